@@ -1,0 +1,62 @@
+"""One tree of errors: every refusal says what is wrong, where, and what to do.
+
+Raise the most specific class. `str(error)` is the sentence that the command line prints;
+`exit_status` is what the process returns. Not here: warnings about accepted input (those travel
+in the machine and in the run's manifest).
+"""
+
+from __future__ import annotations
+
+
+class EtSimError(Exception):
+    """Base of all errors that et-sim raises on purpose."""
+
+    exit_status = 2
+
+    def __init__(self, cause: str, *, place: str = "", remedy: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.place = place
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        head = f"{self.place}: {self.cause}" if self.place else self.cause
+        return f"{head} ({self.remedy})" if self.remedy else head
+
+
+class UsageError(EtSimError):
+    """The command or call itself is wrong: a missing option, a contradictory pair of options."""
+
+
+class InputError(EtSimError):
+    """A file or value handed in cannot be used."""
+
+
+class TraceError(InputError):
+    """An execution trace is unreadable or contradicts itself."""
+
+
+class MachineError(InputError):
+    """A system, network, memory or group description is unreadable or impossible."""
+
+
+class MissingExtraError(EtSimError):
+    """A feature needs an optional dependency that is not installed."""
+
+
+class StallError(EtSimError):
+    """The simulation ended while some rank still waits; `report` explains who waits for whom."""
+
+    exit_status = 1
+
+    def __init__(self, cause: str, *, report: str, place: str = "", remedy: str = "") -> None:
+        super().__init__(cause, place=place, remedy=remedy)
+        self.report = report
+
+
+def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
+    """`did you mean 'x'?` for the nearest choice, or an empty string when nothing is near."""
+    import difflib
+
+    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,117 @@
+"""What one rank wants to do, as columns: the `Trace` every other room reads.
+
+Invariant: rows are in ascending node id and ids are unique, so "lower row" means "lower id";
+dependencies are row numbers and point at rows of the same trace. A trace is immutable and never
+knows its rank, so that any number of ranks can share one.
+
+Not here: reading and writing files (`wire`, `files`), and any notion of time or machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+IntColumn = npt.NDArray[np.int64]
+RowColumn = npt.NDArray[np.int32]
+
+
+class NodeKind(IntEnum):
+    """Node types, with the numbers they have on the wire."""
+
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    SEND = 5
+    RECV = 6
+    COLL = 7
+
+
+class CollectiveKind(IntEnum):
+    """Collective types, with the numbers they have on the wire (`comm_type`)."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+
+
+class Has(IntFlag):
+    """Which optional attributes a node carried in its file (column `present`)."""
+
+    IS_CPU_OP = 1
+    NUM_OPS = 2
+    TENSOR_SIZE = 4
+    COMM_TYPE = 8
+    COMM_SIZE = 16
+    COMM_TAG = 32
+    COMM_SRC = 64
+    COMM_DST = 128
+    COMM_PRIORITY = 256
+    GROUP = 512
+    INVOLVED_DIM = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One program. `n` rows; `*_start` arrays are CSR offsets of length n + 1."""
+
+    node_id: npt.NDArray[np.uint64]
+    kind: npt.NDArray[np.uint8]  # NodeKind
+    name: RowColumn  # index into `names`
+    duration_us: IntColumn
+    is_cpu: npt.NDArray[np.bool_]
+    num_ops: IntColumn
+    tensor_bytes: IntColumn
+    comm_type: RowColumn  # CollectiveKind
+    comm_bytes: IntColumn
+    comm_tag: IntColumn
+    comm_src: RowColumn
+    comm_dst: RowColumn
+    comm_priority: IntColumn
+    group: RowColumn  # index into `group_names`; "" is index 0 and means all ranks
+    involved_dims: npt.NDArray[np.uint64]  # bit d set: dimension d takes part (valid if present)
+    involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
+    present: npt.NDArray[np.uint32]  # Has
+    data_start: IntColumn
+    data_deps: RowColumn
+    ctrl_start: IntColumn
+    ctrl_deps: RowColumn
+    names: tuple[str, ...]
+    group_names: tuple[str, ...] = ("",)
+    version: str = ""
+    # METADATA rows only: the text of `inputs.values` (process-group descriptions).
+    metadata_text: dict[int, str] = field(default_factory=dict)
+    # Attributes that were present but mean nothing to the simulator: name -> number of nodes.
+    ignored_attributes: dict[str, int] = field(default_factory=dict)
+    source: str = ""
+
+    def __len__(self) -> int:
+        return len(self.node_id)
+
+    def node_name(self, row: int) -> str:
+        """The name of the node at `row`."""
+        return self.names[self.name[row]]
+
+    def describe(self, row: int) -> str:
+        """`node 7 "layer1.grad"`: how messages to people refer to a node."""
+        return f'node {int(self.node_id[row])} "{self.node_name(row)}"'
+
+    def parents(self, row: int) -> RowColumn:
+        """Rows that must complete before `row` (data and control, each once, ascending)."""
+        data = self.data_deps[self.data_start[row] : self.data_start[row + 1]]
+        ctrl = self.ctrl_deps[self.ctrl_start[row] : self.ctrl_start[row + 1]]
+        merged: Any = np.unique(np.concatenate((data, ctrl)))
+        return merged.astype(np.int32)

@@ -1,0 +1,47 @@
+"""A workload: which rank runs which trace, and the groups the ranks name.
+
+Many ranks may share one trace (a template), so a workload's size is the size of its distinct
+traces. Not here: reading files (`files`), checking ranks against each other (`preflight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from et_sim.trace.columns import RowColumn, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """`templates[template_of_rank[r]]` is the trace of rank r."""
+
+    templates: tuple[Trace, ...]
+    template_of_rank: RowColumn
+    source: str = "<python>"
+    # (path, content hash) of every file read, for the run's manifest.
+    inputs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the workload has."""
+        return len(self.template_of_rank)
+
+    def trace(self, rank: int) -> Trace:
+        """The trace of one rank."""
+        return self.templates[self.template_of_rank[rank]]
+
+    @staticmethod
+    def of(traces: Sequence[Trace], source: str = "<python>") -> Workload:
+        """One trace per rank, in rank order; the same object given twice is stored once."""
+        index: dict[int, int] = {}
+        templates: list[Trace] = []
+        of_rank = np.empty(len(traces), np.int32)
+        for rank, trace in enumerate(traces):
+            if id(trace) not in index:
+                index[id(trace)] = len(templates)
+                templates.append(trace)
+            of_rank[rank] = index[id(trace)]
+        return Workload(tuple(templates), of_rank, source)
