@@ -1,0 +1,174 @@
+"""Numba, set up once for the whole simulator: `@compiled` helpers and `@entry` functions.
+
+`compiled` marks a function that only other compiled functions call; `entry` marks one that Python
+calls, and keeps its machine code on disk between runs. Numba notices an edit only in the file of
+the entry function itself, not in the files of the functions it calls, so the disk cache lives in
+a directory named after a digest of every source file that may hold compiled code.
+
+Invariant: with NUMBA_DISABLE_JIT=1 both decorators return the function they were given.
+
+Not here: any compiled function. Importing this module does not import Numba.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, overload
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_PACKAGE = Path(__file__).parent
+_SOURCE_FOLDERS = ("trace", "engine", "network")
+_DIGEST_LENGTH = 16
+_UNUSED_SECONDS = 30 * 24 * 3600
+
+
+@overload
+def compiled(function: Callable[Parameters, Result], /) -> Callable[Parameters, Result]: ...
+@overload
+def compiled(
+    **options: Any,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
+def compiled(function: Any = None, /, **options: Any) -> Any:
+    """Compile a helper that only compiled code calls; `options` go to Numba (e.g. `forceinline`)."""
+    if function is None:
+        return functools.partial(_helper, options=options)
+    return _helper(function, options=options)
+
+
+@overload
+def entry(function: Callable[Parameters, Result], /) -> Callable[Parameters, Result]: ...
+@overload
+def entry(
+    **options: Any,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
+def entry(function: Any = None, /, **options: Any) -> Any:
+    """Compile a function that Python calls, keeping its machine code on disk between runs."""
+    if function is None:
+        return functools.partial(_entry, options=options)
+    return _entry(function, options=options)
+
+
+def is_cached(function: Any) -> bool:
+    """Whether the next call of an `entry` function needs no compilation."""
+    if not hasattr(function, "py_func") or function.signatures:
+        return True
+    code = function.py_func.__code__
+    pattern = f"*.{function.__name__}-{code.co_firstlineno}.*.nbi"
+    return next(Path(function.stats.cache_path).glob(pattern), None) is not None
+
+
+@functools.cache
+def cache_directory() -> Path:
+    """The writable directory that holds the machine code of exactly these sources."""
+    name = source_digest()[:_DIGEST_LENGTH]
+    for root in (_chosen_root(), _temporary_root()):
+        directory = root / name
+        try:
+            is_new = not directory.is_dir()
+            directory.mkdir(parents=True, exist_ok=True)
+            os.utime(directory)
+            tempfile.TemporaryFile(dir=directory).close()
+        except OSError:
+            continue
+        if is_new:
+            _forget_unused(root)
+        return directory
+    return Path(tempfile.mkdtemp(prefix="et-sim-"))
+
+
+@functools.cache
+def source_digest() -> str:
+    """Hash of everything that decides the machine code: sources, Numba, Python, checking mode."""
+    import numba
+
+    digest = hashlib.sha256()
+    settings = (numba.__version__, platform.python_version(), str(_settings().BOUNDSCHECK))
+    digest.update("\0".join(settings).encode())
+    files = [path for folder in _SOURCE_FOLDERS for path in sorted((_PACKAGE / folder).rglob("*.py"))]
+    for path in (Path(__file__), *files):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(_PACKAGE)}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _helper(function: Callable[..., Any], *, options: dict[str, Any]) -> Callable[..., Any]:
+    import numba
+
+    result: Callable[..., Any] = numba.njit(**options)(function)
+    return result
+
+
+def _entry(function: Callable[..., Any], *, options: dict[str, Any]) -> Callable[..., Any]:
+    import numba
+
+    settings = _settings()
+    if settings.DISABLE_JIT:
+        return function
+    # Numba decides where a function's cache lives when it is decorated, from this setting.
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = str(cache_directory())
+    try:
+        result: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+    finally:
+        settings.CACHE_DIR = before
+    return result
+
+
+def _settings() -> Any:
+    from numba.core import config
+
+    return config
+
+
+def _chosen_root() -> Path:
+    """Where the user wants caches."""
+    own = os.environ.get("ET_SIM_CACHE_DIR")
+    if own:
+        return Path(own).absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path("~/.cache").expanduser()).absolute() / "et-sim"
+
+
+def _temporary_root() -> Path:
+    """A per-user directory for when the chosen one cannot be written.
+
+    The cache is executed, so a directory that somebody else owns or may write is never used.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    root = Path(tempfile.gettempdir()) / f"et-sim-{user}"
+    try:
+        root.mkdir(mode=0o700, exist_ok=True)
+        status = root.lstat()
+    except OSError:
+        return root
+    is_private = root.is_dir() and not root.is_symlink() and not status.st_mode & 0o022
+    if hasattr(os, "getuid") and (status.st_uid != user or not is_private):
+        return Path(tempfile.mkdtemp(prefix="et-sim-"))
+    return root
+
+
+def _forget_unused(root: Path) -> None:
+    """Remove the machine code of other versions that nobody used for a month."""
+    oldest = time.time() - _UNUSED_SECONDS
+    try:
+        siblings = list(root.iterdir())
+    except OSError:
+        return
+    for path in siblings:
+        is_digest = len(path.name) == _DIGEST_LENGTH and set(path.name) <= set("0123456789abcdef")
+        try:
+            if is_digest and path.is_dir() and path.stat().st_mtime < oldest:
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue
