@@ -1,0 +1,134 @@
+"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes and nanoseconds.
+
+Reading is exact (rational arithmetic, rounded once at the end). Not here: which unit a bare number
+in a configuration file has; that belongs to the key and is documented there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from fractions import Fraction
+
+# The exponent is kept to three digits so that no text can ask for an astronomically long integer.
+_QUANTITY = re.compile(
+    r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*", re.ASCII
+)
+_LONGEST_TEXT = 64
+
+_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY_PREFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_BYTES: Mapping[str, int] = MappingProxyType({f"{p}B": f for p, f in (_PREFIXES | _BINARY_PREFIXES).items()})
+_BITS: Mapping[str, int] = MappingProxyType(
+    {f"{p}{bit}": f for p, f in _PREFIXES.items() for bit in ("bps", "b/s", "bit/s")}
+)
+_PICOSECONDS: Mapping[str, int] = MappingProxyType(
+    # Both code points that print as a small mu are in use: the micro sign and the Greek letter.
+    {"ps": 1, "ns": 10**3, "us": 10**6, "\u00b5s": 10**6, "\u03bcs": 10**6, "ms": 10**9, "s": 10**12}
+)
+
+_BYTES_FORMS = "allowed: a number of bytes such as 1024, or 512B, 64KB, 1.5GB (powers of 1000), 64KiB, 1.5GiB"
+_TIME_FORMS = "allowed: a number of nanoseconds such as 10, or 10ns, 1.5us, 3ms, 2s"
+_BANDWIDTH_FORMS = (
+    "allowed: 400Gbps or 400Gb/s (bits, powers of 1000), 50GB/s, 1.6TB/s (bytes, powers of 1000), 50GiB/s"
+)
+
+
+def parse_bytes(value: int | float | str) -> int:
+    """A size in bytes; a fraction of a larger unit is rounded to the nearest byte."""
+    number, unit = _split("size", value, _BYTES_FORMS)
+    if unit in ("", "B"):
+        if number.denominator != 1:
+            raise _refused("size", value, _BYTES_FORMS, "is not a whole number of bytes")
+        size = int(number)
+    elif unit in _BYTES:
+        size = round(number * _BYTES[unit])
+    else:
+        raise _refused("size", value, _BYTES_FORMS)
+    if size >= 2**63:
+        raise _refused("size", value, _BYTES_FORMS, "is larger than 2^63 - 1 bytes")
+    return size
+
+
+def parse_time_ns(value: int | float | str) -> float:
+    """A time span in nanoseconds."""
+    number, unit = _split("time", value, _TIME_FORMS)
+    unit = unit or "ns"
+    if unit not in _PICOSECONDS:
+        raise _refused("time", value, _TIME_FORMS)
+    return _as_float(number * _PICOSECONDS[unit] / 1000, "time", value, _TIME_FORMS)
+
+
+def parse_bandwidth(text: str) -> float:
+    """A bandwidth in bytes per nanosecond; the unit is compulsory."""
+    number, unit = _split("bandwidth", text, _BANDWIDTH_FORMS)
+    per_second = unit.removesuffix("/s")
+    if unit in _BITS:
+        bytes_per_second = number * _BITS[unit] / 8
+    elif unit.endswith("/s") and per_second in _BYTES:
+        bytes_per_second = number * _BYTES[per_second]
+    else:
+        cause = "" if unit else "has no unit"
+        raise _refused("bandwidth", text, _BANDWIDTH_FORMS, cause)
+    if not bytes_per_second:
+        raise _refused("bandwidth", text, _BANDWIDTH_FORMS, "must be more than zero")
+    return _as_float(bytes_per_second / 10**9, "bandwidth", text, _BANDWIDTH_FORMS)
+
+
+def format_bytes(count: int | float) -> str:
+    """A size for people, in powers of 1024 with at most two decimals: `1.5 KiB`."""
+    return _format(count, (("B", 1), *((f"{p}B", f) for p, f in _BINARY_PREFIXES.items())), decimals=2)
+
+
+def format_ns(span: int | float) -> str:
+    """A time span for people, with at most three decimals: `117.78 \u00b5s`."""
+    return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=3)
+
+
+def _split(what: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
+    """The number, exactly, and the unit text behind it."""
+    from fractions import Fraction
+
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise _refused(what, value, forms)
+    if not isinstance(value, str):
+        if not math.isfinite(value) or value < 0:
+            raise _refused(what, value, forms, "must be finite and not negative")
+        return Fraction(value), ""
+    match = _QUANTITY.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
+    if match is None:
+        raise _refused(what, value, forms)
+    return Fraction(match[1]), match[2]
+
+
+def _as_float(number: Fraction, what: str, value: int | float | str, forms: str) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        raise _refused(what, value, forms, "is too large") from None
+
+
+def _refused(what: str, value: object, forms: str, cause: str = "cannot be understood") -> UsageError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _LONGEST_TEXT else f"{shown[:_LONGEST_TEXT]}..."
+    return UsageError(f"{what} {shown} {cause or 'cannot be understood'}", remedy=forms)
+
+
+def _format(value: int | float, units: tuple[tuple[str, int], ...], *, decimals: int) -> str:
+    """`value` in the largest unit of which it holds at least one after rounding."""
+    if not math.isfinite(value):
+        return f"{value} {units[0][0]}"
+    for position, (unit, factor) in enumerate(units):
+        rounded = round(value / factor, decimals)
+        last = position + 1 == len(units)
+        if last or abs(rounded) < units[position + 1][1] / factor:
+            text = f"{rounded:.{decimals}f}".rstrip("0").rstrip(".")
+            return f"{text.removeprefix('-') if rounded == 0 else text} {unit}"
+    raise AssertionError("the last unit takes every value")
