@@ -1,0 +1,33 @@
+"""The machine: hardware descriptions, read once and validated completely."""
+
+from et_sim.machine.model import (
+    AllReducePlan,
+    Dimension,
+    Implementations,
+    Machine,
+    MemoryKind,
+    Network,
+    Notice,
+    RemoteMemory,
+    Shape,
+    SharedBus,
+    StreamPolicy,
+    System,
+)
+from et_sim.machine.readers import read_machine
+
+__all__ = [
+    "AllReducePlan",
+    "Dimension",
+    "Implementations",
+    "Machine",
+    "MemoryKind",
+    "Network",
+    "Notice",
+    "RemoteMemory",
+    "Shape",
+    "SharedBus",
+    "StreamPolicy",
+    "System",
+    "read_machine",
+]

@@ -1,0 +1,200 @@
+"""Check values against the key tables, with one form of sentence for every refusal.
+
+    system.json: key "endpoint-delay" is "ten" (allowed: an integer >= 0, in ns)
+
+Not here: the tables (`tables`), and rules that need more than one key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.machine.algorithms import normal_name
+from et_sim.machine.keys import ALGORITHMS, LARGEST_INTEGER, Key, Kind, Remarks
+from et_sim.machine.sources import Source
+from et_sim.units import parse_bandwidth, parse_time_ns
+
+_LONGEST_SHOWN = 60
+
+
+def read_keys(source: Source, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
+    """The checked value of every key that the source gives; the order is the table's."""
+    refuse_unknown(source, table)
+    values = {
+        key.name: check(key, source.content[key.name], source.place, remarks)
+        for key in table
+        if key.name in source.content
+    }
+    for key in table:
+        if key.required and key.name not in values:
+            raise MachineError(
+                f'key "{key.name}" is missing', place=source.place, remedy=f"allowed: {key.allowed}"
+            )
+        if key.ignored and _is_remarkable(key, values):
+            remarks.warn(source.place, key.name, key.ignored)
+    return values
+
+
+def fill_defaults(
+    values: dict[str, Any], table: tuple[Key, ...], place: str, remarks: Remarks
+) -> dict[str, Any]:
+    """`values` with the table's defaults; those that take effect are recorded."""
+    full = dict(values)
+    for key in table:
+        if key.name not in values and not key.ignored and key.default is not None:
+            full[key.name] = key.default
+    for key in table:
+        if key.name in full and key.name not in values and (not key.needs or full[key.needs]):
+            reason = f" ({key.default_reason})" if key.default_reason else ""
+            remarks.default(place, key.name, f"not given; {show(key.default)} is taken{reason}")
+    return full
+
+
+def refuse_unknown(source: Source, table: tuple[Key, ...]) -> None:
+    """Raise for the first key that the table does not have."""
+    known = [key.name for key in table]
+    for name in source.content:
+        if name not in known:
+            useful = ", ".join(key.name for key in table if not key.ignored)
+            remedy = nearest(name, known) or f"known keys: {useful}"
+            raise MachineError(f'key "{name}" is not known', place=source.place, remedy=remedy)
+
+
+def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None = None) -> Any:
+    """The value in the type that the machine wants, or an error that shows the allowed values."""
+    match key.kind:
+        case Kind.INTEGER | Kind.COUNT:
+            return _integer(key, value, place, remarks, index)
+        case Kind.NUMBER | Kind.BANDWIDTH | Kind.TIME:
+            return _number(key, value, place, index)
+        case Kind.SWITCH:
+            return _switch(key, value, place, remarks)
+        case Kind.FLAG:
+            if isinstance(value, bool | int | float) and value in (0, 1):
+                return bool(value)
+        case Kind.CHOICE:
+            if value in key.choices:
+                return value
+            if isinstance(value, str):
+                raise refusal(key, value, place, index=index, hint=nearest(value, key.choices))
+        case Kind.ALGORITHMS:
+            return _algorithms(key, value, place)
+        case Kind.PREFIX:
+            if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and value[0]:
+                return value[0]
+        case Kind.TEXT:
+            if isinstance(value, str) and value:
+                return value
+    raise refusal(key, value, place, index=index)
+
+
+def refusal(
+    key: Key, value: Any, place: str, *, why: str = "", index: int | None = None, hint: str = ""
+) -> MachineError:
+    """The error for a value that a key cannot take."""
+    where = "" if index is None else f" index {index}"
+    cause = f'key "{key.name}"{where} is {show(value)}' + (f": {why}" if why else "")
+    allowed = f"allowed: {key.allowed}"
+    return MachineError(cause, place=place, remedy=f"{hint} {allowed}" if hint else allowed)
+
+
+def show(value: Any) -> str:
+    """A value as it would stand in the file, cut when long."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def nearest(word: str, choices: list[str] | tuple[str, ...]) -> str:
+    """`did you mean 'x'?`, also across upper and lower case."""
+    by_lower_case = {choice.lower(): choice for choice in choices}
+    if word.lower() in by_lower_case:
+        return f"did you mean {by_lower_case[word.lower()]!r}?"
+    return did_you_mean(word, choices)
+
+
+def _is_remarkable(key: Key, values: dict[str, Any]) -> bool:
+    """Whether giving an ignored key deserves a warning: an on/off key only when it is on."""
+    return key.name in values and (key.kind is not Kind.SWITCH or values[key.name])
+
+
+def _integer(key: Key, value: Any, place: str, remarks: Remarks, index: int | None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise refusal(key, value, place, index=index)
+    whole = int(value)
+    if whole != value and key.kind is Kind.COUNT:
+        raise refusal(key, value, place, index=index)
+    # -0.5 would be cut to an allowed 0, so the sign is judged before the fraction goes.
+    if whole < key.minimum or value < 0:
+        raise refusal(key, value, place, why=key.minimum_reason, index=index)
+    if whole > LARGEST_INTEGER:
+        raise refusal(key, value, place, why=f"more than {LARGEST_INTEGER} (2^53)", index=index)
+    if whole != value:
+        # The reference converts such JSON numbers with a C++ cast, and its results depend on it.
+        remarks.warn(place, key.name, f"{show(value)} is cut to {whole}, as the reference does")
+    return whole
+
+
+def _number(key: Key, value: Any, place: str, index: int | None) -> float:
+    if isinstance(value, str) and key.kind is not Kind.NUMBER:
+        return _quantity(key, value, place, index)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refusal(key, value, place, index=index)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.nan
+    too_low = number <= key.minimum if key.above_minimum else number < key.minimum
+    if math.isnan(number) or too_low or (math.isinf(number) and not key.unbounded):
+        raise refusal(key, value, place, index=index)
+    return number
+
+
+def _quantity(key: Key, text: str, place: str, index: int | None) -> float:
+    """A text with a unit, in the unit of the key's bare numbers."""
+    try:
+        if key.kind is Kind.TIME:
+            return parse_time_ns(text)
+        return parse_bandwidth(text) * 1_000_000_000 / 1073741824
+    except UsageError:
+        raise refusal(key, text, place, index=index) from None
+
+
+def _switch(key: Key, value: Any, place: str, remarks: Remarks) -> bool:
+    if value is False:
+        # The reference tests "not the number 0" and so takes false for on. Whoever writes false wants
+        # off; the results then differ from the reference's, hence the warning.
+        remarks.warn(
+            place, key.name, "false is taken as off; the reference would switch it on (write 0 to agree)"
+        )
+        return False
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return value != 0
+    raise refusal(key, value, place)
+
+
+def _algorithms(key: Key, value: Any, place: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        hint = f'write it as a list: "{key.name}": ["{value}"];'
+        raise refusal(key, value, place, why="one name instead of a list", hint=hint)
+    if not isinstance(value, list):
+        raise refusal(key, value, place)
+    if not value:
+        raise refusal(key, value, place, why="no dimension would take part", hint="leave the key out, or")
+    names = []
+    for index, name in enumerate(value):
+        normal = normal_name(name) if isinstance(name, str) else None
+        if normal is None:
+            raise _unknown_algorithm(key, name, place, index)
+        names.append(normal)
+    return tuple(names)
+
+
+def _unknown_algorithm(key: Key, name: Any, place: str, index: int) -> MachineError:
+    choices = [choice for choice in ALGORITHMS if "<" not in choice]
+    hint = nearest(name, choices) if isinstance(name, str) else ""
+    allowed = f"allowed: {', '.join(ALGORITHMS)}, W an integer >= 1"
+    cause = f'key "{key.name}" index {index} is {show(name)}, which is no algorithm'
+    return MachineError(cause, place=place, remedy=f"{hint} {allowed}" if hint else allowed)

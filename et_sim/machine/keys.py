@@ -1,0 +1,109 @@
+"""What one configuration key may hold: the record that drives checking, error text and documentation.
+
+The tables themselves are in `tables`; the checking is in `checks`. Not here: any file format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from et_sim.machine.model import Notice
+
+# Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
+LARGEST_INTEGER = 2**53
+
+ALGORITHMS = (
+    "ring",
+    "direct",
+    "direct<W>",
+    "halvingDoubling",
+    "doubleBinaryTree",
+    "oneRing",
+    "oneDirect",
+    "oneDirect<W>",
+    "oneHalvingDoubling",
+)
+
+
+class Kind(StrEnum):
+    """The type of value that a key takes."""
+
+    INTEGER = "integer"  # a fraction is cut off with a warning, as the reference does silently
+    COUNT = "whole number"  # a fraction is refused
+    NUMBER = "number"
+    BANDWIDTH = "bandwidth"  # a number, or a text with a unit
+    TIME = "time"  # a number, or a text with a unit
+    SWITCH = "on/off"  # an on/off key of the reference, which takes `false` for on
+    FLAG = "yes/no"
+    CHOICE = "choice"
+    ALGORITHMS = "list of algorithms"
+    PREFIX = "list of one path"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a configuration file."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    reference: str = ""  # what the reference does with it, where that is worth knowing
+    default: int | float | bool | str | None = None  # None: the key stays unset
+    default_reason: str = ""
+    field: str = ""  # the field of the model it fills
+    unit: str = ""
+    minimum: int = 0
+    above_minimum: bool = False  # the minimum itself is refused
+    minimum_reason: str = ""
+    unbounded: bool = False  # infinity is meaningful
+    choices: tuple[str, ...] = ()
+    needs: str = ""  # the on/off key without which this one has no effect
+    ignored: str = ""  # why the value changes nothing; shown as a warning
+    required: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values as one phrase."""
+        match self.kind:
+            case Kind.INTEGER | Kind.COUNT:
+                return self._range("an integer")
+            case Kind.NUMBER:
+                return self._range("a number")
+            case Kind.BANDWIDTH:
+                return self._range("a number") + ', or a text with a unit such as "400Gbps" or "50GB/s"'
+            case Kind.TIME:
+                return self._range("a number") + ', or a text with a unit such as "1.5us"'
+            case Kind.SWITCH | Kind.FLAG:
+                return "1 or true for on, 0 or false for off"
+            case Kind.CHOICE:
+                return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+            case Kind.ALGORITHMS:
+                names = ", ".join(ALGORITHMS)
+                return f'a list such as ["ring"], one name per network dimension, each among {names}'
+            case Kind.PREFIX:
+                return 'a list with exactly one trace prefix, such as ["custom/all_reduce"]'
+            case Kind.TEXT:
+                return "a text in quotes"
+
+    def _range(self, noun: str) -> str:
+        relation = ">" if self.above_minimum else ">="
+        unit = f", in {self.unit}" if self.unit else ""
+        return f"{noun} {relation} {self.minimum}{unit}"
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What the readers want the user to know about input that they accepted."""
+
+    warnings: list[Notice] = field(default_factory=list)
+    defaults: list[Notice] = field(default_factory=list)
+
+    def warn(self, place: str, key: str, text: str) -> None:
+        """Record something the user should see."""
+        self.warnings.append(Notice(place, key, text))
+
+    def default(self, place: str, key: str, text: str) -> None:
+        """Record a value that was taken because the input gave none."""
+        self.defaults.append(Notice(place, key, text))

@@ -1,0 +1,72 @@
+"""The network file: one list per property, one entry per dimension.
+
+Not here: what the shapes mean for messages (`et_sim.network`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.errors import MachineError
+from et_sim.machine.checks import check, refuse_unknown, show
+from et_sim.machine.keys import Key, Remarks
+from et_sim.machine.model import Dimension, Network, Shape
+from et_sim.machine.sources import Source
+from et_sim.machine.tables import NETWORK_KEYS
+
+_MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
+
+
+def read_network(source: Source, remarks: Remarks) -> Network:
+    """The network that the source describes."""
+    refuse_unknown(source, NETWORK_KEYS)
+    lists = {key.name: _list(key, source) for key in NETWORK_KEYS}
+    _check_lengths(lists, source.place)
+    columns = {
+        key.name: [
+            check(key, value, source.place, remarks, index) for index, value in enumerate(lists[key.name])
+        ]
+        for key in NETWORK_KEYS
+    }
+    network = Network(
+        tuple(
+            Dimension(Shape(shape), npus, bandwidth, latency)
+            for shape, npus, bandwidth, latency in zip(
+                *(columns[name] for name in ("topology", "npus_count", "bandwidth", "latency")), strict=True
+            )
+        )
+    )
+    if network.ranks > _MOST_RANKS:
+        cause = f'key "npus_count" is {show(lists["npus_count"])}: {network.ranks} NPUs in all'
+        raise MachineError(cause, place=source.place, remedy=f"allowed: at most {_MOST_RANKS}")
+    for index, dimension in enumerate(network.dimensions):
+        if dimension.npus == 1:
+            text = f"index {index} is 1: this dimension never takes part (the reference refuses it)"
+            remarks.warn(source.place, "npus_count", text)
+    return network
+
+
+def _list(key: Key, source: Source) -> list[Any]:
+    """The key's list, one entry per dimension."""
+    form = f"allowed: a list with one entry per dimension, each {key.allowed}"
+    if key.name not in source.content:
+        raise MachineError(f'key "{key.name}" is missing', place=source.place, remedy=form)
+    value = source.content[key.name]
+    if isinstance(value, list) and value:
+        return value
+    cause = f'key "{key.name}" is {show(value)}'
+    if isinstance(value, str | int | float):
+        cause += ", one value instead of a list"
+        form = f"write it as a list with one entry per dimension: {key.name}: [ {value} ]"
+    raise MachineError(cause, place=source.place, remedy=form)
+
+
+def _check_lengths(lists: dict[str, list[Any]], place: str) -> None:
+    dimensions = len(lists["topology"])
+    for name, entries in lists.items():
+        if len(entries) != dimensions:
+            raise MachineError(
+                f'key "{name}" has {len(entries)} entries, "topology" has {dimensions}',
+                place=place,
+                remedy="allowed: one entry per dimension in every list",
+            )

@@ -1,0 +1,65 @@
+"""What kind of configuration file some content is, so that a mix-up is named instead of a strange key.
+
+Not here: whether the content is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from et_sim.errors import MachineError
+from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+
+
+class Role(StrEnum):
+    """The four files that describe a machine."""
+
+    SYSTEM = "system"
+    NETWORK = "network"
+    MEMORY = "memory"
+    GROUPS = "groups"
+
+
+_SIGNS: dict[Role, frozenset[str]] = {
+    Role.SYSTEM: frozenset(key.name for key in SYSTEM_KEYS),
+    Role.NETWORK: frozenset(key.name for key in NETWORK_KEYS),
+    Role.MEMORY: frozenset(key.name for key in MEMORY_KEYS),
+}
+_OLD_NETWORK_SIGNS = frozenset(
+    {"topology-name", "topologies-per-dim", "dimensions-count", "units-count", "links-count"}
+)
+
+
+def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) -> None:
+    """Raise if the content is plainly another file than the expected one."""
+    if expected is Role.NETWORK and not content.keys().isdisjoint(_OLD_NETWORK_SIGNS):
+        raise MachineError(
+            "this looks like a network file of ASTRA-sim 1.0",
+            place=place,
+            remedy="write it in the 2.x form: topology, npus_count, bandwidth and latency, one list each",
+        )
+    if expected is not Role.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
+        return
+    actual = role_of(content)
+    if actual is not None and actual is not expected:
+        raise MachineError(
+            f"this looks like a {actual} file",
+            place=place,
+            remedy=f"pass it with --{actual}, not --{expected}",
+        )
+
+
+def role_of(content: Mapping[str, Any]) -> Role | None:
+    """The kind of file that the content looks like."""
+    if not content.keys().isdisjoint(_OLD_NETWORK_SIGNS):
+        return Role.NETWORK
+    # Memory before system: local-mem-bw is a key of both.
+    for role in (Role.NETWORK, Role.MEMORY, Role.SYSTEM):
+        shared = content.keys() & _SIGNS[role]
+        if shared and not (role is Role.MEMORY and shared <= _SIGNS[Role.SYSTEM]):
+            return role
+    if content and all(name.isdecimal() for name in content):
+        return Role.GROUPS
+    return None

@@ -1,0 +1,172 @@
+"""Generate the users' page on configuration files, `docs/configuration.md`, from the key tables.
+
+    python -m et_sim.machine.reference_page docs/configuration.md
+
+Not here: the tables themselves (`tables`); a test keeps the committed page equal to this one's output.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from et_sim.machine.checks import show
+from et_sim.machine.keys import Key
+from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+
+_OPENING = """\
+# Configuration files
+
+<!-- Generated from the key tables: python -m et_sim.machine.reference_page docs/configuration.md -->
+
+A machine is described by two files, and by two more where they are needed. They are the files of
+ASTRA-sim 2.x and can be used unchanged.
+
+| file | option | format | says |
+|---|---|---|---|
+| network | `--network` | YAML | how the NPUs are connected |
+| system | `--system` | JSON | what an NPU does, and how collectives run |
+| memory | `--memory` (optional) | JSON | where remote memory lives |
+| groups | `--groups` (optional) | JSON | which ranks form communicator groups |
+
+From Python, each can be a path or a dict with the same keys.
+
+"The reference" below is ASTRA-sim 2.x. Where et-sim reads a file differently, the row says so, and the run
+records it: warnings and every default taken are in `run.json`.
+
+Rules for all files:
+
+- A key that is not known, or is given twice, is an error. ASTRA-sim ignores it.
+- A value of the wrong type or out of range is an error that names file, key, value and what is allowed.
+- Where an integer is wanted, `4.0` is taken as 4. `1.9` is cut to 1 with a warning, as ASTRA-sim does
+  without one, except for `npus_count`, where it is an error.
+- Integers are at most 2^53, the range in which a time stays exact.
+- GB is 10^9 bytes in the system and memory files. In the network file, a bare bandwidth is in units of
+  2^30 bytes per second although ASTRA-sim calls it GB/s; write a unit to be sure.
+"""
+
+_NETWORK = """
+## Network file
+
+```yaml
+topology: [ Ring, Switch ]
+npus_count: [ 4, 2 ]
+bandwidth: [ 50.0, 25.0 ]
+latency: [ 500.0, 1000.0 ]
+```
+
+Four lists with one entry per dimension, innermost first; all four are required. This example has 4 x 2 = 8
+NPUs. Rank 5 has coordinate 1 in dimension 0 and coordinate 1 in dimension 1. With units, the same lists can be
+written as `bandwidth: [ 50GiB/s, 200Gbps ]` and `latency: [ 500ns, 1us ]`.
+"""
+
+_SYSTEM = """
+## System file
+
+```json
+{
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 4,
+    "all-reduce-implementation": ["ring", "direct"],
+    "all-gather-implementation": ["ring", "direct"],
+    "reduce-scatter-implementation": ["ring", "direct"],
+    "all-to-all-implementation": ["direct", "direct"],
+    "collective-optimization": "localBWAware",
+    "local-mem-bw": 1600
+}
+```
+
+Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
+`doubleBinaryTree`, and `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one
+dimension. A list with more entries than the network has dimensions is an error. With fewer, the remaining
+dimensions are not used by that collective, and a warning says so. A collective that a workload uses needs
+its list or a custom one.
+
+On/off keys take 1 or true, 0 or false. For `roofline-enabled`, `replay-only`, `track-local-mem` and
+`trace-enabled`, ASTRA-sim takes JSON `false` for on; et-sim takes it for off and warns. Write 0 to be
+understood alike by both.
+"""
+
+_MEMORY = """
+## Memory file
+
+```json
+{
+    "memory-type": "MEMORY_POOL",
+    "remote-mem-latency": 100,
+    "remote-mem-bw": 512
+}
+```
+
+Without this file there is no remote memory (`NO_MEMORY_EXPANSION`). A transfer takes the latency plus its bytes
+divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_EXPANSION`, `num-nodes` times
+`num-npus-per-node` must be at least the number of NPUs.
+"""
+
+_GROUPS = """
+## Groups file
+
+```json
+{
+    "1": [0, 1, 2, 3],
+    "2": [4, 5, 6, 7]
+}
+```
+
+The key is the group's id, a whole number from 1 to 999999999 in quotes; the value lists the group's ranks. Their order is
+the order of the ring. Id 0 always means all ranks and cannot be defined. Ranks must exist and differ; an empty
+group is an error.
+
+`--groups empty` means no groups, as in ASTRA-sim, unless a file of that name exists. ASTRA-sim ignores every
+path that contains "empty"; et-sim reads it.
+"""
+
+
+def configuration_page() -> str:
+    """The whole page as Markdown."""
+    effective = tuple(key for key in SYSTEM_KEYS if not key.ignored)
+    ignored = tuple(key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored)
+    memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
+    parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _SYSTEM, _table(effective)]
+    parts += [_MEMORY, _table(memory), _GROUPS, _ignored_table(ignored)]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _table(keys: tuple[Key, ...]) -> str:
+    rows = [
+        _row("key", "unit", "default", "allowed", "meaning", "in the reference"),
+        "|---|---|---|---|---|---|",
+    ]
+    for key in keys:
+        needs = f" Only with `{key.needs}`." if key.needs else ""
+        cells = (f"`{key.name}`", key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
+        rows.append(_row(*cells, key.reference or "the same"))
+    return "\n".join(rows)
+
+
+def _ignored_table(keys: tuple[Key, ...]) -> str:
+    heading = "## Keys without effect\n\nAccepted so that existing files can be used, each with a warning.\n"
+    rows = [_row("key", "meaning", "in the reference"), "|---|---|---|"]
+    rows += [_row(f"`{key.name}`", key.meaning, key.reference) for key in keys]
+    return heading + "\n" + "\n".join(rows)
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "required"
+    return "none" if key.default is None else f"`{show(key.default)}`"
+
+
+def _allowed(key: Key) -> str:
+    """The allowed values without the unit, which has its own column."""
+    return key.allowed.replace(f", in {key.unit}", "") if key.unit else key.allowed
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(configuration_page(), encoding="utf-8")

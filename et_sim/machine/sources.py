@@ -1,0 +1,151 @@
+"""Bring in one configuration, a file or a dict, as a plain object with its place and content hash.
+
+Not here: the meaning of its keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.machine.recognise import Role, refuse_other_role, role_of
+from et_sim.machine.texts import parse_json, parse_yaml
+
+Given: TypeAlias = str | Path | Mapping[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The content of one configuration, and where it came from."""
+
+    place: str  # the path as given, or "<system>" and the like for a dict
+    content: dict[str, Any]
+    digest: str  # sha256 of the file, or of the dict's canonical JSON
+
+
+def load(given: Given, role: Role) -> Source:
+    """Read a path, or take a dict, as the file of the given role."""
+    if isinstance(given, Mapping):
+        source = _from_mapping(given, role)
+    elif isinstance(given, str | Path):
+        source = _from_file(Path(given), role)
+    else:
+        raise UsageError(f"{role} must be a path or a dict, not {type(given).__name__}")
+    refuse_other_role(source.content, role, source.place)
+    return source
+
+
+def _from_mapping(given: Mapping[Any, Any], role: Role) -> Source:
+    place = f"<{role}>"
+    content = _plain(given, place)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return Source(place, content, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def _plain(value: Any, place: str) -> Any:
+    """A value given in Python as what the same file would hold."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        content = {str(key): _plain(entry, place) for key, entry in value.items()}
+        if len(content) < len(value):
+            raise MachineError("two keys are the same when written as text", place=place)
+        return content
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
+        return _plain(value.tolist(), place)
+    if isinstance(value, list | tuple | range):
+        return [_plain(entry, place) for entry in value]
+    raise MachineError(
+        f"a value of type {type(value).__name__} cannot stand in a configuration",
+        place=place,
+        remedy="allowed: numbers, texts, true and false, lists and dicts",
+    )
+
+
+def _from_file(path: Path, role: Role) -> Source:
+    place = str(path)
+    raw = _read(path, role)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MachineError(f"byte {error.start} is not UTF-8 text", place=place) from None
+    content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)
+    if not isinstance(content, dict):
+        shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"
+        raise MachineError(
+            f"the {role} file {shape}", place=place, remedy='expected keys with values, "key": value'
+        )
+    return Source(place, content, hashlib.sha256(raw).hexdigest())
+
+
+def _read(path: Path, role: Role) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        remedy = _nearby(path)
+        raise MachineError(f"the {role} file does not exist", place=str(path), remedy=remedy) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MachineError(f"the {role} file cannot be read: {reason}", place=str(path)) from None
+    except ValueError as error:  # a null character in the path
+        raise MachineError(f"the {role} file cannot be read: {error}", place=repr(str(path))) from None
+
+
+def _nearby(path: Path) -> str:
+    """What to look at when a file is missing: the nearest name in its folder, or the missing folder."""
+    if not path.parent.is_dir():
+        return f"the folder {str(path.parent)!r} does not exist"
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
+    except OSError:
+        return ""
+    return did_you_mean(path.name, names)
+
+
+def _json_object(text: str, place: str, role: Role) -> Any:
+    """Parse JSON; text that is no JSON may be a YAML network file passed with the wrong option."""
+    if not text.strip():
+        return None
+    try:
+        return parse_json(text, place)
+    except MachineError as error:
+        other = None if text.lstrip().startswith(("{", "[")) else _yaml_role(text, place)
+        if other is None:
+            raise
+        if other is not role:
+            remedy = f"pass it with --{other}, not --{role}"
+            raise MachineError(f"this looks like a {other} file", place=place, remedy=remedy) from None
+        raise MachineError(
+            f"this looks like a {role} file in YAML or in the text form of ASTRA-sim 1.0",
+            place=place,
+            remedy="write it as JSON, as in 2.x",
+        ) from error
+
+
+def _yaml_role(text: str, place: str) -> Role | None:
+    try:
+        content = parse_yaml(text, place)
+    except MachineError:
+        return None
+    return role_of(content) if isinstance(content, dict) else None
+
+
+def _noun(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    nouns = {list: "a list", str: "a text", int: "a number", float: "a number"}
+    return nouns.get(type(value), "no object")

@@ -1,0 +1,80 @@
+"""The system file: how an NPU computes, reduces, sends, and which collective algorithms it runs.
+
+Not here: rules that also need the network (`readers`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.machine.algorithms import spans_all
+from et_sim.machine.checks import fill_defaults, read_keys
+from et_sim.machine.keys import Remarks
+from et_sim.machine.model import AllReducePlan, Implementations, SharedBus, StreamPolicy, System
+from et_sim.machine.sources import Source
+from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
+
+
+def read_system(source: Source, remarks: Remarks) -> System:
+    """The system that the source describes."""
+    given = read_keys(source, SYSTEM_KEYS, remarks)
+    values = fill_defaults(given, SYSTEM_KEYS, source.place, remarks)
+    fields = {key.field: values[key.name] for key in SYSTEM_KEYS if key.field and key.name in values}
+    fields["policy"] = StreamPolicy(fields["policy"])
+    fields["all_reduce_plan"] = AllReducePlan(fields["all_reduce_plan"])
+    fields["endpoint_delay_ns"] = _endpoint_delay(given, values, source.place, remarks)
+    fields["shared_bus"] = _shared_bus(values)
+    fields["implementations"] = _implementations(given, source.place, remarks)
+    fields["custom_implementations"] = _custom_implementations(given)
+    _remark_on_roofline(values, source.place, remarks)
+    return System(**fields)
+
+
+def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, remarks: Remarks) -> int:
+    """The endpoint delay in ns.
+
+    The reference scales the delay only while reading the key, so its built-in 10 ns stays unscaled;
+    published results depend on that. Cut to an integer before and after, as there.
+    """
+    delay: int = values["endpoint-delay"]
+    if "endpoint-delay" in given:
+        return int(delay * float(values["injection-scale"]))
+    if "injection-scale" in given:
+        text = "no effect without endpoint-delay: the built-in delay is not scaled, as in the reference"
+        remarks.warn(place, "injection-scale", text)
+    return delay
+
+
+def _shared_bus(values: dict[str, Any]) -> SharedBus | None:
+    if not values["model-shared-bus"]:
+        return None
+    return SharedBus(latency=values["L"], overhead=values["o"], gap=values["g"], gap_per_byte=values["G"])
+
+
+def _implementations(given: dict[str, Any], place: str, remarks: Remarks) -> Implementations:
+    lists: dict[str, tuple[str, ...] | None] = {}
+    for collective in COLLECTIVES:
+        name = f"{collective}-implementation"
+        names: tuple[str, ...] | None = given.get(name)
+        lists[collective.replace("-", "_")] = names
+        first = next((index for index, entry in enumerate(names or ()) if spans_all(entry)), None)
+        if names and first is not None and first + 1 < len(names):
+            text = f"{names[first]} at index {first} spans all NPUs, so the entries behind it are not used"
+            remarks.warn(place, name, text)
+    return Implementations(**lists)
+
+
+def _custom_implementations(given: dict[str, Any]) -> dict[str, str]:
+    """Trace prefix by collective type, named as in `Implementations`."""
+    names = {
+        collective.replace("-", "_"): f"{collective}-implementation-custom" for collective in COLLECTIVES
+    }
+    return {collective: given[name] for collective, name in names.items() if name in given}
+
+
+def _remark_on_roofline(values: dict[str, Any], place: str, remarks: Remarks) -> None:
+    if values["roofline-enabled"]:
+        for name in ("peak-perf", "local-mem-bw"):
+            if not values[name]:
+                text = "0 while roofline-enabled is on: computation takes 0 ns, as in the reference"
+                remarks.warn(place, name, text)

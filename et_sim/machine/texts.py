@@ -1,0 +1,108 @@
+"""JSON and YAML text into plain values, strictly: repeated keys and syntax errors are refused with a place.
+
+Not here: files (`sources`), and what the values mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import MachineError
+
+if TYPE_CHECKING:
+    import yaml
+
+_NESTED_TOO_DEEPLY = "the content is nested too deeply"
+_INTEGER = re.compile(r"[-+]?[0-9]{1,400}", re.ASCII)
+_NUMBER = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII
+)
+
+
+def parse_json(text: str, place: str) -> Any:
+    """The value of a JSON text."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            raise _repeated(_first_repeated([key for key, _ in pairs]), place)
+        return content
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
+        raise MachineError(cause, place=place) from None
+    except RecursionError:
+        raise MachineError(_NESTED_TOO_DEEPLY, place=place) from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise MachineError(f"not valid JSON: {error}", place=place) from None
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """The value of a YAML text.
+
+    Scalars follow the rules of the reference's YAML library rather than PyYAML's YAML 1.1: `5e1` is a
+    number, `1:30` and `yes` are texts, and quotes around a number make no difference.
+    """
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root = yaml.compose(text, Loader=loader)
+        return None if root is None else _value_of(root, place, {})
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        cause = f"{where}not valid YAML: {error.problem or error.context}"
+        raise MachineError(cause, place=place) from None
+    except yaml.YAMLError as error:
+        raise MachineError(f"not valid YAML: {' '.join(str(error).split())}", place=place) from None
+    except RecursionError:
+        raise MachineError(_NESTED_TOO_DEEPLY, place=place) from None
+
+
+def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
+    """A composed YAML node as plain values; `known` keeps an alias from being expanded twice."""
+    import yaml
+
+    if id(node) in known:
+        return known[id(node)]
+    value: Any
+    if isinstance(node, yaml.MappingNode):
+        names = [str(key.value) for key, _ in node.value]
+        if len(set(names)) < len(names):
+            raise _repeated(_first_repeated(names), place)
+        value = {
+            name: _value_of(entry, place, known) for name, (_, entry) in zip(names, node.value, strict=True)
+        }
+    elif isinstance(node, yaml.SequenceNode):
+        value = [_value_of(entry, place, known) for entry in node.value]
+    else:
+        quoted = isinstance(node, yaml.ScalarNode) and bool(node.style)
+        value = _scalar(str(node.value), quoted=quoted)
+    known[id(node)] = value
+    return value
+
+
+def _scalar(text: str, *, quoted: bool) -> Any:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if not quoted and text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text.lower() == "true"
+    if not quoted and text in ("", "~", "null", "Null", "NULL"):
+        return None
+    return text
+
+
+def _first_repeated(names: list[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+
+
+def _repeated(name: str, place: str) -> MachineError:
+    return MachineError(f'key "{name}" is given more than once', place=place, remedy="keep one of them")
