@@ -44,11 +44,16 @@ def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) ->
         return
     actual = role_of(content)
     if actual is not None and actual is not expected:
-        raise MachineError(
-            f"this looks like a {actual} file",
-            place=place,
-            remedy=f"pass it with --{actual}, not --{expected}",
-        )
+        raise mixed_up(actual, expected, place)
+
+
+def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
+    """The error for a file, or a dict, that was passed in the place of another."""
+    if place.startswith("<"):
+        remedy = f"pass it as {actual}=, not {expected}="
+        return MachineError(f"this looks like a {actual} description", place=place, remedy=remedy)
+    remedy = f"pass it with --{actual}, not --{expected}"
+    return MachineError(f"this looks like a {actual} file", place=place, remedy=remedy)
 
 
 def role_of(content: Mapping[str, Any]) -> Role | None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from et_sim.machine.checks import show
-from et_sim.machine.keys import Key
+from et_sim.machine.keys import Key, Kind
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 
 _OPENING = """\
@@ -36,7 +36,7 @@ records it: warnings and every default taken are in `run.json`.
 
 Rules for all files:
 
-- A key that is not known, or is given twice, is an error. ASTRA-sim ignores it.
+- A key that is not known, or is given twice, is an error. ASTRA-sim says nothing.
 - A value of the wrong type or out of range is an error that names file, key, value and what is allowed.
 - Where an integer is wanted, `4.0` is taken as 4. `1.9` is cut to 1 with a warning, as ASTRA-sim does
   without one, except for `npus_count`, where it is an error.
@@ -56,8 +56,8 @@ latency: [ 500.0, 1000.0 ]
 ```
 
 Four lists with one entry per dimension, innermost first; all four are required. This example has 4 x 2 = 8
-NPUs. Rank 5 has coordinate 1 in dimension 0 and coordinate 1 in dimension 1. With units, the same lists can be
-written as `bandwidth: [ 50GiB/s, 200Gbps ]` and `latency: [ 500ns, 1us ]`.
+NPUs; rank 6 has coordinate 2 in dimension 0 and coordinate 1 in dimension 1. Bandwidths and latencies may be
+written with units: `bandwidth: [ 50GiB/s, 200Gbps ]`, `latency: [ 500ns, 1us ]`.
 """
 
 _SYSTEM = """
@@ -79,10 +79,10 @@ _SYSTEM = """
 ```
 
 Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
-`doubleBinaryTree`, and `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one
-dimension. A list with more entries than the network has dimensions is an error. With fewer, the remaining
-dimensions are not used by that collective, and a warning says so. A collective that a workload uses needs
-its list or a custom one.
+`doubleBinaryTree`, and `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as
+one dimension. A list with more entries than the network has dimensions is an error. With fewer, the
+remaining dimensions are not used by that collective, and a warning says so. A collective that a workload
+uses needs its list or a custom one.
 
 On/off keys take 1 or true, 0 or false. For `roofline-enabled`, `replay-only`, `track-local-mem` and
 `trace-enabled`, ASTRA-sim takes JSON `false` for on; et-sim takes it for off and warns. Write 0 to be
@@ -100,8 +100,8 @@ _MEMORY = """
 }
 ```
 
-Without this file there is no remote memory (`NO_MEMORY_EXPANSION`). A transfer takes the latency plus its bytes
-divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_EXPANSION`, `num-nodes` times
+Without this file there is no remote memory (`NO_MEMORY_EXPANSION`). A transfer takes the latency plus its
+bytes divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_EXPANSION`, `num-nodes` times
 `num-npus-per-node` must be at least the number of NPUs.
 """
 
@@ -115,9 +115,9 @@ _GROUPS = """
 }
 ```
 
-The key is the group's id, a whole number from 1 to 999999999 in quotes; the value lists the group's ranks. Their order is
-the order of the ring. Id 0 always means all ranks and cannot be defined. Ranks must exist and differ; an empty
-group is an error.
+The key is the group's id, a whole number from 1 to 999999999 in quotes; the value lists the group's ranks.
+Their order is the order of the ring. Id 0 always means all ranks and cannot be defined. Ranks must exist and
+differ; an empty group is an error.
 
 `--groups empty` means no groups, as in ASTRA-sim, unless a file of that name exists. ASTRA-sim ignores every
 path that contains "empty"; et-sim reads it.
@@ -160,7 +160,9 @@ def _default(key: Key) -> str:
 
 
 def _allowed(key: Key) -> str:
-    """The allowed values without the unit, which has its own column."""
+    """The allowed values without what stands elsewhere: the unit in its column, the names above the table."""
+    if key.kind is Kind.ALGORITHMS:
+        return "a list of algorithm names"
     return key.allowed.replace(f", in {key.unit}", "") if key.unit else key.allowed
 
 

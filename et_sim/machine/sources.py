@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
-from et_sim.machine.recognise import Role, refuse_other_role, role_of
+from et_sim.machine.recognise import Role, mixed_up, refuse_other_role, role_of
 from et_sim.machine.texts import parse_json, parse_yaml
 
 Given: TypeAlias = str | Path | Mapping[Any, Any]
@@ -43,7 +43,10 @@ def load(given: Given, role: Role) -> Source:
 
 def _from_mapping(given: Mapping[Any, Any], role: Role) -> Source:
     place = f"<{role}>"
-    content = _plain(given, place)
+    try:
+        content = _plain(given, place)
+    except RecursionError:
+        raise MachineError("the dict is nested too deeply, or contains itself", place=place) from None
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return Source(place, content, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
@@ -127,8 +130,7 @@ def _json_object(text: str, place: str, role: Role) -> Any:
         if other is None:
             raise
         if other is not role:
-            remedy = f"pass it with --{other}, not --{role}"
-            raise MachineError(f"this looks like a {other} file", place=place, remedy=remedy) from None
+            raise mixed_up(other, role, place) from None
         raise MachineError(
             f"this looks like a {role} file in YAML or in the text form of ASTRA-sim 1.0",
             place=place,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import yaml
 
 _NESTED_TOO_DEEPLY = "the content is nested too deeply"
+_DEEPEST = 50
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}", re.ASCII)
 _NUMBER = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII
@@ -51,6 +52,7 @@ def parse_yaml(text: str, place: str) -> Any:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        _refuse_depth(text, place, loader)
         root = yaml.compose(text, Loader=loader)
         return None if root is None else _value_of(root, place, {})
     except yaml.MarkedYAMLError as error:
@@ -62,6 +64,20 @@ def parse_yaml(text: str, place: str) -> Any:
         raise MachineError(f"not valid YAML: {' '.join(str(error).split())}", place=place) from None
     except RecursionError:
         raise MachineError(_NESTED_TOO_DEEPLY, place=place) from None
+
+
+def _refuse_depth(text: str, place: str, loader: Any) -> None:
+    """Raise for deep nesting, on which the C composer would overflow the process's stack."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            raise MachineError(_NESTED_TOO_DEEPLY, place=place)
 
 
 def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
