@@ -27,7 +27,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _PACKAGE = Path(__file__).parent
-_SOURCE_FOLDERS = ("trace", "engine", "network")
+_SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
 
@@ -39,9 +39,14 @@ def compiled(
     **options: Any,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
 def compiled(function: Any = None, /, **options: Any) -> Any:
-    """Compile a helper that only compiled code calls; `options` go to Numba (e.g. `forceinline`)."""
+    """Compile a helper that only compiled code calls.
+
+    Options: `forceinline=True`; `allocates=False` for a function that creates no array (nor
+    anything else on the heap), which spares the counting of references to its arguments: in a
+    hot loop over many arrays that is most of the time. Others go to Numba.
+    """
     if function is None:
-        return functools.partial(_helper, options=options)
+        return functools.partial(_helper, options=_for_numba(options))
     return _helper(function, options=options)
 
 
@@ -52,9 +57,9 @@ def entry(
     **options: Any,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
 def entry(function: Any = None, /, **options: Any) -> Any:
-    """Compile a function that Python calls, keeping its machine code on disk between runs."""
+    """Compile a function that Python calls, keeping its machine code on disk (options: see `compiled`)."""
     if function is None:
-        return functools.partial(_entry, options=options)
+        return functools.partial(_entry, options=_for_numba(options))
     return _entry(function, options=options)
 
 
@@ -100,6 +105,12 @@ def source_digest() -> str:
         digest.update(f"\0{path.relative_to(_PACKAGE)}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _for_numba(options: dict[str, Any]) -> dict[str, Any]:
+    """Our options in Numba's words."""
+    rest = dict(options)
+    return rest if rest.pop("allocates", True) else {**rest, "_nrt": False}
 
 
 def _helper(function: Callable[..., Any], *, options: dict[str, Any]) -> Callable[..., Any]:
