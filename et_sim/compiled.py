@@ -39,7 +39,7 @@ def compiled(
     **options: Any,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
 def compiled(function: Any = None, /, **options: Any) -> Any:
-    """Compile a helper that only compiled code calls.
+    """Mark a helper that is compiled into its compiled callers; Python calls it uncompiled.
 
     Options: `forceinline=True`; `allocates=False` for a function that creates no array (nor
     anything else on the heap), which spares the counting of references to its arguments: in a
@@ -114,9 +114,13 @@ def _for_numba(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _helper(function: Callable[..., Any], *, options: dict[str, Any]) -> Callable[..., Any]:
-    import numba
+    from numba.extending import register_jitable
 
-    result: Callable[..., Any] = numba.njit(**options)(function)
+    if _settings().DISABLE_JIT:
+        return function
+    # Without the wrappers that Python would call, compiling takes about a third less time.
+    lean = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    result: Callable[..., Any] = register_jitable(**lean)(function)
     return result
 
 
@@ -130,7 +134,7 @@ def _entry(function: Callable[..., Any], *, options: dict[str, Any]) -> Callable
     before = settings.CACHE_DIR
     settings.CACHE_DIR = str(cache_directory())
     try:
-        result: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+        result: Callable[..., Any] = numba.njit(cache=True, no_cfunc_wrapper=True, **options)(function)
     finally:
         settings.CACHE_DIR = before
     return result
