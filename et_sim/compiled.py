@@ -134,7 +134,8 @@ def _entry(function: Callable[..., Any], *, options: dict[str, Any]) -> Callable
     before = settings.CACHE_DIR
     settings.CACHE_DIR = str(cache_directory())
     try:
-        result: Callable[..., Any] = numba.njit(cache=True, no_cfunc_wrapper=True, **options)(function)
+        lean: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, **options}
+        result: Callable[..., Any] = numba.njit(**lean)(function)
     finally:
         settings.CACHE_DIR = before
     return result
