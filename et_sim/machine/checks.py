@@ -121,7 +121,7 @@ def _is_remarkable(key: Key, values: dict[str, Any]) -> bool:
 
 
 def _integer(key: Key, value: Any, place: str, remarks: Remarks, index: int | None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not _is_finite_number(value):
         raise refusal(key, value, place, index=index)
     whole = int(value)
     if whole != value and key.kind is Kind.COUNT:
@@ -162,6 +162,10 @@ def _quantity(key: Key, text: str, place: str, index: int | None) -> float:
         raise refusal(key, text, place, index=index) from None
 
 
+def _is_finite_number(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+
+
 def _switch(key: Key, value: Any, place: str, remarks: Remarks) -> bool:
     if value is False:
         # The reference tests "not the number 0" and so takes false for on. Whoever writes false wants
@@ -170,8 +174,8 @@ def _switch(key: Key, value: Any, place: str, remarks: Remarks) -> bool:
             place, key.name, "false is taken as off; the reference would switch it on (write 0 to agree)"
         )
         return False
-    if isinstance(value, bool | int | float) and math.isfinite(value):
-        return value != 0
+    if _is_finite_number(value):
+        return bool(value != 0)
     raise refusal(key, value, place)
 
 

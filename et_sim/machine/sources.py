@@ -17,6 +17,8 @@ from et_sim.errors import MachineError, UsageError, did_you_mean
 from et_sim.machine.recognise import Role, mixed_up, refuse_other_role, role_of
 from et_sim.machine.texts import parse_json, parse_yaml
 
+_MOST_BITS = 8192  # beyond this, Python may refuse to print an integer in an error
+
 Given: TypeAlias = str | Path | Mapping[Any, Any]
 
 
@@ -60,7 +62,12 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, numbers.Integral):
-        return int(value)
+        whole = int(value)
+        if whole.bit_length() > _MOST_BITS:
+            raise MachineError(
+                "an integer of thousands of digits cannot stand in a configuration", place=place
+            )
+        return whole
     if isinstance(value, numbers.Real):
         return float(value)
     if isinstance(value, Mapping):

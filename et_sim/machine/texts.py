@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _NESTED_TOO_DEEPLY = "the content is nested too deeply"
 _DEEPEST = 50
-_INTEGER = re.compile(r"[-+]?[0-9]{1,400}", re.ASCII)
-_NUMBER = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII
-)
+# No leading zeros: some YAML readers take 010 for eight, so it stays a text and is refused as a number.
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,399})", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
 
 def parse_json(text: str, place: str) -> Any:
@@ -88,6 +88,8 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
         return known[id(node)]
     value: Any
     if isinstance(node, yaml.MappingNode):
+        if not all(isinstance(key, yaml.ScalarNode) for key, _ in node.value):
+            raise MachineError("a key is not a plain text", place=place)
         names = [str(key.value) for key, _ in node.value]
         if len(set(names)) < len(names):
             raise _repeated(_first_repeated(names), place)
@@ -107,7 +109,9 @@ def _scalar(text: str, *, quoted: bool) -> Any:
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
-        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return float(text)
+    if match := _NOT_FINITE.fullmatch(text):
+        return float(match[1] + match[2])
     if not quoted and text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"
     if not quoted and text in ("", "~", "null", "Null", "NULL"):

@@ -1,0 +1,35 @@
+"""The users' page on configuration files is generated, complete, and its examples can be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from et_sim.machine import read_machine
+from et_sim.machine.reference_page import configuration_page
+from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    command = "python -m et_sim.machine.reference_page docs/configuration.md"
+    assert PAGE.read_text(encoding="utf-8") == configuration_page(), f"run: {command}"
+
+
+@pytest.mark.parametrize("key", [*SYSTEM_KEYS, *NETWORK_KEYS, *MEMORY_KEYS])
+def test_every_key_has_its_row(key: object) -> None:
+    assert f"\n| `{getattr(key, 'name')}` | " in configuration_page()  # noqa: B009
+
+
+def test_the_examples_describe_one_machine_without_warnings(tmp_path: Path) -> None:
+    blocks = re.findall(r"```(?:yaml|json)\n(.*?)```", configuration_page(), re.DOTALL)
+    network = tmp_path / "network.yml"
+    network.write_text(blocks[0], encoding="utf-8")
+    system, memory, groups = (json.loads(block) for block in blocks[1:])
+    machine = read_machine(system=system, network=network, memory=memory, groups=groups)
+    assert machine.network.ranks == 8
+    assert not machine.warnings

@@ -1,0 +1,165 @@
+"""Files and dicts as sources: hashes, missing files, syntax errors, files passed with the wrong option."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from et_sim.errors import MachineError, UsageError
+from et_sim.machine import read_machine
+
+NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+NETWORK_TEXT = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
+OLD_NETWORK = {"topology-name": "Hierarchical", "dimensions-count": 1, "topologies-per-dim": ["Ring"]}
+SYSTEM = {"scheduling-policy": "LIFO", "endpoint-delay": 10, "preferred-dataset-splits": 4}
+MEMORY = {"memory-type": "MEMORY_POOL", "remote-mem-bw": 100}
+GROUPS = {"1": [0, 1]}
+
+
+def written(folder: Path, name: str, content: Any) -> Path:
+    path = folder / name
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(**given: Any) -> str:
+    with pytest.raises(MachineError) as caught:
+        read_machine(**({"system": SYSTEM, "network": NETWORK} | given))
+    return str(caught.value)
+
+
+def test_every_input_is_recorded_with_its_hash(tmp_path: Path) -> None:
+    paths = {
+        "network": written(tmp_path, "net.yml", NETWORK_TEXT),
+        "system": written(tmp_path, "sys.json", SYSTEM),
+        "memory": written(tmp_path, "mem.json", MEMORY),
+        "groups": written(tmp_path, "groups.json", GROUPS),
+    }
+    machine = read_machine(**paths)
+    assert machine.inputs == tuple(
+        (str(path), hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths.values()
+    )
+    assert machine == read_machine(**{role: str(path) for role, path in paths.items()})
+
+
+def test_a_dict_is_recorded_by_the_hash_of_its_canonical_json() -> None:
+    machine = read_machine(system={"peak-perf": 1, "endpoint-delay": 2}, network=NETWORK)
+    assert (
+        machine.inputs == read_machine(system={"endpoint-delay": 2, "peak-perf": 1}, network=NETWORK).inputs
+    )
+    canonical = b'{"endpoint-delay":2,"peak-perf":1}'
+    assert machine.inputs[1] == ("<system>", hashlib.sha256(canonical).hexdigest())
+
+
+def test_files_and_dicts_with_the_same_keys_describe_the_same_machine(tmp_path: Path) -> None:
+    from_files = read_machine(
+        system=written(tmp_path, "sys.json", SYSTEM), network=written(tmp_path, "net.yml", NETWORK_TEXT)
+    )
+    from_dicts = read_machine(system=SYSTEM, network=NETWORK)
+    assert (from_files.system, from_files.network) == (from_dicts.system, from_dicts.network)
+
+
+def test_numpy_values_and_tuples_are_taken_like_plain_ones() -> None:
+    network = {
+        "topology": ("Ring",),
+        "npus_count": np.array([4]),
+        "bandwidth": [np.float64(50)],
+        "latency": [np.int64(500)],
+    }
+    plain = read_machine(system=SYSTEM, network=NETWORK)
+    assert read_machine(system=SYSTEM, network=network).network == plain.network
+
+
+def test_a_missing_file_is_answered_with_the_nearest_name_in_its_folder(tmp_path: Path) -> None:
+    written(tmp_path, "system.json", SYSTEM)
+    path = tmp_path / "sytem.json"
+    assert refusal(system=path) == f"{path}: the system file does not exist (did you mean 'system.json'?)"
+    lost = tmp_path / "nowhere" / "system.json"
+    assert f"the folder '{lost.parent}' does not exist" in refusal(system=lost)
+
+
+def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(system=tmp_path)
+    path = tmp_path / "binary.json"
+    path.write_bytes(b'{"a": "\xff"}')
+    assert "byte 7 is not UTF-8 text" in refusal(system=path)
+    assert "cannot be read" in refusal(system="a\x00b")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ('{"endpoint-delay": 10,}', "line 1, column 23: not valid JSON"),
+        ('{\n  "endpoint-delay" 10\n}', "line 2, column 20: not valid JSON"),
+        ('{"L": 1, "L": 2}', 'key "L" is given more than once (keep one of them)'),
+        ('["ring"]', "the system file holds a list at its top level"),
+        ("3", "the system file holds a number at its top level"),
+        ("null", "the system file is empty"),
+        ("", "the system file is empty"),
+        ("[" * 100_000, "the content is nested too deeply"),
+        ('{"L": ' + "1" * 5000 + "}", "not valid JSON"),
+        ('{"L": NaN}', 'key "L" is NaN (allowed: an integer >= 0, in ns)'),
+        (
+            "scheduling-policy: LIFO\nendpoint-delay: 10\n",
+            "this looks like a system file in YAML or in the text form",
+        ),
+    ],
+)
+def test_unreadable_json_is_refused_with_its_place(text: str, cause: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "system.json", text)
+    assert refusal(system=path).startswith(f"{path}: {cause}")
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+    path = written(tmp_path, "system.json", "\ufeff" + json.dumps(SYSTEM))
+    assert read_machine(system=path, network=NETWORK).system.splits == 4
+
+
+@pytest.mark.parametrize(
+    ("expected", "content", "actual"),
+    [
+        ("system", NETWORK_TEXT, "network"),
+        ("system", NETWORK, "network"),
+        ("system", OLD_NETWORK, "network"),
+        ("system", MEMORY, "memory"),
+        ("system", GROUPS, "groups"),
+        ("network", SYSTEM, "system"),
+        ("network", MEMORY, "memory"),
+        ("memory", SYSTEM, "system"),
+        ("memory", NETWORK_TEXT, "network"),
+        ("groups", SYSTEM, "system"),
+        ("groups", MEMORY, "memory"),
+    ],
+)
+def test_a_file_passed_with_the_wrong_option_is_recognised(
+    expected: str, content: Any, actual: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "file", content)
+    text = refusal(**{expected: path})
+    assert text == f"{path}: this looks like a {actual} file (pass it with --{actual}, not --{expected})"
+
+
+def test_a_dict_passed_as_the_wrong_argument_is_recognised() -> None:
+    text = refusal(system=NETWORK)
+    assert text == "<system>: this looks like a network description (pass it as network=, not system=)"
+
+
+def test_a_network_file_of_the_first_generation_is_recognised(tmp_path: Path) -> None:
+    path = written(tmp_path, "net.json", OLD_NETWORK)
+    assert "this looks like a network file of ASTRA-sim 1.0" in refusal(network=path)
+
+
+def test_what_is_neither_path_nor_dict_is_refused() -> None:
+    with pytest.raises(UsageError, match="system must be a path or a dict, not list"):
+        read_machine(system=[], network=NETWORK)  # type: ignore[arg-type]
+    assert "a value of type object cannot stand in a configuration" in refusal(system={"L": object()})
+    assert "thousands of digits" in refusal(system={"L": 10**5000})
+    looped: dict[str, Any] = {}
+    looped["L"] = looped
+    assert "contains itself" in refusal(system=looped)
