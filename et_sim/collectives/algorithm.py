@@ -1,0 +1,60 @@
+"""Which algorithm a configured name means, and the program it makes for one phase.
+
+Names are the reference's: `ring`, `direct`, `direct4` (a window of four), `halvingDoubling`, and the
+`one…` forms, which treat the whole system as a single group in rank order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from et_sim.collectives.direct import direct
+from et_sim.collectives.halving_doubling import halving_doubling
+from et_sim.collectives.program import Operation, StepProgram
+from et_sim.collectives.ring import ring
+from et_sim.errors import MachineError
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A parsed algorithm name."""
+
+    family: str  # "ring", "direct", "halvingDoubling", "doubleBinaryTree"
+    spans_system: bool = False
+    window: int | None = None
+
+
+def parse_algorithm(name: str) -> Algorithm:
+    """The algorithm that a configuration file calls `name`."""
+    spans = name.startswith("one")
+    bare = name[3:4].lower() + name[4:] if spans else name
+    if bare in ("ring", "halvingDoubling"):
+        return Algorithm(bare, spans)
+    if bare == "doubleBinaryTree" and not spans:
+        return Algorithm(bare)
+    if bare.startswith("direct"):
+        suffix = bare[len("direct") :]
+        if suffix in ("", "-1"):
+            return Algorithm("direct", spans)
+        if suffix.isdecimal() and int(suffix) >= 1:
+            return Algorithm("direct", spans, int(suffix))
+    raise MachineError(
+        f"collective algorithm {name!r} is not known",
+        remedy="ring, direct, direct<window>, halvingDoubling, doubleBinaryTree, or a one… form",
+    )
+
+
+def lower(
+    algorithm: Algorithm, operation: Operation, members: int, size: int, *, subgroup: bool = False
+) -> StepProgram:
+    """The steps of one phase: `members` take part, each starting with `size` bytes."""
+    if algorithm.family == "ring":
+        return ring(operation, members, size)
+    if algorithm.family == "direct":
+        return direct(operation, members, size, window=algorithm.window, subgroup=subgroup)
+    if algorithm.family == "halvingDoubling":
+        return halving_doubling(operation, members, size)
+    raise MachineError(
+        f"{algorithm.family} is not simulated by this version",
+        remedy="use ring, direct or halvingDoubling",
+    )

@@ -1,0 +1,1 @@
+"""The discrete-event engine: when everything in a plan happens."""

@@ -1,0 +1,240 @@
+"""Simulated time: which event happens next.
+
+Time is a sequence of slots; a slot is a first-in-first-out list, and what is scheduled for the current
+time joins its end. What an actor schedules for itself goes through a bucket per (actor, time): the
+bucket stands in the slot where its *first* entry was registered, and is drained there in one go,
+including what is added meanwhile. This order is the reference's, and decides ties between same-time
+events everywhere.
+
+Not here: what events do (`loop` dispatches them).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled import compiled
+from et_sim.engine.kinds import DRAIN
+from et_sim.engine.state import NONE, Run
+
+
+@compiled
+def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
+    """Append an event to the slot of `time`."""
+    slot = run.slots[_slot_at(run, time)]
+    event = _new_event(run, kind, a, b, c)
+    if slot.tail == NONE:
+        slot.head = event
+    else:
+        run.events[slot.tail].next = event
+    slot.tail = event
+
+
+@compiled
+def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c: int) -> None:
+    """Append an entry to the actor's bucket `delay` from now."""
+    time = run.clock[0].now + delay
+    home = bucket_home(run, actor, time)
+    row = run.bucket_index[home]
+    while row != NONE and not (run.buckets[row].actor == actor and run.buckets[row].time == time):
+        row = run.buckets[row].chain
+    if row == NONE:
+        row = _open_bucket(run, actor, time, home)
+        schedule(run, time, DRAIN, row, 0, 0)
+    bucket = run.buckets[row]
+    event = _new_event(run, kind, a, b, c)
+    if bucket.tail == NONE:
+        bucket.head = event
+    else:
+        run.events[bucket.tail].next = event
+    bucket.tail = event
+
+
+@compiled
+def take_from_slot(run: Run) -> int:
+    """The next event of the current slot; NONE when the slot is empty."""
+    clock = run.clock[0]
+    if clock.slot == NONE:
+        return NONE
+    slot = run.slots[clock.slot]
+    event = slot.head
+    if event != NONE:
+        slot.head = run.events[event].next
+        if slot.head == NONE:
+            slot.tail = NONE
+    return event
+
+
+@compiled
+def take_from_bucket(run: Run) -> int:
+    """The next entry of the bucket being drained; NONE closes the bucket."""
+    clock = run.clock[0]
+    bucket = run.buckets[clock.bucket]
+    event = bucket.head
+    if event == NONE:
+        _close_bucket(run, clock.bucket)
+        clock.bucket = NONE
+        return NONE
+    bucket.head = run.events[event].next
+    if bucket.head == NONE:
+        bucket.tail = NONE
+    return event
+
+
+@compiled
+def release_event(run: Run, event: int) -> None:
+    """Give an event's row back."""
+    clock = run.clock[0]
+    run.events[event].next = clock.free_event
+    clock.free_event = event
+    clock.free_events += 1
+
+
+@compiled
+def advance(run: Run) -> bool:
+    """Leave the current slot for the next one; False when nothing is left to happen."""
+    clock = run.clock[0]
+    if clock.slot != NONE:
+        _close_slot(run, clock.slot)
+        clock.slot = NONE
+    if clock.times == 0:
+        return False
+    clock.slot = _pop_time(run)
+    clock.now = run.slots[clock.slot].time
+    return True
+
+
+@compiled
+def _new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
+    clock = run.clock[0]
+    row = clock.free_event
+    event = run.events[row]
+    clock.free_event = event.next
+    clock.free_events -= 1
+    event.next = NONE
+    event.kind = kind
+    event.a = a
+    event.b = b
+    event.c = c
+    return row
+
+
+@compiled
+def slot_home(run: Run, time: int) -> int:
+    """Where the search for a slot begins."""
+    return (time ^ (time >> 9) ^ (time >> 19)) & (len(run.slot_index) - 1)
+
+
+@compiled
+def _slot_at(run: Run, time: int) -> int:
+    """The slot of `time`, opened if it does not exist."""
+    home = slot_home(run, time)
+    row = run.slot_index[home]
+    while row != NONE:
+        if run.slots[row].time == time:
+            return row
+        row = run.slots[row].chain
+    clock = run.clock[0]
+    row = clock.free_slot
+    slot = run.slots[row]
+    clock.free_slot = slot.chain
+    clock.free_slots -= 1
+    slot.time = time
+    slot.head = slot.tail = NONE
+    slot.chain = run.slot_index[home]
+    run.slot_index[home] = row
+    _push_time(run, time, row)
+    return row
+
+
+@compiled
+def _close_slot(run: Run, row: int) -> None:
+    slot = run.slots[row]
+    home = slot_home(run, slot.time)
+    at = run.slot_index[home]
+    if at == row:
+        run.slot_index[home] = slot.chain
+    else:
+        while run.slots[at].chain != row:
+            at = run.slots[at].chain
+        run.slots[at].chain = slot.chain
+    clock = run.clock[0]
+    slot.time = NONE
+    slot.chain = clock.free_slot
+    clock.free_slot = row
+    clock.free_slots += 1
+
+
+@compiled
+def bucket_home(run: Run, actor: int, time: int) -> int:
+    """Where the search for a bucket begins."""
+    return (time ^ (time >> 9) ^ (actor * 7919)) & (len(run.bucket_index) - 1)
+
+
+@compiled
+def _open_bucket(run: Run, actor: int, time: int, home: int) -> int:
+    clock = run.clock[0]
+    row = clock.free_bucket
+    bucket = run.buckets[row]
+    clock.free_bucket = bucket.chain
+    clock.free_buckets -= 1
+    bucket.time = time
+    bucket.actor = actor
+    bucket.head = bucket.tail = NONE
+    bucket.chain = run.bucket_index[home]
+    run.bucket_index[home] = row
+    return row
+
+
+@compiled
+def _close_bucket(run: Run, row: int) -> None:
+    bucket = run.buckets[row]
+    home = bucket_home(run, bucket.actor, bucket.time)
+    at = run.bucket_index[home]
+    if at == row:
+        run.bucket_index[home] = bucket.chain
+    else:
+        while run.buckets[at].chain != row:
+            at = run.buckets[at].chain
+        run.buckets[at].chain = bucket.chain
+    clock = run.clock[0]
+    bucket.time = NONE
+    bucket.chain = clock.free_bucket
+    clock.free_bucket = row
+    clock.free_buckets += 1
+
+
+@compiled
+def _push_time(run: Run, time: int, slot: int) -> None:
+    clock = run.clock[0]
+    at = clock.times
+    clock.times += 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if run.heap_time[above] <= time:
+            break
+        run.heap_time[at] = run.heap_time[above]
+        run.heap_slot[at] = run.heap_slot[above]
+        at = above
+    run.heap_time[at] = time
+    run.heap_slot[at] = slot
+
+
+@compiled
+def _pop_time(run: Run) -> int:
+    clock = run.clock[0]
+    first = run.heap_slot[0]
+    clock.times -= 1
+    last = clock.times
+    time, slot = run.heap_time[last], run.heap_slot[last]
+    at = 0
+    while 2 * at + 1 < last:
+        below = 2 * at + 1
+        if below + 1 < last and run.heap_time[below + 1] < run.heap_time[below]:
+            below += 1
+        if time <= run.heap_time[below]:
+            break
+        run.heap_time[at] = run.heap_time[below]
+        run.heap_slot[at] = run.heap_slot[below]
+        at = below
+    run.heap_time[at] = time
+    run.heap_slot[at] = slot
+    return first

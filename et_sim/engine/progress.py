@@ -1,0 +1,101 @@
+"""Progress of collectives: what a bundle, an arrival or the end of a phase leads to.
+
+The order within the event that ends a phase is the reference's: first the collective hears of its last
+chunk (which may issue further nodes), and only then does the queue have room again.
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled import compiled
+from et_sim.engine.clock import schedule_own
+from et_sim.engine.kinds import BUNDLE_READY
+from et_sim.engine.parking import park
+from et_sim.engine.ranks import complete
+from et_sim.engine.state import NONE, Run
+from et_sim.engine.steps import (
+    PHASE_BITS,
+    make_bundle,
+    peer_position,
+    rank_at,
+    seen_from_other_direction,
+    spend_bundle,
+)
+from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
+
+
+@compiled
+def bundle_at_endpoint(run: Run, stream_row: int, reduction_ns: int) -> None:
+    """A bundle crossed the endpoint: reduce if it must, else it is ready."""
+    if reduction_ns == NONE:
+        bundle_ready(run, stream_row)
+    else:
+        schedule_own(run, run.streams[stream_row].actor, reduction_ns, BUNDLE_READY, stream_row, 0, 0)
+
+
+@compiled
+def bundle_ready(run: Run, stream_row: int) -> None:
+    """A bundle may be spent; that may end the phase, the chunk and the collective."""
+    if not spend_bundle(run, stream_row):
+        return
+    stream = run.streams[stream_row]
+    running_row = stream.running
+    running = run.running[running_row]
+    if stream.phase + 1 < run.plan.collectives[running.collective].phases:
+        next_phase(run, stream_row)
+        return
+    running.remaining -= 1
+    is_last_chunk = running.remaining == 0
+    if is_last_chunk:
+        end_collective(run, running_row)
+        _name_last_sender(run, stream_row)
+        complete(run, running.actor, running.node)
+    leave_last_queue(run, stream_row)
+    if is_last_chunk:
+        release_running(run, running_row)
+
+
+@compiled
+def _name_last_sender(run: Run, stream_row: int) -> None:
+    """Note whose message this collective's last step was waiting for."""
+    stream = run.streams[stream_row]
+    running = run.running[stream.running]
+    program = run.plan.programs[stream.program]
+    last_step = program.step_first + (stream.step - 1 if stream.step > 0 else program.step_period - 1)
+    position = peer_position(run, stream_row, run.plan.steps[last_step].distance, -1)
+    node = run.plan.actors[running.actor].node_first + running.node
+    run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, stream_row, position)]
+
+
+@compiled
+def receive_step(run: Run, stream_row: int) -> None:
+    """A message met its posted receive."""
+    run.streams[stream_row].received += 1
+    make_bundle(run, stream_row)
+
+
+@compiled
+def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
+    """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
+    run.clock[0].delivered += 1
+    stream_row = _stream_of(run, seat_row, stage >> PHASE_BITS)
+    if stream_row != NONE and run.streams[stream_row].phase == stage & ((1 << PHASE_BITS) - 1):
+        stream = run.streams[stream_row]
+        own_view = label
+        if (label & 1) != (stream.direction < 0):
+            own_view = seen_from_other_direction(run, stream_row, label)
+        if own_view != NONE and (own_view >> 1) < stream.sent:
+            receive_step(run, stream_row)
+            return
+    park(run, seat_row, label, stage)
+
+
+@compiled
+def _stream_of(run: Run, seat_row: int, sequence: int) -> int:
+    """The stream with this sequence number at a seat; NONE if it does not exist (yet)."""
+    row = run.seats[seat_row].running
+    while row != NONE:
+        running = run.running[row]
+        if running.first_sequence <= sequence < running.first_sequence + running.chunks:
+            return running.streams_first + (sequence - running.first_sequence)
+        row = running.next
+    return NONE

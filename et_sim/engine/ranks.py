@@ -1,0 +1,238 @@
+"""Ranks: issuing nodes when their parents are done and their lane is free, and completing them.
+
+An issue pass visits the ready nodes in ascending order. A node that becomes ready during the pass
+waits for the next one, which every completion triggers; if nothing at all is under way, the pass is
+repeated, so that no ready node is ever left behind.
+
+Not here: what a collective does once issued (`streams`), and how events find their node (`loop`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled import compiled
+from et_sim.engine.clock import schedule, schedule_own
+from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
+from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
+from et_sim.engine.state import NONE, Run
+from et_sim.engine.streams import start_collective
+from et_sim.network.analytical import flight_ns
+from et_sim.plan.tables import LANES, Action, Lane
+
+DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
+RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
+RECEIVE_LANE = int(Lane.RECEIVE)
+
+
+@compiled
+def start_rank(run: Run, actor_row: int) -> None:
+    """Time zero: find the nodes without parents, and issue what can be issued."""
+    actor = run.plan.actors[actor_row]
+    template = run.plan.templates[actor.template]
+    for node in range(template.nodes):
+        state = run.nodes[actor.node_first + node]
+        state.waiting = run.plan.nodes[template.node_first + node].indegree
+        state.link = NONE
+        state.ready_ns = state.start_ns = state.end_ns = NONE
+        state.released_by = state.freed_by = NONE
+        state.message_from = state.message_node = NONE
+        state.sequence = NONE
+        if state.waiting == 0:
+            state.ready_ns = 0
+            push_ready(run, actor_row, node)
+    issue_ready(run, actor_row)
+
+
+@compiled
+def issue_ready(run: Run, actor_row: int) -> None:
+    """Run issue passes; the rank is finished when all its nodes are."""
+    state = run.actors[actor_row]
+    _issue_pass(run, actor_row)
+    while state.running == 0 and lowest_free_lane(run, actor_row) != NONE:
+        _issue_pass(run, actor_row)
+    actor = run.plan.actors[actor_row]
+    if state.completed == run.plan.templates[actor.template].nodes:
+        state.finish_ns = run.clock[0].now
+
+
+@compiled
+def _issue_pass(run: Run, actor_row: int) -> None:
+    state = run.actors[actor_row]
+    state.issuing = 1
+    lane = lowest_free_lane(run, actor_row)
+    while lane != NONE:
+        _issue(run, actor_row, pop_ready(run, actor_row, lane), lane)
+        lane = lowest_free_lane(run, actor_row)
+    state.issuing = 0
+    node = state.late
+    state.late = NONE
+    first = run.plan.actors[actor_row].node_first
+    while node != NONE:
+        after = run.nodes[first + node].link
+        run.nodes[first + node].link = NONE
+        push_ready(run, actor_row, node)
+        node = after
+
+
+@compiled
+def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    state = run.nodes[actor.node_first + node]
+    lane_state = run.lanes[actor_row * LANES + lane]
+    state.start_ns = run.clock[0].now
+    if state.start_ns > state.ready_ns:
+        state.freed_by = lane_state.last
+    lane_state.busy = lane != RECEIVE_LANE
+    run.actors[actor_row].running += 1
+    action = plan_node.action
+    if action == DELAY:
+        schedule_own(run, actor_row, plan_node.duration_ns, NODE_DONE, actor_row, node, 0)
+    elif action == COLLECTIVE:
+        start_collective(run, actor_row, node)
+    elif action == SEND:
+        _send(run, actor_row, node, plan_node.detail)
+    elif action == RECEIVE:
+        _post_receive(run, actor_row, node, plan_node.detail)
+    elif action == MEMORY:
+        _request_memory(run, actor_row, node)
+    else:
+        _end_node(run, actor_row, node)
+
+
+@compiled
+def _send(run: Run, actor_row: int, node: int, detail: int) -> None:
+    actor = run.plan.actors[actor_row]
+    channel_row = run.plan.actor_channels[actor.channel_first + detail]
+    channel = run.plan.channels[channel_row]
+    flight = flight_ns(run.network, channel.source, channel.target, channel.bytes)
+    schedule(run, run.clock[0].now + flight, MESSAGE, channel_row, node, actor_row)
+
+
+@compiled
+def _post_receive(run: Run, actor_row: int, node: int, detail: int) -> None:
+    """A message that is already here completes the receive as a new event at this time."""
+    first = run.plan.actors[actor_row].node_first
+    channel = run.channels[run.plan.actor_channels[run.plan.actors[actor_row].channel_first + detail]]
+    if channel.arrived > 0:
+        channel.arrived -= 1
+        schedule(run, run.clock[0].now, LATE_RECEIVE, actor_row, node, 0)
+        return
+    if channel.tail == NONE:
+        channel.head = node
+    else:
+        run.nodes[first + channel.tail].link = node
+    channel.tail = node
+
+
+@compiled
+def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
+    """A message arrived: its send is complete, and so is its receive if posted."""
+    run.clock[0].delivered += 1
+    complete(run, sender, sender_node)
+    channel = run.channels[channel_row]
+    node = channel.head
+    if node == NONE:
+        channel.arrived += 1
+        return
+    receiver = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
+    state = run.nodes[run.plan.actors[receiver].node_first + node]
+    channel.head = state.link
+    if channel.head == NONE:
+        channel.tail = NONE
+    state.link = NONE
+    state.message_from = sender
+    state.message_node = sender_node
+    complete(run, receiver, node)
+
+
+@compiled
+def _request_memory(run: Run, actor_row: int, node: int) -> None:
+    """Be served at once, or join the end of the server's queue."""
+    server_row = run.plan.actors[actor_row].memory_server
+    if server_row == NONE:
+        duration = _plan_node(run, actor_row, node).duration_ns
+        schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
+        return
+    server = run.servers[server_row]
+    if not server.busy:
+        _serve(run, server_row, actor_row, node)
+        return
+    place = run.plan.actors[actor_row].node_first + node
+    if server.tail == NONE:
+        server.head = place
+    else:
+        run.nodes[server.tail].link = place
+    server.tail = place
+    run.nodes[place].message_from = actor_row  # whose request it is, until it is served
+
+
+@compiled
+def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
+    """The requester hears first, and may queue its next request before the server is free."""
+    run.servers[server_row].busy = 1
+    duration = _plan_node(run, actor_row, node).duration_ns
+    schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
+    schedule_own(run, actor_row, duration, SERVER_FREE, server_row, 0, 0)
+
+
+@compiled
+def free_server(run: Run, server_row: int) -> None:
+    """A server is done with a request: begin the next one in its queue."""
+    server = run.servers[server_row]
+    server.busy = 0
+    place = server.head
+    if place == NONE:
+        return
+    state = run.nodes[place]
+    server.head = state.link
+    if server.head == NONE:
+        server.tail = NONE
+    actor_row = state.message_from
+    state.link = state.message_from = NONE
+    _serve(run, server_row, actor_row, place - run.plan.actors[actor_row].node_first)
+
+
+@compiled
+def _plan_node(run: Run, actor_row: int, node: int):  # type: ignore[no-untyped-def]
+    return run.plan.nodes[run.plan.templates[run.plan.actors[actor_row].template].node_first + node]
+
+
+@compiled
+def complete(run: Run, actor_row: int, node: int) -> None:
+    """A node is done: free its lane, release its children, and issue what became possible."""
+    _end_node(run, actor_row, node)
+    issue_ready(run, actor_row)
+
+
+@compiled
+def _end_node(run: Run, actor_row: int, node: int) -> None:
+    actor = run.plan.actors[actor_row]
+    plan_node = _plan_node(run, actor_row, node)
+    state = run.actors[actor_row]
+    lane = run.lanes[actor_row * LANES + plan_node.lane]
+    lane.busy = 0
+    lane.last = node
+    state.running -= 1
+    state.completed += 1
+    run.clock[0].completed += 1
+    if plan_node.busy:
+        state.busy_ns += plan_node.duration_ns
+    run.nodes[actor.node_first + node].end_ns = run.clock[0].now
+    for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
+        _release(run, actor_row, run.plan.children[index], node)
+
+
+@compiled
+def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
+    """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
+    state = run.nodes[run.plan.actors[actor_row].node_first + node]
+    state.waiting -= 1
+    if state.waiting > 0:
+        return
+    state.ready_ns = run.clock[0].now
+    state.released_by = parent
+    if run.actors[actor_row].issuing:
+        state.link = run.actors[actor_row].late
+        run.actors[actor_row].late = node
+    else:
+        push_ready(run, actor_row, node)

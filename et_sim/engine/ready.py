@@ -1,0 +1,70 @@
+"""Ready nodes of an actor: one binary heap per lane, lowest node first.
+
+The heaps of all lanes share one array; a lane's part is as long as the number of its nodes.
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled import compiled
+from et_sim.engine.state import NONE, Run
+from et_sim.plan.tables import LANES
+
+
+@compiled
+def heap_first(run: Run, actor_row: int, lane: int) -> int:
+    """Where the lane's heap begins."""
+    actor = run.plan.actors[actor_row]
+    return actor.node_first + run.plan.templates[actor.template].lane_first[lane]
+
+
+@compiled
+def push_ready(run: Run, actor_row: int, node: int) -> None:
+    """A node may be issued from now on."""
+    actor = run.plan.actors[actor_row]
+    lane = run.plan.nodes[run.plan.templates[actor.template].node_first + node].lane
+    state = run.lanes[actor_row * LANES + lane]
+    first = heap_first(run, actor_row, lane)
+    at = state.ready
+    state.ready += 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if run.ready[first + above] < node:
+            break
+        run.ready[first + at] = run.ready[first + above]
+        at = above
+    run.ready[first + at] = node
+
+
+@compiled
+def pop_ready(run: Run, actor_row: int, lane: int) -> int:
+    """Take the lowest ready node of a lane, which must have one."""
+    state = run.lanes[actor_row * LANES + lane]
+    first = heap_first(run, actor_row, lane)
+    lowest = run.ready[first]
+    state.ready -= 1
+    last = state.ready
+    node = run.ready[first + last]
+    at = 0
+    while 2 * at + 1 < last:
+        below = 2 * at + 1
+        if below + 1 < last and run.ready[first + below + 1] < run.ready[first + below]:
+            below += 1
+        if node < run.ready[first + below]:
+            break
+        run.ready[first + at] = run.ready[first + below]
+        at = below
+    run.ready[first + at] = node
+    return lowest
+
+
+@compiled
+def lowest_free_lane(run: Run, actor_row: int) -> int:
+    """The lane of the lowest node that could be issued now; NONE if there is none."""
+    chosen, lowest = NONE, 0
+    for lane in range(LANES):
+        state = run.lanes[actor_row * LANES + lane]
+        if state.ready > 0 and not state.busy:
+            node = run.ready[heap_first(run, actor_row, lane)]
+            if chosen == NONE or node < lowest:
+                chosen, lowest = lane, node
+    return chosen

@@ -1,0 +1,116 @@
+"""Room for a run: how much one event may use up, and making pools larger between events.
+
+Not here: what the pools hold (`state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.clock import bucket_home, slot_home
+from et_sim.engine.loop import COLLECTIVES_PER_EVENT
+from et_sim.engine.parking import parked_home
+from et_sim.engine.state import NONE, Run
+from et_sim.plan.tables import Action, Plan
+
+SMALLEST_POOL = 256
+LARGEST_POOL = 2**31 - 1
+
+
+def reserve_per_event(plan: Plan) -> tuple[int, int]:
+    """(rows any pool may lose, stream rows that may be taken) while one event is processed."""
+    chunks = int(plan.collectives["chunks"].max(initial=0))
+    bundles = int(plan.programs["start_bundles"].max(initial=0))
+    is_receive = np.concatenate(([0], np.cumsum(plan.nodes["action"] == Action.RECEIVE)))
+    first = plan.templates["node_first"]
+    receives = int((is_receive[first + plan.templates["nodes"]] - is_receive[first]).max(initial=0))
+    starts = chunks * bundles
+    block = 1 << max(chunks - 1, 0).bit_length()
+    return COLLECTIVES_PER_EVENT * (receives + starts + bundles + 16), COLLECTIVES_PER_EVENT * block
+
+
+def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
+    """The same run with larger pools wherever less than the reserve is left."""
+    clock = run.clock[0]
+    changes: dict[str, Any] = {}
+    if clock.free_events < reserve:
+        changes["events"] = _grow(run.events, clock, "free_event", "next", reserve)
+    if clock.free_slots < reserve:
+        changes["slots"] = _grow(run.slots, clock, "free_slot", "chain", reserve, free_mark="time")
+        changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
+        changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
+    if clock.free_buckets < reserve:
+        changes["buckets"] = _grow(run.buckets, clock, "free_bucket", "chain", reserve, free_mark="time")
+    if clock.free_parkeds < 1:
+        changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", 1, free_mark="seat")
+    if clock.free_runnings < COLLECTIVES_PER_EVENT:
+        changes["running"] = _grow(run.running, clock, "free_running", "next", COLLECTIVES_PER_EVENT)
+    if clock.streams_top + block_reserve > len(run.streams):
+        rows = max(2 * len(run.streams), clock.streams_top + block_reserve, SMALLEST_POOL)
+        changes["streams"] = _extend(run.streams, rows)
+        changes["stream_queue"] = _extend(run.stream_queue, rows)
+    return _reindex(run._replace(**changes), changes)
+
+
+def _extend(array: Any, rows: int) -> Any:
+    larger = np.zeros((rows, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger.view(np.recarray) if array.dtype.names else larger
+
+
+def _grow(pool: Any, clock: Any, head: str, link: str, reserve: int, free_mark: str | None = None) -> Any:
+    """A larger pool whose new rows are on the free list."""
+    old = len(pool)
+    new = max(2 * old, old + 2 * reserve, SMALLEST_POOL)
+    if new > LARGEST_POOL:
+        raise MemoryError(f"the simulation needs a pool of {new} rows")
+    larger = _extend(pool, new)
+    larger[link][old:] = np.arange(old + 1, new + 1)
+    larger[link][new - 1] = clock[head]
+    if free_mark:
+        larger[free_mark][old:] = NONE
+    clock[head] = old
+    clock[f"{head}s"] += new - old
+    return larger
+
+
+def _reindex(run: Run, changed: dict[str, Any]) -> Run:
+    """Rebuild the hash index of every pool that grew."""
+    if "slots" in changed:
+        rows = np.flatnonzero(run.slots["time"] != NONE)
+        run = run._replace(slot_index=_empty_index(len(run.slots)))
+        _chain(run.slots, run.slot_index, rows, _plain(slot_home)(run, run.slots["time"][rows]))
+    if "buckets" in changed:
+        rows = np.flatnonzero(run.buckets["time"] != NONE)
+        run = run._replace(bucket_index=_empty_index(len(run.buckets)))
+        live = run.buckets[rows]
+        homes = _plain(bucket_home)(run, live["actor"].astype(np.int64), live["time"])
+        _chain(run.buckets, run.bucket_index, rows, homes)
+    if "parked" in changed:
+        rows = np.flatnonzero(run.parked["seat"] != NONE)
+        run = run._replace(parked_index=_empty_index(len(run.parked)))
+        live = run.parked[rows]
+        seat, label = live["seat"].astype(np.int64), live["step"].astype(np.int64)
+        _chain(run.parked, run.parked_index, rows, _plain(parked_home)(run, seat, label, live["stage"]))
+    return run
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The uncompiled function, which also takes whole columns."""
+    return getattr(function, "py_func", function)
+
+
+def _empty_index(rows: int) -> Any:
+    return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
+
+
+def _chain(pool: Any, index: Any, rows: Any, homes: Any) -> None:
+    order = np.argsort(homes, kind="stable")
+    rows, homes = rows[order], homes[order]
+    same_home = np.concatenate((homes[1:] == homes[:-1], [False]))[: len(rows)]
+    pool["chain"][rows] = np.where(same_home, np.concatenate((rows[1:], [NONE]))[: len(rows)], NONE)
+    first = np.concatenate(([True], homes[1:] != homes[:-1]))[: len(rows)]
+    index[homes[first]] = rows[first]

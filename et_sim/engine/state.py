@@ -1,0 +1,231 @@
+"""The state of a run: everything that changes while simulated time passes, as named record fields.
+
+Pools (events, slots, buckets, parked messages, streams) hand out rows from a free list and grow between
+events when little is left (`room`); rows never move, so a row number is a stable name.
+Not here: what changes the state (the sibling modules), and the plan, which never changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.network.analytical import AnalyticalNetwork
+from et_sim.plan.tables import LANES, Plan, record, table
+
+NONE = -1
+BLOCK_SIZES = 32  # streams come in blocks of a power of two
+
+CLOCK = record(
+    ("now", "i8"),
+    ("slot", "i4"),  # the time slot being worked off
+    ("bucket", "i4"),  # the rank bucket being drained; NONE: none
+    ("to_start", "i4"),  # the next actor to start at time zero
+    ("times", "i4"),  # distinct future times in the heap
+    ("delivered", "i8"),  # messages
+    ("completed", "i8"),  # nodes
+    ("parked", "i8"),  # collective messages that wait for their receive
+    ("free_event", "i4"),
+    ("free_events", "i4"),
+    ("free_slot", "i4"),
+    ("free_slots", "i4"),
+    ("free_bucket", "i4"),
+    ("free_buckets", "i4"),
+    ("free_parked", "i4"),
+    ("free_parkeds", "i4"),
+    ("free_running", "i4"),
+    ("free_runnings", "i4"),
+    ("streams_top", "i4"),
+)
+SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
+BUCKET = record(("time", "i8"), ("actor", "i4"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
+EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
+PARKED = record(("seat", "i4"), ("step", "i4"), ("stage", "i8"), ("chain", "i4"))
+NODE_STATE = record(
+    ("waiting", "i4"),  # parents not yet completed
+    ("link", "i4"),  # next node in the list this node is waiting in
+    ("ready_ns", "i8"),
+    ("start_ns", "i8"),  # NONE: never issued
+    ("end_ns", "i8"),  # NONE: never completed
+    ("released_by", "i4"),  # the parent that completed last
+    ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
+    ("message_from", "i4"),  # the actor whose message completed it
+    ("message_node", "i4"),  # and its node, for point-to-point
+    ("sequence", "i8"),  # of a collective's first chunk within its group
+)
+LANE_STATE = record(("ready", "i4"), ("busy", "i4"), ("last", "i4"))
+ACTOR_STATE = record(
+    ("finish_ns", "i8"),
+    ("busy_ns", "i8"),
+    ("priority", "i8"),  # of its next collective
+    ("completed", "i4"),
+    ("running", "i4"),
+    ("issuing", "i4"),  # 1 while an issue pass is under way
+    ("late", "i4"),  # nodes that became ready during the pass
+)
+SEAT_STATE = record(
+    ("next_sequence", "i8"),
+    ("running", "i4"),  # list of collectives under way
+    ("parked", "i4"),  # messages that arrived before their receive was posted
+)
+RUNNING = record(
+    ("first_sequence", "i8"),
+    ("actor", "i4"),
+    ("seat", "i4"),
+    ("node", "i4"),
+    ("collective", "i4"),
+    ("streams_first", "i4"),
+    ("chunks", "i4"),
+    ("remaining", "i4"),
+    ("next", "i4"),
+)
+STREAM = record(
+    ("sequence", "i8"),
+    ("priority", "i8"),
+    ("actor", "i4"),
+    ("seat", "i4"),
+    ("running", "i4"),  # its collective
+    ("phase", "i4"),
+    ("program", "i4"),
+    ("line", "i4"),
+    ("queue", "i4"),
+    ("previous", "i4"),
+    ("next", "i4"),
+    ("started", "i4"),
+    ("direction", "i4"),  # +1 clockwise, -1 anticlockwise
+    ("position", "i4"),  # of its actor on the line
+    ("sent", "i4"),
+    ("received", "i4"),
+    ("credit", "i4"),
+    ("bundles", "i4"),
+    ("step", "i4"),  # row of the next packet within the program's period
+    ("bundle", "i4"),  # row of the next bundle within the program's period
+)
+QUEUE = record(("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("running", "i4"))
+CURSOR = record(("next", "i4"), ("first", "i4"), ("last", "i4"))
+CHANNEL_STATE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))
+SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
+
+
+class PlanTables(NamedTuple):
+    """The plan's tables that compiled code reads."""
+
+    actor_of_rank: Any
+    templates: Any
+    nodes: Any
+    children: Any
+    actors: Any
+    actor_channels: Any
+    channels: Any
+    collectives: Any
+    phases: Any
+    programs: Any
+    steps: Any
+    bundle_ns: Any
+    lines: Any
+    groups: Any
+    group_members: Any
+    member_seats: Any
+    seats: Any
+    actor_seats: Any
+    # [dimensions, queues per dimension, running limit, stream policy]
+    settings: Any
+
+
+class Run(NamedTuple):
+    """One run: plan, network and state. Compiled functions take it as their first argument."""
+
+    plan: PlanTables
+    network: AnalyticalNetwork
+    clock: Any
+    slots: Any
+    slot_index: Any
+    heap_time: Any
+    heap_slot: Any
+    buckets: Any
+    bucket_index: Any
+    events: Any
+    parked: Any
+    parked_index: Any
+    nodes: Any
+    ready: Any
+    lanes: Any
+    actors: Any
+    seats: Any
+    running: Any
+    streams: Any
+    stream_queue: Any
+    free_blocks: Any
+    queues: Any
+    cursors: Any
+    channels: Any
+    servers: Any
+
+
+DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY = 0, 1, 2, 3
+
+
+def new_run(plan: Plan, network: AnalyticalNetwork) -> Run:
+    """A run that has not begun."""
+    actors = len(plan.actors)
+    queues = table(QUEUE, actors * plan.dimensions * plan.queues_per_dim)
+    queues["head"] = queues["tail"] = queues["waiting"] = NONE
+    cursors = table(CURSOR, actors * plan.dimensions)
+    cursors["last"] = plan.queues_per_dim // 2
+    lanes = table(LANE_STATE, actors * LANES)
+    lanes["last"] = NONE
+    seats = table(SEAT_STATE, len(plan.seats))
+    seats["running"] = NONE
+    state = table(ACTOR_STATE, actors)
+    state["finish_ns"] = state["late"] = NONE
+    channels = table(CHANNEL_STATE, len(plan.channels))
+    channels["head"] = channels["tail"] = NONE
+    servers = table(SERVER, plan.memory_servers)
+    servers["head"] = servers["tail"] = NONE
+    clock = table(CLOCK, 1)
+    clock["slot"] = clock["bucket"] = NONE
+    clock["free_event"] = clock["free_slot"] = clock["free_bucket"] = NONE
+    clock["free_parked"] = clock["free_running"] = NONE
+    node_states = _node_states(plan)
+    return Run(
+        plan=_plan_tables(plan),
+        network=network,
+        clock=clock,
+        slots=table(SLOT, 0),
+        slot_index=np.full(1, NONE, np.int32),
+        heap_time=np.empty(0, np.int64),
+        heap_slot=np.empty(0, np.int32),
+        buckets=table(BUCKET, 0),
+        bucket_index=np.full(1, NONE, np.int32),
+        events=table(EVENT, 0),
+        parked=table(PARKED, 0),
+        parked_index=np.full(1, NONE, np.int32),
+        nodes=node_states,
+        ready=np.empty(len(node_states), np.int32),
+        lanes=lanes,
+        actors=state,
+        seats=seats,
+        running=table(RUNNING, 0),
+        streams=table(STREAM, 0),
+        stream_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
+        free_blocks=np.full(BLOCK_SIZES, NONE, np.int32),
+        queues=queues,
+        cursors=cursors,
+        channels=channels,
+        servers=servers,
+    )
+
+
+def _node_states(plan: Plan) -> Any:
+    last = plan.actors[-1]
+    count = int(last.node_first) + int(plan.templates[last.template].nodes)
+    return np.empty(count, NODE_STATE).view(np.recarray)
+
+
+def _plan_tables(plan: Plan) -> PlanTables:
+    shared = {name: getattr(plan, name) for name in PlanTables._fields if name != "settings"}
+    settings = np.array(
+        [plan.dimensions, plan.queues_per_dim, plan.running_limit, plan.stream_policy], np.int64
+    )
+    return PlanTables(**shared, settings=settings)

@@ -1,0 +1,149 @@
+"""The step machinery of one phase: bundles, credits, packets.
+
+Every bundle crosses the endpoint, perhaps reduces, and then gives its stream one credit and the chance
+to send the next packet. Ring, direct and halving-doubling are nothing but different programs.
+
+Not here: which stream may run (`streams`), and what follows the end of a phase (`progress`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled import compiled
+from et_sim.engine.clock import schedule, schedule_own
+from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
+from et_sim.engine.parking import take_parked
+from et_sim.engine.state import NONE, Run
+from et_sim.network.analytical import flight_ns
+
+PHASE_BITS = 8
+
+
+@compiled
+def start_phase(run: Run, stream_row: int) -> None:
+    """Make the first bundles; the stream's phase fields are already set."""
+    stream = run.streams[stream_row]
+    stream.started = 1
+    for _ in range(run.plan.programs[stream.program].start_bundles):
+        make_bundle(run, stream_row)
+
+
+@compiled
+def make_bundle(run: Run, stream_row: int) -> None:
+    """Queue the next packet, and send its bundle to the endpoint."""
+    stream = run.streams[stream_row]
+    program = run.plan.programs[stream.program]
+    reduction = run.plan.bundle_ns[program.bundle_first + stream.bundle]
+    stream.bundles += 1
+    stream.bundle += 1
+    if stream.bundle == program.bundle_period:
+        stream.bundle = 0
+    endpoint = run.plan.lines[stream.line].endpoint_ns
+    schedule_own(run, stream.actor, endpoint, BUNDLE_AT_ENDPOINT, stream_row, 0, reduction)
+
+
+@compiled
+def spend_bundle(run: Run, stream_row: int) -> bool:
+    """One more credit: send what may be sent. True when the phase is complete."""
+    stream = run.streams[stream_row]
+    program = run.plan.programs[stream.program]
+    stream.credit += 1
+    burst = 1
+    if program.half > 0 and program.sends - stream.sent <= program.half:
+        if stream.received < program.half:
+            return False  # the second half waits for all of the first
+        burst = program.start_bundles
+    while burst > 0 and stream.credit > 0 and stream.sent < min(stream.bundles, program.sends):
+        send_packet(run, stream_row)
+        stream.credit -= 1
+        burst -= 1
+    return stream.sent == program.sends and stream.credit == program.start_bundles
+
+
+@compiled
+def send_packet(run: Run, stream_row: int) -> None:
+    """Send the next packet to its peer, then post the receive that goes with it."""
+    stream = run.streams[stream_row]
+    program = run.plan.programs[stream.program]
+    step_row = program.step_first + stream.step
+    step = run.plan.steps[step_row]
+    position = peer_position(run, stream_row, step.distance, 1)
+    target_seat = seat_at(run, stream_row, position)
+    flight = run.network.step_flight_ns[step_row]
+    if flight < 0:
+        here = run.plan.actors[stream.actor].rank
+        flight = flight_ns(run.network, here, rank_at(run, stream_row, position), step.bytes)
+    label = stream.sent * 2 + (stream.direction < 0)
+    stage = (stream.sequence << PHASE_BITS) + stream.phase
+    schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
+    _post_receive(run, stream_row, label, stage)
+    stream.sent += 1
+    stream.step += 1
+    if stream.step == program.step_period:
+        stream.step = 0
+
+
+@compiled
+def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
+    """A message that is already here is delivered as a new event at this time."""
+    stream = run.streams[stream_row]
+    if run.seats[stream.seat].parked == 0:
+        return
+    found = take_parked(run, stream.seat, label, stage)
+    if not found:
+        other = seen_from_other_direction(run, stream_row, label)
+        found = other != NONE and take_parked(run, stream.seat, other, stage)
+    if found:
+        schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
+
+
+@compiled
+def seen_from_other_direction(run: Run, stream_row: int, label: int) -> int:
+    """The label a peer that runs the other way round gives to the same message; NONE: there is none.
+
+    Actors whose queue cursors differ may run one phase in different directions. A direct exchange
+    then still meets all its peers, in another order; a ring of more than two never closes.
+    """
+    program = run.plan.programs[run.streams[stream_row].program]
+    if program.pairs or program.step_period != program.members - 1:
+        return NONE
+    step, turned = label >> 1, label & 1
+    lap, place = step // program.step_period, step % program.step_period
+    return (lap * program.step_period + program.step_period - 1 - place) * 2 + (1 - turned)
+
+
+@compiled
+def peer_position(run: Run, stream_row: int, distance: int, towards: int) -> int:
+    """Position of the member a packet goes to (`towards` 1) or comes from (-1)."""
+    stream = run.streams[stream_row]
+    program = run.plan.programs[stream.program]
+    if program.pairs:
+        shift = distance if (stream.position // distance) % 2 == 0 else -distance
+    else:
+        shift = distance * stream.direction * towards
+    position = stream.position + shift
+    if position >= program.members:
+        position -= program.members
+    elif position < 0:
+        position += program.members
+    return position
+
+
+@compiled
+def rank_at(run: Run, stream_row: int, position: int) -> int:
+    """The rank that sits at a position of the stream's line."""
+    stream = run.streams[stream_row]
+    line = run.plan.lines[stream.line]
+    if line.members_first >= 0:
+        return run.plan.group_members[line.members_first + position]
+    return run.plan.actors[stream.actor].rank + (position - stream.position) * line.stride
+
+
+@compiled
+def seat_at(run: Run, stream_row: int, position: int) -> int:
+    """The seat, in the stream's group, of the member at a position of its line."""
+    stream = run.streams[stream_row]
+    line = run.plan.lines[stream.line]
+    if line.members_first >= 0:
+        return run.plan.member_seats[line.members_first + position]
+    group = run.plan.groups[run.plan.seats[stream.seat].group]
+    return group.seat_first + run.plan.actor_of_rank[rank_at(run, stream_row, position)]

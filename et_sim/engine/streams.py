@@ -1,0 +1,257 @@
+"""Streams and queues: which chunk of which collective may run, and on which dimension.
+
+A collective is cut into chunks; each chunk is a stream that visits the queues of its phases one after
+the other. A queue runs a limited number of streams at a time: the started ones stand in front, the
+others behind them by priority.
+
+Not here: what a running stream does (`steps`), and what its end means (`progress`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled import compiled
+from et_sim.engine.state import (
+    DIMENSIONS,
+    NONE,
+    QUEUES_PER_DIM,
+    RUNNING_LIMIT,
+    STREAM_POLICY,
+    Run,
+)
+from et_sim.engine.steps import start_phase
+from et_sim.plan.tables import QueueCursor
+
+NEXT, FIRST, LAST = int(QueueCursor.NEXT), int(QueueCursor.FIRST), int(QueueCursor.LAST)
+
+
+@compiled
+def start_collective(run: Run, actor_row: int, node: int) -> None:
+    """Create all chunks of a collective in turn, and start each as soon as it exists."""
+    running_row = _new_running(run, actor_row, node)
+    running = run.running[running_row]
+    collective = run.plan.collectives[running.collective]
+    priority = _next_priority(run, actor_row, collective.priority)
+    seat = run.seats[running.seat]
+    for chunk in range(collective.chunks):
+        stream_row = running.streams_first + chunk
+        stream = run.streams[stream_row]
+        stream.actor = actor_row
+        stream.seat = running.seat
+        stream.running = running_row
+        stream.sequence = seat.next_sequence
+        stream.priority = priority
+        seat.next_sequence += 1
+        if run.plan.seats[running.seat].group != 0:
+            run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
+        _choose_queues(run, stream_row, collective.phase_first, collective.phases)
+        _enter_phase(run, stream_row, 0)
+        insert(run, stream_row)
+        pump(run, stream.queue)
+
+
+@compiled
+def _new_running(run: Run, actor_row: int, node: int) -> int:
+    actor = run.plan.actors[actor_row]
+    template = run.plan.templates[actor.template]
+    plan_node = run.plan.nodes[template.node_first + node]
+    clock = run.clock[0]
+    row = clock.free_running
+    running = run.running[row]
+    clock.free_running = running.next
+    clock.free_runnings -= 1
+    running.actor = actor_row
+    running.node = node
+    running.collective = plan_node.detail
+    running.seat = run.plan.actor_seats[actor.seat_first + plan_node.seat]
+    running.chunks = run.plan.collectives[plan_node.detail].chunks
+    running.remaining = running.chunks
+    running.streams_first = _take_block(run, running.chunks)
+    seat = run.seats[running.seat]
+    running.first_sequence = seat.next_sequence
+    running.next = seat.running
+    seat.running = row
+    run.nodes[actor.node_first + node].sequence = seat.next_sequence
+    return row
+
+
+@compiled
+def end_collective(run: Run, running_row: int) -> None:
+    """Take a finished collective off its seat. Its streams are given back by `release_streams`."""
+    running = run.running[running_row]
+    seat = run.seats[running.seat]
+    at = seat.running
+    if at == running_row:
+        seat.running = running.next
+        return
+    while run.running[at].next != running_row:
+        at = run.running[at].next
+    run.running[at].next = running.next
+
+
+@compiled
+def release_running(run: Run, running_row: int) -> None:
+    """Give back the row and the streams of a collective whose last stream has left its queue."""
+    running = run.running[running_row]
+    size = _block_size(running.chunks)
+    run.streams[running.streams_first].next = run.free_blocks[size]
+    run.free_blocks[size] = running.streams_first
+    clock = run.clock[0]
+    running.next = clock.free_running
+    clock.free_running = running_row
+    clock.free_runnings += 1
+
+
+@compiled
+def _block_size(chunks: int) -> int:
+    """Exponent of the smallest power of two that holds `chunks`."""
+    size = 0
+    while (1 << size) < chunks:
+        size += 1
+    return size
+
+
+@compiled
+def _take_block(run: Run, chunks: int) -> int:
+    size = _block_size(chunks)
+    first = run.free_blocks[size]
+    if first != NONE:
+        run.free_blocks[size] = run.streams[first].next
+        return first
+    clock = run.clock[0]
+    first = clock.streams_top
+    clock.streams_top += 1 << size
+    return first
+
+
+@compiled
+def _next_priority(run: Run, actor_row: int, explicit: int) -> int:
+    policy = run.plan.settings[STREAM_POLICY]
+    if policy == 0:
+        return explicit
+    actor = run.actors[actor_row]
+    actor.priority += policy
+    return actor.priority
+
+
+@compiled
+def _choose_queues(run: Run, stream_row: int, phase_first: int, phases: int) -> None:
+    """Pick the queue of every phase now, from the actor's round-robin cursors."""
+    actor_row = run.streams[stream_row].actor
+    per_dim = run.plan.settings[QUEUES_PER_DIM]
+    for index in range(phases):
+        phase = run.plan.phases[phase_first + index]
+        cursor = run.cursors[actor_row * run.plan.settings[DIMENSIONS] + phase.dimension]
+        run.stream_queue[stream_row, index] = _take_cursor(cursor, phase.cursor, per_dim)
+
+
+@compiled
+def _take_cursor(cursor: Any, which: int, per_dim: int) -> int:
+    if which == NEXT:
+        queue = cursor.next
+        cursor.next = queue + 1 if queue + 1 < per_dim else 0
+    elif which == FIRST:
+        queue = cursor.first
+        cursor.first = queue + 1 if queue + 1 < per_dim // 2 else 0
+    else:
+        queue = cursor.last
+        cursor.last = queue + 1 if queue + 1 < per_dim else per_dim // 2
+    return queue
+
+
+@compiled
+def _enter_phase(run: Run, stream_row: int, index: int) -> None:
+    """Set a stream's fields for its phase `index`; it does not run yet."""
+    stream = run.streams[stream_row]
+    running = run.running[stream.running]
+    phase = run.plan.phases[run.plan.collectives[running.collective].phase_first + index]
+    line = run.plan.lines[phase.line]
+    per_dim = run.plan.settings[QUEUES_PER_DIM]
+    queue = run.stream_queue[stream_row, index]
+    stream.phase = index
+    stream.program = phase.program
+    stream.line = phase.line
+    stream.queue = (stream.actor * run.plan.settings[DIMENSIONS] + phase.dimension) * per_dim + queue
+    upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
+    stream.direction = -1 if upper or phase.cursor == LAST else 1
+    if line.members_first >= 0:
+        stream.position = run.plan.seats[stream.seat].position
+    else:
+        stream.position = (run.plan.actors[stream.actor].rank // line.stride) % line.members
+    stream.started = 0
+    stream.sent = stream.received = stream.credit = stream.bundles = 0
+    stream.step = stream.bundle = 0
+
+
+@compiled
+def insert(run: Run, stream_row: int) -> None:
+    """Join the stream's queue behind the started ones and those of at least its priority."""
+    stream = run.streams[stream_row]
+    queue = run.queues[stream.queue]
+    behind = NONE
+    last = queue.tail
+    if last != NONE and not run.streams[last].started and run.streams[last].priority < stream.priority:
+        behind = queue.waiting
+        while run.streams[behind].priority >= stream.priority:
+            behind = run.streams[behind].next
+    stream.next = behind
+    stream.previous = queue.tail if behind == NONE else run.streams[behind].previous
+    if stream.previous == NONE:
+        queue.head = stream_row
+    else:
+        run.streams[stream.previous].next = stream_row
+    if behind == NONE:
+        queue.tail = stream_row
+    else:
+        run.streams[behind].previous = stream_row
+    if queue.waiting == behind:
+        queue.waiting = stream_row
+
+
+@compiled
+def remove(run: Run, stream_row: int) -> None:
+    """Take a started stream out of its queue."""
+    stream = run.streams[stream_row]
+    queue = run.queues[stream.queue]
+    if stream.previous == NONE:
+        queue.head = stream.next
+    else:
+        run.streams[stream.previous].next = stream.next
+    if stream.next == NONE:
+        queue.tail = stream.previous
+    else:
+        run.streams[stream.next].previous = stream.previous
+
+
+@compiled
+def pump(run: Run, queue_row: int) -> None:
+    """Start waiting streams while the queue may run more."""
+    queue = run.queues[queue_row]
+    while queue.waiting != NONE and queue.running < run.plan.settings[RUNNING_LIMIT]:
+        stream_row = queue.waiting
+        queue.waiting = run.streams[stream_row].next
+        queue.running += 1
+        start_phase(run, stream_row)
+
+
+@compiled
+def next_phase(run: Run, stream_row: int) -> None:
+    """Move a stream whose phase is complete to the queue of its next phase."""
+    stream = run.streams[stream_row]
+    old = stream.queue
+    remove(run, stream_row)
+    _enter_phase(run, stream_row, stream.phase + 1)
+    insert(run, stream_row)
+    run.queues[old].running -= 1
+    pump(run, old)
+    pump(run, stream.queue)
+
+
+@compiled
+def leave_last_queue(run: Run, stream_row: int) -> None:
+    """Take a finished stream out of the machine, and let the next one start."""
+    queue = run.streams[stream_row].queue
+    remove(run, stream_row)
+    run.queues[queue].running -= 1
+    pump(run, queue)

@@ -1,0 +1,222 @@
+"""Collectives of a workload -> rows of the collective, phase, program, step and line tables.
+
+Equal collectives share rows, and equal phases share programs: the tables grow with the number of
+*distinct* collectives. Not here: when anything runs, or who sits in which group (`groups`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from et_sim.collectives import Algorithm, Operation, Peer, StepProgram, lower, parse_algorithm
+from et_sim.compute import reduction_ns
+from et_sim.errors import MachineError
+from et_sim.machine.model import Machine
+from et_sim.plan import tables
+from et_sim.plan.groups import GroupTable
+from et_sim.plan.phases import Part, PhaseStep, plan_phases, split_into_chunks
+
+# Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
+SUBGROUP_ENDPOINT_NS = 10
+# Without `involved_dim`, a collective takes part in the first four dimensions.
+DEFAULT_INVOLVED_DIMENSIONS = 4
+# A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
+LISTED_GROUP_DIMENSIONS = 10
+
+KEY_OF_OPERATION = {
+    Operation.ALL_REDUCE: "all-reduce-implementation",
+    Operation.ALL_GATHER: "all-gather-implementation",
+    Operation.REDUCE_SCATTER: "reduce-scatter-implementation",
+    Operation.ALL_TO_ALL: "all-to-all-implementation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRequest:
+    """A collective as the trace asks for it; `involved` is None when the node does not say."""
+
+    operation: Operation
+    size: int
+    priority: int
+    group: int  # row of the group table
+    involved: tuple[bool, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _ProgramKey:
+    line: int
+    algorithm: Algorithm
+    operation: Operation
+    size: int
+
+
+class CollectiveTables:
+    """Builds the tables; `add` returns the row of a collective, `finish_*` the finished arrays."""
+
+    def __init__(self, machine: Machine, groups: GroupTable) -> None:
+        self._machine = machine
+        self._groups = groups
+        self._system_line = len(machine.network.dimensions)
+        self._lines = self._dimension_lines()
+        self._group_lines: dict[int, int] = {}
+        self._rows: dict[CollectiveRequest, int | None] = {}
+        self._program_rows: dict[_ProgramKey, int] = {}
+        self._programs: list[tuple[StepProgram, int]] = []  # with the dimension it runs along
+        self._phases: list[tuple[int, int, int, int, int]] = []
+        self._collectives: list[tuple[int, int, int, int, int, int]] = []
+
+    def add(self, request: CollectiveRequest) -> int | None:
+        """The collective's row; None if nobody has to move anything."""
+        if request not in self._rows:
+            self._rows[request] = self._lower(request)
+        return self._rows[request]
+
+    def _lower(self, request: CollectiveRequest) -> int | None:
+        spanning = self._groups.spans_system(request.group)
+        algorithms = self._algorithms(request.operation, spanning)
+        parts = self._parts(request, algorithms) if spanning else self._group_part(request.group)
+        chunks, chunk_bytes = split_into_chunks(
+            request.operation, request.size, self._machine.system.splits, self._machine.network.ranks
+        )
+        if not parts or not chunks:
+            return None
+        first = len(self._phases)
+        for phase in plan_phases(request.operation, chunk_bytes, parts, self._machine.system.all_reduce_plan):
+            self._add_phase(phase, algorithms, request.group, spanning)
+        self._collectives.append(
+            (
+                int(request.operation),
+                len(self._phases) - first,
+                chunks,
+                first,
+                chunk_bytes,
+                request.priority,
+            )
+        )
+        return len(self._collectives) - 1
+
+    def _algorithms(self, operation: Operation, spanning: bool) -> tuple[Algorithm, ...]:
+        """One algorithm per dimension; the list ends at the first that spans the system."""
+        key = KEY_OF_OPERATION[operation]
+        names = getattr(self._machine.system.implementations, operation.name.lower())
+        if not names:
+            raise MachineError(
+                f"the workload has {operation.name.lower()} collectives, and key {key!r} is not given",
+                place="system configuration",
+                remedy=f'add "{key}": ["ring"] with one algorithm per network dimension',
+            )
+        if not spanning:
+            return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)
+        chosen: list[Algorithm] = []
+        for name in names:
+            chosen.append(parse_algorithm(name))
+            if chosen[-1].spans_system:
+                break
+        return tuple(chosen)
+
+    def _parts(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Part]:
+        involved = request.involved
+        listed = self._groups.is_listed(request.group)
+        if involved is None or listed:
+            involved = (True,) * (LISTED_GROUP_DIMENSIONS if listed else DEFAULT_INVOLVED_DIMENSIONS)
+        parts = []
+        for dimension, algorithm in enumerate(algorithms):
+            own = self._machine.network.dimensions[dimension].npus
+            members = self._machine.network.ranks if algorithm.spans_system else own
+            if members > 1 and dimension < len(involved) and involved[dimension]:
+                parts.append(Part(dimension, members))
+        return parts
+
+    def _group_part(self, group: int) -> list[Part]:
+        members = self._groups.size(group)
+        return [Part(0, members)] if members > 1 else []
+
+    def _add_phase(
+        self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], group: int, spanning: bool
+    ) -> None:
+        algorithm = algorithms[phase.part.dimension]
+        if not spanning:
+            line = self._group_line(group)
+        else:
+            line = self._system_line if algorithm.spans_system else phase.part.dimension
+        program = self._program(_ProgramKey(line, algorithm, phase.operation, phase.size), not spanning)
+        self._phases.append(
+            (program, line, phase.part.dimension, int(phase.cursor), int(phase.operation))
+        )
+
+    def _program(self, key: _ProgramKey, subgroup: bool) -> int:
+        if key not in self._program_rows:
+            _, members, _, _, dimension = self._lines[key.line]
+            program = lower(key.algorithm, key.operation, members, key.size, subgroup=subgroup)
+            self._program_rows[key] = len(self._programs)
+            self._programs.append((program, dimension))
+        return self._program_rows[key]
+
+    def _dimension_lines(self) -> list[tuple[int, int, int, int, int]]:
+        """A line per dimension, then one through the whole system in rank order."""
+        network, endpoint = self._machine.network, self._machine.system.endpoint_delay_ns
+        lines = [
+            (stride, dimension.npus, -1, endpoint, d)
+            for d, (stride, dimension) in enumerate(zip(network.strides, network.dimensions, strict=True))
+        ]
+        along = 0 if len(network.dimensions) == 1 else -1
+        return [*lines, (1, network.ranks, -1, endpoint, along)]
+
+    def _group_line(self, group: int) -> int:
+        if group not in self._group_lines:
+            self._group_lines[group] = len(self._lines)
+            first, members = self._groups.first_member(group), self._groups.size(group)
+            self._lines.append((0, members, first, SUBGROUP_ENDPOINT_NS, -1))
+        return self._group_lines[group]
+
+    def lines(self) -> np.ndarray:
+        """The line table."""
+        out = tables.table(tables.LINE, len(self._lines))
+        for row, values in enumerate(self._lines):
+            out[row].stride, out[row].members, out[row].members_first = values[:3]
+            out[row].endpoint_ns = values[3]
+        return out
+
+    def collectives(self) -> np.ndarray:
+        """The collective table."""
+        out = tables.table(tables.COLLECTIVE, len(self._collectives))
+        for row, values in enumerate(self._collectives):
+            out[row] = values
+        return out
+
+    def phases(self) -> np.ndarray:
+        """The phase table."""
+        out = tables.table(tables.PHASE, len(self._phases))
+        for row, values in enumerate(self._phases):
+            out[row] = values
+        return out
+
+    def programs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The program and step tables, and the reduction time per bundle."""
+        out = tables.table(tables.PROGRAM, len(self._programs))
+        steps = tables.table(tables.STEP, sum(len(p.distance) for p, _ in self._programs))
+        reduced = [p.reduced_bytes for p, _ in self._programs]
+        step_first = bundle_first = 0
+        for row, (program, dimension) in enumerate(self._programs):
+            _fill_program(out[row], program, dimension, step_first, bundle_first)
+            rows = slice(step_first, step_first + len(program.distance))
+            steps["distance"][rows] = program.distance
+            steps["bytes"][rows] = program.message_bytes
+            step_first += len(program.distance)
+            bundle_first += len(program.reduced_bytes)
+        every = np.concatenate(reduced) if reduced else np.zeros(0, np.int64)
+        charged = reduction_ns(every, self._machine.system.local_mem_bw)
+        return out, steps, np.where(every > 0, charged, tables.NO_REDUCTION)
+
+
+def _fill_program(
+    row: np.record, program: StepProgram, dimension: int, step_first: int, bundle_first: int
+) -> None:
+    row.members, row.sends = program.members, program.sends
+    row.start_bundles, row.half = program.start_bundles, program.half
+    row.pairs = int(program.peer is Peer.PAIR)
+    row.step_period, row.bundle_period = len(program.distance), len(program.reduced_bytes)
+    row.step_first, row.bundle_first = step_first, bundle_first
+    row.dimension = dimension

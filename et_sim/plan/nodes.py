@@ -1,0 +1,147 @@
+"""Nodes of a template -> rows of the node table: what issuing each one does, and for how long.
+
+Columns in, columns out: no Python object per node. Not here: peers and groups, which depend on the
+rank (`channels`, `lowering`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.compute import Roofline, replay_ns
+from et_sim.errors import TraceError
+from et_sim.machine.model import Machine, MemoryKind
+from et_sim.memory import service_ns
+from et_sim.plan import tables
+from et_sim.plan.tables import Action, Lane, Treatment
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+
+SIMULATED_COLLECTIVES = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.ALL_TO_ALL,
+    CollectiveKind.REDUCE_SCATTER,
+)
+
+
+def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
+    """The node table of one template, without children, collectives and channels."""
+    nodes = tables.table(tables.NODE, len(trace))
+    _assign_lanes(nodes, trace)
+    recorded = replay_ns(trace.duration_us)
+    if machine.system.replay_only:
+        _replay(nodes, np.ones(len(trace), bool), trace, recorded)
+        nodes["busy"] = ~trace.is_cpu
+        return nodes
+    kind = trace.kind
+    _check_attributes(trace, machine, place)
+    nodes["action"][(kind == NodeKind.INVALID) | (kind == NodeKind.METADATA)] = Action.INSTANT
+    nodes["treatment"][nodes["action"] == Action.INSTANT] = Treatment.INSTANT
+    compute = kind == NodeKind.COMP
+    _replay(nodes, compute, trace, recorded)
+    nodes["busy"] = compute & ~trace.is_cpu
+    if machine.system.roofline:
+        _apply_roofline(nodes, compute & ~trace.is_cpu, trace, machine)
+    _lower_communication(nodes, trace, recorded)
+    _lower_memory(nodes, trace, machine)
+    return nodes
+
+
+def _assign_lanes(nodes: Any, trace: Trace) -> None:
+    nodes["lane"] = Lane.COMMUNICATION
+    nodes["lane"][trace.kind == NodeKind.COMP] = Lane.COMPUTE
+    nodes["lane"][trace.kind == NodeKind.RECV] = Lane.RECEIVE
+    nodes["lane"][trace.is_cpu] = Lane.CPU
+
+
+def _replay(nodes: Any, which: Any, trace: Trace, recorded: Any) -> None:
+    nodes["action"][which] = Action.DELAY
+    nodes["duration_ns"][which] = recorded[which]
+    replayed = np.where(trace.duration_us == 0, Treatment.DEFAULTED, Treatment.REPLAYED)
+    nodes["treatment"][which] = replayed[which]
+
+
+def _apply_roofline(nodes: Any, kernels: Any, trace: Trace, machine: Machine) -> None:
+    """Kernels that touch no memory complete at once, as in the reference."""
+    nodes["bytes"][kernels] = trace.tensor_bytes[kernels]
+    empty = kernels & (trace.tensor_bytes == 0)
+    nodes["action"][empty] = Action.INSTANT
+    nodes["treatment"][empty] = Treatment.INSTANT
+    nodes["busy"][empty] = 0
+    timed = kernels & ~empty
+    roofline = Roofline(machine.system.peak_perf, machine.system.local_mem_bw)
+    nodes["duration_ns"][timed] = roofline.duration_ns(trace.num_ops[timed], trace.tensor_bytes[timed])
+    nodes["treatment"][timed] = Treatment.MODELLED
+
+
+def _lower_communication(nodes: Any, trace: Trace, recorded: Any) -> None:
+    kind = trace.kind
+    point_to_point = (kind == NodeKind.SEND) | (kind == NodeKind.RECV)
+    nodes["action"][kind == NodeKind.SEND] = Action.SEND
+    nodes["action"][kind == NodeKind.RECV] = Action.RECEIVE
+    nodes["detail"][point_to_point] = np.arange(int(point_to_point.sum()))
+    collective = kind == NodeKind.COLL
+    nodes["action"][collective] = Action.COLLECTIVE
+    nodes["bytes"][point_to_point | collective] = trace.comm_bytes[point_to_point | collective]
+    _replay(nodes, collective & (trace.comm_type == CollectiveKind.BROADCAST), trace, recorded)
+
+
+def _lower_memory(nodes: Any, trace: Trace, machine: Machine) -> None:
+    memory = (trace.kind == NodeKind.MEM_LOAD) | (trace.kind == NodeKind.MEM_STORE)
+    nodes["action"][memory] = Action.MEMORY
+    nodes["bytes"][memory] = trace.tensor_bytes[memory]
+    nodes["duration_ns"][memory] = service_ns(machine.memory, trace.tensor_bytes[memory])
+
+
+def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:
+    """Refuse nodes that lack what their type needs; the first offending node is named."""
+    kind, cpu = trace.kind, trace.is_cpu
+    send, receive = kind == NodeKind.SEND, kind == NodeKind.RECV
+    collective = kind == NodeKind.COLL
+    memory = (kind == NodeKind.MEM_LOAD) | (kind == NodeKind.MEM_STORE)
+    kernel = (kind == NodeKind.COMP) & ~cpu if machine.system.roofline else np.zeros(len(trace), bool)
+    needs = [
+        (send | receive | collective, Has.COMM_SIZE, "comm_size"),
+        (collective, Has.COMM_TYPE, "comm_type"),
+        (send, Has.COMM_DST, "comm_dst"),
+        (receive, Has.COMM_SRC, "comm_src"),
+        (send | receive, Has.COMM_TAG, "comm_tag"),
+        (memory | kernel, Has.TENSOR_SIZE, "tensor_size"),
+        (kernel, Has.NUM_OPS, "num_ops"),
+    ]
+    broadcast = collective & (trace.comm_type == CollectiveKind.BROADCAST)
+    for which, bit, attribute in needs:
+        missing = which & ~broadcast & ((trace.present & int(bit)) == 0)
+        _refuse_first(missing, trace, place, f"lacks the attribute {attribute!r}", "add it when converting")
+    _refuse_first(
+        (send | receive | collective) & cpu,
+        trace,
+        place,
+        "is a communication node marked is_cpu_op",
+        "communication runs on the device: set is_cpu_op to false",
+    )
+    simulated = np.isin(trace.comm_type, [int(k) for k in SIMULATED_COLLECTIVES]) | broadcast
+    _refuse_first(
+        collective & ~simulated,
+        trace,
+        place,
+        "is a collective of a type that is not simulated",
+        "all-reduce, all-gather, reduce-scatter, all-to-all and broadcast are",
+    )
+    if machine.memory.kind is MemoryKind.NONE:
+        _refuse_first(
+            memory,
+            trace,
+            place,
+            "is a remote-memory request, and the machine has no remote memory",
+            'describe one with --memory ("memory-type": "MEMORY_POOL", …)',
+        )
+
+
+def _refuse_first(wrong: Any, trace: Trace, place: str, what: str, remedy: str) -> None:
+    if wrong.any():
+        rows = np.flatnonzero(wrong)
+        more = f", like {len(rows) - 1} more" if len(rows) > 1 else ""
+        raise TraceError(f"{trace.describe(int(rows[0]))} {what}{more}", place=place, remedy=remedy)

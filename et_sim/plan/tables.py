@@ -1,0 +1,196 @@
+"""The plan: flat integer tables that say exactly what must happen, and nothing about when.
+
+Every table is a record array; columns named `*_first` point into another table. Nodes belong to
+templates, which any number of actors share; whatever depends on *which* rank runs a template
+(channels of its sends and receives, seats in its groups) hangs off the actor.
+
+Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), or the state of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+
+class Action(IntEnum):
+    """What issuing a node does."""
+
+    INSTANT = 0  # completes in place
+    DELAY = 1  # completes after `duration_ns`
+    COLLECTIVE = 2
+    SEND = 3
+    RECEIVE = 4
+    MEMORY = 5  # a request of `duration_ns` to a remote-memory server
+
+
+class Lane(IntEnum):
+    """What a node occupies from issue to completion; each lane but RECEIVE holds one node."""
+
+    CPU = 0
+    COMPUTE = 1
+    COMMUNICATION = 2
+    RECEIVE = 3
+
+
+LANES = len(Lane)
+NO_REDUCTION = -1  # in `Plan.bundle_ns`: differs from a reduction that takes no time
+
+
+class Treatment(IntEnum):
+    """Where a node's time comes from: the coverage table counts these."""
+
+    MODELLED = 0
+    REPLAYED = 1
+    DEFAULTED = 2  # replayed, but the trace records no duration: one nanosecond
+    INSTANT = 3  # takes no time by its nature
+
+
+class QueueCursor(IntEnum):
+    """Which of an actor's round-robin cursors picks the queue of a phase."""
+
+    NEXT = 0  # over all queues; the upper half runs anticlockwise
+    FIRST = 1  # over the lower half, clockwise
+    LAST = 2  # over the upper half, anticlockwise
+
+
+def record(*fields: tuple[str, str]) -> np.dtype[Any]:
+    """An aligned record type."""
+    return np.dtype(list(fields), align=True)
+
+
+NODE = record(
+    ("action", "u1"),
+    ("lane", "u1"),
+    ("treatment", "u1"),
+    ("busy", "u1"),  # counts as computing in the exposed-communication figure
+    ("indegree", "i4"),
+    ("children", "i4"),
+    ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own
+    ("seat", "i4"),  # COLLECTIVE: index among the actor's seats
+    ("children_first", "i8"),
+    ("duration_ns", "i8"),
+    ("bytes", "i8"),
+)
+TEMPLATE = record(
+    ("node_first", "i8"),
+    ("nodes", "i8"),
+    ("lane_first", "i8", (LANES,)),  # type: ignore[arg-type]
+)
+ACTOR = record(
+    ("template", "i4"),
+    ("rank", "i4"),  # the rank it stands for; with folding, one representative
+    ("node_first", "i8"),  # where its nodes' state begins
+    ("channel_first", "i8"),
+    ("seat_first", "i8"),
+    ("memory_server", "i4"),  # -1: its requests never wait
+)
+CHANNEL = record(
+    ("source", "i4"),  # actors
+    ("target", "i4"),
+    ("tag", "i8"),
+    ("bytes", "i8"),
+)
+COLLECTIVE = record(
+    ("kind", "u1"),
+    ("phases", "i4"),
+    ("chunks", "i4"),
+    ("phase_first", "i4"),
+    ("chunk_bytes", "i8"),
+    ("priority", "i8"),  # comm_priority of the node, for the EXPLICIT policy
+)
+PHASE = record(
+    ("program", "i4"),
+    ("line", "i4"),
+    ("dimension", "i4"),  # whose queues it uses
+    ("cursor", "u1"),
+    ("operation", "u1"),
+)
+PROGRAM = record(
+    ("members", "i4"),
+    ("sends", "i4"),
+    ("start_bundles", "i4"),
+    ("half", "i4"),
+    ("pairs", "i4"),  # 1: peers by pairing, 0: by shifting
+    ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
+    ("step_period", "i4"),
+    ("bundle_period", "i4"),
+    ("step_first", "i8"),
+    ("bundle_first", "i8"),
+)
+STEP = record(
+    ("distance", "i4"),
+    ("bytes", "i8"),
+)
+LINE = record(
+    ("members", "i4"),
+    ("stride", "i4"),  # distance in ranks between neighbours
+    ("members_first", "i8"),  # into `group_members`; -1: ranks follow from the stride
+    ("endpoint_ns", "i8"),
+)
+GROUP = record(
+    ("number", "i8"),  # as in the input; 0: all ranks
+    ("members", "i4"),
+    ("members_first", "i8"),
+    ("seat_first", "i8"),
+)
+SEAT = record(
+    ("actor", "i4"),
+    ("group", "i4"),
+    ("position", "i4"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """All tables, and the few scalars that hold for the whole run."""
+
+    ranks: int
+    dimensions: int
+    queues_per_dim: int
+    running_limit: int  # chunks that may run in one queue at a time
+    stream_policy: int  # +1: later collectives first, -1: earlier first, 0: by priority
+    actor_of_rank: Any
+    templates: Any
+    nodes: Any
+    children: Any
+    actors: Any
+    actor_channels: Any
+    channels: Any
+    collectives: Any
+    phases: Any
+    programs: Any
+    steps: Any
+    bundle_ns: Any  # reduction time per bundle
+    lines: Any
+    groups: Any
+    group_members: Any  # ranks of the listed groups
+    member_seats: Any  # their seats
+    seats: Any
+    actor_seats: Any
+    memory_servers: int
+
+    @property
+    def expected_messages(self) -> int:
+        """Messages the run will deliver if it completes: the yardstick of its progress."""
+        per_collective = np.zeros(len(self.collectives), np.int64)
+        for row, collective in enumerate(self.collectives):
+            first = collective["phase_first"]
+            programs = self.phases["program"][first : first + collective["phases"]]
+            per_collective[row] = collective["chunks"] * int(self.programs["sends"][programs].sum())
+        of_node = np.zeros(len(self.nodes), np.int64)
+        is_collective = self.nodes["action"] == Action.COLLECTIVE
+        of_node[is_collective] = per_collective[self.nodes["detail"][is_collective]]
+        of_node[self.nodes["action"] == Action.SEND] = 1
+        totals = np.concatenate(([0], np.cumsum(of_node)))
+        first = self.templates["node_first"]
+        of_template = totals[first + self.templates["nodes"]] - totals[first]
+        return int(of_template[self.actors["template"]].sum())
+
+
+def table(dtype: np.dtype[Any], rows: int) -> Any:
+    """A zeroed record array."""
+    return np.zeros(rows, dtype).view(np.recarray)
