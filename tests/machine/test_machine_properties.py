@@ -1,0 +1,92 @@
+"""Whatever is handed in, reading ends in a machine or in an error with place and sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from et_sim.errors import MachineError
+from et_sim.machine import Shape, read_machine
+from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.texts import parse_json, parse_yaml
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 20),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from(["ring", "direct4", "LIFO", "Ring", "MEMORY_POOL", "50GB/s"]),
+)
+VALUES = st.one_of(
+    SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.text(max_size=3), SCALARS, max_size=2)
+)
+RING = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+
+
+def files(keys: tuple[Any, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from([key.name for key in keys]), VALUES, max_size=4)
+
+
+@given(
+    files(SYSTEM_KEYS),
+    files(NETWORK_KEYS),
+    st.none() | files(MEMORY_KEYS),
+    st.none() | st.dictionaries(SCALARS, VALUES),
+)
+@settings(deadline=None)
+def test_any_content_is_read_or_refused(system: Any, network: Any, memory: Any, groups: Any) -> None:
+    for given_parts in (
+        {"system": system, "network": RING},
+        {"system": {}, "network": RING | network},
+        {"system": {}, "network": RING, "memory": memory},
+        {"system": {}, "network": RING, "groups": groups},
+    ):
+        with contextlib.suppress(MachineError):
+            read_machine(**given_parts)
+
+
+@given(st.text(max_size=40) | st.text("[]{}:,-&*!|>'\"#%@ \na1.", max_size=40))
+@settings(deadline=None)
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    for parse in (parse_json, parse_yaml):
+        with contextlib.suppress(MachineError):
+            parse(text, "file")
+
+
+DIMENSIONS = st.lists(
+    st.tuples(
+        st.sampled_from([shape.value for shape in Shape]),
+        st.integers(1, 64),
+        st.floats(1e-3, 1e6),
+        st.floats(0, 1e6),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(DIMENSIONS)
+@settings(deadline=None)
+def test_a_network_written_by_any_writer_reads_back_exactly(
+    tmp_path_factory: Any, dimensions: list[Any]
+) -> None:
+    shapes, counts, bandwidths, latencies = (list(column) for column in zip(*dimensions, strict=True))
+    content = {"topology": shapes, "npus_count": counts, "bandwidth": bandwidths, "latency": latencies}
+    path: Path = tmp_path_factory.getbasetemp() / "network.yml"
+    for text in (
+        json.dumps(content),
+        yaml.safe_dump(content),
+        yaml.safe_dump(content, default_flow_style=True),
+    ):
+        path.write_text(text, encoding="utf-8")
+        network = read_machine(system={}, network=path).network
+        read_back = [(d.shape.value, d.npus, d.bandwidth, d.latency_ns) for d in network.dimensions]
+        assert read_back == dimensions
