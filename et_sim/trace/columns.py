@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,13 +96,15 @@ class Trace:
     # Attributes that were present but mean nothing to the simulator: name -> number of nodes.
     ignored_attributes: dict[str, int] = field(default_factory=dict)
     source: str = ""
+    # Dependencies on nodes that the file lacks, left out because the caller asked for it.
+    dropped_dependencies: int = 0
 
     def __len__(self) -> int:
         return len(self.node_id)
 
     def node_name(self, row: int) -> str:
         """The name of the node at `row`."""
-        return self.names[self.name[row]]
+        return self.names[int(self.name[row])]
 
     def describe(self, row: int) -> str:
         """`node 7 "layer1.grad"`: how messages to people refer to a node."""
@@ -113,5 +114,5 @@ class Trace:
         """Rows that must complete before `row` (data and control, each once, ascending)."""
         data = self.data_deps[self.data_start[row] : self.data_start[row + 1]]
         ctrl = self.ctrl_deps[self.ctrl_start[row] : self.ctrl_start[row + 1]]
-        merged: Any = np.unique(np.concatenate((data, ctrl)))
-        return merged.astype(np.int32)
+        merged: RowColumn = np.unique(np.concatenate((data, ctrl))).astype(np.int32)
+        return merged

@@ -143,11 +143,10 @@ def messages() -> Messages:
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(_file_descriptor())  # type: ignore[no-untyped-call]
+    pool.Add(_file_descriptor())
     names = ("GlobalMetadata", "Node", "AttributeProto", "IOInfo", "Tensor")
     classes = (
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))  # type: ignore[no-untyped-call]
-        for name in names
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in names
     )
     return Messages(*classes)
 

@@ -23,6 +23,8 @@ class Workload:
     source: str = "<python>"
     # (path, content hash) of every file read, for the run's manifest.
     inputs: tuple[tuple[str, str], ...] = ()
+    # What the reader accepted but somebody should know, one sentence each.
+    notices: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -31,7 +33,7 @@ class Workload:
 
     def trace(self, rank: int) -> Trace:
         """The trace of one rank."""
-        return self.templates[self.template_of_rank[rank]]
+        return self.templates[int(self.template_of_rank[rank])]
 
     @staticmethod
     def of(traces: Sequence[Trace], source: str = "<python>") -> Workload:

@@ -1,0 +1,354 @@
+"""Build a trace in Python, one readable call per node.
+
+    build = TraceBuilder()
+    forward = build.compute("forward", micros=120)
+    gradient = build.collective("all_reduce", 1 << 20, after=[forward])
+    trace = build.build()
+
+Every call returns the node's id, to be named in `after=` (data) or `ctrl_after=` (control) of
+other nodes, in any order. Arguments are checked when given; a dependency on an id that was never
+made is found by `build`.
+
+Not here: reading and writing files (`files`), checks across ranks (`preflight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.errors import TraceError, did_you_mean
+from et_sim.trace.columns import CollectiveKind, Has, IntColumn, NodeKind, RowColumn, Trace
+
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+_SIZE = (0, 2**63 - 1)
+
+# Columns that an argument fills: (bit in `present`, allowed range).
+_ATTRIBUTES: dict[str, tuple[Has, tuple[int, int]]] = {
+    "is_cpu": (Has.IS_CPU_OP, (0, 1)),
+    "num_ops": (Has.NUM_OPS, _SIZE),
+    "tensor_bytes": (Has.TENSOR_SIZE, _SIZE),
+    "comm_type": (Has.COMM_TYPE, _INT32),
+    "comm_bytes": (Has.COMM_SIZE, _SIZE),
+    "comm_tag": (Has.COMM_TAG, _INT64),
+    "comm_src": (Has.COMM_SRC, _INT32),
+    "comm_dst": (Has.COMM_DST, _INT32),
+    "comm_priority": (Has.COMM_PRIORITY, _INT64),
+}
+_DTYPES: dict[str, Any] = {
+    "is_cpu": np.bool_,
+    "comm_type": np.int32,
+    "comm_src": np.int32,
+    "comm_dst": np.int32,
+}
+
+
+@dataclass(slots=True)
+class _Node:
+    """What one call said."""
+
+    node_id: int
+    kind: NodeKind
+    name: str
+    micros: int
+    values: dict[str, int]
+    data: tuple[int, ...]
+    ctrl: tuple[int, ...]
+    group: str | None = None
+    dims: tuple[bool, ...] | None = None
+    text: str = ""
+
+
+@dataclass(slots=True)
+class TraceBuilder:
+    """Collects nodes; `build` turns them into a `Trace`. `version` is free text for the file."""
+
+    version: str = ""
+    source: str = "<python>"
+    _nodes: dict[int, _Node] = field(default_factory=dict)
+    _next_id: int = 0
+
+    def compute(
+        self,
+        name: str = "",
+        *,
+        micros: int = 0,
+        num_ops: int | None = None,
+        tensor_bytes: int | None = None,
+        cpu: bool = False,
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`."""
+        values = {"is_cpu": cpu, "num_ops": num_ops, "tensor_bytes": tensor_bytes}
+        return self._add(
+            NodeKind.COMP, name, values, micros=micros, after=after, ctrl_after=ctrl_after, node_id=node_id
+        )
+
+    def collective(
+        self,
+        kind: CollectiveKind | str,
+        bytes: int,
+        group: str = "",
+        *,
+        name: str = "",
+        involved_dims: Sequence[bool] | None = None,
+        priority: int | None = None,
+        micros: int = 0,
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """A collective over `group` ("" is all ranks); `bytes` is what each rank puts in."""
+        number = _collective_kind(kind, self.source)
+        values = {"is_cpu": False, "comm_type": int(number), "comm_bytes": bytes, "comm_priority": priority}
+        return self._add(
+            NodeKind.COLL,
+            name or number.name.lower(),
+            values,
+            micros=micros,
+            after=after,
+            ctrl_after=ctrl_after,
+            node_id=node_id,
+            group=group or None,
+            dims=involved_dims,
+        )
+
+    def send(
+        self,
+        to: int,
+        bytes: int,
+        tag: int = 0,
+        *,
+        name: str = "",
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """A message to rank `to`; its partner is a `receive` of the same tag and size there."""
+        values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
+        return self._add(
+            NodeKind.SEND, name or "send", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+        )
+
+    def receive(
+        self,
+        source: int,
+        bytes: int,
+        tag: int = 0,
+        *,
+        name: str = "",
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """A message from rank `source`; its partner is a `send` of the same tag and size there."""
+        values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_src": source}
+        return self._add(
+            NodeKind.RECV, name or "receive", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+        )
+
+    def load(
+        self,
+        bytes: int,
+        *,
+        name: str = "",
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """Read `bytes` from memory."""
+        values = {"is_cpu": False, "tensor_bytes": bytes}
+        return self._add(
+            NodeKind.MEM_LOAD, name or "load", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+        )
+
+    def store(
+        self,
+        bytes: int,
+        *,
+        name: str = "",
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """Write `bytes` to memory."""
+        values = {"is_cpu": False, "tensor_bytes": bytes}
+        return self._add(
+            NodeKind.MEM_STORE, name or "store", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+        )
+
+    def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
+        """A node that only carries text, such as a description of the process groups."""
+        return self._add(NodeKind.METADATA, name or "metadata", {}, node_id=node_id, text=text)
+
+    def invalid(
+        self,
+        name: str = "",
+        *,
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """A node of type INVALID: takes part in dependencies and does nothing."""
+        return self._add(NodeKind.INVALID, name, {}, after=after, ctrl_after=ctrl_after, node_id=node_id)
+
+    def _add(
+        self,
+        kind: NodeKind,
+        name: str,
+        values: dict[str, Any],
+        *,
+        micros: int = 0,
+        after: Iterable[int] = (),
+        ctrl_after: Iterable[int] = (),
+        node_id: int | None = None,
+        group: str | None = None,
+        dims: Sequence[bool] | None = None,
+        text: str = "",
+    ) -> int:
+        chosen = self._next_id if node_id is None else self._integer("node_id", node_id, (0, 2**64 - 1))
+        if chosen in self._nodes:
+            raise self._wrong(f"node id {chosen} is used twice", "leave node_id out, or choose a free one")
+        for what, value in (("name", name), ("text", text), ("group", group or "")):
+            self._check_text(what, value)
+        if dims is not None and len(dims) > 64:
+            raise self._wrong(f"involved_dims has {len(dims)} flags", "there are at most 64 dimensions")
+        self._nodes[chosen] = _Node(
+            chosen,
+            kind,
+            name,
+            self._integer("micros", micros, _SIZE),
+            {
+                column: self._integer(column, value, _ATTRIBUTES[column][1])
+                for column, value in values.items()
+                if value is not None
+            },
+            self._ids("after", after),
+            self._ids("ctrl_after", ctrl_after),
+            group,
+            None if dims is None else tuple(bool(flag) for flag in dims),
+            text,
+        )
+        self._next_id = max(self._next_id, chosen + 1)
+        return chosen
+
+    def _ids(self, what: str, ids: Iterable[int]) -> tuple[int, ...]:
+        if not isinstance(ids, Iterable) or isinstance(ids, str):
+            raise self._wrong(f"{what} is {ids!r}", f"give a list of node ids: {what}=[…]")
+        return tuple(self._integer(what, node_id, (0, 2**64 - 1)) for node_id in ids)
+
+    def _integer(self, what: str, value: Any, limits: tuple[int, int]) -> int:
+        low, high = limits
+        if not isinstance(value, int | np.integer | np.bool_):
+            raise self._wrong(f"{what} is {value!r}", "give an integer")
+        if not low <= int(value) <= high:
+            raise self._wrong(f"{what} is {int(value)}", f"it must be between {low} and {high}")
+        return int(value)
+
+    def _check_text(self, what: str, value: Any) -> None:
+        try:
+            value.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise self._wrong(f"{what} is {value!r}", "give text that UTF-8 can hold") from None
+
+    def _wrong(self, cause: str, remedy: str) -> TraceError:
+        return TraceError(cause, place=f"{self.source}, node {len(self._nodes)}", remedy=remedy)
+
+    def build(self) -> Trace:
+        """The trace of all nodes so far, in ascending id."""
+        nodes = [self._nodes[node_id] for node_id in sorted(self._nodes)]
+        ids = np.array([node.node_id for node in nodes], np.uint64)
+        names, name = _numbered([node.name for node in nodes])
+        group_names, group = _numbered(["", *[node.group or "" for node in nodes]])
+        data_start, data_deps = self._rows(nodes, ids, [node.data for node in nodes])
+        ctrl_start, ctrl_deps = self._rows(nodes, ids, [node.ctrl for node in nodes])
+        dims = [node.dims or () for node in nodes]
+        return Trace(
+            node_id=ids,
+            kind=np.array([node.kind for node in nodes], np.uint8),
+            name=name,
+            duration_us=np.array([node.micros for node in nodes], np.int64),
+            group=group[1:],
+            involved_dims=np.array(
+                [sum(1 << bit for bit, flag in enumerate(flags) if flag) for flags in dims], np.uint64
+            ),
+            involved_count=np.array([len(flags) for flags in dims], np.uint8),
+            present=np.array([_present(node) for node in nodes], np.uint32),
+            data_start=data_start,
+            data_deps=data_deps,
+            ctrl_start=ctrl_start,
+            ctrl_deps=ctrl_deps,
+            names=names,
+            group_names=group_names,
+            version=self.version,
+            metadata_text={row: node.text for row, node in enumerate(nodes) if node.text},
+            source=self.source,
+            **_value_columns(nodes),
+        )
+
+    def _rows(
+        self, nodes: list[_Node], ids: npt.NDArray[np.uint64], lists: list[tuple[int, ...]]
+    ) -> tuple[IntColumn, RowColumn]:
+        """Lists of ids as a CSR pair of rows."""
+        start = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(wanted) for wanted in lists], out=start[1:])
+        wanted = np.array([node_id for wanted in lists for node_id in wanted], np.uint64)
+        rows = np.searchsorted(ids, wanted)
+        known = rows < len(ids)
+        known[known] = ids[rows[known]] == wanted[known]
+        if not bool(known.all()):
+            item = int(np.argmin(known))
+            node = nodes[int(np.searchsorted(start, item, side="right")) - 1]
+            raise TraceError(
+                f'node {node.node_id} "{node.name}" comes after node {int(wanted[item])},'
+                " which was never made",
+                place=self.source,
+                remedy="use the ids that the builder's methods return",
+            )
+        return start, rows.astype(np.int32)
+
+
+def _collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
+    if isinstance(kind, CollectiveKind):
+        return kind
+    wanted = str(kind).upper()
+    if wanted in CollectiveKind.__members__:
+        return CollectiveKind[wanted]
+    known = [name.lower() for name in CollectiveKind.__members__]
+    raise TraceError(
+        f"there is no collective {kind!r}",
+        place=source,
+        remedy=did_you_mean(str(kind).lower(), known) or f"known: {', '.join(known)}",
+    )
+
+
+def _numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
+    """The distinct words by first use, and the number of each word."""
+    number: dict[str, int] = {}
+    numbers = [number.setdefault(word, len(number)) for word in words]
+    return tuple(number), np.array(numbers, np.int32)
+
+
+def _present(node: _Node) -> int:
+    bits = Has(0)
+    for column in node.values:
+        bits |= _ATTRIBUTES[column][0]
+    if node.group is not None:
+        bits |= Has.GROUP
+    if node.dims is not None:
+        bits |= Has.INVOLVED_DIM
+    return int(bits)
+
+
+def _value_columns(nodes: list[_Node]) -> dict[str, Any]:
+    return {
+        column: np.array([node.values.get(column, 0) for node in nodes], _DTYPES.get(column, np.int64))
+        for column in _ATTRIBUTES
+    }

@@ -1,0 +1,204 @@
+"""Trace files on disk: PREFIX.0.et, PREFIX.1.et, … to a `Workload`, and back.
+
+Ranks whose files hold the same bytes share one decoded trace. Writing is atomic: a reader sees
+the old file or the new one, never half of it.
+
+Not here: the content of a file (`wire`, `encode`), and checks across ranks (`preflight`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from et_sim.errors import TraceError, did_you_mean
+from et_sim.trace.columns import Trace
+from et_sim.trace.workload import Workload
+
+_GZIP = b"\x1f\x8b"
+
+
+def read_trace(path: str | Path, *, drop_dangling: bool = False) -> Trace:
+    """Read one trace file, gzip or not; see `wire.decode` for `drop_dangling`."""
+    from et_sim.trace.wire import decode
+
+    content = _unpacked(_content(Path(path)), str(path))
+    return decode(content, str(path), drop_dangling=drop_dangling)
+
+
+def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:
+    """Read the traces of all ranks; without `ranks`, of as many as there are files."""
+    from et_sim.trace.wire import decode
+
+    files = _files_of_ranks(Path(prefix))
+    paths, notices = _chosen(Path(prefix), files, ranks)
+    templates: list[Trace] = []
+    of_content: dict[bytes, int] = {}
+    of_rank = np.empty(len(paths), np.int32)
+    inputs: list[tuple[str, str]] = []
+    for rank, path in enumerate(paths):
+        raw = _content(path)
+        digest = hashlib.sha256(raw)
+        inputs.append((str(path), digest.hexdigest()))
+        content = _unpacked(raw, str(path))
+        key = digest.digest() if content is raw else hashlib.sha256(content).digest()
+        if key not in of_content:
+            of_content[key] = len(templates)
+            templates.append(decode(content, str(path), drop_dangling=drop_dangling))
+        of_rank[rank] = of_content[key]
+    return Workload(tuple(templates), of_rank, str(prefix), tuple(inputs), tuple(notices))
+
+
+def write_trace(trace: Trace | bytes, path: str | Path) -> None:
+    """Write one trace file; a name that ends in `.gz` is compressed."""
+    if isinstance(trace, Trace):
+        from et_sim.trace.encode import encode_trace
+
+        content = encode_trace(trace)
+    else:
+        content = bytes(trace)
+    target = Path(path)
+    if target.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    _replace(target, content)
+
+
+def write_workload(workload: Workload, prefix: str | Path) -> None:
+    """Write PREFIX.<rank>.et for every rank; each distinct trace is encoded once."""
+    from et_sim.trace.encode import encode_trace
+
+    encoded = [encode_trace(trace) for trace in workload.templates]
+    for rank, template in enumerate(workload.template_of_rank.tolist()):
+        _replace(Path(f"{prefix}.{rank}.et"), encoded[template])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"cannot be read: {reason}", place=str(path), remedy="name a readable trace file"
+        ) from None
+
+
+def _unpacked(content: bytes, source: str) -> bytes:
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise TraceError(
+            f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
+        ) from None
+
+
+def _files_of_ranks(prefix: Path) -> dict[int, list[Path]]:
+    """Every PREFIX.<rank>.et and .et.gz, by rank; the uncompressed one first."""
+    pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
+    found: dict[int, list[Path]] = {}
+    for name in _names_in(prefix.parent):
+        match = pattern.fullmatch(name)
+        if match:
+            found.setdefault(int(match[1]), []).append(prefix.parent / name)
+    return found
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - only names are needed, of many files
+    except OSError:
+        return []
+
+
+def _chosen(prefix: Path, found: dict[int, list[Path]], ranks: int | None) -> tuple[list[Path], list[str]]:
+    """The file of each rank, and what should be said about files left aside."""
+    if ranks is not None and ranks < 1:
+        raise TraceError(f"{ranks} ranks asked for", place=str(prefix), remedy="ask for at least one rank")
+    if not found:
+        raise _nothing_found(prefix)
+    count = ranks if ranks is not None else max(found) + 1
+    missing = next((rank for rank in range(count) if rank not in found), None)
+    if missing is not None:
+        have = sum(1 for rank in found if rank < count)
+        reason = f"{count} ranks were asked for" if ranks is not None else f"the last is rank {max(found)}"
+        raise TraceError(
+            f"{prefix.name}.{missing}.et is missing: {have} of {count} trace files found ({reason})",
+            place=str(prefix),
+            remedy="supply one file per rank, from 0 on without a gap",
+        )
+    notices = _notices(prefix, found, count)
+    return [found[rank][0] for rank in range(count)], notices
+
+
+def _notices(prefix: Path, found: dict[int, list[Path]], count: int) -> list[str]:
+    notices = []
+    extra = [rank for rank in found if rank >= count]
+    if extra:
+        first = f"{prefix.name}.{min(extra)}.et"
+        notices.append(f"{len(extra)} trace files beyond the {count} ranks are not used, from {first} on")
+    double = [rank for rank, paths in found.items() if len(paths) > 1 and rank < count]
+    if double:
+        notices.append(
+            f"{len(double)} ranks have an .et and an .et.gz file; the .et file is used"
+            f" (first: {prefix.name}.{min(double)}.et)"
+        )
+    return notices
+
+
+def _nothing_found(prefix: Path) -> TraceError:
+    """Say why a prefix matches no file, as precisely as the directory allows."""
+    wanted = f"no file {prefix.name}.0.et"
+    if not prefix.parent.is_dir():
+        return TraceError(
+            f"there is no directory {prefix.parent}", place=str(prefix), remedy="check the path"
+        )
+    name = re.sub(r"(\.[0-9]+)?\.et(\.gz)?$", "", prefix.name)
+    if name != prefix.name:
+        remedy = f"give the prefix, without rank and ending: {prefix.parent / name}"
+        return TraceError("is a file name, not a trace prefix", place=str(prefix), remedy=remedy)
+    first_files = [
+        match[1]
+        for match in (re.fullmatch(r"(.+)\.0\.et(?:\.gz)?", other) for other in _names_in(prefix.parent))
+        if match
+    ]
+    remedy = did_you_mean(prefix.name, first_files)
+    if not remedy:
+        known = ", ".join(first_files[:5]) or "none"
+        remedy = f"trace prefixes in {prefix.parent}: {known}"
+    return TraceError(wanted, place=str(prefix), remedy=remedy)
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Write beside the target, then rename."""
+    temporary = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            dir=target.parent, prefix=f".{target.name}.", suffix=".tmp", delete=False
+        ) as file:
+            temporary = file.name
+            file.write(content)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(target)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"cannot be written: {reason}", place=str(target), remedy="choose a writable place"
+        ) from None
+
+
+def _umask() -> int:
+    """The permission bits that new files must not get; reading them means setting them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

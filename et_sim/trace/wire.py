@@ -1,0 +1,287 @@
+"""Decode one trace file: bytes in, `Trace` out, without a Python object per node.
+
+The compiled decoder fills columns in file order; here they are put in ascending id, dependency
+ids become rows, and name spans become strings.
+
+Invariant: whatever the bytes are, the result is a `Trace` or a `TraceError`.
+
+Not here: finding and reading files (`files`), the compiled code (`wire_nodes` and what it calls),
+checks that need more than one node (`preflight`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.errors import TraceError
+from et_sim.trace import wire_layout as at
+from et_sim.trace.columns import IntColumn, RowColumn, Trace
+from et_sim.trace.wire_errors import explain, old_format, old_format_error
+from et_sim.trace.wire_layout import Sink
+from et_sim.trace.wire_names import NameTable, join_spans
+from et_sim.trace.wire_nodes import decode_records
+
+Ids = npt.NDArray[np.uint64]
+
+
+def decode(
+    content: bytes | npt.NDArray[np.uint8], source: str = "<bytes>", *, drop_dangling: bool = False
+) -> Trace:
+    """Read the content of one trace file.
+
+    A dependency on a node that is not in the file is an error; with `drop_dangling` it is left
+    out and counted in `Trace.dropped_dependencies`.
+    """
+    if len(content) == 0:
+        raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
+    sink = _run(content)
+    if sink.cells[at.FAILURE] != 0:
+        raise explain(sink, source)
+    start, size = sink.cells[at.VERSION_START], sink.cells[at.VERSION_SIZE]
+    version = bytes(sink.text.data[start : start + size])
+    if old_format(version):
+        raise old_format_error(source)
+    trace = _in_file_order(sink, version.decode(), source)
+    dependencies = _dependency_ids(sink)
+    trace, dependencies = _in_id_order(trace, dependencies)
+    return _resolved(trace, dependencies, drop_dangling)
+
+
+def _run(content: bytes | npt.NDArray[np.uint8]) -> Sink:
+    """Call the compiled decoder until it is done or has failed."""
+    sink = at.empty_sink(content)
+    cells = sink.cells
+    # Uncompiled, the hash of names is numpy arithmetic, which warns when it wraps around.
+    with np.errstate(over="ignore"):
+        decode_records(sink)
+        if cells[at.FAILURE] == 0:
+            sink = at.with_rows(sink)
+            decode_records(sink)
+        while cells[at.FAILURE] == 0 and cells[at.ROW] < cells[at.NODES]:
+            sink = at.with_longer_lists(sink)
+            decode_records(sink)
+    return sink
+
+
+def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
+    """The columns as they are, still without dependencies."""
+    nodes = int(sink.cells[at.NODES])
+    wide, narrow, small = sink.wide[:, :nodes], sink.narrow[:, :nodes], sink.small[:, :nodes]
+    no_rows = np.zeros(0, np.int32)
+    return Trace(
+        node_id=wide[at.NODE_ID].view(np.uint64),
+        kind=small[at.KIND],
+        name=narrow[at.NAME],
+        duration_us=wide[at.DURATION],
+        is_cpu=small[at.IS_CPU].view(np.bool_),
+        num_ops=wide[at.NUM_OPS],
+        tensor_bytes=wide[at.TENSOR_BYTES],
+        comm_type=narrow[at.COMM_TYPE],
+        comm_bytes=wide[at.COMM_BYTES],
+        comm_tag=wide[at.COMM_TAG],
+        comm_src=narrow[at.COMM_SRC],
+        comm_dst=narrow[at.COMM_DST],
+        comm_priority=wide[at.COMM_PRIORITY],
+        group=narrow[at.GROUP],
+        involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
+        involved_count=small[at.INVOLVED_COUNT],
+        present=narrow[at.PRESENT].view(np.uint32),
+        data_start=sink.wide[at.DATA_START, : nodes + 1],
+        data_deps=no_rows,
+        ctrl_start=sink.wide[at.CTRL_START, : nodes + 1],
+        ctrl_deps=no_rows,
+        names=_strings(sink, sink.names, source, "node name"),
+        group_names=("", *_strings(sink, sink.groups, source, "pg_name")),
+        version=version,
+        metadata_text=_texts(sink, source),
+        ignored_attributes=_ignored(sink, source),
+        source=source,
+    )
+
+
+def _ignored(sink: Sink, source: str) -> dict[str, int]:
+    known = sink.attributes
+    names = _strings(sink, known.names, source, "attribute name")
+    return {
+        name: int(known.nodes[number])
+        for number, name in enumerate(names)
+        if known.meaning[number] == at.IGNORED
+    }
+
+
+def _texts(sink: Sink, source: str) -> dict[int, str]:
+    spans = sink.texts[: int(sink.cells[at.TEXTS])].tolist()
+    return {row: _text(sink, start, size, source, "inputs.values") for row, start, size in spans}
+
+
+def _text(sink: Sink, start: int, size: int, source: str, what: str) -> str:
+    content = bytes(sink.text.data[int(start) : int(start) + int(size)])
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise _bad_text(source, int(start) + error.start, what) from None
+
+
+def _strings(sink: Sink, table: NameTable, source: str, what: str) -> tuple[str, ...]:
+    """All names of a table, decoded together: far cheaper than one by one."""
+    count = int(table.used[0])
+    start, size = table.start[:count], table.size[:count]
+    joined = np.empty(int(size.sum()) + count, np.uint8)
+    join_spans(sink.text.data, start, size, joined)
+    try:
+        text = joined.tobytes().decode()
+    except UnicodeDecodeError as error:
+        begin = np.cumsum(size + 1) - (size + 1)
+        number = int(np.searchsorted(begin, error.start, side="right")) - 1
+        offset = int(start[number]) + error.start - int(begin[number])
+        raise _bad_text(source, offset, what) from None
+    pieces = text.split("\0")[:-1]
+    if len(pieces) == count:
+        return tuple(pieces)
+    # A name holds a zero character itself.
+    spans = zip(start.tolist(), size.tolist(), strict=True)
+    return tuple(_text(sink, first, length, source, what) for first, length in spans)
+
+
+def _bad_text(source: str, offset: int, what: str) -> TraceError:
+    return TraceError(
+        f"the {what} is not UTF-8 text",
+        place=f"{source}: byte {offset}",
+        remedy="the file is damaged or is not a Chakra trace; fetch or write it again",
+    )
+
+
+def _dependency_ids(sink: Sink) -> tuple[Ids, Ids]:
+    nodes = int(sink.cells[at.NODES])
+    data = sink.data_deps[: int(sink.wide[at.DATA_START, nodes])]
+    ctrl = sink.ctrl_deps[: int(sink.wide[at.CTRL_START, nodes])]
+    return data.view(np.uint64), ctrl.view(np.uint64)
+
+
+def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tuple[Ids, Ids]]:
+    """Rows by ascending id, names and groups numbered by first use; refuses an id used twice."""
+    ids = trace.node_id
+    if bool(np.all(ids[1:] > ids[:-1])):
+        return trace, dependencies
+    order = np.argsort(ids, kind="stable")
+    twice = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
+    if len(twice):
+        first, second = int(order[twice[0]]), int(order[twice[0] + 1])
+        raise TraceError(
+            f"node id {int(ids[first])} occurs twice: records {first + 1} and {second + 1}"
+            f' ("{trace.node_name(first)}" and "{trace.node_name(second)}")',
+            place=trace.source,
+            remedy="give every node of a file an id of its own",
+        )
+    data_start, data = _reordered(trace.data_start, dependencies[0], order)
+    ctrl_start, ctrl = _reordered(trace.ctrl_start, dependencies[1], order)
+    row_of = np.empty(len(order), np.int64)
+    row_of[order] = np.arange(len(order))
+    columns: dict[str, Any] = {name: getattr(trace, name)[order] for name in _PER_NODE}
+    columns["name"], names = _by_first_use(columns["name"], trace.names)
+    with_all = np.concatenate((np.zeros(1, np.int32), columns["group"]))
+    with_all, group_names = _by_first_use(with_all, trace.group_names)
+    columns["group"] = with_all[1:]
+    texts = sorted((int(row_of[row]), text) for row, text in trace.metadata_text.items())
+    trace = replace(
+        trace,
+        **columns,
+        names=names,
+        group_names=group_names,
+        data_start=data_start,
+        ctrl_start=ctrl_start,
+        metadata_text=dict(texts),
+    )
+    return trace, (data, ctrl)
+
+
+_PER_NODE = (
+    *("node_id", "kind", "name", "duration_us", "is_cpu", "num_ops", "tensor_bytes", "comm_type"),
+    *("comm_bytes", "comm_tag", "comm_src", "comm_dst", "comm_priority", "group", "involved_dims"),
+    *("involved_count", "present"),
+)
+
+
+def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
+    """Renumber names in the order in which the rows use them; drops those no row uses."""
+    used, first = np.unique(numbers, return_index=True)
+    in_order = used[np.argsort(first)]
+    renumbered = np.zeros(len(names), np.int32)
+    renumbered[in_order] = np.arange(len(in_order))
+    return renumbered[numbers], tuple(names[number] for number in in_order.tolist())
+
+
+def _reordered(start: IntColumn, items: Ids, order: npt.NDArray[np.intp]) -> tuple[IntColumn, Ids]:
+    """The lists of a CSR pair in another order of rows."""
+    count = np.diff(start)[order]
+    new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
+    shift = np.repeat(start[:-1][order] - new_start[:-1], count)
+    return new_start, items[shift + np.arange(len(items))]
+
+
+def _resolved(trace: Trace, dependencies: tuple[Ids, Ids], drop_dangling: bool) -> Trace:
+    """Dependencies as rows."""
+    data, ctrl = (_rows_of(trace.node_id, wanted) for wanted in dependencies)
+    missing = [int(np.count_nonzero(rows < 0)) for rows in (data, ctrl)]
+    data_start, ctrl_start = trace.data_start, trace.ctrl_start
+    if sum(missing) and not drop_dangling:
+        raise _dangling(trace, dependencies, (data, ctrl), sum(missing))
+    if sum(missing):
+        data_start, data = _without_missing(data_start, data)
+        ctrl_start, ctrl = _without_missing(ctrl_start, ctrl)
+    return replace(
+        trace,
+        data_start=data_start,
+        data_deps=data,
+        ctrl_start=ctrl_start,
+        ctrl_deps=ctrl,
+        dropped_dependencies=sum(missing),
+    )
+
+
+def _rows_of(ids: Ids, wanted: Ids) -> RowColumn:
+    """The row of each wanted id, or -1; `ids` ascend. Uses a table when the ids are dense enough."""
+    if len(ids) == 0 or len(wanted) == 0:
+        return np.full(len(wanted), -1, np.int32)
+    span = int(ids[-1] - ids[0]) + 1
+    if span > 4 * len(ids) + 1024:
+        nearest = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1).astype(np.int32)
+        nearest[ids[nearest] != wanted] = -1
+        return nearest
+    offset = wanted - ids[0]  # an id below the first wraps around to a huge offset
+    inside = offset < np.uint64(span)
+    if span == len(ids):
+        rows = offset.astype(np.int32)
+        rows[~inside] = -1
+        return rows
+    table = np.full(span + 1, -1, np.int32)
+    table[(ids - ids[0]).astype(np.intp)] = np.arange(len(ids), dtype=np.int32)
+    found: RowColumn = table[np.where(inside, offset, np.uint64(span)).astype(np.intp)]
+    return found
+
+
+def _without_missing(start: IntColumn, rows: RowColumn) -> tuple[IntColumn, RowColumn]:
+    is_kept = rows >= 0
+    kept_before: IntColumn = np.concatenate((np.zeros(1, np.int64), np.cumsum(is_kept, dtype=np.int64)))
+    return kept_before[start], rows[is_kept]
+
+
+def _dangling(
+    trace: Trace, dependencies: tuple[Ids, Ids], rows: tuple[RowColumn, RowColumn], count: int
+) -> TraceError:
+    which, kind = (0, "data") if bool((rows[0] < 0).any()) else (1, "control")
+    at_item = int(np.argmax(rows[which] < 0))
+    start = (trace.data_start, trace.ctrl_start)[which]
+    row = int(np.searchsorted(start, at_item, side="right")) - 1
+    others = f" ({count - 1} more dependencies like it)" if count > 1 else ""
+    return TraceError(
+        f"{trace.describe(row)} has a {kind} dependency on node {int(dependencies[which][at_item])},"
+        f" which is not in the file{others}",
+        place=trace.source,
+        remedy="the writer left that node out; write the trace again, or drop such dependencies"
+        " with read_trace(path, drop_dangling=True)",
+    )

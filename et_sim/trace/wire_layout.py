@@ -1,0 +1,162 @@
+"""How the compiled decoder lays out what it finds: blocks of columns, slots and failure codes.
+
+Columns of one width share a block (`block[slot, row]`), so that the decoder handles three arrays
+instead of twenty and every finished column is a contiguous view without a copy.
+
+Not here: code that fills the blocks (`wire_nodes`) or reads them (`wire`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.trace.wire_fields import BYTES, FIXED32, FIXED64, VARINT, Bytes
+from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
+
+# Slots of the int64 block.
+NODE_ID, DURATION, NUM_OPS, TENSOR_BYTES, COMM_BYTES, COMM_TAG, COMM_PRIORITY = range(7)
+INVOLVED_DIMS, DATA_START, CTRL_START = range(7, 10)
+WIDE_SLOTS = 10
+# Slots of the int32 block.
+NAME, COMM_TYPE, COMM_SRC, COMM_DST, GROUP, PRESENT = range(6)
+NARROW_SLOTS = 6
+# Slots of the uint8 block.
+KIND, IS_CPU, INVOLVED_COUNT = range(3)
+SMALL_SLOTS = 3
+
+# Attributes with a meaning; the number is the attribute's bit in `columns.Has`.
+KNOWN_ATTRIBUTES = (
+    "is_cpu_op",
+    "num_ops",
+    "tensor_size",
+    "comm_type",
+    "comm_size",
+    "comm_tag",
+    "comm_src",
+    "comm_dst",
+    "comm_priority",
+    "pg_name",
+    "involved_dim",
+)
+IS_CPU_OP = 0
+PG_NAME = 9
+INVOLVED_DIM = 10
+IGNORED = -1
+
+# What a number attribute may be, and the slot it goes to.
+ANY_SIZE, NOT_NEGATIVE, INT32 = range(3)
+RULE = np.array([ANY_SIZE, *[NOT_NEGATIVE] * 2, INT32, NOT_NEGATIVE, ANY_SIZE, INT32, INT32, ANY_SIZE])
+SLOT = np.array(
+    [IS_CPU, NUM_OPS, TENSOR_BYTES, COMM_TYPE, COMM_BYTES, COMM_TAG, COMM_SRC, COMM_DST, COMM_PRIORITY]
+)
+
+# AttributeProto: the members of its oneof, by field number (`K_list` is one above `K_val`).
+DOUBLE_VAL, FLOAT_VAL, INT32_VAL, INT64_VAL, UINT32_VAL, UINT64_VAL, SINT32_VAL, SINT64_VAL = range(3, 19, 2)
+FIXED32_VAL, FIXED64_VAL, SFIXED32_VAL, SFIXED64_VAL, BOOL_VAL, STRING_VAL, BYTES_VAL = range(19, 33, 2)
+LAST_MEMBER = BYTES_VAL + 1
+
+_KINDS = (FIXED64, FIXED32, *[VARINT] * 6, FIXED32, FIXED64, FIXED32, FIXED64, VARINT, BYTES, BYTES)
+# Wire type of each member, indexed by field number; other combinations are unknown fields.
+MEMBER_WIRE = np.array([-1, -1, -1, *[wire for kind in _KINDS for wire in (kind, BYTES)]])
+
+# Failure codes beyond those of `wire_fields`.
+NOT_A_HEADER = -20
+RECORD_TOO_LONG = -21
+BAD_NODE_KIND = -22
+BAD_DURATION = -23
+WRONG_ATTRIBUTE_KIND = -24
+NUMBER_OUT_OF_RANGE = -25
+TOO_MANY_DIMENSIONS = -26
+TOO_MANY_ATTRIBUTE_NAMES = -27
+
+# No writer has more than a few dozen attribute names; a bound keeps small files cheap.
+MAX_ATTRIBUTE_NAMES = 4096
+MAX_DIMENSIONS = 64
+
+
+class Vocabulary(NamedTuple):
+    """What is known about each attribute name seen so far, by its number in `names`."""
+
+    names: NameTable
+    meaning: npt.NDArray[np.int64]  # bit in `columns.Has`, or IGNORED
+    nodes: npt.NDArray[np.int64]  # how many nodes carry it
+    last_row: npt.NDArray[np.int64]  # the last row that carried it
+    successor: npt.NDArray[np.int64]  # the name that followed it last time, or -1; last cell: node start
+
+
+class Sink(NamedTuple):
+    """Everything the decoder reads and writes."""
+
+    text: Text
+    wide: npt.NDArray[np.int64]
+    narrow: npt.NDArray[np.int32]
+    small: npt.NDArray[np.uint8]
+    data_deps: npt.NDArray[np.int64]
+    ctrl_deps: npt.NDArray[np.int64]
+    texts: npt.NDArray[np.int64]  # row, start, size of each METADATA node's text
+    names: NameTable
+    groups: NameTable
+    attributes: Vocabulary
+    cells: npt.NDArray[np.int64]  # see below
+
+
+# Cells of `Sink.cells`: progress, and what went wrong first (FAILURE is 0 while all is well).
+NODES, ROW, POSITION, ROOM, TEXTS, VERSION_START, VERSION_SIZE = range(7)
+FAILURE, OFFSET, RECORD, RECORD_START, RECORD_END, ATTRIBUTE_START, ATTRIBUTE_END = range(7, 14)
+CELLS = 14
+
+
+def empty_sink(content: bytes | Bytes) -> Sink:
+    """A sink without rows: enough to count the nodes."""
+    names = MAX_ATTRIBUTE_NAMES
+    vocabulary = Vocabulary(
+        name_table(names),
+        np.empty(names, np.int64),
+        np.zeros(names, np.int64),
+        np.full(names, -1, np.int64),
+        np.full(names + 1, -1, np.int64),
+    )
+    return _sized(as_text(content), 0, vocabulary, np.zeros(CELLS, np.int64))
+
+
+def with_rows(sink: Sink) -> Sink:
+    """The sink with room for the nodes that were counted."""
+    return _sized(sink.text, int(sink.cells[NODES]), sink.attributes, sink.cells)
+
+
+def with_longer_lists(sink: Sink) -> Sink:
+    """The sink with lists that can take the next record and as much again as they hold."""
+    more = int(sink.cells[ROOM])
+    return sink._replace(
+        data_deps=_longer(sink.data_deps, more),
+        ctrl_deps=_longer(sink.ctrl_deps, more),
+        texts=_longer(sink.texts, 1),
+    )
+
+
+def _longer(held: npt.NDArray[np.int64], more: int) -> npt.NDArray[np.int64]:
+    result = np.empty((2 * len(held) + more, *held.shape[1:]), np.int64)
+    result[: len(held)] = held
+    return result
+
+
+def _sized(text: Text, nodes: int, vocabulary: Vocabulary, cells: npt.NDArray[np.int64]) -> Sink:
+    # An odd number of cache lines per column: at a power of two, the cells of one row would all
+    # compete for the same cache set.
+    width = ((nodes + 64) // 64 | 1) * 64
+    return Sink(
+        text=text,
+        wide=np.zeros((WIDE_SLOTS, width), np.int64),
+        narrow=np.zeros((NARROW_SLOTS, width), np.int32),
+        small=np.zeros((SMALL_SLOTS, width), np.uint8),
+        data_deps=np.empty(4 * nodes, np.int64),
+        ctrl_deps=np.empty(nodes, np.int64),
+        texts=np.empty((16, 3), np.int64),
+        names=name_table(nodes),
+        groups=name_table(nodes),
+        attributes=vocabulary,
+        cells=cells,
+    )
