@@ -100,7 +100,7 @@ def source_digest() -> str:
     settings = (numba.__version__, platform.python_version(), str(_settings().BOUNDSCHECK))
     digest.update("\0".join(settings).encode())
     files = [path for folder in _SOURCE_FOLDERS for path in sorted((_PACKAGE / folder).rglob("*.py"))]
-    for path in (Path(__file__), *files):
+    for path in (Path(__file__), _PACKAGE / "tables_by_reference.py", *files):
         content = path.read_bytes()
         digest.update(f"\0{path.relative_to(_PACKAGE)}\0{len(content)}\0".encode())
         digest.update(content)

@@ -11,12 +11,12 @@ Not here: what events do (`loop` dispatches them).
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled
 from et_sim.engine.kinds import DRAIN
 from et_sim.engine.state import NONE, Run
+from et_sim.tables_by_reference import works_on_tables
 
 
-@compiled
+@works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
     slot = run.slots[_slot_at(run, time)]
@@ -28,7 +28,7 @@ def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     slot.tail = event
 
 
-@compiled
+@works_on_tables
 def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an entry to the actor's bucket `delay` from now."""
     time = run.clock[0].now + delay
@@ -48,7 +48,7 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     bucket.tail = event
 
 
-@compiled
+@works_on_tables
 def take_from_slot(run: Run) -> int:
     """The next event of the current slot; NONE when the slot is empty."""
     clock = run.clock[0]
@@ -63,7 +63,7 @@ def take_from_slot(run: Run) -> int:
     return event
 
 
-@compiled
+@works_on_tables
 def take_from_bucket(run: Run) -> int:
     """The next entry of the bucket being drained; NONE closes the bucket."""
     clock = run.clock[0]
@@ -79,7 +79,7 @@ def take_from_bucket(run: Run) -> int:
     return event
 
 
-@compiled
+@works_on_tables
 def release_event(run: Run, event: int) -> None:
     """Give an event's row back."""
     clock = run.clock[0]
@@ -88,7 +88,7 @@ def release_event(run: Run, event: int) -> None:
     clock.free_events += 1
 
 
-@compiled
+@works_on_tables
 def advance(run: Run) -> bool:
     """Leave the current slot for the next one; False when nothing is left to happen."""
     clock = run.clock[0]
@@ -102,7 +102,7 @@ def advance(run: Run) -> bool:
     return True
 
 
-@compiled
+@works_on_tables
 def _new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     clock = run.clock[0]
     row = clock.free_event
@@ -117,13 +117,13 @@ def _new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     return row
 
 
-@compiled
+@works_on_tables
 def slot_home(run: Run, time: int) -> int:
     """Where the search for a slot begins."""
     return (time ^ (time >> 9) ^ (time >> 19)) & (len(run.slot_index) - 1)
 
 
-@compiled
+@works_on_tables
 def _slot_at(run: Run, time: int) -> int:
     """The slot of `time`, opened if it does not exist."""
     home = slot_home(run, time)
@@ -145,7 +145,7 @@ def _slot_at(run: Run, time: int) -> int:
     return row
 
 
-@compiled
+@works_on_tables
 def _close_slot(run: Run, row: int) -> None:
     slot = run.slots[row]
     home = slot_home(run, slot.time)
@@ -163,13 +163,13 @@ def _close_slot(run: Run, row: int) -> None:
     clock.free_slots += 1
 
 
-@compiled
+@works_on_tables
 def bucket_home(run: Run, actor: int, time: int) -> int:
     """Where the search for a bucket begins."""
     return (time ^ (time >> 9) ^ (actor * 7919)) & (len(run.bucket_index) - 1)
 
 
-@compiled
+@works_on_tables
 def _open_bucket(run: Run, actor: int, time: int, home: int) -> int:
     clock = run.clock[0]
     row = clock.free_bucket
@@ -184,7 +184,7 @@ def _open_bucket(run: Run, actor: int, time: int, home: int) -> int:
     return row
 
 
-@compiled
+@works_on_tables
 def _close_bucket(run: Run, row: int) -> None:
     bucket = run.buckets[row]
     home = bucket_home(run, bucket.actor, bucket.time)
@@ -202,7 +202,7 @@ def _close_bucket(run: Run, row: int) -> None:
     clock.free_buckets += 1
 
 
-@compiled
+@works_on_tables
 def _push_time(run: Run, time: int, slot: int) -> None:
     clock = run.clock[0]
     at = clock.times
@@ -218,7 +218,7 @@ def _push_time(run: Run, time: int, slot: int) -> None:
     run.heap_slot[at] = slot
 
 
-@compiled
+@works_on_tables
 def _pop_time(run: Run) -> int:
     clock = run.clock[0]
     first = run.heap_slot[0]

@@ -6,12 +6,12 @@ falls inside an event, and entering again goes on as if nothing had happened.
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled, entry
 from et_sim.engine import kinds
 from et_sim.engine.clock import advance, release_event, take_from_bucket, take_from_slot
 from et_sim.engine.progress import bundle_at_endpoint, bundle_ready, receive_step, step_arrived
 from et_sim.engine.ranks import complete, deliver, free_server, start_rank
 from et_sim.engine.state import NONE, Run
+from et_sim.tables_by_reference import entry_on_tables, works_on_tables
 
 # An arrival may complete a node at either end, and each may start a collective.
 COLLECTIVES_PER_EVENT = 2
@@ -24,7 +24,7 @@ NODE_DONE, SERVER_FREE = kinds.NODE_DONE, kinds.SERVER_FREE
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
-@entry
+@entry_on_tables
 def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
     """Process up to `budget` events, while every pool has `reserve` rows left."""
     clock = run.clock[0]
@@ -46,7 +46,7 @@ def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
     return PAUSED
 
 
-@compiled
+@works_on_tables
 def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
     clock = run.clock[0]
     return (
@@ -59,7 +59,7 @@ def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
     )
 
 
-@compiled
+@works_on_tables
 def _happen(run: Run, event_row: int) -> None:
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c

@@ -6,17 +6,17 @@ direction) of its sender. Few are ever parked at a time: ranks that run in step 
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled
 from et_sim.engine.state import NONE, Run
+from et_sim.tables_by_reference import works_on_tables
 
 
-@compiled
+@works_on_tables
 def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
     """Where the search for a parked message begins."""
     return (seat * 7919 ^ label * 31 ^ stage ^ (stage >> 8)) & (len(run.parked_index) - 1)
 
 
-@compiled
+@works_on_tables
 def park(run: Run, seat: int, label: int, stage: int) -> None:
     """Keep a message until its receive is posted."""
     clock = run.clock[0]
@@ -34,7 +34,7 @@ def park(run: Run, seat: int, label: int, stage: int) -> None:
     run.seats[seat].parked += 1
 
 
-@compiled
+@works_on_tables
 def take_parked(run: Run, seat: int, label: int, stage: int) -> bool:
     """Remove a parked message; False if it is not here."""
     home = parked_home(run, seat, label, stage)

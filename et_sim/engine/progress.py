@@ -6,7 +6,6 @@ chunk (which may issue further nodes), and only then does the queue have room ag
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import BUNDLE_READY
 from et_sim.engine.parking import park
@@ -21,9 +20,10 @@ from et_sim.engine.steps import (
     spend_bundle,
 )
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
+from et_sim.tables_by_reference import works_on_tables
 
 
-@compiled
+@works_on_tables
 def bundle_at_endpoint(run: Run, stream_row: int, reduction_ns: int) -> None:
     """A bundle crossed the endpoint: reduce if it must, else it is ready."""
     if reduction_ns == NONE:
@@ -32,7 +32,7 @@ def bundle_at_endpoint(run: Run, stream_row: int, reduction_ns: int) -> None:
         schedule_own(run, run.streams[stream_row].actor, reduction_ns, BUNDLE_READY, stream_row, 0, 0)
 
 
-@compiled
+@works_on_tables
 def bundle_ready(run: Run, stream_row: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
     if not spend_bundle(run, stream_row):
@@ -54,7 +54,7 @@ def bundle_ready(run: Run, stream_row: int) -> None:
         release_running(run, running_row)
 
 
-@compiled
+@works_on_tables
 def _name_last_sender(run: Run, stream_row: int) -> None:
     """Note whose message this collective's last step was waiting for."""
     stream = run.streams[stream_row]
@@ -66,14 +66,14 @@ def _name_last_sender(run: Run, stream_row: int) -> None:
     run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, stream_row, position)]
 
 
-@compiled
+@works_on_tables
 def receive_step(run: Run, stream_row: int) -> None:
     """A message met its posted receive."""
     run.streams[stream_row].received += 1
     make_bundle(run, stream_row)
 
 
-@compiled
+@works_on_tables
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
     run.clock[0].delivered += 1
@@ -89,7 +89,7 @@ def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     park(run, seat_row, label, stage)
 
 
-@compiled
+@works_on_tables
 def _stream_of(run: Run, seat_row: int, sequence: int) -> int:
     """The stream with this sequence number at a seat; NONE if it does not exist (yet)."""
     row = run.seats[seat_row].running

@@ -9,7 +9,6 @@ Not here: what a collective does once issued (`streams`), and how events find th
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled
 from et_sim.engine.clock import schedule, schedule_own
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
@@ -17,13 +16,14 @@ from et_sim.engine.state import NONE, Run
 from et_sim.engine.streams import start_collective
 from et_sim.network.analytical import flight_ns
 from et_sim.plan.tables import LANES, Action, Lane
+from et_sim.tables_by_reference import works_on_tables
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
 RECEIVE_LANE = int(Lane.RECEIVE)
 
 
-@compiled
+@works_on_tables
 def start_rank(run: Run, actor_row: int) -> None:
     """Time zero: find the nodes without parents, and issue what can be issued."""
     actor = run.plan.actors[actor_row]
@@ -42,7 +42,7 @@ def start_rank(run: Run, actor_row: int) -> None:
     issue_ready(run, actor_row)
 
 
-@compiled
+@works_on_tables
 def issue_ready(run: Run, actor_row: int) -> None:
     """Run issue passes; the rank is finished when all its nodes are."""
     state = run.actors[actor_row]
@@ -54,7 +54,7 @@ def issue_ready(run: Run, actor_row: int) -> None:
         state.finish_ns = run.clock[0].now
 
 
-@compiled
+@works_on_tables
 def _issue_pass(run: Run, actor_row: int) -> None:
     state = run.actors[actor_row]
     state.issuing = 1
@@ -73,7 +73,7 @@ def _issue_pass(run: Run, actor_row: int) -> None:
         node = after
 
 
-@compiled
+@works_on_tables
 def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
@@ -99,7 +99,7 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
         _end_node(run, actor_row, node)
 
 
-@compiled
+@works_on_tables
 def _send(run: Run, actor_row: int, node: int, detail: int) -> None:
     actor = run.plan.actors[actor_row]
     channel_row = run.plan.actor_channels[actor.channel_first + detail]
@@ -108,7 +108,7 @@ def _send(run: Run, actor_row: int, node: int, detail: int) -> None:
     schedule(run, run.clock[0].now + flight, MESSAGE, channel_row, node, actor_row)
 
 
-@compiled
+@works_on_tables
 def _post_receive(run: Run, actor_row: int, node: int, detail: int) -> None:
     """A message that is already here completes the receive as a new event at this time."""
     first = run.plan.actors[actor_row].node_first
@@ -124,7 +124,7 @@ def _post_receive(run: Run, actor_row: int, node: int, detail: int) -> None:
     channel.tail = node
 
 
-@compiled
+@works_on_tables
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message arrived: its send is complete, and so is its receive if posted."""
     run.clock[0].delivered += 1
@@ -145,7 +145,7 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     complete(run, receiver, node)
 
 
-@compiled
+@works_on_tables
 def _request_memory(run: Run, actor_row: int, node: int) -> None:
     """Be served at once, or join the end of the server's queue."""
     server_row = run.plan.actors[actor_row].memory_server
@@ -166,7 +166,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
     run.nodes[place].message_from = actor_row  # whose request it is, until it is served
 
 
-@compiled
+@works_on_tables
 def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
     """The requester hears first, and may queue its next request before the server is free."""
     run.servers[server_row].busy = 1
@@ -175,7 +175,7 @@ def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
     schedule_own(run, actor_row, duration, SERVER_FREE, server_row, 0, 0)
 
 
-@compiled
+@works_on_tables
 def free_server(run: Run, server_row: int) -> None:
     """A server is done with a request: begin the next one in its queue."""
     server = run.servers[server_row]
@@ -192,19 +192,19 @@ def free_server(run: Run, server_row: int) -> None:
     _serve(run, server_row, actor_row, place - run.plan.actors[actor_row].node_first)
 
 
-@compiled
+@works_on_tables
 def _plan_node(run: Run, actor_row: int, node: int):  # type: ignore[no-untyped-def]
     return run.plan.nodes[run.plan.templates[run.plan.actors[actor_row].template].node_first + node]
 
 
-@compiled
+@works_on_tables
 def complete(run: Run, actor_row: int, node: int) -> None:
     """A node is done: free its lane, release its children, and issue what became possible."""
     _end_node(run, actor_row, node)
     issue_ready(run, actor_row)
 
 
-@compiled
+@works_on_tables
 def _end_node(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     plan_node = _plan_node(run, actor_row, node)
@@ -222,7 +222,7 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
         _release(run, actor_row, run.plan.children[index], node)
 
 
-@compiled
+@works_on_tables
 def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
     state = run.nodes[run.plan.actors[actor_row].node_first + node]

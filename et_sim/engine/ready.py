@@ -5,19 +5,19 @@ The heaps of all lanes share one array; a lane's part is as long as the number o
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled
 from et_sim.engine.state import NONE, Run
 from et_sim.plan.tables import LANES
+from et_sim.tables_by_reference import works_on_tables
 
 
-@compiled
+@works_on_tables
 def heap_first(run: Run, actor_row: int, lane: int) -> int:
     """Where the lane's heap begins."""
     actor = run.plan.actors[actor_row]
     return actor.node_first + run.plan.templates[actor.template].lane_first[lane]
 
 
-@compiled
+@works_on_tables
 def push_ready(run: Run, actor_row: int, node: int) -> None:
     """A node may be issued from now on."""
     actor = run.plan.actors[actor_row]
@@ -35,7 +35,7 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     run.ready[first + at] = node
 
 
-@compiled
+@works_on_tables
 def pop_ready(run: Run, actor_row: int, lane: int) -> int:
     """Take the lowest ready node of a lane, which must have one."""
     state = run.lanes[actor_row * LANES + lane]
@@ -57,7 +57,7 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
     return lowest
 
 
-@compiled
+@works_on_tables
 def lowest_free_lane(run: Run, actor_row: int) -> int:
     """The lane of the lowest node that could be issued now; NONE if there is none."""
     chosen, lowest = NONE, 0

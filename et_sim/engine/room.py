@@ -6,6 +6,7 @@ Not here: what the pools hold (`state`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
         rows = max(2 * len(run.streams), clock.streams_top + block_reserve, SMALLEST_POOL)
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
-    return _reindex(run._replace(**changes), changes)
+    return _reindex(replace(run, **changes), changes)
 
 
 def _extend(array: Any, rows: int) -> Any:
@@ -81,17 +82,17 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
     """Rebuild the hash index of every pool that grew."""
     if "slots" in changed:
         rows = np.flatnonzero(run.slots["time"] != NONE)
-        run = run._replace(slot_index=_empty_index(len(run.slots)))
+        run = replace(run, slot_index=_empty_index(len(run.slots)))
         _chain(run.slots, run.slot_index, rows, _plain(slot_home)(run, run.slots["time"][rows]))
     if "buckets" in changed:
         rows = np.flatnonzero(run.buckets["time"] != NONE)
-        run = run._replace(bucket_index=_empty_index(len(run.buckets)))
+        run = replace(run, bucket_index=_empty_index(len(run.buckets)))
         live = run.buckets[rows]
         homes = _plain(bucket_home)(run, live["actor"].astype(np.int64), live["time"])
         _chain(run.buckets, run.bucket_index, rows, homes)
     if "parked" in changed:
         rows = np.flatnonzero(run.parked["seat"] != NONE)
-        run = run._replace(parked_index=_empty_index(len(run.parked)))
+        run = replace(run, parked_index=_empty_index(len(run.parked)))
         live = run.parked[rows]
         seat, label = live["seat"].astype(np.int64), live["step"].astype(np.int64)
         _chain(run.parked, run.parked_index, rows, _plain(parked_home)(run, seat, label, live["stage"]))

@@ -7,12 +7,14 @@ Not here: what changes the state (the sibling modules), and the plan, which neve
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from et_sim.network.analytical import AnalyticalNetwork
 from et_sim.plan.tables import LANES, Plan, record, table
+from et_sim.tables_by_reference import Tables
 
 NONE = -1
 BLOCK_SIZES = 32  # streams come in blocks of a power of two
@@ -108,7 +110,8 @@ CHANNEL_STATE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 
 
-class PlanTables(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlanTables(Tables):
     """The plan's tables that compiled code reads."""
 
     actor_of_rank: Any
@@ -133,7 +136,8 @@ class PlanTables(NamedTuple):
     settings: Any
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Run(Tables):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
     plan: PlanTables
@@ -224,7 +228,7 @@ def _node_states(plan: Plan) -> Any:
 
 
 def _plan_tables(plan: Plan) -> PlanTables:
-    shared = {name: getattr(plan, name) for name in PlanTables._fields if name != "settings"}
+    shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
     settings = np.array(
         [plan.dimensions, plan.queues_per_dim, plan.running_limit, plan.stream_policy], np.int64
     )

@@ -8,17 +8,17 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
-from et_sim.compiled import compiled
 from et_sim.engine.clock import schedule, schedule_own
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
 from et_sim.engine.parking import take_parked
 from et_sim.engine.state import NONE, Run
 from et_sim.network.analytical import flight_ns
+from et_sim.tables_by_reference import works_on_tables
 
 PHASE_BITS = 8
 
 
-@compiled
+@works_on_tables
 def start_phase(run: Run, stream_row: int) -> None:
     """Make the first bundles; the stream's phase fields are already set."""
     stream = run.streams[stream_row]
@@ -27,7 +27,7 @@ def start_phase(run: Run, stream_row: int) -> None:
         make_bundle(run, stream_row)
 
 
-@compiled
+@works_on_tables
 def make_bundle(run: Run, stream_row: int) -> None:
     """Queue the next packet, and send its bundle to the endpoint."""
     stream = run.streams[stream_row]
@@ -41,7 +41,7 @@ def make_bundle(run: Run, stream_row: int) -> None:
     schedule_own(run, stream.actor, endpoint, BUNDLE_AT_ENDPOINT, stream_row, 0, reduction)
 
 
-@compiled
+@works_on_tables
 def spend_bundle(run: Run, stream_row: int) -> bool:
     """One more credit: send what may be sent. True when the phase is complete."""
     stream = run.streams[stream_row]
@@ -59,7 +59,7 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
     return stream.sent == program.sends and stream.credit == program.start_bundles
 
 
-@compiled
+@works_on_tables
 def send_packet(run: Run, stream_row: int) -> None:
     """Send the next packet to its peer, then post the receive that goes with it."""
     stream = run.streams[stream_row]
@@ -82,7 +82,7 @@ def send_packet(run: Run, stream_row: int) -> None:
         stream.step = 0
 
 
-@compiled
+@works_on_tables
 def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     stream = run.streams[stream_row]
@@ -96,7 +96,7 @@ def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
         schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
 
 
-@compiled
+@works_on_tables
 def seen_from_other_direction(run: Run, stream_row: int, label: int) -> int:
     """The label a peer that runs the other way round gives to the same message; NONE: there is none.
 
@@ -111,7 +111,7 @@ def seen_from_other_direction(run: Run, stream_row: int, label: int) -> int:
     return (lap * program.step_period + program.step_period - 1 - place) * 2 + (1 - turned)
 
 
-@compiled
+@works_on_tables
 def peer_position(run: Run, stream_row: int, distance: int, towards: int) -> int:
     """Position of the member a packet goes to (`towards` 1) or comes from (-1)."""
     stream = run.streams[stream_row]
@@ -128,7 +128,7 @@ def peer_position(run: Run, stream_row: int, distance: int, towards: int) -> int
     return position
 
 
-@compiled
+@works_on_tables
 def rank_at(run: Run, stream_row: int, position: int) -> int:
     """The rank that sits at a position of the stream's line."""
     stream = run.streams[stream_row]
@@ -138,7 +138,7 @@ def rank_at(run: Run, stream_row: int, position: int) -> int:
     return run.plan.actors[stream.actor].rank + (position - stream.position) * line.stride
 
 
-@compiled
+@works_on_tables
 def seat_at(run: Run, stream_row: int, position: int) -> int:
     """The seat, in the stream's group, of the member at a position of its line."""
     stream = run.streams[stream_row]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.compiled import compiled
 from et_sim.engine.state import (
     DIMENSIONS,
     NONE,
@@ -22,11 +21,12 @@ from et_sim.engine.state import (
 )
 from et_sim.engine.steps import start_phase
 from et_sim.plan.tables import QueueCursor
+from et_sim.tables_by_reference import works_on_tables
 
 NEXT, FIRST, LAST = int(QueueCursor.NEXT), int(QueueCursor.FIRST), int(QueueCursor.LAST)
 
 
-@compiled
+@works_on_tables
 def start_collective(run: Run, actor_row: int, node: int) -> None:
     """Create all chunks of a collective in turn, and start each as soon as it exists."""
     running_row = _new_running(run, actor_row, node)
@@ -51,7 +51,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         pump(run, stream.queue)
 
 
-@compiled
+@works_on_tables
 def _new_running(run: Run, actor_row: int, node: int) -> int:
     actor = run.plan.actors[actor_row]
     template = run.plan.templates[actor.template]
@@ -76,7 +76,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     return row
 
 
-@compiled
+@works_on_tables
 def end_collective(run: Run, running_row: int) -> None:
     """Take a finished collective off its seat. Its streams are given back by `release_streams`."""
     running = run.running[running_row]
@@ -90,7 +90,7 @@ def end_collective(run: Run, running_row: int) -> None:
     run.running[at].next = running.next
 
 
-@compiled
+@works_on_tables
 def release_running(run: Run, running_row: int) -> None:
     """Give back the row and the streams of a collective whose last stream has left its queue."""
     running = run.running[running_row]
@@ -103,7 +103,7 @@ def release_running(run: Run, running_row: int) -> None:
     clock.free_runnings += 1
 
 
-@compiled
+@works_on_tables
 def _block_size(chunks: int) -> int:
     """Exponent of the smallest power of two that holds `chunks`."""
     size = 0
@@ -112,7 +112,7 @@ def _block_size(chunks: int) -> int:
     return size
 
 
-@compiled
+@works_on_tables
 def _take_block(run: Run, chunks: int) -> int:
     size = _block_size(chunks)
     first = run.free_blocks[size]
@@ -125,7 +125,7 @@ def _take_block(run: Run, chunks: int) -> int:
     return first
 
 
-@compiled
+@works_on_tables
 def _next_priority(run: Run, actor_row: int, explicit: int) -> int:
     policy = run.plan.settings[STREAM_POLICY]
     if policy == 0:
@@ -135,7 +135,7 @@ def _next_priority(run: Run, actor_row: int, explicit: int) -> int:
     return actor.priority
 
 
-@compiled
+@works_on_tables
 def _choose_queues(run: Run, stream_row: int, phase_first: int, phases: int) -> None:
     """Pick the queue of every phase now, from the actor's round-robin cursors."""
     actor_row = run.streams[stream_row].actor
@@ -146,7 +146,7 @@ def _choose_queues(run: Run, stream_row: int, phase_first: int, phases: int) -> 
         run.stream_queue[stream_row, index] = _take_cursor(cursor, phase.cursor, per_dim)
 
 
-@compiled
+@works_on_tables
 def _take_cursor(cursor: Any, which: int, per_dim: int) -> int:
     if which == NEXT:
         queue = cursor.next
@@ -160,7 +160,7 @@ def _take_cursor(cursor: Any, which: int, per_dim: int) -> int:
     return queue
 
 
-@compiled
+@works_on_tables
 def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     """Set a stream's fields for its phase `index`; it does not run yet."""
     stream = run.streams[stream_row]
@@ -184,7 +184,7 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.step = stream.bundle = 0
 
 
-@compiled
+@works_on_tables
 def insert(run: Run, stream_row: int) -> None:
     """Join the stream's queue behind the started ones and those of at least its priority."""
     stream = run.streams[stream_row]
@@ -209,7 +209,7 @@ def insert(run: Run, stream_row: int) -> None:
         queue.waiting = stream_row
 
 
-@compiled
+@works_on_tables
 def remove(run: Run, stream_row: int) -> None:
     """Take a started stream out of its queue."""
     stream = run.streams[stream_row]
@@ -224,7 +224,7 @@ def remove(run: Run, stream_row: int) -> None:
         run.streams[stream.next].previous = stream.previous
 
 
-@compiled
+@works_on_tables
 def pump(run: Run, queue_row: int) -> None:
     """Start waiting streams while the queue may run more."""
     queue = run.queues[queue_row]
@@ -235,7 +235,7 @@ def pump(run: Run, queue_row: int) -> None:
         start_phase(run, stream_row)
 
 
-@compiled
+@works_on_tables
 def next_phase(run: Run, stream_row: int) -> None:
     """Move a stream whose phase is complete to the queue of its next phase."""
     stream = run.streams[stream_row]
@@ -248,7 +248,7 @@ def next_phase(run: Run, stream_row: int) -> None:
     pump(run, stream.queue)
 
 
-@compiled
+@works_on_tables
 def leave_last_queue(run: Run, stream_row: int) -> None:
     """Take a finished stream out of the machine, and let the next one start."""
     queue = run.streams[stream_row].queue

@@ -7,13 +7,14 @@ shorter way round, a switch takes two hops, a fully connected dimension one.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from et_sim.compiled import compiled
 from et_sim.machine.model import Network, Shape
 from et_sim.plan.tables import record, table
+from et_sim.tables_by_reference import Tables, works_on_tables
 
 RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
 SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
@@ -26,7 +27,8 @@ DIMENSION = record(
 )
 
 
-class AnalyticalNetwork(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AnalyticalNetwork(Tables):
     """What the compiled functions below need to know."""
 
     dimensions: Any
@@ -59,7 +61,7 @@ def _flight_along(dimension: Any, steps: Any) -> Any:
     return (hops * dimension.latency_ns + steps["bytes"] / dimension.bytes_per_ns).astype(np.int64)
 
 
-@compiled
+@works_on_tables
 def flight_ns(network: AnalyticalNetwork, source: int, target: int, size: int) -> int:
     """Time from sending `size` bytes to their arrival; a message to oneself takes none."""
     for row in range(len(network.dimensions)):
