@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from et_sim.trace.builder import TraceBuilder
-
     from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
     from et_sim.trace.encode import encode_trace
     from et_sim.trace.files import read_trace, read_workload, write_trace, write_workload

@@ -27,6 +27,7 @@ from et_sim.trace.columns import CollectiveKind, Has, IntColumn, NodeKind, RowCo
 _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
 _SIZE = (0, 2**63 - 1)
+_ID = (0, 2**64 - 1)
 
 # Columns that an argument fills: (bit in `present`, allowed range).
 _ATTRIBUTES: dict[str, tuple[Has, tuple[int, int]]] = {
@@ -213,7 +214,7 @@ class TraceBuilder:
         dims: Sequence[bool] | None = None,
         text: str = "",
     ) -> int:
-        chosen = self._next_id if node_id is None else self._integer("node_id", node_id, (0, 2**64 - 1))
+        chosen = self._next_id if node_id is None else self._integer("node_id", node_id, _ID)
         if chosen in self._nodes:
             raise self._wrong(f"node id {chosen} is used twice", "leave node_id out, or choose a free one")
         for what, value in (("name", name), ("text", text), ("group", group or "")):
@@ -236,13 +237,14 @@ class TraceBuilder:
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
         )
-        self._next_id = max(self._next_id, chosen + 1)
+        if chosen < _ID[1]:  # a node with the highest id leaves the counting where it was
+            self._next_id = max(self._next_id, chosen + 1)
         return chosen
 
     def _ids(self, what: str, ids: Iterable[int]) -> tuple[int, ...]:
         if not isinstance(ids, Iterable) or isinstance(ids, str):
             raise self._wrong(f"{what} is {ids!r}", f"give a list of node ids: {what}=[…]")
-        return tuple(self._integer(what, node_id, (0, 2**64 - 1)) for node_id in ids)
+        return tuple(self._integer(what, node_id, _ID) for node_id in ids)
 
     def _integer(self, what: str, value: Any, limits: tuple[int, int]) -> int:
         low, high = limits

@@ -249,13 +249,13 @@ def _rows_of(ids: Ids, wanted: Ids) -> RowColumn:
         return np.full(len(wanted), -1, np.int32)
     span = int(ids[-1] - ids[0]) + 1
     if span > 4 * len(ids) + 1024:
-        nearest = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1).astype(np.int32)
-        nearest[ids[nearest] != wanted] = -1
-        return nearest
+        nearest = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        sparse: RowColumn = np.where(ids[nearest] == wanted, nearest, -1).astype(np.int32)
+        return sparse
     offset = wanted - ids[0]  # an id below the first wraps around to a huge offset
     inside = offset < np.uint64(span)
     if span == len(ids):
-        rows = offset.astype(np.int32)
+        rows: RowColumn = offset.astype(np.int32)
         rows[~inside] = -1
         return rows
     table = np.full(span + 1, -1, np.int32)

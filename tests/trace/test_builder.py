@@ -1,0 +1,118 @@
+"""Traces built in Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from trace_oracle import assert_same_trace
+
+from et_sim.errors import TraceError
+from et_sim.trace import CollectiveKind, Has, NodeKind, Trace, TraceBuilder, decode, encode_trace
+
+
+def everything() -> Trace:
+    build = TraceBuilder(version="mine")
+    build.metadata("{'groups': []}")
+    first = build.compute("first", micros=7, num_ops=10**12, tensor_bytes=4096)
+    host = build.compute("host", cpu=True, micros=1, ctrl_after=[first])
+    loaded = build.load(512, after=[first])
+    reduced = build.collective(
+        CollectiveKind.ALL_REDUCE, 1 << 20, "dp", involved_dims=[True, False, True], priority=3, after=[host]
+    )
+    build.send(3, 99, tag=5, after=[reduced, loaded])
+    build.receive(source=2, bytes=98, tag=6, node_id=100)
+    build.store(17, name="save")
+    build.invalid("nothing", after=[100])
+    return build.build()
+
+
+def test_each_method_makes_its_kind_of_node_with_its_attributes() -> None:
+    trace = everything()
+    kinds = [NodeKind(kind).name for kind in trace.kind]
+    assert kinds == ["METADATA", "COMP", "COMP", "MEM_LOAD", "COLL", "SEND", "RECV", "MEM_STORE", "INVALID"]
+    present = [Has(int(bits)) for bits in trace.present]
+    assert present[0] == Has(0)
+    assert present[1] == Has.IS_CPU_OP | Has.NUM_OPS | Has.TENSOR_SIZE
+    assert present[4] == (
+        Has.IS_CPU_OP | Has.COMM_TYPE | Has.COMM_SIZE | Has.COMM_PRIORITY | Has.GROUP | Has.INVOLVED_DIM
+    )
+    assert present[5] == Has.IS_CPU_OP | Has.COMM_SIZE | Has.COMM_TAG | Has.COMM_DST
+    assert present[6] == Has.IS_CPU_OP | Has.COMM_SIZE | Has.COMM_TAG | Has.COMM_SRC
+    assert trace.metadata_text == {0: "{'groups': []}"}
+    assert trace.is_cpu.tolist() == [False, False, True] + [False] * 6
+    assert (int(trace.involved_dims[4]), int(trace.involved_count[4])) == (0b101, 3)
+    assert trace.group_names == ("", "dp")
+    assert trace.comm_dst[5] == 3
+    assert trace.comm_src[6] == 2
+
+
+def test_ids_count_up_and_may_be_chosen() -> None:
+    assert everything().node_id.tolist() == [0, 1, 2, 3, 4, 5, 100, 101, 102]
+    assert everything().parents(5).tolist() == [3, 4]
+    assert everything().parents(8).tolist() == [6]
+
+
+def test_a_dependency_may_be_named_before_its_node_is_made() -> None:
+    build = TraceBuilder()
+    build.compute("late", node_id=5, after=[2])
+    build.compute("early", node_id=2)
+    trace = build.build()
+    assert trace.node_id.tolist() == [2, 5]
+    assert trace.parents(1).tolist() == [0]
+
+
+def test_a_built_trace_survives_the_file_format() -> None:
+    trace = everything()
+    assert_same_trace(trace, decode(encode_trace(trace)))
+
+
+def test_columns_have_the_types_of_decoded_ones_even_when_empty() -> None:
+    empty = TraceBuilder().build()
+    assert len(empty) == 0
+    assert_same_trace(empty, decode(encode_trace(empty)))
+
+
+def test_extreme_values_survive_the_file_format() -> None:
+    build = TraceBuilder()
+    build.collective("barrier", 2**63 - 1, priority=-(2**63), node_id=2**64 - 1, micros=2**63 - 1)
+    assert build.send(2**31 - 1, 0, tag=2**40) == 0
+    trace = build.build()
+    assert trace.node_id.tolist() == [0, 2**64 - 1]
+    assert_same_trace(trace, decode(encode_trace(trace)))
+
+
+def test_a_trace_with_a_negative_size_cannot_be_written() -> None:
+    from dataclasses import replace
+
+    trace = everything()
+    sizes = np.full(len(trace), -1, np.int64)
+    with pytest.raises(TraceError, match="column tensor_bytes of node 1"):
+        encode_trace(replace(trace, tensor_bytes=sizes))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda build: build.compute("x", micros=1.5), "micros is 1.5"),
+        (lambda build: build.compute("x", micros=-1), "micros is -1"),
+        (lambda build: build.compute("x", num_ops=2**63), "num_ops is 9223372036854775808"),
+        (lambda build: build.compute(3), "name is 3"),
+        (lambda build: build.compute("\ud800"), "UTF-8"),
+        (lambda build: build.compute("x", after=7), "after is 7"),
+        (lambda build: build.compute("x", after="7"), "after is '7'"),
+        (lambda build: build.compute("x", after=[-1]), "after is -1"),
+        (lambda build: build.compute("x", node_id="7"), "node_id is '7'"),
+        (lambda build: build.collective("all_reduc", 8), "did you mean 'all_reduce'?"),
+        (lambda build: build.collective("all_reduce", -8), "comm_bytes is -8"),
+        (lambda build: build.collective("all_reduce", 8, involved_dims=[True] * 65), "65 flags"),
+        (lambda build: build.collective("all_reduce", 8, 3), "group is 3"),
+        (lambda build: build.send(2**31, 8), "comm_dst is 2147483648"),
+        (lambda build: (build.compute(node_id=3), build.compute(node_id=3)), "node id 3 is used twice"),
+        (lambda build: (build.compute("x", after=[9]), build.build()), "after node 9, which was never made"),
+    ],
+)
+def test_bad_arguments_are_refused(call, words: str) -> None:
+    with pytest.raises(TraceError) as caught:
+        call(TraceBuilder())
+    assert words in str(caught.value)
+    assert caught.value.remedy

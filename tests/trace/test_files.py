@@ -1,0 +1,175 @@
+"""Finding, reading and writing trace files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import pytest
+from trace_oracle import as_rows, assert_same_trace, expected
+
+from et_sim.errors import TraceError
+from et_sim.trace import (
+    Trace,
+    TraceBuilder,
+    Workload,
+    encode_trace,
+    read_trace,
+    read_workload,
+    write_trace,
+    write_workload,
+)
+
+DATA = Path(__file__).parent / "data"
+
+
+def small(micros: int = 5) -> Trace:
+    build = TraceBuilder()
+    build.collective("all_reduce", 1024, after=[build.compute("step", micros=micros)])
+    return build.build()
+
+
+def write_ranks(prefix: Path, *ranks: int) -> None:
+    for rank in ranks:
+        write_trace(small(rank + 1), f"{prefix}.{rank}.et")
+
+
+def test_a_written_workload_reads_back(tmp_path: Path) -> None:
+    workload = Workload.of([small(1), small(2), small(1)])
+    write_workload(workload, tmp_path / "run" / "job")
+    again = read_workload(tmp_path / "run" / "job")
+    assert again.ranks == 3
+    for rank in range(3):
+        assert_same_trace(workload.trace(rank), again.trace(rank))
+
+
+def test_identical_files_share_one_trace(tmp_path: Path) -> None:
+    write_workload(Workload.of([small(1), small(2), small(1), small(1)]), tmp_path / "job")
+    workload = read_workload(tmp_path / "job")
+    assert workload.template_of_rank.tolist() == [0, 1, 0, 0]
+    assert len(workload.templates) == 2
+
+
+def test_compressed_and_plain_files_of_equal_content_share_one_trace(tmp_path: Path) -> None:
+    write_trace(small(), tmp_path / "job.0.et")
+    write_trace(small(), tmp_path / "job.1.et.gz")
+    workload = read_workload(tmp_path / "job")
+    assert workload.template_of_rank.tolist() == [0, 0]
+    assert gzip.decompress((tmp_path / "job.1.et.gz").read_bytes()) == encode_trace(small())
+
+
+def test_every_file_is_listed_with_its_hash(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "job", 0, 1)
+    inputs = read_workload(tmp_path / "job").inputs
+    paths = [tmp_path / "job.0.et", tmp_path / "job.1.et"]
+    assert inputs == tuple((str(path), hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths)
+
+
+def test_ranks_are_read_in_numeric_order(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "job", *range(11))
+    workload = read_workload(tmp_path / "job")
+    assert [int(workload.trace(rank).duration_us[0]) for rank in range(11)] == list(range(1, 12))
+
+
+def test_a_missing_rank_is_named_with_the_counts(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "job", 0, 1, 3)
+    with pytest.raises(
+        TraceError, match=r"job\.2\.et is missing: 3 of 4 trace files found \(the last is rank 3\)"
+    ):
+        read_workload(tmp_path / "job")
+    with pytest.raises(
+        TraceError, match=r"job\.2\.et is missing: 3 of 8 trace files found \(8 ranks were asked"
+    ):
+        read_workload(tmp_path / "job", 8)
+
+
+def test_files_beyond_the_ranks_asked_for_are_noticed(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "job", 0, 1, 2)
+    workload = read_workload(tmp_path / "job", 2)
+    assert workload.ranks == 2
+    assert workload.notices == ("1 trace files beyond the 2 ranks are not used, from job.2.et on",)
+
+
+def test_a_rank_with_two_files_is_noticed(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "job", 0)
+    write_trace(small(9), tmp_path / "job.0.et.gz")
+    workload = read_workload(tmp_path / "job")
+    assert workload.trace(0).duration_us[0] == 1
+    assert "job.0.et" in workload.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "words"),
+    [
+        ("jbo", "did you mean 'job'?"),
+        ("zzzzzz", "trace prefixes in"),
+        ("job.0.et", "not a trace prefix"),
+        ("job.et", "give the prefix"),
+        ("job.0.et.gz", "/job)"),
+        ("nowhere/job", "there is no directory"),
+    ],
+)
+def test_a_prefix_that_matches_nothing_is_explained(tmp_path: Path, prefix: str, words: str) -> None:
+    write_ranks(tmp_path / "job", 0)
+    with pytest.raises(TraceError) as caught:
+        read_workload(tmp_path / prefix)
+    assert words in str(caught.value)
+
+
+def test_zero_ranks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="at least one rank"):
+        read_workload(tmp_path / "job", 0)
+
+
+def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.0.et.gz"
+    for content in (gzip.compress(encode_trace(small()))[:-9], b"\x1f\x8bgarbage", b"\x1f\x8b"):
+        path.write_bytes(content)
+        with pytest.raises(TraceError, match=r"job\.0\.et\.gz: the gzip data is damaged"):
+            read_trace(path)
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="cannot be read: No such file"):
+        read_trace(tmp_path / "none.0.et")
+    (tmp_path / "job.0.et").mkdir()
+    with pytest.raises(TraceError, match="cannot be read"):
+        read_workload(tmp_path / "job")
+
+
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "job", 0)
+    (tmp_path / "job.1.et").write_bytes(encode_trace(small())[:-1])
+    with pytest.raises(TraceError, match=r"job\.1\.et: byte \d+ \(record 2\): a record of"):
+        read_workload(tmp_path / "job")
+
+
+def test_writing_leaves_no_temporary_file_and_replaces_the_old_one(tmp_path: Path) -> None:
+    for micros in (1, 2):
+        write_trace(small(micros), tmp_path / "job.0.et")
+    assert [path.name for path in tmp_path.iterdir()] == ["job.0.et"]
+    assert read_trace(tmp_path / "job.0.et").duration_us[0] == 2
+    write_trace(b"raw bytes", tmp_path / "job.0.et")
+    assert (tmp_path / "job.0.et").read_bytes() == b"raw bytes"
+
+
+def test_an_impossible_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TraceError, match="cannot be written"):
+        write_trace(small(), tmp_path / "file" / "job.0.et")
+    (tmp_path / "job.0.et").mkdir()
+    with pytest.raises(TraceError, match="cannot be written"):
+        write_trace(small(), tmp_path / "job.0.et")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "job.0.et"]
+
+
+def test_a_converted_trace_with_a_removed_root_reads_when_dangling_dependencies_are_dropped() -> None:
+    path = DATA / "pytorch_linear_1gpu.0.et.gz"
+    with pytest.raises(TraceError, match="control dependency on node 0, which is not in the file"):
+        read_trace(path)
+    trace = read_trace(path, drop_dangling=True)
+    assert len(trace) == 1150
+    assert trace.dropped_dependencies == 2
+    content = encode_trace(trace)
+    assert as_rows(read_trace(path, drop_dangling=True))["rows"] == expected(content)["rows"]

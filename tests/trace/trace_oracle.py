@@ -1,0 +1,151 @@
+"""The slow, obvious way to read a trace: the protobuf library, one Python object per node."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from et_sim.trace.columns import Trace
+from et_sim.trace.schema import messages
+
+UNSIGNED_SIZES = {"num_ops": "num_ops", "tensor_size": "tensor_bytes", "comm_size": "comm_bytes"}
+INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
+INT32 = {"comm_type": "comm_type", "comm_src": "comm_src", "comm_dst": "comm_dst"}
+BITS = (
+    *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
+    *("comm_priority", "pg_name", "involved_dim"),
+)
+NOT_NUMBERS = ("double", "float", "string", "bytes")
+
+
+class RefusedError(Exception):
+    """The file must not be accepted."""
+
+
+def varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def framed(*records: bytes) -> bytes:
+    return b"".join(varint(len(record)) + record for record in records)
+
+
+def records_of(content: bytes) -> list[bytes]:
+    found = []
+    pos = 0
+    while pos < len(content):
+        size = shift = 0
+        while True:
+            byte = content[pos]
+            size |= (byte & 127) << shift
+            shift += 7
+            pos += 1
+            if byte < 128:
+                break
+        found.append(content[pos : pos + size])
+        pos += size
+    return found
+
+
+def _number(name: str, value: Any, limits: tuple[int, int]) -> int:
+    if not limits[0] <= value <= limits[1]:
+        raise RefusedError(name)
+    return int(value)
+
+
+def _attributes(node: Any, row: dict[str, Any], ignored: dict[str, int]) -> None:
+    seen = set()
+    for attribute in node.attr:
+        name = attribute.name
+        if name in seen:
+            continue
+        seen.add(name)
+        if name not in BITS:
+            ignored[name] = ignored.get(name, 0) + 1
+            continue
+        row["present"] |= 1 << BITS.index(name)
+        member = attribute.WhichOneof("value")
+        value = getattr(attribute, member) if member else None
+        kind, _, shape = (member or "none_none").partition("_")
+        if name == "pg_name":
+            if member != "string_val":
+                raise RefusedError(name)
+            row["group"] = value
+        elif name == "involved_dim":
+            if shape != "list" or kind in NOT_NUMBERS or len(value.values) > 64:
+                raise RefusedError(name)
+            row["dims"] = [bool(flag) for flag in value.values]
+        elif shape != "val" or kind in NOT_NUMBERS:
+            raise RefusedError(name)
+        elif name == "is_cpu_op":
+            row["is_cpu"] = bool(value)
+        elif name in UNSIGNED_SIZES:
+            row[UNSIGNED_SIZES[name]] = _number(name, value, (0, 2**63 - 1))
+        elif name in INT64:
+            row[INT64[name]] = _number(name, value, (-(2**63), 2**63 - 1))
+        else:
+            row[INT32[name]] = _number(name, value, (-(2**31), 2**31 - 1))
+
+
+def expected(content: bytes) -> dict[str, Any]:
+    """Every column by name, or RefusedError; dependencies per row as lists of ids."""
+    schema = messages()
+    header, *records = records_of(content)
+    rows, ignored = [], {}
+    for record in records:
+        node = schema.Node.FromString(record)
+        if not 0 <= node.type <= 7 or node.duration_micros >= 2**63:
+            raise RefusedError("node")
+        row = {"node_id": node.id, "kind": node.type, "name": node.name, "duration_us": node.duration_micros}
+        row |= {"is_cpu": False, "group": "", "dims": [], "present": 0}
+        for names in (UNSIGNED_SIZES, INT64, INT32):
+            row |= dict.fromkeys(names.values(), 0)
+        row["data"], row["ctrl"] = list(node.data_deps), list(node.ctrl_deps)
+        row["text"] = node.inputs.values if node.type == 1 else ""
+        _attributes(node, row, ignored)
+        rows.append(row)
+    rows.sort(key=lambda row: row["node_id"])
+    ids = [row["node_id"] for row in rows]
+    wanted = {node_id for row in rows for node_id in row["data"] + row["ctrl"]}
+    if len(set(ids)) != len(ids) or wanted - set(ids):
+        raise RefusedError("ids")
+    version = schema.GlobalMetadata.FromString(header).version
+    return {"rows": rows, "ignored": ignored, "version": version}
+
+
+def as_rows(trace: Trace) -> dict[str, Any]:
+    """A decoded trace in the shape that `expected` gives."""
+    rows = []
+    plain = ("node_id", "kind", "duration_us", "is_cpu", "present")
+    plain += (*UNSIGNED_SIZES.values(), *INT64.values(), *INT32.values())
+    for index in range(len(trace)):
+        row = {name: getattr(trace, name)[index].item() for name in plain}
+        row["name"] = trace.node_name(index)
+        row["group"] = trace.group_names[trace.group[index]]
+        flags = int(trace.involved_dims[index])
+        row["dims"] = [bool(flags >> bit & 1) for bit in range(trace.involved_count[index])]
+        for kind in ("data", "ctrl"):
+            start, items = getattr(trace, f"{kind}_start"), getattr(trace, f"{kind}_deps")
+            row[kind] = trace.node_id[items[start[index] : start[index + 1]]].tolist()
+        row["text"] = trace.metadata_text.get(index, "")
+        rows.append(row)
+    return {"rows": rows, "ignored": trace.ignored_attributes, "version": trace.version}
+
+
+def assert_same_trace(first: Trace, second: Trace, *, apart_from: tuple[str, ...] = ("source",)) -> None:
+    """Every column equal, in values and type."""
+    for column in fields(Trace):
+        if column.name in apart_from:
+            continue
+        left, right = getattr(first, column.name), getattr(second, column.name)
+        if isinstance(left, np.ndarray):
+            assert left.dtype == right.dtype, column.name
+            np.testing.assert_array_equal(left, right, err_msg=column.name)
+        else:
+            assert left == right, column.name
