@@ -54,9 +54,7 @@ class StepProgram:
     reduced_bytes: Bytes  # per bundle, periodic; 0: this bundle reduces nothing
 
 
-def reduction_pattern(
-    operation: Operation, head: int, tail: int, size: int
-) -> Bytes:
+def reduction_pattern(operation: Operation, head: int, tail: int, size: int) -> Bytes:
     """Bytes reduced per bundle: groups of `head` silent bundles, then `tail` that may reduce.
 
     A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only

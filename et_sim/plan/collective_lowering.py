@@ -142,9 +142,7 @@ class CollectiveTables:
         else:
             line = self._system_line if algorithm.spans_system else phase.part.dimension
         program = self._program(_ProgramKey(line, algorithm, phase.operation, phase.size), not spanning)
-        self._phases.append(
-            (program, line, phase.part.dimension, int(phase.cursor), int(phase.operation))
-        )
+        self._phases.append((program, line, phase.part.dimension, int(phase.cursor), int(phase.operation)))
 
     def _program(self, key: _ProgramKey, subgroup: bool) -> int:
         if key not in self._program_rows:

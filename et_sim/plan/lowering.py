@@ -192,7 +192,9 @@ def _lower_collectives(
             trace.comm_priority[rows],
             trace.group[rows].astype(np.int64),
             trace.involved_dims[rows].astype(np.int64),
-            np.where(trace.present[rows] & int(Has.INVOLVED_DIM), trace.involved_count[rows].astype(np.int64), -1),
+            np.where(
+                trace.present[rows] & int(Has.INVOLVED_DIM), trace.involved_count[rows].astype(np.int64), -1
+            ),
         ),
         axis=1,
     )

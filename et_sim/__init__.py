@@ -1,0 +1,57 @@
+"""et-sim: simulate distributed machine-learning training from execution traces.
+
+`simulate` runs a workload on a machine and returns a `Result`; `Workload` and `TraceBuilder` make
+workloads in Python. Everything else is found in the rooms (sub-packages) and may change.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import EtSimError, InputError, MachineError, StallError, TraceError, UsageError
+
+if TYPE_CHECKING:
+    from et_sim.api import simulate
+    from et_sim.timeline import Result
+    from et_sim.trace import Trace, TraceBuilder, Workload, read_workload, write_workload
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EtSimError",
+    "InputError",
+    "MachineError",
+    "Result",
+    "StallError",
+    "Trace",
+    "TraceBuilder",
+    "TraceError",
+    "UsageError",
+    "Workload",
+    "__version__",
+    "read_workload",
+    "simulate",
+    "write_workload",
+]
+
+# Loaded on first use: importing et_sim alone costs neither numpy nor Numba.
+_HOME = {
+    "Result": "et_sim.timeline",
+    "Trace": "et_sim.trace",
+    "TraceBuilder": "et_sim.trace",
+    "Workload": "et_sim.trace",
+    "read_workload": "et_sim.trace",
+    "simulate": "et_sim.api",
+    "write_workload": "et_sim.trace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,105 @@
+"""The one Python call: `simulate(workload, system=…, network=…)`, and what the command line shares with it.
+
+Puts the rooms together in the order of the road: trace, machine, plan, engine, timeline. Not here: any
+work of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from et_sim import __version__
+from et_sim.engine.drive import Report, run_plan
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.machine import Machine, read_machine
+from et_sim.plan import build_plan
+from et_sim.timeline import Result
+from et_sim.trace import Workload, read_workload
+
+MODELS = ("analytical",)
+Description = str | Path | Mapping[str, Any]
+
+
+def simulate(
+    workload: str | Path | Workload,
+    *,
+    system: Description,
+    network: Description,
+    memory: Description | None = None,
+    groups: Description | None = None,
+    model: str = "analytical",
+    fold: bool = True,
+    report: Report | None = None,
+) -> Result:
+    """Simulate a workload on a machine.
+
+    `workload` is a trace prefix or a `Workload`; the machine's parts are file paths, or dicts with the
+    files' keys. Raises `StallError` if some rank cannot finish (its `report` explains why), and
+    another `EtSimError` for input that cannot be used.
+    """
+    result = run(
+        workload,
+        system=system,
+        network=network,
+        memory=memory,
+        groups=groups,
+        model=model,
+        fold=fold,
+        report=report,
+    )
+    if not result.is_complete:
+        from et_sim.engine.stall import explain_stall
+
+        raise explain_stall(result.outcome, result.workload).as_error()
+    return result
+
+
+def run(
+    workload: str | Path | Workload,
+    *,
+    system: Description,
+    network: Description,
+    memory: Description | None = None,
+    groups: Description | None = None,
+    model: str = "analytical",
+    fold: bool = True,
+    report: Report | None = None,
+) -> Result:
+    """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
+    check_model(model)
+    machine = read_machine(system=system, network=network, memory=memory, groups=groups)
+    if not isinstance(workload, Workload):
+        workload = read_workload(workload, machine.network.ranks)
+    outcome = run_plan(build_plan(workload, machine), machine.network, report)
+    return Result(outcome, workload, make_manifest(workload, machine, model, fold))
+
+
+def check_model(model: str) -> None:
+    """Refuse a network model that does not exist."""
+    if model not in MODELS:
+        raise UsageError(
+            f"network model {model!r} is not known",
+            remedy=did_you_mean(model, MODELS) or f"known: {', '.join(MODELS)}",
+        )
+
+
+def make_manifest(workload: Workload, machine: Machine, model: str, fold: bool) -> dict[str, Any]:
+    """What went into a run: enough to repeat it, and nothing that depends on the host."""
+    notices = [{"place": workload.source, "key": "", "text": text} for text in workload.notices]
+    return {
+        "et_sim": __version__,
+        "model": model,
+        "profile": "reference",
+        "fold": fold,
+        "ranks": workload.ranks,
+        "distinct_traces": len(workload.templates),
+        "inputs": [{"path": path, "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)],
+        "warnings": notices + [_as_dict(notice) for notice in machine.warnings],
+        "defaults": [_as_dict(notice) for notice in machine.defaults],
+    }
+
+
+def _as_dict(notice: Any) -> dict[str, str]:
+    return {"place": notice.place, "key": notice.key, "text": notice.text}

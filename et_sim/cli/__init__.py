@@ -1,0 +1,46 @@
+"""The command line: `et-sim <command> …`; one file per command.
+
+Results go to stdout, everything else to stderr. Exit status: 0 success, 1 the simulation could not
+complete, 2 bad input or usage. Commands import their rooms when they run, so that `--help` is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from et_sim import __version__
+from et_sim.cli import check, demo, inspect, make, run
+from et_sim.errors import EtSimError
+
+COMMANDS = (run, check, inspect, make, demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the process's exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except EtSimError as error:
+        print(f"et-sim: error: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("et-sim: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="et-sim",
+        description="Simulate distributed machine-learning training from execution traces.",
+    )
+    parser.add_argument("--version", action="version", version=f"et-sim {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser

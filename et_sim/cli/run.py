@@ -1,0 +1,84 @@
+"""`et-sim run`: simulate a workload on a machine and write the run's directory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import StallError
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "run", help="simulate a workload on a machine", description="Simulate a workload on a machine."
+    )
+    parser.add_argument("workload", help="trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …")
+    add_machine_options(parser, required=True)
+    parser.add_argument("--model", default="analytical", help="network model (default: analytical)")
+    parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
+    parser.add_argument("--out", type=Path, help="directory to write (default: WORKLOAD.run)")
+    parser.add_argument("--json", action="store_true", help="print the content of summary.json")
+    parser.set_defaults(run=run)
+
+
+def add_machine_options(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """The options that describe the machine, as `run` and `check` share them."""
+    parser.add_argument("--system", required=required, help="system description (JSON)")
+    parser.add_argument("--network", required=required, help="network description (YAML)")
+    parser.add_argument("--memory", help="remote-memory description (JSON)")
+    parser.add_argument("--groups", help="communicator groups (JSON)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate, write the directory, and print the summary."""
+    from et_sim.timeline import check_target
+
+    target = options.out or Path(f"{Path(options.workload).name}.run")
+    check_target(target)
+    return simulate_into(
+        target,
+        options.workload,
+        as_json=options.json,
+        system=options.system,
+        network=options.network,
+        memory=options.memory,
+        groups=options.groups,
+        model=options.model,
+        fold=not options.no_fold,
+    )
+
+
+def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any) -> int:
+    """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
+    from et_sim import api
+    from et_sim.cli.progress import Progress
+    from et_sim.timeline import write_run
+
+    with Progress() as progress:
+        result = api.run(workload, report=progress.report, **machine)
+    for notice in result.manifest["warnings"]:
+        place = f"{notice['place']}: " if notice["place"] else ""
+        print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)
+    stall = None
+    if not result.is_complete:
+        from et_sim.engine.stall import explain_stall
+
+        stall = explain_stall(result.outcome, result.workload)
+    write_run(result, target, stall.as_dict() if stall else None)
+    if as_json:
+        print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
+    if stall:
+        error: StallError = stall.as_error()
+        print(f"et-sim: error: {error}\n\n{error.report}", file=sys.stderr)
+        print(f"What did happen is in {target}", file=sys.stderr)
+        return error.exit_status
+    if not as_json:
+        from et_sim.views.inspect import summary_text
+
+        print(summary_text(target))
+        print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
+    return 0

@@ -1,0 +1,182 @@
+"""Engine columns -> the rows of the timeline: one per node that was issued.
+
+Rows come actor by actor, in ascending node id. Not here: Arrow (`tables`) and statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.drive import Outcome
+from et_sim.engine.state import NONE
+from et_sim.plan.tables import Action
+from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.workload import Workload
+
+LANE_NAMES = ("cpu", "compute", "communication", "receive")
+TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
+START_CAUSES = ("begin", "dependency", "lane")
+END_CAUSES = ("own", "message")
+BEGIN, DEPENDENCY, LANE = range(3)
+OWN, MESSAGE = range(2)
+
+NODE_KIND_NAMES = ("invalid", "metadata", "memory_load", "memory_store", "compute", "send", "receive")
+COLLECTIVE_NAMES = tuple(kind.name.lower() for kind in CollectiveKind)
+KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A block of timeline rows as numpy columns; -1 stands for "none"."""
+
+    actor: Any
+    node_id: Any
+    name: Any  # index into TimelineSource.names
+    kind: Any  # index into KIND_NAMES
+    lane: Any
+    treatment: Any
+    ready_ns: Any
+    start_ns: Any
+    end_ns: Any
+    bytes: Any
+    group: Any  # index into TimelineSource.group_names
+    sequence: Any
+    peer: Any  # actor at the other end of a send or receive
+    tag: Any
+    start_cause: Any
+    start_cause_node: Any  # node id; valid where start_cause is not BEGIN
+    end_cause: Any
+    end_cause_actor: Any
+    end_cause_node: Any  # node id; valid where has_end_node
+    has_end_node: Any
+
+
+class TimelineSource:
+    """Makes timeline rows from an outcome, a block of actors at a time."""
+
+    def __init__(self, outcome: Outcome, workload: Workload) -> None:
+        self._outcome = outcome
+        self._plan = outcome.plan
+        self._workload = workload
+        self.actors = len(outcome.plan.actors)
+        index: dict[str, int] = {}
+        self._name_maps = [
+            np.array([index.setdefault(name, len(index)) for name in trace.names], np.int32)
+            for trace in workload.templates
+        ]
+        self.names = tuple(index)
+
+    @cached_property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the plan's groups; the whole system is "all"."""
+        return tuple("all" if g.number == 0 else str(g.number) for g in self._plan.groups)
+
+    def blocks(self, rows_per_block: int = 1_000_000) -> Iterator[Rows]:
+        """All issued nodes, in blocks of whole actors."""
+        first = self._plan.actors["node_first"]
+        starts = np.concatenate((first, [len(self._outcome.nodes)]))
+        actor = 0
+        while actor < self.actors:
+            until = int(np.searchsorted(starts, starts[actor] + rows_per_block, side="right")) - 1
+            until = max(until, actor + 1)
+            yield self._rows(actor, until)
+            actor = until
+
+    def _rows(self, first_actor: int, end_actor: int) -> Rows:
+        plan, actors = self._plan, np.arange(first_actor, end_actor, dtype=np.int32)
+        template = plan.actors["template"][actors]
+        counts = plan.templates["nodes"][template]
+        owner = np.repeat(actors, counts)
+        state_first = int(plan.actors["node_first"][first_actor])
+        state = self._outcome.nodes[state_first : state_first + int(counts.sum())]
+        row = np.arange(len(owner)) + state_first - plan.actors["node_first"][owner]
+        issued = np.flatnonzero(state["start_ns"] != NONE)
+        return self._describe(owner[issued], row[issued], state[issued])
+
+    def _describe(self, actor: Any, row: Any, state: Any) -> Rows:
+        plan = self._plan
+        template = plan.actors["template"][actor]
+        at = plan.templates["node_first"][template] + row
+        nodes = plan.nodes[at]
+        group, sequence = self._collective_columns(actor, nodes, state)
+        peer, tag = self._message_columns(actor, nodes)
+        cause, cause_row = self._start_cause(state)
+        sender = np.where(state["message_node"] != NONE, state["message_from"], actor)
+        return Rows(
+            actor=actor,
+            node_id=self._ids[at],
+            name=self._names[at],
+            kind=self._kinds[at],
+            lane=nodes["lane"],
+            treatment=nodes["treatment"],
+            ready_ns=state["ready_ns"],
+            start_ns=state["start_ns"],
+            end_ns=state["end_ns"],
+            bytes=nodes["bytes"],
+            group=group,
+            sequence=sequence,
+            peer=peer,
+            tag=tag,
+            start_cause=cause,
+            start_cause_node=self._node_ids(actor, cause_row),
+            end_cause=np.where(state["message_from"] != NONE, MESSAGE, OWN).astype(np.int8),
+            end_cause_actor=state["message_from"],
+            end_cause_node=self._node_ids(sender, np.maximum(state["message_node"], 0)),
+            has_end_node=state["message_node"] != NONE,
+        )
+
+    def _of_template(self, column: str, dtype: Any) -> Any:
+        return np.concatenate([getattr(t, column) for t in self._workload.templates]).astype(dtype)
+
+    @cached_property
+    def _names(self) -> Any:
+        pairs = zip(self._name_maps, self._workload.templates, strict=True)
+        return np.concatenate([of_name[trace.name] for of_name, trace in pairs])
+
+    @cached_property
+    def _kinds(self) -> Any:
+        kind = self._of_template("kind", np.int8)
+        collective = self._of_template("comm_type", np.int8)
+        return np.where(kind == NodeKind.COLL, len(NODE_KIND_NAMES) + collective, kind).astype(np.int8)
+
+    @cached_property
+    def _ids(self) -> Any:
+        return self._of_template("node_id", np.uint64)
+
+    def _node_ids(self, actor: Any, row: Any) -> Any:
+        template = self._plan.actors["template"][actor]
+        return self._ids[self._plan.templates["node_first"][template] + row]
+
+    def _start_cause(self, state: Any) -> tuple[Any, Any]:
+        """What let a node start: its last parent, or the node that freed its lane."""
+        waited_for_lane = state["freed_by"] != NONE
+        cause = np.where(waited_for_lane, LANE, np.where(state["released_by"] != NONE, DEPENDENCY, BEGIN))
+        row = np.where(waited_for_lane, state["freed_by"], np.maximum(state["released_by"], 0))
+        return cause.astype(np.int8), row
+
+    def _collective_columns(self, actor: Any, nodes: Any, state: Any) -> tuple[Any, Any]:
+        plan = self._plan
+        group = np.full(len(actor), NONE, np.int32)
+        which = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
+        seat_at = plan.actors["seat_first"][actor[which]] + nodes["seat"][which]
+        group[which] = plan.seats["group"][plan.actor_seats[seat_at]]
+        return group, state["sequence"]
+
+    def _message_columns(self, actor: Any, nodes: Any) -> tuple[Any, Any]:
+        plan = self._plan
+        peer, tag = np.full(len(actor), NONE, np.int32), np.full(len(actor), NONE, np.int64)
+        sends = nodes["action"] == Action.SEND
+        which = np.flatnonzero(sends | (nodes["action"] == Action.RECEIVE))
+        channel = plan.channels[
+            plan.actor_channels[plan.actors["channel_first"][actor[which]] + nodes["detail"][which]]
+        ]
+        peer[which] = plan.actor_of_rank[
+            np.where(sends[which], channel["target"], channel["source"]).astype(np.int64)
+        ]
+        tag[which] = channel["tag"]
+        return peer, tag

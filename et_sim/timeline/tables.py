@@ -1,0 +1,114 @@
+"""The Arrow tables of a run: their schemas, with the meaning of every column, and how they are filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from et_sim.timeline.rows import (
+    END_CAUSES,
+    KIND_NAMES,
+    LANE_NAMES,
+    MESSAGE,
+    START_CAUSES,
+    TREATMENT_NAMES,
+    Rows,
+    TimelineSource,
+)
+from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
+
+WORD = pa.dictionary(pa.int8(), pa.string())
+TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+def _field(name: str, kind: Any, meaning: str) -> Any:
+    return pa.field(name, kind, metadata={"meaning": meaning})
+
+
+TIMELINE_FIELDS = (
+    _field("actor", pa.int32(), "the class of identical ranks that ran the node (see actors.arrow)"),
+    _field("node", pa.uint64(), "node id in the trace"),
+    _field("name", TEXT, "node name in the trace"),
+    _field("kind", WORD, "what the node does; collectives by their type"),
+    _field("lane", WORD, "what it occupied from start to end"),
+    _field("treatment", WORD, "where its time comes from"),
+    _field("ready_ns", pa.int64(), "when its last dependency completed"),
+    _field("start_ns", pa.int64(), "when it was issued"),
+    _field("end_ns", pa.int64(), "when it completed; null: never"),
+    _field("bytes", pa.int64(), "payload as the trace gives it"),
+    _field("group", TEXT, "communicator group of a collective"),
+    _field("sequence", pa.int64(), "number of a collective's first chunk within its group"),
+    _field("peer", pa.int32(), "actor at the other end of a send or receive"),
+    _field("tag", pa.int64(), "tag of a send or receive"),
+    _field("start_cause", WORD, "what let it start: the begin, a dependency, or its lane becoming free"),
+    _field("start_cause_node", pa.uint64(), "the node of the same actor that was waited for last"),
+    _field("end_cause", WORD, "what completed it: its own duration, or a message"),
+    _field("end_cause_actor", pa.int32(), "the actor whose message completed it"),
+    _field("end_cause_node", pa.uint64(), "the send that completed a receive"),
+)
+
+ACTOR_FIELDS = (
+    _field("actor", pa.int32(), "number of the class"),
+    _field("ranks", pa.string(), "the ranks that behave like this, as ranges"),
+    _field("rank_count", pa.int64(), "how many they are"),
+    _field("finish_ns", pa.int64(), "when the last node completed; null: never"),
+    _field("compute_ns", pa.int64(), "time with a device kernel running"),
+    _field("communication_ns", pa.int64(), "time with a send, receive or collective under way"),
+    _field("memory_ns", pa.int64(), "time with a remote-memory request under way"),
+    _field("cpu_ns", pa.int64(), "time with a CPU operation running"),
+    _field("overlap_ns", pa.int64(), "time with kernels and communication at once"),
+    _field("exposed_comm_ns", pa.uint64(), "the reference's figure: finish less the sum of kernel times"),
+    _field(
+        "exposed_comm_true_ns", pa.int64(), "time with communication under way and nothing else happening"
+    ),
+    _field("idle_ns", pa.int64(), "time before the finish with nothing under way"),
+)
+
+
+def timeline_schema(manifest: str) -> Any:
+    """Schema of timeline.arrow; its metadata carries the run's manifest."""
+    return pa.schema(TIMELINE_FIELDS, metadata={"et-sim": manifest})
+
+
+def timeline_batch(rows: Rows, source: TimelineSource, schema: Any) -> Any:
+    """One block of rows as an Arrow record batch."""
+    columns = {
+        "actor": rows.actor,
+        "node": rows.node_id,
+        "name": _words(rows.name, source.names, pa.int32()),
+        "kind": _words(rows.kind, KIND_NAMES),
+        "lane": _words(rows.lane, LANE_NAMES),
+        "treatment": _words(rows.treatment, TREATMENT_NAMES),
+        "ready_ns": rows.ready_ns,
+        "start_ns": rows.start_ns,
+        "end_ns": _unless(rows.end_ns, rows.end_ns < 0),
+        "bytes": rows.bytes,
+        "group": _words(rows.group, source.group_names, pa.int32()),
+        "sequence": _unless(rows.sequence, rows.sequence < 0),
+        "peer": _unless(rows.peer, rows.peer < 0),
+        "tag": _unless(rows.tag, rows.tag < 0),
+        "start_cause": _words(rows.start_cause, START_CAUSES),
+        "start_cause_node": _unless(rows.start_cause_node, rows.start_cause == BEGIN_CAUSE),
+        "end_cause": _words(np.where(rows.end_ns < 0, -1, rows.end_cause), END_CAUSES),
+        "end_cause_actor": _unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
+        "end_cause_node": _unless(rows.end_cause_node, ~rows.has_end_node),
+    }
+    return pa.RecordBatch.from_arrays([pa.array(columns[f.name]) for f in schema], schema=schema)
+
+
+def actors_table(columns: dict[str, Any], manifest: str) -> Any:
+    """actors.arrow: who the actors are, and their figures."""
+    schema = pa.schema(ACTOR_FIELDS, metadata={"et-sim": manifest})
+    return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def _words(codes: Any, words: tuple[str, ...], index: Any = None) -> Any:
+    """Codes as a dictionary column; negative codes are null."""
+    indices = pa.array(codes, index or pa.int8(), mask=np.asarray(codes) < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+
+
+def _unless(values: Any, missing: Any) -> Any:
+    return pa.array(values, mask=missing)

@@ -1,0 +1,92 @@
+"""Writes the directory of a run: all of it, or nothing.
+
+Files are made in a directory of their own beside the target, which takes the target's place only when
+everything is written; a killed run leaves no directory that looks like a result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.timeline.result import Result
+
+MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL = (
+    "run.json",
+    "summary.json",
+    "timeline.arrow",
+    "actors.arrow",
+    "stall.json",
+)
+
+
+def check_target(target: Path) -> None:
+    """Refuse a target that holds something other than an earlier run."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise UsageError(f"{target} is a file", remedy="name a directory with --out")
+    if any(target.iterdir()) and not (target / MANIFEST).exists():
+        raise UsageError(
+            f"{target} is not empty and does not hold an earlier run",
+            remedy="choose another directory with --out; nothing was overwritten",
+        )
+
+
+def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None) -> None:
+    """Write a run's directory in place of `target`."""
+    check_target(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.parent / f".{target.name}.partial-{os.getpid()}"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    try:
+        _write_files(result, draft, stall)
+        _take_place(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> None:
+    import pyarrow as pa
+
+    from et_sim.timeline.tables import timeline_schema
+
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    schema = timeline_schema(result.manifest_text)
+    # Blocks may name words that earlier ones did not, so the file holds one batch per block only
+    # because all blocks share the same dictionaries.
+    with (
+        pa.OSFile(str(folder / TIMELINE), "wb") as sink,
+        pa.ipc.new_file(sink, schema, options=options) as out,
+    ):
+        for batch in result.batches():
+            out.write_batch(batch)
+    actors = result.actors_table()
+    with (
+        pa.OSFile(str(folder / ACTORS), "wb") as sink,
+        pa.ipc.new_file(sink, actors.schema, options=options) as out,
+    ):
+        out.write_table(actors)
+    _write_json(result.summary(), folder / SUMMARY)
+    if stall is not None:
+        _write_json(stall, folder / STALL)
+    _write_json(result.manifest, folder / MANIFEST)
+
+
+def _write_json(content: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _take_place(draft: Path, target: Path) -> None:
+    if target.exists():
+        old = target.parent / f".{target.name}.old-{os.getpid()}"
+        target.rename(old)
+        draft.rename(target)
+        shutil.rmtree(old)
+    else:
+        draft.rename(target)
