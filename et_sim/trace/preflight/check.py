@@ -1,0 +1,44 @@
+"""All pre-flight checks of a workload, in the order in which their findings help most.
+
+Not here: any check itself (`dependencies`, `messages`, `collectives`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from et_sim.trace.preflight.collectives import check_collectives
+from et_sim.trace.preflight.dependencies import check_dependencies
+from et_sim.trace.preflight.messages import check_messages
+from et_sim.trace.preflight.problem import Problem, Sharing
+from et_sim.trace.workload import Workload
+
+
+def find_problems(
+    workload: Workload,
+    *,
+    ranks: int | None = None,
+    groups: Mapping[int, tuple[int, ...]] | None = None,
+) -> list[Problem]:
+    """What will break, or looks wrong, whatever machine it runs on; errors first.
+
+    `ranks`: how many there should be (default: as many as the workload has). `groups`: members per
+    communicator group; None means that they are not known, and members are taken to be the users.
+    """
+    expected = workload.ranks if ranks is None else ranks
+    sharing = Sharing(workload)
+    problems = [
+        *_check_rank_count(workload, expected),
+        *check_dependencies(sharing),
+        *check_messages(sharing, expected),
+        *check_collectives(sharing, expected, groups),
+    ]
+    return sorted(problems, key=lambda problem: problem.severity != "error")
+
+
+def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:
+    if workload.ranks == ranks:
+        return []
+    who = f"0-{workload.ranks - 1}" if workload.ranks > 1 else "0"
+    text = f"{workload.source}: the workload has {workload.ranks} ranks, and {ranks} are wanted"
+    return [Problem("error", "rank-count", who, text, "give one trace per NPU of the machine")]

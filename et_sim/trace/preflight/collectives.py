@@ -1,0 +1,213 @@
+"""Do the members of every group start the same collectives in the same order?
+
+Collectives meet by order: the k-th of a group on one member meets the k-th on all others. Sequences
+are compared as numbers, one per template and group, so ranks that share a trace are compared once.
+Broadcasts are compared too but only warned about: the simulator lets them last their recorded time
+and nobody waits for anybody.
+
+Not here: how a difference is put into words (`differences`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.trace.preflight.differences import (
+    Sequence,
+    Stream,
+    explain_difference,
+    explain_missing,
+    explain_more,
+)
+from et_sim.trace.preflight.order import edges, goes_upward, issue_order
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, compact_ranks, counted
+
+# Columns of a signature, one row per distinct collective: type, bytes, involved dimensions.
+_ALL_DIMENSIONS = np.uint64(2**64 - 1)
+_Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts
+
+
+def check_collectives(
+    sharing: Sharing, ranks: int, groups: Mapping[int, tuple[int, ...]] | None
+) -> list[Problem]:
+    """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
+    problems: list[Problem] = []
+    sequences: _Sequences = defaultdict(dict)
+    for template in sharing.used_templates():
+        trace = sharing.workload.templates[template]
+        rows = np.flatnonzero(trace.kind == NodeKind.COLL).astype(np.int32)
+        if not len(rows):
+            continue
+        problems += _empty(sharing, template, rows)
+        for group, of_group in _by_group(trace, rows):
+            is_broadcast = trace.comm_type[of_group] == CollectiveKind.BROADCAST
+            for broadcast in (False, True):
+                part = of_group[is_broadcast == broadcast]
+                if len(part):
+                    sequences[Stream(group, broadcast)][template] = _sequence(trace, part, group)
+    for name in sorted({stream.group for stream in sequences}):
+        problems += _check_group(sharing, name, sequences, ranks, groups)
+    for stream in sorted(sequences):
+        members = _members(sharing, stream, sequences, ranks, groups)
+        problems += _compare(sharing, stream, members, sequences)
+    return problems
+
+
+def group_key(name: str) -> str:
+    """One spelling per group; "" is the group of all ranks."""
+    if name.isdecimal():
+        return str(int(name)) if int(name) else ""
+    return name
+
+
+def _by_group(trace: Trace, rows: Any) -> list[tuple[str, Any]]:
+    """Rows per group, by the group's one spelling."""
+    keys = [group_key(name) for name in trace.group_names]
+    number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    of_row = np.array([number[key] for key in keys], np.int32)[trace.group[rows]]
+    return [(key, rows[of_row == at]) for key, at in number.items() if bool((of_row == at).any())]
+
+
+def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
+    """The collectives of one group on one template, in the order in which they start."""
+    if not goes_upward(*edges(trace)):
+        rows, _ = issue_order(trace, rows)
+    flagged = (trace.present[rows] & int(Has.INVOLVED_DIM)) != 0
+    if group:  # listed groups ignore involved_dim
+        flagged = np.zeros(len(rows), bool)
+    dims = np.where(flagged, trace.involved_dims[rows], _ALL_DIMENSIONS)
+    columns = (trace.comm_type[rows].astype(np.int64), trace.comm_bytes[rows], dims.view(np.int64))
+    return Sequence(rows, np.stack(columns, axis=1))
+
+
+def _empty(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
+    """Collectives of 0 bytes; a barrier has none to move."""
+    trace = sharing.workload.templates[template]
+    said = (trace.present[rows] & int(Has.COMM_SIZE)) != 0
+    empty = rows[said & (trace.comm_bytes[rows] == 0) & (trace.comm_type[rows] != CollectiveKind.BARRIER)]
+    if not len(empty):
+        return []
+    users = sharing.ranks_of(template)
+    more = f", and {counted(len(empty) - 1, 'more node')} likewise" if len(empty) > 1 else ""
+    text = f"{sharing.place(users)}: {trace.describe(int(empty[0]))} is a collective of 0 bytes{more}"
+    remedy = "check comm_size if data should move"
+    return [Problem("warning", "empty-collective", compact_ranks(users), text, remedy)]
+
+
+def _users(sharing: Sharing, group: str, sequences: _Sequences) -> Any:
+    """Ranks that start any collective in the group, ascending."""
+    templates = {t for broadcast in (False, True) for t in sequences.get(Stream(group, broadcast), {})}
+    return np.sort(np.concatenate([sharing.ranks_of(template) for template in sorted(templates)]))
+
+
+def _members(
+    sharing: Sharing,
+    stream: Stream,
+    sequences: _Sequences,
+    ranks: int,
+    groups: Mapping[int, tuple[int, ...]] | None,
+) -> Any:
+    """The group's members that have a trace; of a group that nobody described, those that use it."""
+    if not stream.group:
+        return np.arange(min(ranks, sharing.workload.ranks))
+    listed = _listed(stream.group, groups)
+    if listed is None:
+        return _users(sharing, stream.group, sequences)
+    members = np.unique(np.array(listed, np.int64))
+    return members[(members >= 0) & (members < sharing.workload.ranks)]
+
+
+def _listed(group: str, groups: Mapping[int, tuple[int, ...]] | None) -> tuple[int, ...] | None:
+    return groups.get(int(group)) if groups and group.isdecimal() else None
+
+
+def _check_group(
+    sharing: Sharing,
+    group: str,
+    sequences: _Sequences,
+    ranks: int,
+    groups: Mapping[int, tuple[int, ...]] | None,
+) -> list[Problem]:
+    """Does the group exist, and do only members use it?"""
+    if not group:
+        return []
+    users = _users(sharing, group, sequences)
+    listed = _listed(group, groups)
+    if listed is None:
+        return [_undescribed(sharing, group, users, sequences, groups)]
+    problems = []
+    beyond = [rank for rank in listed if not 0 <= rank < ranks]
+    if beyond:
+        text = f"group {group} lists rank {beyond[0]}, and there are ranks 0 to {ranks - 1}"
+        remedy = "correct the groups file, or give all the ranks"
+        problems.append(Problem("error", "unknown-member", compact_ranks(beyond), text, remedy))
+    strangers = users[~np.isin(users, np.array(listed, np.int64))]
+    if len(strangers):
+        use = _first_use(sharing, group, int(strangers[0]), sequences)
+        text = (
+            f"{sharing.place(strangers)}: {use} is a collective of group {group},"
+            f" whose members are ranks {compact_ranks(listed)}"
+        )
+        remedy = "add the rank to the group, or correct pg_name"
+        problems.append(Problem("error", "not-a-member", compact_ranks(strangers), text, remedy))
+    return problems
+
+
+def _undescribed(
+    sharing: Sharing,
+    group: str,
+    users: Any,
+    sequences: _Sequences,
+    groups: Mapping[int, tuple[int, ...]] | None,
+) -> Problem:
+    where = f"{sharing.place(users)}: {_first_use(sharing, group, int(users[0]), sequences)}"
+    if groups is None:
+        text = f"{where} names group {group!r}, and no groups are given: its users are taken for its members"
+        remedy = "pass the groups file with --groups"
+        return Problem("warning", "group-not-given", compact_ranks(users), text, remedy)
+    known = ", ".join(str(number) for number in list(groups)[:8]) or "none"
+    text = f"{where} names group {group!r}, which is not defined (defined: {known})"
+    remedy = "define it in the groups file (--groups), or correct pg_name"
+    return Problem("error", "unknown-group", compact_ranks(users), text, remedy)
+
+
+def _first_use(sharing: Sharing, group: str, rank: int, sequences: _Sequences) -> str:
+    template = int(sharing.workload.template_of_rank[rank])
+    rows = [
+        sequences[stream][template].rows.min()
+        for stream in (Stream(group, False), Stream(group, True))
+        if template in sequences.get(stream, {})
+    ]
+    return sharing.workload.templates[template].describe(int(min(rows)))
+
+
+def _compare(sharing: Sharing, stream: Stream, members: Any, sequences: _Sequences) -> list[Problem]:
+    """Every sequence that differs from the most common one."""
+    if len(members) < 2:
+        return []
+    of_member = sharing.workload.template_of_rank[members]
+    having = sequences[stream]
+    by_content: dict[bytes, list[int]] = defaultdict(list)  # sequence -> templates
+    for template in np.unique(of_member).tolist():
+        by_content[having[template].content.tobytes() if template in having else b""].append(template)
+    if len(by_content) == 1:
+        return []
+    holders = {content: members[np.isin(of_member, of)] for content, of in by_content.items()}
+    usual = max((c for c in holders if c), key=lambda c: (len(holders[c]), -int(holders[c][0])))
+    others = sorted((c for c in holders if c != usual), key=lambda c: int(holders[c][0]))
+    problems = []
+    for content in others[:SPELLED_OUT]:
+        one, other = holders[usual], holders[content]
+        if content:
+            problems.append(explain_difference(sharing, stream, sequences, one, other))
+        else:
+            problems.append(explain_missing(sharing, stream, sequences, one, other))
+    if len(others) > SPELLED_OUT:
+        rest = np.concatenate([holders[content] for content in others[SPELLED_OUT:]])
+        problems.append(explain_more(stream, rest))
+    return problems

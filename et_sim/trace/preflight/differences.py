@@ -1,0 +1,207 @@
+"""Two members of a group start different collectives: where does it begin, and is it certain?
+
+A difference in what there is (a type, a size, a count) cannot be mended by any order and is an error.
+The same collectives in another order are an error only when both orders are certain; when time could
+still decide, they are a warning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.trace.columns import CollectiveKind
+from et_sim.trace.preflight.order import issue_order
+from et_sim.trace.preflight.problem import (
+    Problem,
+    Severity,
+    Sharing,
+    compact_ranks,
+    counted,
+    have,
+    of_ranks,
+    ordinal,
+    size_text,
+)
+
+
+class Stream(NamedTuple):
+    """Collectives that are compared with each other: those of a group, broadcasts apart."""
+
+    group: str  # "" is the group of all ranks
+    is_broadcast: bool
+
+    @property
+    def name(self) -> str:
+        """`group 3` or `the group of all ranks`."""
+        return f"group {self.group}" if self.group else "the group of all ranks"
+
+    @property
+    def noun(self) -> str:
+        """What the members of the stream are called."""
+        return "broadcast" if self.is_broadcast else "collective"
+
+
+class Sequence(NamedTuple):
+    """What a template starts in a stream: rows, and (type, bytes, dimensions) of each."""
+
+    rows: Any
+    content: Any
+
+
+Streams = Mapping[Stream, Mapping[int, Sequence]]
+
+
+class _Side(NamedTuple):
+    """One of the two that are compared."""
+
+    ranks: Any
+    template: int
+    sequence: Sequence
+
+
+def explain_missing(sharing: Sharing, stream: Stream, streams: Streams, usual: Any, lacking: Any) -> Problem:
+    """Members that start nothing at all where others do."""
+    one = _side(sharing, stream, streams, usual)
+    text = (
+        f"{sharing.place(lacking)}: no {stream.noun} in {stream.name}, where {of_ranks(usual)} {have(usual)}"
+        f" {len(one.sequence.rows)}; the first is {_at(sharing, one, 0)}"
+    )
+    remedy = "add the missing collectives, or leave the ranks out of the group"
+    return Problem(_severity(stream), "collectives-missing", compact_ranks(lacking), text, remedy)
+
+
+def explain_more(stream: Stream, ranks: Any) -> Problem:
+    """Ranks whose differences are not spelled out."""
+    text = f"{counted(len(ranks), 'more rank')} with other {stream.noun}s in {stream.name}"
+    remedy = "repair the first ones and check again"
+    return Problem(_severity(stream), "collectives-differ", compact_ranks(ranks), text, remedy)
+
+
+def explain_difference(
+    sharing: Sharing, stream: Stream, streams: Streams, usual: Any, unusual: Any
+) -> Problem:
+    """The first place where two sequences differ, what each side has there, and how bad it is."""
+    one, other = _side(sharing, stream, streams, usual), _side(sharing, stream, streams, unusual)
+    plain_one, plain_other = one.sequence.content[:, :2], other.sequence.content[:, :2]
+    if np.array_equal(plain_one, plain_other):
+        return _dimensions(sharing, stream, one, other)
+    if _counts(plain_one) == _counts(plain_other):
+        return _another_order(sharing, stream, one, other)
+    at = _first_difference(plain_one, plain_other)
+    if at == min(len(plain_one), len(plain_other)):
+        return _another_count(sharing, stream, one, other, streams)
+    kind, remedy = _what_differs(plain_one[at], plain_other[at])
+    text = f"{stream.noun}s of {stream.name} differ: {_both(sharing, one, other, at)}"
+    text += _elsewhere(sharing, stream, one, other, at, streams)
+    return Problem(_severity(stream), kind, compact_ranks(unusual), text, remedy)
+
+
+def _side(sharing: Sharing, stream: Stream, streams: Streams, ranks: Any) -> _Side:
+    template = int(sharing.workload.template_of_rank[ranks[0]])
+    return _Side(ranks, template, streams[stream][template])
+
+
+def _severity(stream: Stream) -> Severity:
+    return "warning" if stream.is_broadcast else "error"
+
+
+def _counts(content: Any) -> Counter[tuple[int, ...]]:
+    return Counter(map(tuple, content.tolist()))
+
+
+def _first_difference(one: Any, other: Any) -> int:
+    shorter = min(len(one), len(other))
+    differs = np.flatnonzero((one[:shorter] != other[:shorter]).any(axis=1))
+    return int(differs[0]) if len(differs) else shorter
+
+
+def _what_differs(one: Any, other: Any) -> tuple[str, str]:
+    if one[0] != other[0]:
+        return "collective-type", "give all members the same collectives in the same order"
+    return "collective-size", "give all members the same comm_size"
+
+
+def _dimensions(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
+    at = _first_difference(one.sequence.content, other.sequence.content)
+    text = (
+        f"{stream.noun}s of {stream.name} take part in different dimensions (involved_dim):"
+        f" {_both(sharing, one, other, at)}"
+    )
+    remedy = "give all members the same involved_dim"
+    return Problem("warning", "collective-dimensions", compact_ranks(other.ranks), text, remedy)
+
+
+def _another_order(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
+    """An error only if neither side can start them in any other order."""
+    one, one_is_certain = _as_started(sharing, one)
+    other, other_is_certain = _as_started(sharing, other)
+    certain = one_is_certain and other_is_certain and not stream.is_broadcast
+    fate = "they would be matched by order and hang" if certain else "they hang if they start in this order"
+    at = _first_difference(one.sequence.content[:, :2], other.sequence.content[:, :2])
+    text = (
+        f"{stream.noun}s of {stream.name}: the same {len(one.sequence.rows)}, in a different order ({fate}):"
+        f" {_both(sharing, one, other, at)}"
+    )
+    remedy = "give all members one order, by dependencies or by ascending node ids"
+    severity: Severity = "error" if certain else "warning"
+    return Problem(severity, "collective-order", compact_ranks(other.ranks), text, remedy)
+
+
+def _as_started(sharing: Sharing, side: _Side) -> tuple[_Side, bool]:
+    """The side with its collectives in the order in which they start, and whether that is certain."""
+    rows, content = side.sequence
+    by_id = np.argsort(rows)
+    started, is_certain = issue_order(sharing.workload.templates[side.template], rows[by_id])
+    content = content[by_id][np.searchsorted(rows[by_id], started)]
+    return side._replace(sequence=Sequence(started, content)), is_certain
+
+
+def _another_count(sharing: Sharing, stream: Stream, one: _Side, other: _Side, streams: Streams) -> Problem:
+    """One side is the beginning of the other."""
+    is_one_longer = len(one.sequence.rows) > len(other.sequence.rows)
+    longer, shorter = (one, other) if is_one_longer else (other, one)
+    at = len(shorter.sequence.rows)
+    text = (
+        f"{sharing.place(shorter.ranks)}: {counted(at, stream.noun)} in {stream.name}, and"
+        f" {of_ranks(longer.ranks)} {have(longer.ranks)} {len(longer.sequence.rows)};"
+        f" the {ordinal(at + 1)} is {_at(sharing, longer, at)}"
+    )
+    text += _elsewhere(sharing, stream, longer, shorter, at, streams)
+    remedy = "give all members the same number of collectives"
+    return Problem(_severity(stream), "collective-count", compact_ranks(other.ranks), text, remedy)
+
+
+def _elsewhere(sharing: Sharing, stream: Stream, one: _Side, other: _Side, at: int, streams: Streams) -> str:
+    """A hint at the same collective in another group, which `other` has more often than `one`."""
+    wanted = one.sequence.content[at, :2]
+    for group in sorted({candidate.group for candidate in streams} - {stream.group}):
+        elsewhere = Stream(group, stream.is_broadcast)
+        having = streams.get(elsewhere, {})
+        theirs, ours = having.get(other.template), having.get(one.template)
+        if theirs is None:
+            continue
+        same = np.flatnonzero((theirs.content[:, :2] == wanted).all(axis=1))
+        known = 0 if ours is None else int((ours.content[:, :2] == wanted).all(axis=1).sum())
+        if len(same) > known:
+            node = sharing.workload.templates[other.template].describe(int(theirs.rows[same[0]]))
+            who = f"{of_ranks(other.ranks)} {have(other.ranks)}"
+            return f"; {who} one like it in {elsewhere.name} ({node})"
+    return ""
+
+
+def _both(sharing: Sharing, one: _Side, other: _Side, at: int) -> str:
+    sides = (f"on {of_ranks(side.ranks)} {_at(sharing, side, at)}" for side in (one, other))
+    return f"the {ordinal(at + 1)} is " + " and ".join(sides)
+
+
+def _at(sharing: Sharing, side: _Side, at: int) -> str:
+    """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
+    number, size = int(side.sequence.content[at, 0]), int(side.sequence.content[at, 1])
+    known = number in CollectiveKind._value2member_map_
+    kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
+    node = sharing.workload.templates[side.template].describe(int(side.sequence.rows[at]))
+    return f"{kind} of {size_text(size)} ({node} in {sharing.file_of(int(side.ranks[0]))})"

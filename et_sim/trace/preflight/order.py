@@ -1,0 +1,118 @@
+"""Orders that dependencies force, in time linear in nodes and dependencies.
+
+`settle` is the one compiled pass behind the search for cycles and the order of collectives.
+Not here: what to say about the result.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled import entry
+from et_sim.trace.columns import RowColumn, Trace
+
+
+def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
+    """(parents, children) of all dependencies, without those of a node on itself."""
+    rows = np.arange(len(trace), dtype=np.int32)
+    data = np.repeat(rows, np.diff(trace.data_start))
+    ctrl = np.repeat(rows, np.diff(trace.ctrl_start))
+    child = np.concatenate((data, ctrl))
+    parent = np.concatenate((trace.data_deps, trace.ctrl_deps)).astype(np.int32)
+    real = parent != child
+    return parent[real], child[real]
+
+
+def goes_upward(parent: RowColumn, child: RowColumn) -> bool:
+    """Whether every parent is a lower row, so that rows are in an order that fits the dependencies."""
+    return bool((parent < child).all())
+
+
+def entangled_rows(trace: Trace) -> RowColumn:
+    """Rows on a cycle or between two cycles, ascending; empty for a sound trace."""
+    parent, child = edges(trace)
+    if goes_upward(parent, child):
+        return np.empty(0, np.int32)
+    unmarked = np.zeros(len(trace), np.uint8)
+    left = np.ones(len(trace), bool)
+    order, _ = settle(parent, child, unmarked)
+    left[order] = False
+    if not left.any():
+        return np.empty(0, np.int32)
+    inside = left[parent] & left[child]
+    # What only hangs behind a cycle can be taken off from its far end.
+    order, _ = settle(child[inside], parent[inside], unmarked)
+    trimmed = np.zeros(len(trace), bool)
+    trimmed[order] = True
+    return np.flatnonzero(left & ~trimmed).astype(np.int32)
+
+
+def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:
+    """Communication nodes `rows` in the order in which their rank starts them, and whether it is certain.
+
+    Certain means: each must start before the next, whatever things last. Besides dependencies, this
+    uses that ready nodes are started in ascending id and that one lane carries all of them: of two
+    nodes, the lower one goes first if the higher one waits for everything the lower one waits for.
+    """
+    parent, child = edges(trace)
+    before, after = _forced_by_id(trace, rows)
+    marked = np.zeros(len(trace), np.uint8)
+    marked[rows] = 1
+    order, depth = settle(np.concatenate((parent, before)), np.concatenate((child, after)), marked)
+    if len(order) < len(trace):  # a cycle, reported elsewhere
+        return rows, False
+    is_forced = not len(rows) or int(depth[rows].max()) == len(rows)
+    if not is_forced and goes_upward(parent, child):
+        return rows, False
+    return rows[np.argsort(depth[rows], kind="stable")], is_forced
+
+
+def _forced_by_id(trace: Trace, rows: RowColumn) -> tuple[RowColumn, RowColumn]:
+    """Neighbours in id order of which the second waits for all that the first waits for."""
+    needs = [frozenset(trace.parents(int(row)).tolist()) for row in rows]
+    first = np.array([a <= b for a, b in pairwise(needs)], bool)
+    return rows[:-1][first], rows[1:][first]
+
+
+@entry
+def settle(parent: Any, child: Any, marked: Any) -> Any:  # pragma: no cover - compiled
+    """(rows in an order that fits the edges, per row: most marked rows on a path that ends there).
+
+    Rows on or behind a cycle are missing from the order.
+    """
+    count = len(marked)
+    first = np.zeros(count + 1, np.int64)
+    waits = np.zeros(count, np.int32)
+    for edge in range(len(parent)):
+        first[parent[edge] + 1] += 1
+        waits[child[edge]] += 1
+    for row in range(count):
+        first[row + 1] += first[row]
+    children = np.empty(len(parent), np.int32)
+    cursor = first[:-1].copy()
+    for edge in range(len(parent)):
+        children[cursor[parent[edge]]] = child[edge]
+        cursor[parent[edge]] += 1
+    order = np.empty(count, np.int32)
+    depth = np.zeros(count, np.int32)
+    done = 0
+    settled = 0
+    for row in range(count):
+        if waits[row] == 0:
+            order[settled] = row
+            settled += 1
+    while done < settled:
+        row = order[done]
+        done += 1
+        depth[row] += marked[row]
+        for at in range(first[row], first[row + 1]):
+            kid = children[at]
+            depth[kid] = max(depth[kid], depth[row])
+            waits[kid] -= 1
+            if waits[kid] == 0:
+                order[settled] = kid
+                settled += 1
+    return order[:settled], depth

@@ -1,0 +1,112 @@
+"""What a check reports, and the words all checks share: ranks, places, sizes, ordinals.
+
+Not here: any check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.trace.workload import Workload
+from et_sim.units import format_bytes, parse_bytes
+
+Severity = Literal["error", "warning"]
+
+# So many problems of one kind are spelled out; the others are counted.
+SPELLED_OUT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding. `ranks` is compact text ("0-3,6"); `kind` is a slug that does not change."""
+
+    severity: Severity
+    kind: str
+    ranks: str
+    text: str
+    remedy: str
+
+
+class Sharing:
+    """A workload seen from its templates: which ranks run each, and what their files are called."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        of_rank = np.asarray(workload.template_of_rank, np.int64)
+        counts = np.bincount(of_rank, minlength=len(workload.templates))
+        by_template = np.argsort(of_rank, kind="stable")
+        self._ranks = np.split(by_template, np.cumsum(counts)[:-1]) if len(counts) else []
+
+    def ranks_of(self, template: int) -> Any:
+        """The ranks that run a template, ascending."""
+        return self._ranks[template]
+
+    def used_templates(self) -> list[int]:
+        """Templates that at least one rank runs."""
+        return [index for index, ranks in enumerate(self._ranks) if len(ranks)]
+
+    def file_of(self, rank: int) -> str:
+        """The name of a rank's trace file, as far as it is known."""
+        inputs = self.workload.inputs
+        if len(inputs) == self.workload.ranks:
+            return inputs[rank][0]
+        return self.workload.trace(rank).source or self.workload.source
+
+    def place(self, ranks: Iterable[int]) -> str:
+        """`rank 3 (x.3.et)`, or `ranks 0-3 (x.0.et and 3 more files)`."""
+        listed = [int(rank) for rank in ranks]
+        file = self.file_of(listed[0])
+        if len(listed) == 1:
+            return f"rank {listed[0]} ({file})"
+        files = len({self.file_of(rank) for rank in listed})
+        more = f" and {counted(files - 1, 'more file')}" if files > 1 else ""
+        return f"ranks {compact_ranks(listed)} ({file}{more})"
+
+
+def compact_ranks(ranks: Iterable[int]) -> str:
+    """Ranks as people write them: `0-3,6`."""
+    ordered = np.unique(np.fromiter(ranks, np.int64))
+    if not len(ordered):
+        return ""
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
+    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))].tolist()
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
+
+
+def of_ranks(ranks: Iterable[int]) -> str:
+    """`rank 3` or `ranks 0-3`."""
+    listed = list(ranks)
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {compact_ranks(listed)}"
+
+
+def have(ranks: Iterable[int]) -> str:
+    """The verb that goes with `of_ranks`."""
+    return "has" if len(list(ranks)) == 1 else "have"
+
+
+def size_text(size: int) -> str:
+    """A size for people that never hides a byte: two different sizes never look the same."""
+    try:
+        text = format_bytes(size)
+        return text if parse_bytes(text) == size else f"{size} B"
+    except UsageError:  # a negative size, from a damaged trace
+        return f"{size} B"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `22nd`, `113th`."""
+    if 10 <= number % 100 <= 20:
+        return f"{number}th"
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
