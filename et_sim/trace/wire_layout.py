@@ -106,7 +106,10 @@ class Sink(NamedTuple):
 # Cells of `Sink.cells`: progress, and what went wrong first (FAILURE is 0 while all is well).
 NODES, ROW, POSITION, ROOM, TEXTS, VERSION_START, VERSION_SIZE = range(7)
 FAILURE, OFFSET, RECORD, RECORD_START, RECORD_END, ATTRIBUTE_START, ATTRIBUTE_END = range(7, 14)
-CELLS = 14
+# Cells with which a node's fields are remembered until its record ends.
+NODE_KIND, NAME_START, NAME_SIZE, TEXT_START, TEXT_SIZE = range(14, 19)
+CELLS = 19
+METADATA = 1  # NodeKind
 
 
 def empty_sink(content: bytes | Bytes) -> Sink:

@@ -117,16 +117,17 @@ def _decode_while_room(sink: Sink) -> None:
 
 @compiled(allocates=False, forceinline=True)
 def _decode_node(sink: Sink, start: int, end: int, row: int) -> Any:
-    data = sink.text.data
-    kind = np.int64(0)
-    duration = np.int64(0)
-    name_start, name_size, text_start, text_size = start, 0, start, 0
-    data_count = sink.wide[at.DATA_START, row]
-    ctrl_count = sink.wide[at.CTRL_START, row]
+    """One node record; fields may come in any order, and of a repeated scalar the last counts."""
+    cells = sink.cells
+    cells[at.NODE_KIND] = 0
+    cells[at.NAME_SIZE] = 0
+    cells[at.TEXT_SIZE] = 0
+    sink.wide[at.DATA_START, row + 1] = sink.wide[at.DATA_START, row]
+    sink.wide[at.CTRL_START, row + 1] = sink.wide[at.CTRL_START, row]
     attribute = at.MAX_ATTRIBUTE_NAMES
     pos = start
     while pos < end:
-        field, wire, payload, size, after = read_field(data, pos, end)
+        field, wire, payload, size, after = read_field(sink.text.data, pos, end)
         if after < 0:
             return fail(sink, after, pos)
         if wire == BYTES:
@@ -134,78 +135,93 @@ def _decode_node(sink: Sink, start: int, end: int, row: int) -> Any:
                 attribute = decode_attribute(sink, payload, after, row, attribute)
                 if attribute < 0:
                     return attribute
-            elif field == 5:
-                data_count = _add_dependencies(sink, sink.data_deps, data_count, payload, after)
-            elif field == 4:
-                ctrl_count = _add_dependencies(sink, sink.ctrl_deps, ctrl_count, payload, after)
-            elif field == 2:
-                name_start = payload
-                name_size = size
-            elif field == 8:
-                text_start, text_size = _find_values(sink, payload, after, text_start, text_size)
-            if data_count < 0 or ctrl_count < 0 or text_size < 0:
+            elif _take_bytes(sink, row, field, payload, size) < 0:
                 return -1
         elif wire == VARINT:
-            if field == 1:
-                sink.wide[at.NODE_ID, row] = payload
-            elif field == 3:
-                kind = as_signed_32(payload)
-            elif field == 7:
-                duration = payload
-            elif field == 5:
-                sink.data_deps[data_count] = payload
-                data_count += 1
-            elif field == 4:
-                sink.ctrl_deps[ctrl_count] = payload
-                ctrl_count += 1
+            _take_number(sink, row, field, payload)
         pos = after
-    if kind < 0 or kind > 7:
-        return fail(sink, at.BAD_NODE_KIND, start)
-    if duration < 0:
-        return fail(sink, at.BAD_DURATION, start)
-    if kind == 1 and text_size > 0:
-        _keep_text(sink, row, text_start, text_size)
-    sink.small[at.KIND, row] = kind
-    sink.wide[at.DURATION, row] = duration
-    sink.narrow[at.NAME, row] = intern(sink.names, sink.text, name_start, name_size)
-    sink.wide[at.DATA_START, row + 1] = data_count
-    sink.wide[at.CTRL_START, row + 1] = ctrl_count
-    return 0
+    return _finish_node(sink, row, start)
 
 
 @compiled(allocates=False, forceinline=True)
-def _add_dependencies(sink: Sink, held: Integers, count: int, pos: int, end: int) -> int:
-    """Append a packed list of ids; returns the new count, or -1."""
-    while pos < end:
-        value, after = read_varint(sink.text.data, pos, end)
-        if after < 0:
-            fail(sink, after, pos)
-            return -1
-        held[count] = value
-        count += 1
-        pos = after
-    return count
+def _take_number(sink: Sink, row: int, field: int, value: Any) -> None:
+    if field == 1:
+        sink.wide[at.NODE_ID, row] = value
+    elif field == 3:
+        sink.cells[at.NODE_KIND] = as_signed_32(value)
+    elif field == 7:
+        sink.wide[at.DURATION, row] = value
+    elif field == 5:
+        _add_dependency(sink.data_deps, sink.wide[at.DATA_START], row, value)
+    elif field == 4:
+        _add_dependency(sink.ctrl_deps, sink.wide[at.CTRL_START], row, value)
+
+
+@compiled(allocates=False, forceinline=True)
+def _take_bytes(sink: Sink, row: int, field: int, start: Any, size: int) -> Any:
+    if field == 5:
+        return _add_dependencies(sink, sink.data_deps, at.DATA_START, row, start, start + size)
+    if field == 4:
+        return _add_dependencies(sink, sink.ctrl_deps, at.CTRL_START, row, start, start + size)
+    if field == 2:
+        sink.cells[at.NAME_START] = start
+        sink.cells[at.NAME_SIZE] = size
+    elif field == 8:
+        return _find_values(sink, start, start + size)
+    return 0
 
 
 @compiled(allocates=False)
-def _find_values(sink: Sink, pos: int, end: int, text_start: int, text_size: int) -> tuple[int, int]:
+def _add_dependency(held: Integers, list_start: Integers, row: int, value: Any) -> None:
+    """One id of an unpacked list."""
+    held[list_start[row + 1]] = value
+    list_start[row + 1] += 1
+
+
+@compiled(allocates=False, forceinline=True)
+def _add_dependencies(sink: Sink, held: Integers, slot: int, row: int, pos: Any, end: int) -> int:
+    """Append a packed list of ids to the list of `row`."""
+    count = sink.wide[slot, row + 1]
+    while pos < end:
+        value, after = read_varint(sink.text.data, pos, end)
+        if after < 0:
+            return fail(sink, after, pos)
+        held[count] = value
+        count += 1
+        pos = after
+    sink.wide[slot, row + 1] = count
+    return 0
+
+
+@compiled(allocates=False)
+def _find_values(sink: Sink, pos: Any, end: int) -> int:
     """Where IOInfo.values is; an occurrence without one leaves the earlier one standing."""
     while pos < end:
         field, wire, payload, size, after = read_cold_field(sink.text.data, pos, end)
         if after < 0:
-            fail(sink, after, pos)
-            return pos, -1
+            return fail(sink, after, pos)
         if field == 1 and wire == BYTES:
-            text_start = payload
-            text_size = size
+            sink.cells[at.TEXT_START] = payload
+            sink.cells[at.TEXT_SIZE] = size
         pos = after
-    return text_start, text_size
+    return 0
 
 
-@compiled(allocates=False)
-def _keep_text(sink: Sink, row: int, start: int, size: int) -> None:
-    count = sink.cells[at.TEXTS]
-    sink.texts[count, 0] = row
-    sink.texts[count, 1] = start
-    sink.texts[count, 2] = size
-    sink.cells[at.TEXTS] = count + 1
+@compiled(allocates=False, forceinline=True)
+def _finish_node(sink: Sink, row: int, start: int) -> Any:
+    """What can only be judged once the whole record is read."""
+    cells = sink.cells
+    kind = cells[at.NODE_KIND]
+    if kind < 0 or kind > 7:
+        return fail(sink, at.BAD_NODE_KIND, start)
+    if sink.wide[at.DURATION, row] < 0:
+        return fail(sink, at.BAD_DURATION, start)
+    sink.small[at.KIND, row] = kind
+    sink.narrow[at.NAME, row] = intern(sink.names, sink.text, cells[at.NAME_START], cells[at.NAME_SIZE])
+    if kind == at.METADATA and cells[at.TEXT_SIZE] > 0:
+        count = cells[at.TEXTS]
+        sink.texts[count, 0] = row
+        sink.texts[count, 1] = cells[at.TEXT_START]
+        sink.texts[count, 2] = cells[at.TEXT_SIZE]
+        cells[at.TEXTS] = count + 1
+    return 0
