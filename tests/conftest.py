@@ -1,0 +1,9 @@
+"""What all tests share: modules of helpers beside the tests are importable by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+for folder in ("golden",):
+    sys.path.insert(0, str(Path(__file__).parent / folder))

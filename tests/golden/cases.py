@@ -1,0 +1,208 @@
+"""Reads the golden cases: reference inputs and what the reference made of them.
+
+A case names its network, system, memory and group configuration as in the reference's files, and its
+workload as `programs`: lists of nodes, each for "all" ranks or for a list of ranks and inclusive
+ranges. A node is {"i": id, "t": type, "n": name, "d": data deps, "c": control deps, "us": microseconds,
+"cpu": true | false | null (attribute not written), "a": attributes}; an attribute value "$x" stands for
+`vars["x"][rank]`. Lists per rank in `expected` are run-length encoded: [[value, count], ...].
+
+Workloads go through real trace bytes, with the wire type per attribute that the case asks for, so that
+every case also tests the decoder.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from et_sim.trace import CollectiveKind, Trace, Workload, decode
+from et_sim.trace.schema import messages
+
+DATA = Path(__file__).parent / "data" / "reference_2x.jsonl.xz"
+
+NODE_TYPES = {
+    "INVALID": 0,
+    "META": 1,
+    "LOAD": 2,
+    "STORE": 3,
+    "COMP": 4,
+    "SEND": 5,
+    "RECV": 6,
+    "COLL": 7,
+}
+WIRE_KINDS = {
+    "is_cpu_op": "bool_val",
+    "comm_type": "int64_val",
+    "comm_size": "int64_val",
+    "comm_src": "int32_val",
+    "comm_dst": "int32_val",
+    "comm_tag": "int32_val",
+    "comm_priority": "int32_val",
+    "pg_name": "string_val",
+    "num_ops": "int64_val",
+    "tensor_size": "uint64_val",
+    "tensor_loc": "uint32_val",
+    "involved_dim": "bool_list",
+    "inputs": "string_list",
+    "outputs": "string_list",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One golden case, as read."""
+
+    content: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.content["id"])
+
+    @property
+    def category(self) -> str:
+        return str(self.content["category"])
+
+    @property
+    def backend(self) -> str:
+        return str(self.content["backend"])
+
+    @property
+    def status(self) -> str:
+        return str(self.content["expected"]["status"])
+
+    @property
+    def ranks(self) -> int:
+        return math.prod(self.content["network"]["npus_count"])
+
+    @property
+    def system(self) -> dict[str, Any]:
+        """The system description, with the reference's command-line flags as keys."""
+        return {**self.content["system"], **(self.content.get("args") or {})}
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Keyword arguments that describe the machine to `et_sim.simulate`."""
+        return {
+            "system": self.system,
+            "network": self.content["network"],
+            "memory": self.content["memory"],
+            "groups": self.content["comm_groups"],
+        }
+
+    @property
+    def algorithms(self) -> set[str]:
+        """All algorithm names the system description lists."""
+        lists = (v for k, v in self.content["system"].items() if k.endswith("-implementation"))
+        return {name for names in lists for name in names}
+
+    def workload(self) -> Workload:
+        """The workload, by way of encoded traces."""
+        traces: list[Trace | None] = [None] * self.ranks
+        description = self.content["workload"]
+        kinds = {**WIRE_KINDS, **(self.content.get("attr_enc") or {})}
+        shared: dict[bytes, Trace] = {}
+        for program in description["programs"]:
+            for rank in _ranks(program["r"], self.ranks):
+                encoded = _encode(program["nodes"], description.get("vars") or {}, rank, kinds)
+                if encoded not in shared:
+                    shared[encoded] = decode(encoded, source=f"{self.name}.{rank}.et")
+                traces[rank] = shared[encoded]
+        return Workload.of([trace for trace in traces if trace is not None], self.name)
+
+    def expected_finish(self) -> list[int | None]:
+        """Finish time of every rank."""
+        return _unroll(self.content["expected"]["finish"])
+
+    def expected_exposed(self) -> list[int | None]:
+        """Exposed communication of every rank, unsigned 64 bits."""
+        return _unroll(self.content["expected"]["exposed"])
+
+    def expected_statistics(self) -> dict[str, list[int | None]]:
+        """Statistics lines of every rank, by the reference's names."""
+        return {key: _unroll(value) for key, value in self.content["expected"].get("stats", {}).items()}
+
+    def expected_nodes(self) -> dict[int, dict[int, list[int]]]:
+        """rank -> node id -> [start, end]."""
+        nodes: dict[int, dict[int, list[int]]] = {}
+        for entry in self.content["expected"].get("nodes") or []:
+            times = {node: [start, end] for node, start, end in entry["v"]}
+            for rank in _ranks(entry["r"], self.ranks):
+                nodes[rank] = times
+        return nodes
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case of the data file."""
+    with lzma.open(DATA, "rt", encoding="utf-8") as lines:
+        return tuple(Case(json.loads(line)) for line in lines)
+
+
+def nodes_of(result: Any, rank: int) -> dict[int, list[int]]:
+    """node id -> [start, end] of one rank of a result."""
+    plan, nodes = result.outcome.plan, result.outcome.nodes
+    actor = plan.actors[plan.actor_of_rank[rank]]
+    ids = result.workload.trace(rank).node_id.tolist()
+    rows = nodes[actor.node_first : actor.node_first + len(ids)]
+    starts, ends = np.asarray(rows["start_ns"]).tolist(), np.asarray(rows["end_ns"]).tolist()
+    return {node: [start, end] for node, start, end in zip(ids, starts, ends, strict=True)}
+
+
+def _encode(nodes: list[dict[str, Any]], variables: dict[str, Any], rank: int, kinds: dict[str, str]) -> bytes:
+    schema = messages()
+    records = [schema.GlobalMetadata(version="0.0.4")]
+    for content in nodes:
+        node = schema.Node(
+            id=content["i"],
+            name=content.get("n", f"{content['t']}_{content['i']}"),
+            type=NODE_TYPES[content["t"]],
+            duration_micros=content.get("us", 0),
+            data_deps=content.get("d", []),
+            ctrl_deps=content.get("c", []),
+        )
+        if "inputs_values" in content:
+            node.inputs.values = content["inputs_values"]
+        attributes = dict(content.get("a", {}))
+        if content.get("cpu", False) is not None:
+            attributes.setdefault("is_cpu_op", content.get("cpu", False))
+        for name, value in sorted(attributes.items()):
+            if isinstance(value, str) and value.startswith("$"):
+                value = variables[value[1:]][rank]
+            if name == "comm_type":
+                value = CollectiveKind[value].value if isinstance(value, str) else value
+            _set(node.attr.add(name=name), kinds[name], value)
+        records.append(node)
+    return b"".join(_delimited(record.SerializeToString(deterministic=True)) for record in records)
+
+
+def _set(attribute: Any, kind: str, value: Any) -> None:
+    if kind.endswith("_list"):
+        getattr(attribute, kind).values.extend(value)
+    else:
+        setattr(attribute, kind, value)
+
+
+def _delimited(record: bytes) -> bytes:
+    size, head = len(record), bytearray()
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*head, size]) + record
+
+
+def _ranks(spec: Any, ranks: int) -> list[int]:
+    if spec == "all":
+        return list(range(ranks))
+    spans = [part if isinstance(part, list) else [part, part] for part in spec]
+    return [rank for first, last in spans for rank in range(first, last + 1)]
+
+
+def _unroll(pairs: list[list[Any]]) -> list[Any]:
+    return [value for value, count in pairs for _ in range(count)]
