@@ -1,0 +1,128 @@
+"""Point-to-point messages on the analytical network: flight times and matching."""
+
+from __future__ import annotations
+
+import pytest
+from machines import finish_times, network
+
+from et_sim.trace import TraceBuilder
+
+MIB = 1 << 20
+
+
+def one_message(net: dict, source: int, target: int, size: int = MIB) -> int:
+    ranks = 1
+    for npus in net["npus_count"]:
+        ranks *= npus
+    builders = [TraceBuilder() for _ in range(ranks)]
+    builders[source].send(target, size)
+    builders[target].receive(source, size)
+    times = finish_times(builders, net)
+    assert times[source] == times[target]
+    return times[target]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [("Ring", 21031), ("FullyConnected", 20031), ("Switch", 20531)]
+)
+def test_a_message_is_charged_latency_per_hop_and_serialisation_once(shape: str, expected: int) -> None:
+    assert one_message(network([shape], [16]), 1, 4) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [(0, 1, 4932), (37, 41, 10265), (26, 42, 23531), (3, 19, 23531), (0, 63, 4932)],
+)
+def test_only_the_lowest_dimension_that_differs_is_charged(source: int, target: int, expected: int) -> None:
+    net = {
+        "topology": ["Ring", "FullyConnected", "Switch"],
+        "npus_count": [2, 8, 4],
+        "bandwidth": [200, 100, 50],
+        "latency": [50, 500, 2000],
+    }
+    assert one_message(net, source, target) == expected
+
+
+def test_fractions_of_a_nanosecond_are_dropped_once_per_message() -> None:
+    assert one_message(network(["Ring"], [4], latency=0.7), 0, 2, 50) == 2
+
+
+def test_large_messages_do_not_overflow() -> None:
+    assert one_message(network(["Ring"], [4]), 0, 1, 5_000_000_000) == 93_132_757
+
+
+def pair() -> tuple[TraceBuilder, TraceBuilder]:
+    return TraceBuilder(), TraceBuilder()
+
+
+def test_a_late_receive_completes_when_posted_and_does_not_hold_up_the_sender() -> None:
+    sender, receiver = pair()
+    sender.send(1, MIB)
+    wait = receiver.compute(micros=100)
+    receiver.receive(0, MIB, after=[wait])
+    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [20031, 100000]
+
+
+def test_a_late_send_holds_up_the_receiver() -> None:
+    sender, receiver = pair()
+    wait = sender.compute(micros=100)
+    sender.send(1, MIB, after=[wait])
+    receiver.receive(0, MIB)
+    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [120031, 120031]
+
+
+def test_equal_messages_match_in_order() -> None:
+    sender, receiver = pair()
+    first = sender.send(1, MIB)
+    sender.send(1, MIB, after=[first])
+    receiver.receive(0, MIB)
+    receiver.receive(0, MIB)
+    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [40062, 40062]
+
+
+@pytest.mark.parametrize(("size", "tag"), [(MIB - 1, 0), (MIB, 1)])
+def test_another_size_or_tag_never_matches(size: int, tag: int) -> None:
+    sender, receiver = pair()
+    sender.send(1, MIB, tag=0)
+    receiver.receive(0, size, tag=tag)
+    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [20031, -1]
+
+
+def test_tags_repeat_after_five_hundred_million() -> None:
+    sender, receiver = pair()
+    sender.send(1, MIB, tag=500_000_003)
+    receiver.receive(0, MIB, tag=3)
+    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [20031, 20031]
+
+
+def test_sends_of_one_rank_take_turns_and_receives_do_not() -> None:
+    builders = [TraceBuilder() for _ in range(3)]
+    for peer in (1, 2):
+        builders[0].send(peer, MIB)
+        builders[peer].receive(0, MIB)
+    assert finish_times(builders, network(["FullyConnected"], [3])) == [40062, 20031, 40062]
+
+
+def test_a_message_without_bytes_takes_the_latency() -> None:
+    assert one_message(network(["FullyConnected"], [4]), 0, 1, 0) == 500
+
+
+def test_a_message_to_oneself_takes_no_time() -> None:
+    builder = TraceBuilder()
+    builder.send(0, MIB)
+    builder.receive(0, MIB)
+    builder.compute(micros=1)
+    assert finish_times([builder, TraceBuilder()], network(["FullyConnected"], [2])) == [1000, 0]
+
+
+def test_the_pipeline_example() -> None:
+    sender, receiver = pair()
+    a = sender.compute(micros=10)
+    sender.send(1, MIB, after=[a])
+    b = sender.compute(micros=10, after=[a])
+    sender.send(1, MIB, after=[b])
+    first = receiver.receive(0, MIB)
+    second = receiver.receive(0, MIB)
+    c = receiver.compute(micros=15, after=[first])
+    receiver.compute(micros=15, after=[second, c])
+    assert finish_times([sender, receiver], network(["FullyConnected"], [2])) == [50062, 65062]
