@@ -1,0 +1,169 @@
+"""Explaining a run that got stuck: who cannot finish, who waits for whom, and what would help.
+
+`explain_stall` reads the state a run left behind, builds the wait-for graph and tells it in a report
+whose length does not depend on the number of ranks. Not here: finding such trouble before a run
+(`trace.preflight`), or deciding what the process returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.drive import Outcome
+from et_sim.engine.stall_graph import WaitGraph
+from et_sim.engine.stall_mismatches import nearest_mismatches
+from et_sim.engine.stall_report import (
+    chain_lines,
+    dead_end_lines,
+    grouped_waits,
+    remedies,
+    report,
+    wait_lines,
+)
+from et_sim.engine.stall_state import Chunk, Standstill, Vertex
+from et_sim.engine.stall_waits import Hop, Teller, Wait
+from et_sim.engine.stall_words import rank_ranges
+from et_sim.errors import StallError
+from et_sim.trace.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Why a run could not complete."""
+
+    ranks: int
+    end_ns: int
+    unfinished: tuple[int, ...]
+    waits: tuple[Wait, ...]
+    knot: tuple[Hop, ...]  # the wait-for cycle, rank by rank; empty: nobody waits in a circle
+    knots: int  # how many such cycles there are
+    dead_ends: tuple[str, ...]  # what nobody will ever provide
+    nearest: tuple[str, ...]  # near misses
+    remedies: tuple[str, ...]
+    text: str
+
+    @property
+    def cause(self) -> str:
+        """The stall in one sentence."""
+        return _cause(self.ranks, self.unfinished, self.waits, self.knot)
+
+    def as_error(self) -> StallError:
+        """The stall as the exception that ends a run."""
+        return StallError(self.cause, report=self.text, remedy=self.remedies[0] if self.remedies else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
+        return {
+            "ranks": self.ranks,
+            "end_ns": self.end_ns,
+            "unfinished": rank_ranges(self.unfinished),
+            "cause": self.cause,
+            "waits": [
+                {
+                    "ranks": rank_ranges(group.ranks),
+                    "kind": group.kind,
+                    "operation": group.operation,
+                    "node_name": group.node_name,
+                    "node_ids": list(group.node_ids),
+                    "waits_for": group.what,
+                    "provider": rank_ranges(group.provider),
+                    "since_ns": group.since_ns,
+                }
+                for group in grouped_waits(self.waits)
+            ],
+            "knot": [hop._asdict() for hop in self.knot],
+            "dead_ends": list(self.dead_ends),
+            "nearest": list(self.nearest),
+            "remedies": list(self.remedies),
+        }
+
+
+def explain_stall(outcome: Outcome, workload: Workload) -> Stall:
+    """Say why a run is not complete. Never raises: a failure to explain becomes part of the report."""
+    rank_finish = outcome.finish_ns[outcome.plan.actor_of_rank]
+    unfinished = tuple(np.flatnonzero(rank_finish < 0).tolist())
+    try:
+        return _explain(outcome, workload, unfinished)
+    except Exception as error:  # a broken explanation must not hide the stall itself
+        note = f"the explanation itself failed: {type(error).__name__}: {error}"
+        head = _cause(outcome.plan.ranks, unfinished, (), ())
+        return Stall(
+            ranks=outcome.plan.ranks,
+            end_ns=outcome.end_ns,
+            unfinished=unfinished,
+            waits=(),
+            knot=(),
+            knots=0,
+            dead_ends=(),
+            nearest=(),
+            remedies=(),
+            text=f"{head}\n{note}",
+        )
+
+
+def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...]) -> Stall:
+    graph = WaitGraph(Standstill(outcome, workload))
+    teller = Teller(graph)
+    waits = tuple(teller.waits())
+    cycles = graph.knots()
+    hops = tuple(teller.hops(cycles[0])) if cycles else ()
+    dead_ends = tuple(dead_end_lines(teller.dead_ends()))
+    nearest = nearest_mismatches(graph)
+    queue_in_knot = any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle)
+    help_texts = tuple(remedies({wait.kind for wait in waits}, nearest, hops, queue_in_knot=queue_in_knot))
+    text = report(
+        head=_cause(outcome.plan.ranks, unfinished, waits, hops),
+        end_ns=outcome.end_ns,
+        waits=wait_lines(grouped_waits(waits)),
+        chain=chain_lines(hops),
+        knots=len(cycles),
+        dead_ends=list(dead_ends),
+        nearest=list(nearest),
+        remedies=list(help_texts),
+    )
+    return Stall(
+        ranks=outcome.plan.ranks,
+        end_ns=outcome.end_ns,
+        unfinished=unfinished,
+        waits=waits,
+        knot=hops,
+        knots=len(cycles),
+        dead_ends=dead_ends,
+        nearest=nearest,
+        remedies=help_texts,
+        text=text,
+    )
+
+
+def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
+    return isinstance(vertex, Chunk) and not graph.collectives.is_started(vertex)
+
+
+def _cause(ranks: int, unfinished: tuple[int, ...], waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> str:
+    """`4 of 8 ranks cannot finish: rank 3 waits for …`."""
+    head = f"{len(unfinished)} of {ranks} ranks cannot finish"
+    wait = _telling_wait(waits, knot)
+    if wait is None:
+        return head
+    node = f' ({wait.operation} "{wait.node_name}", node {wait.node_id})' if wait.operation else ""
+    return f"{head}: rank {wait.rank} waits for {wait.what}{node}"
+
+
+def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:
+    """A wait at the heart of the matter: one that nothing can end, else one in the knot."""
+    final = ("send-missing", "member-mismatch", "member-absent", "member-turned", "cycle", "queue-closed")
+    if knot:
+        in_knot = {(hop.rank, hop.waits_for) for hop in knot}
+        for wait in waits:
+            if any((wait.rank, provider) in in_knot for provider in wait.provider):
+                return wait
+    for wait in waits:
+        if wait.kind in final:
+            return wait
+    return waits[0] if waits else None
+
+
+__all__ = ["Hop", "Stall", "Wait", "explain_stall"]

@@ -1,0 +1,275 @@
+"""Collectives under way: which members keep a stage from going on, and why.
+
+A stage goes on when all its members have started it. A member that has not is a laggard: it stands in
+another stage or behind a full queue, has yet to issue the collective, never will, or runs another
+collective under the number by which the others look for this one.
+
+Not here: messages outside collectives (`stall_messages`), and the words for people (`stall_words`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Standstill, Vertex
+from et_sim.engine.state import NONE
+from et_sim.plan.tables import Action
+
+
+class Lag(StrEnum):
+    """Why a member has not joined a stage."""
+
+    ELSEWHERE = "elsewhere"  # it will issue the collective once something else is done
+    BEHIND = "behind"  # its chunk is in an earlier phase
+    QUEUED = "queued"  # its chunk waits for room in its queue
+    ABSENT = "absent"  # it has no such collective
+    MISMATCH = "mismatch"  # it runs another collective, or this one under another number
+    TURNED = "turned"  # it goes round the ring the other way
+
+
+@dataclass(frozen=True, slots=True)
+class Laggard:
+    """A member that holds a stage up."""
+
+    actor: int
+    lag: Lag
+    vertex: Vertex | None  # what that member has to get done first; None: nothing will help
+    node: NodeAt | None = None  # MISMATCH: what it runs instead
+    peer: NodeAt | None = None  # MISMATCH: the node of the waiting member that differs from it
+
+
+class Collectives:
+    """Everything known about collectives that were issued."""
+
+    def __init__(self, still: Standstill) -> None:
+        self._still = still
+        run, plan = still.run, still.plan
+        self._streams = {name: run.streams[name] for name in run.streams.dtype.names}
+        self._running = {name: run.running[name] for name in run.running.dtype.names}
+        self._seat_group, self._seat_actor = plan.seats["group"], plan.seats["actor"]
+        self._running_of: dict[NodeAt, int] = {}
+        for seat in np.flatnonzero(run.seats["running"] != NONE).tolist():
+            row = int(run.seats["running"][seat])
+            while row != NONE:
+                node = NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))
+                self._running_of[node] = row
+                row = int(self._running["next"][row])
+        self._read_history()
+        self._unissued: dict[tuple[int, int], tuple[NodeAt, ...]] = {}
+
+    def _read_history(self) -> None:
+        """Every collective ever issued, by seat and in order."""
+        still = self._still
+        places = np.flatnonzero(still.outcome.nodes["sequence"] != NONE)
+        actors = np.searchsorted(still.node_first, places, side="right") - 1
+        rows = places - still.node_first[actors]
+        plan_rows = still.plan.templates["node_first"][still.template[actors]] + rows
+        first = still.plan.actors["seat_first"][actors]
+        seats = still.plan.actor_seats[first + still.plan.nodes["seat"][plan_rows]]
+        sequences = still.outcome.nodes["sequence"][places]
+        order = np.lexsort((sequences, seats))
+        self._history_sequence = sequences[order]
+        self._history_collective = still.plan.nodes["detail"][plan_rows[order]]
+        self._history_row = rows[order]
+        self._history_first = np.searchsorted(seats[order], np.arange(len(still.plan.seats) + 1))
+
+    def chunks(self, node: NodeAt) -> list[int]:
+        """The streams a collective waits with: the started ones, or the first if none is."""
+        running = self._running_of.get(node)
+        if running is None:
+            return []
+        first, count = int(self._running["streams_first"][running]), int(self._running["chunks"][running])
+        waiting = [row for row in range(first, first + count) if not self._is_done(row)]
+        started = [row for row in waiting if self._streams["started"][row]]
+        return started or waiting[:1]
+
+    def node_of(self, chunk: Chunk) -> NodeAt:
+        """The collective a chunk belongs to."""
+        running = self._streams["running"][chunk.stream]
+        return NodeAt(int(self._running["actor"][running]), int(self._running["node"][running]))
+
+    def number_of(self, chunk: Chunk) -> int:
+        """Which chunk of its collective it is, from zero."""
+        return chunk.stream - int(self._running["streams_first"][self._streams["running"][chunk.stream]])
+
+    def operation(self, chunk: Chunk) -> int:
+        """What the chunk's phase does (a `CollectiveKind`)."""
+        running = self._streams["running"][chunk.stream]
+        collective = self._still.plan.collectives[self._running["collective"][running]]
+        phase = int(collective["phase_first"]) + int(self._streams["phase"][chunk.stream])
+        return int(self._still.plan.phases["operation"][phase])
+
+    def is_started(self, chunk: Chunk) -> bool:
+        """Whether its queue lets the chunk run its phase."""
+        return bool(self._streams["started"][chunk.stream])
+
+    def dimension(self, chunk: Chunk) -> int:
+        """The dimension in whose queues the chunk stands."""
+        queue = int(self._streams["queue"][chunk.stream]) // self._still.plan.queues_per_dim
+        return queue % self._still.plan.dimensions
+
+    def occupants(self, chunk: Chunk) -> list[Chunk]:
+        """The started chunks in the queue of a chunk."""
+        row = int(self._still.run.queues["head"][self._streams["queue"][chunk.stream]])
+        found = []
+        while row != NONE and self._streams["started"][row]:
+            found.append(Chunk(row))
+            row = int(self._streams["next"][row])
+        return found
+
+    def stage_of(self, chunk: Chunk) -> Stage:
+        """The stage a started chunk is in."""
+        stream, streams = chunk.stream, self._streams
+        line_row = int(streams["line"][stream])
+        line = self._still.plan.lines[line_row]
+        base = 0
+        if line["members_first"] < 0:
+            rank = int(self._still.rank[streams["actor"][stream]])
+            base = rank - int(streams["position"][stream]) * int(line["stride"])
+        running = streams["running"][stream]
+        return Stage(
+            line=line_row,
+            base=base,
+            group=int(self._seat_group[streams["seat"][stream]]),
+            sequence=int(streams["sequence"][stream]),
+            phase=int(streams["phase"][stream]),
+            first_sequence=int(self._running["first_sequence"][running]),
+            collective=int(self._running["collective"][running]),
+        )
+
+    def members(self, stage: Stage) -> list[tuple[int, int]]:
+        """(actor, seat) of every member of the stage's line."""
+        plan = self._still.plan
+        line = plan.lines[stage.line]
+        count, first = int(line["members"]), int(line["members_first"])
+        if first >= 0:
+            ranks, seats = plan.group_members[first : first + count], plan.member_seats[first : first + count]
+            return list(zip(plan.actor_of_rank[ranks].tolist(), seats.tolist(), strict=True))
+        ranks = stage.base + np.arange(count) * int(line["stride"])
+        actors = plan.actor_of_rank[ranks]
+        seats = int(plan.groups["seat_first"][stage.group]) + actors
+        return list(zip(actors.tolist(), seats.tolist(), strict=True))
+
+    def laggards(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
+        """The members that hold the stage up, seen from a member that waits in it."""
+        seat = int(self._streams["seat"][waiter.stream])
+        ordinal = self._ordinal(seat, stage.first_sequence)
+        found = []
+        for actor, member_seat in self.members(stage):
+            if member_seat != seat:
+                laggard = self._judge(stage, actor, member_seat, seat, ordinal)
+                if laggard is not None:
+                    found.append(laggard)
+        return found or self._turned(stage, waiter)
+
+    def _judge(self, stage: Stage, actor: int, seat: int, waiter: int, ordinal: int) -> Laggard | None:
+        at = int(self._history_first[seat]) + ordinal
+        joined = at < self._history_first[seat + 1]
+        agrees = (
+            joined
+            and self._history_sequence[at] == stage.first_sequence
+            and self._history_collective[at] == stage.collective
+        )
+        if agrees:
+            return self._late_chunk(stage, NodeAt(actor, int(self._history_row[at])))
+        differing = self._first_difference(seat, waiter, ordinal)
+        if differing is not None:
+            here, there = differing
+            node = NodeAt(actor, int(self._history_row[here]))
+            peer = NodeAt(int(self._seat_actor[waiter]), int(self._history_row[there]))
+            return Laggard(actor, Lag.MISMATCH, None, node, peer)
+        pending = self._pending(actor, seat)
+        alike = [node for node in pending if self._detail(node) == stage.collective]
+        if not pending:
+            return Laggard(actor, Lag.ABSENT, None)
+        return Laggard(actor, Lag.ELSEWHERE, (alike or list(pending))[0])
+
+    def _late_chunk(self, stage: Stage, node: NodeAt) -> Laggard | None:
+        """What keeps a member that runs this very collective from its part in the stage."""
+        running = self._running_of.get(node)
+        if running is None:
+            return None  # it is through
+        stream = int(self._running["streams_first"][running]) + stage.sequence - stage.first_sequence
+        phase = int(self._streams["phase"][stream])
+        if self._is_done(stream) or phase > stage.phase:
+            return None
+        if phase < stage.phase:
+            return Laggard(node.actor, Lag.BEHIND, Chunk(stream))
+        return None if self._streams["started"][stream] else Laggard(node.actor, Lag.QUEUED, Chunk(stream))
+
+    def _turned(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
+        """Members of a ring that go the other way than the waiting one; a direct exchange does not mind."""
+        program = self._still.plan.programs[self._streams["program"][waiter.stream]]
+        if program["pairs"] or program["step_period"] == program["members"] - 1:
+            return []
+        found = []
+        for actor, seat in self.members(stage):
+            at = int(self._history_first[seat]) + self._ordinal(seat, stage.first_sequence)
+            running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
+            if running is None:
+                continue
+            stream = int(self._running["streams_first"][running]) + stage.sequence - stage.first_sequence
+            if self._streams["direction"][stream] != self._streams["direction"][waiter.stream]:
+                found.append(Laggard(actor, Lag.TURNED, None))
+        return found
+
+    def _is_done(self, stream: int) -> bool:
+        streams = self._streams
+        collective = self._running["collective"][streams["running"][stream]]
+        if streams["phase"][stream] + 1 < self._still.plan.collectives["phases"][collective]:
+            return False
+        program = self._still.plan.programs[streams["program"][stream]]
+        all_sent = streams["sent"][stream] == program["sends"]
+        return bool(all_sent and streams["credit"][stream] == program["start_bundles"])
+
+    def _ordinal(self, seat: int, sequence: int) -> int:
+        """How many collectives were issued at a seat before this number."""
+        first, last = self._history_first[seat], self._history_first[seat + 1]
+        return int(np.searchsorted(self._history_sequence[first:last], sequence))
+
+    def _first_difference(self, seat: int, other: int, ordinal: int) -> tuple[int, int] | None:
+        """Where the histories of two seats part, up to an ordinal; None: one is the start of the other."""
+        a, b = int(self._history_first[seat]), int(self._history_first[other])
+        common = min(ordinal + 1, int(self._history_first[seat + 1]) - a)
+        same: Any = self._history_sequence[a : a + common] == self._history_sequence[b : b + common]
+        same &= self._history_collective[a : a + common] == self._history_collective[b : b + common]
+        differing = np.flatnonzero(~same)
+        return (a + int(differing[0]), b + int(differing[0])) if len(differing) else None
+
+    def _pending(self, actor: int, seat: int) -> tuple[NodeAt, ...]:
+        """Collectives an unfinished actor has yet to issue at a seat, in ascending order."""
+        if self._still.is_finished(actor):
+            return ()
+        if (actor, seat) not in self._unissued:
+            plan, template = self._still.plan, int(self._still.template[actor])
+            first, count = int(plan.templates["node_first"][template]), int(plan.templates["nodes"][template])
+            nodes = plan.nodes[first : first + count]
+            place = int(self._still.node_first[actor])
+            open_rows = np.flatnonzero(
+                (nodes["action"] == Action.COLLECTIVE) & (self._still.start[place : place + count] == NONE)
+            )
+            own = plan.actor_seats[int(plan.actors["seat_first"][actor]) + nodes["seat"][open_rows]]
+            self._unissued[actor, seat] = tuple(NodeAt(actor, row) for row in open_rows[own == seat].tolist())
+        return self._unissued[actor, seat]
+
+    def _detail(self, node: NodeAt) -> int:
+        return int(self._still.plan.nodes["detail"][self._still.plan_row(node)])
+
+    def sequence(self, node: NodeAt) -> int:
+        """The number under which a collective was issued."""
+        return int(self._still.outcome.nodes["sequence"][self._still.place(node)])
+
+    def collective(self, node: NodeAt) -> int:
+        """The row of the collective a node runs."""
+        return self._detail(node)
+
+    def group_number(self, node: NodeAt) -> int:
+        """The communicator group of a collective as the input numbers it; 0: the whole system."""
+        actor = self._still.plan.actors[node.actor]
+        seat_index = self._still.plan.nodes["seat"][self._still.plan_row(node)]
+        seat = self._still.plan.actor_seats[int(actor["seat_first"]) + int(seat_index)]
+        return int(self._still.plan.groups["number"][self._seat_group[seat]])

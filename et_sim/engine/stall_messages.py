@@ -1,0 +1,144 @@
+"""Receives without their message: which send should have provided it, and what came nearest.
+
+A channel with more sends than receives is where a mismatched message ended up; the nearest one shares
+both ends and the tag, then both ends, then the sender or the receiver. Not here: messages inside
+collectives (`stall_collectives`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.stall_state import NodeAt, Standstill
+from et_sim.engine.stall_words import exact_bytes
+from et_sim.plan.tables import Action
+
+Ends = tuple[int, int, int, int]  # source, target, tag, bytes
+
+
+class Messages:
+    """All point-to-point endpoints of the run, sorted by channel."""
+
+    def __init__(self, still: Standstill) -> None:
+        self._still = still
+        plan = still.plan
+        self.waiting = _posted_receives(still)
+        self._send_of: dict[NodeAt, NodeAt] = {}
+        if not self.waiting:
+            return
+        owner, rows, sends = _endpoints(still)
+        order = np.argsort(plan.actor_channels, kind="stable")
+        self._channel = plan.actor_channels[order]
+        self._owner, self._row, self._is_send = owner[order], rows[order], sends[order]
+        signed = np.where(self._is_send, 1, -1)
+        self._surplus = np.bincount(self._channel, weights=signed, minlength=len(plan.channels))
+        self._pair_up()
+        self._index_surplus()
+
+    def _pair_up(self) -> None:
+        """The k-th waiting receive of a channel gets its k-th send that was never issued."""
+        by_channel: dict[int, list[NodeAt]] = defaultdict(list)
+        for node in self.waiting:
+            by_channel[self.channel(node)].append(node)
+        for channel, receives in by_channel.items():
+            receives.sort(key=lambda node: (int(self._still.start[self._still.place(node)]), node.row))
+            pending = [node for node in self._sends(channel) if not self._still.is_done(node)]
+            self._send_of.update(zip(receives, pending, strict=False))
+
+    def _sends(self, channel: int) -> list[NodeAt]:
+        first, last = np.searchsorted(self._channel, (channel, channel + 1))
+        found = np.flatnonzero(self._is_send[first:last]) + first
+        return [NodeAt(int(self._owner[at]), int(self._row[at])) for at in found]
+
+    def _index_surplus(self) -> None:
+        """Channels on which more is sent than received, by what a near miss would share."""
+        self._near: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for channel in np.flatnonzero(self._surplus > 0).tolist():
+            source, target, tag, size = self.ends(channel)
+            self._near["ends", source, target].append(channel)
+            self._near["sent", source, tag, size].append(channel)
+            self._near["wanted", target, tag, size].append(channel)
+
+    def channel(self, node: NodeAt) -> int:
+        """The channel of a send or receive."""
+        actor = self._still.plan.actors[node.actor]
+        detail = self._still.plan.nodes["detail"][self._still.plan_row(node)]
+        return int(self._still.plan.actor_channels[actor["channel_first"] + detail])
+
+    def ends(self, channel: int) -> Ends:
+        """(source rank, target rank, tag, bytes)."""
+        row = self._still.plan.channels[channel]
+        return int(row["source"]), int(row["target"]), int(row["tag"]), int(row["bytes"])
+
+    def send_for(self, receive: NodeAt) -> NodeAt | None:
+        """The unfinished send that belongs to a waiting receive; None: there is none left."""
+        return self._send_of.get(receive)
+
+    def nearest(self, receive: NodeAt) -> str:
+        """The sentence about the message that was sent instead; empty if nothing comes near."""
+        source, target, tag, size = self.ends(self.channel(receive))
+        between = self._near.get(("ends", source, target), [])
+        if between:
+            found = min(between, key=lambda at: _distance(self.ends(at), tag, size))
+        else:
+            others = self._near.get(("sent", source, tag, size)) or self._near.get(
+                ("wanted", target, tag, size)
+            )
+            if not others:
+                return ""
+            found = others[0]
+        return self._sentence(receive, found)
+
+    def _sentence(self, receive: NodeAt, channel: int) -> str:
+        source, target, tag, size = self.ends(self.channel(receive))
+        near_source, near_target, near_tag, near_size = self.ends(channel)
+        sent = (
+            f"rank {near_source} sends {exact_bytes(near_size)} with tag {near_tag} to rank {near_target}"
+            f"{self._sender(channel)}"
+        )
+        expected = [exact_bytes(size)] if near_size != size else []
+        expected += [f"tag {tag}"] if near_tag != tag else []
+        expected += [f"it from rank {source}"] if near_source != source else []
+        trace = self._still.trace(receive.actor)
+        words = " with ".join(expected) if expected else "it"
+        return f"{sent}; rank {target} expects {words} (node {int(trace.node_id[receive.row])})"
+
+    def _sender(self, channel: int) -> str:
+        sends = self._sends(channel)
+        if not sends:
+            return ""
+        trace = self._still.trace(sends[-1].actor)
+        return f" (node {int(trace.node_id[sends[-1].row])})"
+
+
+def _distance(ends: Ends, tag: int, size: int) -> tuple[bool, bool, int, int]:
+    """Same tag first, then same size, then the smallest difference."""
+    return ends[2] != tag, ends[3] != size, abs(ends[3] - size), ends[2]
+
+
+def _posted_receives(still: Standstill) -> list[NodeAt]:
+    return [
+        NodeAt(actor, row)
+        for actor in still.stuck
+        for row in still.under_way[actor]
+        if still.action(NodeAt(actor, row)) is Action.RECEIVE
+    ]
+
+
+def _endpoints(still: Standstill) -> tuple[Any, Any, Any]:
+    """(actor, row, whether it sends) of every endpoint, in the order of `actor_channels`."""
+    plan = still.plan
+    rows, sends = [], []
+    for template in range(len(plan.templates)):
+        first = int(plan.templates["node_first"][template])
+        action = plan.nodes["action"][first : first + int(plan.templates["nodes"][template])]
+        own = np.flatnonzero((action == Action.SEND) | (action == Action.RECEIVE))
+        rows.append(own)
+        sends.append(action[own] == Action.SEND)
+    per_actor = [len(rows[template]) for template in still.template]
+    owner = np.repeat(np.arange(len(still.template)), per_actor)
+    every_row = np.concatenate([rows[template] for template in still.template])
+    return owner, every_row, np.concatenate([sends[template] for template in still.template])

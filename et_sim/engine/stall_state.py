@@ -1,0 +1,168 @@
+"""What a run that got stuck left behind, as questions the stall report asks.
+
+Vertices of the wait-for graph are defined here: a node of an actor, a chunk (stream) of a collective, a
+stage (one phase of one chunk on one line of ranks). Everything is read from the finished run; nothing
+here changes it or says who waits for whom (`stall_messages`, `stall_collectives`, `stall_graph`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.drive import Outcome
+from et_sim.engine.stall_cycles import Cycles, find_cycles
+from et_sim.engine.state import NONE
+from et_sim.plan.tables import Action
+from et_sim.trace.columns import Trace
+from et_sim.trace.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAt:
+    """A node of an actor: the row is the row in its trace."""
+
+    actor: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk of a collective under way: a row of the run's streams."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One phase of one chunk, as the ranks of one line must go through it together."""
+
+    line: int
+    base: int  # the rank at position zero
+    group: int
+    sequence: int
+    phase: int
+    first_sequence: int  # of the collective, as the waiting members number it
+    collective: int  # as the waiting members run it
+
+
+Vertex = NodeAt | Chunk | Stage
+
+
+class Standstill:
+    """The state of all actors after the last event."""
+
+    def __init__(self, outcome: Outcome, workload: Workload) -> None:
+        self.outcome, self.plan, self.run, self.workload = outcome, outcome.plan, outcome.run, workload
+        plan = outcome.plan
+        self.rank = plan.actors["rank"]
+        self.node_first = plan.actors["node_first"]
+        self.template = plan.actors["template"]
+        self.start, self.end = outcome.nodes["start_ns"], outcome.nodes["end_ns"]
+        self.ready_ns = outcome.nodes["ready_ns"]
+        self._template_first = plan.templates["node_first"]
+        self._action, self._lane = plan.nodes["action"], plan.nodes["lane"]
+        self.stuck: list[int] = np.flatnonzero(outcome.finish_ns < 0).tolist()
+        self.under_way: dict[int, list[int]] = {}
+        self.ready: dict[int, list[int]] = {}
+        self._find_frontier()
+        distinct = {int(self.template[actor]) for actor in self.stuck}
+        self._cycles: dict[int, Cycles] = {row: find_cycles(plan, row) for row in sorted(distinct)}
+        self._blocker: dict[NodeAt, NodeAt] = {}
+
+    def _find_frontier(self) -> None:
+        """Sort the unfinished nodes of every stuck actor into issued and ready ones."""
+        sizes = self.plan.templates["nodes"][self.template]
+        for actor in self.stuck:
+            places = slice(int(self.node_first[actor]), int(self.node_first[actor] + sizes[actor]))
+            waits = self.end[places] == NONE
+            issued = self.start[places] != NONE
+            self.under_way[actor] = np.flatnonzero(waits & issued).tolist()
+            self.ready[actor] = np.flatnonzero(waits & ~issued & (self.ready_ns[places] != NONE)).tolist()
+
+    def place(self, node: NodeAt) -> int:
+        """Where the node's state is."""
+        return int(self.node_first[node.actor]) + node.row
+
+    def plan_row(self, node: NodeAt) -> int:
+        """Where the node's plan is."""
+        return int(self._template_first[self.template[node.actor]]) + node.row
+
+    def action(self, node: NodeAt) -> Action:
+        """What issuing the node does."""
+        return Action(int(self._action[self.plan_row(node)]))
+
+    def lane(self, node: NodeAt) -> int:
+        """The lane the node needs."""
+        return int(self._lane[self.plan_row(node)])
+
+    def is_finished(self, actor: int) -> bool:
+        """Whether the actor completed all its nodes."""
+        return bool(self.outcome.finish_ns[actor] >= 0)
+
+    def is_done(self, node: NodeAt) -> bool:
+        """Whether the node completed."""
+        return bool(self.end[self.place(node)] != NONE)
+
+    def is_issued(self, node: NodeAt) -> bool:
+        """Whether the node was ever issued."""
+        return bool(self.start[self.place(node)] != NONE)
+
+    def is_ready(self, node: NodeAt) -> bool:
+        """Whether all parents of the node are done."""
+        return bool(self.ready_ns[self.place(node)] != NONE)
+
+    def holder(self, node: NodeAt) -> NodeAt | None:
+        """The node that occupies the lane a ready node waits for."""
+        lane = self.lane(node)
+        for row in self.under_way.get(node.actor, ()):
+            other = NodeAt(node.actor, row)
+            if self.lane(other) == lane:
+                return other
+        return None
+
+    def trace(self, actor: int) -> Trace:
+        """The trace an actor runs."""
+        return self.workload.templates[int(self.template[actor])]
+
+    def cycles(self, actor: int) -> Cycles:
+        """Dependency cycles among an unfinished actor's nodes."""
+        return self._cycles[int(self.template[actor])]
+
+    def blocker(self, node: NodeAt) -> NodeAt:
+        """The node at the far end of a chain of unfinished parents: issued, ready, or on a cycle."""
+        cycles = self.cycles(node.actor)
+        frontier = self.under_way[node.actor] + self.ready[node.actor]
+        if len(frontier) == 1 and not cycles.home:
+            return NodeAt(node.actor, frontier[0])
+        path: list[NodeAt] = []
+        at = node
+        while at not in self._blocker:
+            if at.row in cycles.home:
+                self._blocker[at] = NodeAt(at.actor, cycles.home[at.row])
+                break
+            parent = None if self.is_ready(at) else self._unfinished_parent(at)
+            if parent is None:
+                self._blocker[at] = at
+                break
+            path.append(at)
+            at = parent
+        end = self._blocker[at]
+        for visited in path:
+            self._blocker[visited] = end
+        return end
+
+    def _unfinished_parent(self, node: NodeAt) -> NodeAt | None:
+        trace, first = self.trace(node.actor), int(self.node_first[node.actor])
+        lists = ((trace.data_start, trace.data_deps), (trace.ctrl_start, trace.ctrl_deps))
+        for start, parents in lists:
+            for parent in parents[start[node.row] : start[node.row + 1]].tolist():
+                if self.end[first + parent] == NONE:
+                    return NodeAt(node.actor, parent)
+        return None
+
+    def ranks_of(self, actors: Any) -> tuple[int, ...]:
+        """The ranks that actors stand for, ascending."""
+        return tuple(sorted(int(self.rank[actor]) for actor in actors))

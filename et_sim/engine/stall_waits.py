@@ -1,0 +1,267 @@
+"""The stall in single statements: each wait, each dead end, each near miss, each hop of the knot.
+
+A statement keeps the ranks it is about apart from its words (`{who}` stands for them), so that like
+statements of many ranks can be told as one. Not here: grouping and the whole report (`stall_report`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from et_sim.engine.stall_collectives import Lag, Laggard
+from et_sim.engine.stall_graph import WaitGraph
+from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Vertex
+from et_sim.engine.stall_words import exact_bytes, node_text, operation, ranks_text
+from et_sim.plan.tables import Action, Lane
+from et_sim.trace.columns import CollectiveKind
+
+WHO = "{who}"
+WHAT = "{what}"
+
+LAG_WORDS = {
+    Lag.ELSEWHERE: f"{WHO} to issue the {WHAT}",
+    Lag.BEHIND: f"{WHO} to come as far in the {WHAT}",
+    Lag.QUEUED: f"{WHO}, where a chunk of the {WHAT} waits behind another one",
+    Lag.ABSENT: f"{WHO} to issue the {WHAT}, which is not in the trace there",
+    Lag.MISMATCH: f"{WHO}, where something else runs in place of the {WHAT}",
+    Lag.TURNED: f"{WHO}, where the ring of the {WHAT} turns the other way",
+}
+# Whom a wait is told about when its members lag for several reasons: the most final one.
+GRAVITY = (Lag.MISMATCH, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
+LANE_WORDS = {
+    Lane.CPU: "the CPU",
+    Lane.COMPUTE: "the compute lane",
+    Lane.COMMUNICATION: "the communication lane",
+    Lane.RECEIVE: "its turn to receive",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One node of one rank that waits, and for what."""
+
+    rank: int
+    node_id: int
+    node_name: str
+    operation: str
+    kind: str
+    sentence: str  # with {who} where the providing ranks go
+    provider: tuple[int, ...]
+    since_ns: int
+
+    @property
+    def what(self) -> str:
+        """What it waits for, in words."""
+        return self.sentence.replace(WHO, ranks_text(self.provider))
+
+
+class DeadEnd(NamedTuple):
+    """Something that nobody will ever provide: which ranks should have, in words, and who needs it."""
+
+    subject: tuple[int, ...]
+    kind: str
+    sentence: str  # follows the subject
+    needed_by: tuple[int, ...]
+
+
+class Hop(NamedTuple):
+    """One step of the knot: a rank, the rank it waits for, and why."""
+
+    rank: int
+    waits_for: int
+    reason: str
+
+
+class Teller:
+    """Puts the vertices of a wait-for graph into words."""
+
+    def __init__(self, graph: WaitGraph) -> None:
+        self._graph, self._still = graph, graph.still
+        self._ranks: dict[tuple[Stage, Lag], tuple[int, ...]] = {}
+        for stage, laggards in graph.laggards.items():
+            for lag in {laggard.lag for laggard in laggards}:
+                self._ranks[stage, lag] = self._still.ranks_of(a.actor for a in laggards if a.lag is lag)
+
+    def node(self, node: NodeAt) -> str:
+        """`send "x" (node 3)`."""
+        return node_text(self._still.trace(node.actor), node.row)
+
+    def waits(self) -> list[Wait]:
+        """Every wait of every unfinished actor; ready nodes of one lane are told once."""
+        found: list[Wait] = []
+        for actor in self._still.stuck:
+            before = len(found)
+            found += [self._issued_wait(NodeAt(actor, row)) for row in self._still.under_way[actor]]
+            found += self._lane_waits(actor)
+            found += [self._cycle_wait(actor, cycle) for cycle in self._still.cycles(actor).found]
+            if len(found) == before:
+                found.append(Wait(int(self._still.rank[actor]), 0, "", "", "unknown", "nothing", (), 0))
+        return found
+
+    def _wait(
+        self, node: NodeAt, kind: str, sentence: str, provider: tuple[int, ...], since_ns: int | None = None
+    ) -> Wait:
+        trace = self._still.trace(node.actor)
+        return Wait(
+            rank=int(self._still.rank[node.actor]),
+            node_id=int(trace.node_id[node.row]),
+            node_name=trace.node_name(node.row),
+            operation=operation(trace, node.row),
+            kind=kind,
+            sentence=sentence,
+            provider=provider,
+            since_ns=int(self._still.start[self._still.place(node)]) if since_ns is None else since_ns,
+        )
+
+    def _issued_wait(self, node: NodeAt) -> Wait:
+        action = self._still.action(node)
+        if action is Action.RECEIVE:
+            return self._receive_wait(node)
+        if action is Action.COLLECTIVE:
+            return self._collective_wait(node)
+        if action is Action.MEMORY:
+            return self._wait(node, "memory", "its turn at the memory server", ())
+        return self._wait(node, "unknown", "something that never happened", ())
+
+    def _receive_wait(self, node: NodeAt) -> Wait:
+        source, _, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
+        message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+        if self._graph.messages.send_for(node) is None:
+            return self._wait(node, "send-missing", f"{message}, which never sent it", (source,))
+        return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
+
+    def _collective_wait(self, node: NodeAt) -> Wait:
+        by_lag: dict[Lag, set[int]] = {}
+        chunks = self._graph.graph.successors(node)
+        stages = [s for chunk in chunks for s in self._graph.graph.successors(chunk) if isinstance(s, Stage)]
+        for stage in stages:
+            for lag in GRAVITY:
+                by_lag.setdefault(lag, set()).update(self._ranks.get((stage, lag), ()))
+        lags = [lag for lag in GRAVITY if by_lag.get(lag)]
+        if not stages:
+            return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
+        if not lags:
+            return self._wait(node, "unknown", "messages that never came, though all members are in it", ())
+        provider = tuple(sorted(by_lag[lags[0]]))
+        sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
+        return self._wait(node, f"member-{lags[0]}", sentence, provider)
+
+    def _lane_waits(self, actor: int) -> list[Wait]:
+        by_lane: dict[int, list[NodeAt]] = {}
+        for row in self._still.ready[actor]:
+            node = NodeAt(actor, row)
+            by_lane.setdefault(self._still.lane(node), []).append(node)
+        found = []
+        for lane, nodes in by_lane.items():
+            holder = self._still.holder(nodes[0])
+            held = f", which {self.node(holder)} occupies" if holder else ""
+            more = f" (and {len(nodes) - 1} more nodes with it)" if len(nodes) > 1 else ""
+            since = int(self._still.ready_ns[self._still.place(nodes[0])])
+            sentence = f"{LANE_WORDS[Lane(lane)]}{held}{more}"
+            found.append(self._wait(nodes[0], "lane", sentence, (int(self._still.rank[actor]),), since))
+        return found
+
+    def _cycle_wait(self, actor: int, cycle: tuple[int, ...]) -> Wait:
+        ids = [int(self._still.trace(actor).node_id[row]) for row in cycle]
+        shown = ids if len(ids) <= 8 else [*ids[:6], "…", ids[-1]]
+        path = " after ".join(str(node_id) for node_id in [*shown, ids[0]])
+        sentence = f"an end of the dependency cycle in its trace: node {path}"
+        return self._wait(NodeAt(actor, cycle[0]), "cycle", sentence, (int(self._still.rank[actor]),), 0)
+
+    def dead_ends(self) -> list[DeadEnd]:
+        """What nobody will ever provide."""
+        found = [self._missing_send(node) for node in self._graph.messages.waiting if self._is_orphan(node)]
+        for stage, laggards in self._graph.laggards.items():
+            waiting = [c for c in self._graph.graph.predecessors(stage) if isinstance(c, Chunk)]
+            needed_by = self._still.ranks_of({self._graph.actor(chunk) for chunk in waiting})
+            found += self._stage_ends(stage, self._graph.collectives.node_of(waiting[0]), laggards, needed_by)
+        return found
+
+    def _is_orphan(self, node: NodeAt) -> bool:
+        return self._graph.messages.send_for(node) is None
+
+    def _missing_send(self, node: NodeAt) -> DeadEnd:
+        source, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
+        sentence = f"never sent the {exact_bytes(size)} with tag {tag} that {WHO} expected"
+        return DeadEnd((source,), "send-missing", sentence, (target,))
+
+    def _stage_ends(
+        self, stage: Stage, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
+    ) -> list[DeadEnd]:
+        what = self.collective(node)
+        words = {
+            Lag.ABSENT: f"never issued the {what} that {WHO} started",
+            Lag.MISMATCH: f"ran something else in place of the {what} that {WHO} started",
+            Lag.TURNED: f"turned the ring of the {what} one way, and {WHO} the other",
+        }
+        present = {laggard.lag for laggard in laggards}
+        return [
+            DeadEnd(self._ranks[stage, lag], f"member-{lag}", text, needed_by)
+            for lag, text in words.items()
+            if lag in present
+        ]
+
+    def collective(self, node: NodeAt) -> str:
+        """`all_reduce of 1 MiB over group 3`."""
+        trace = self._still.trace(node.actor)
+        number = self._graph.collectives.group_number(node)
+        over = f" over group {number}" if number else ""
+        return f"{operation(trace, node.row)} of {exact_bytes(int(trace.comm_bytes[node.row]))}{over}"
+
+    def hops(self, cycle: list[Vertex]) -> list[Hop]:
+        """A cycle of the graph as hops from rank to rank."""
+        legs: list[list[Vertex]] = []
+        for vertex in cycle:
+            if isinstance(vertex, Stage):
+                continue
+            same = legs and self._graph.actor(legs[-1][-1]) == self._graph.actor(vertex)
+            if same:
+                legs[-1].append(vertex)
+            else:
+                legs.append([vertex])
+        if len(legs) == 1:
+            return self._inner_hops(legs[0])
+        after = [*legs[1:], legs[0]]
+        return [self._hop(leg, following) for leg, following in zip(legs, after, strict=True)]
+
+    def _inner_hops(self, leg: list[Vertex]) -> list[Hop]:
+        rank = int(self._still.rank[self._graph.actor(leg[0])])
+        after = [*leg[1:], leg[0]]
+        return [
+            Hop(rank, rank, f"{self.vertex(here)} comes after {self.vertex(there)}")
+            for here, there in zip(leg, after, strict=True)
+        ]
+
+    def _hop(self, leg: list[Vertex], following: list[Vertex]) -> Hop:
+        here, there = (int(self._still.rank[self._graph.actor(v)]) for v in (leg[-1], following[0]))
+        reason = self.vertex(leg[-1])
+        if len(following) > 1:
+            reason += f"; there {self._obstacle(following[0], following[1])}"
+        return Hop(here, there, reason)
+
+    def _obstacle(self, wanted: Vertex, first: Vertex) -> str:
+        """Why the rank that is waited for does not get to what it should do."""
+        if isinstance(wanted, Chunk) and isinstance(first, Chunk):
+            dimension = self._graph.collectives.dimension(wanted)
+            return (
+                f"{self._chunk(wanted)} waits behind {self._chunk(first)} in a queue of dimension {dimension}"
+            )
+        return f"{self.vertex(wanted)} is not reached"
+
+    def _chunk(self, chunk: Chunk) -> str:
+        """`chunk 1 (all_gather)`: with the operation of its phase."""
+        collectives = self._graph.collectives
+        operation_word = CollectiveKind(collectives.operation(chunk)).name.lower()
+        return f"chunk {collectives.number_of(chunk)} ({operation_word})"
+
+    def vertex(self, vertex: Vertex) -> str:
+        """A node or chunk in words."""
+        if isinstance(vertex, NodeAt):
+            return self.node(vertex)
+        if isinstance(vertex, Chunk):
+            collectives = self._graph.collectives
+            node = collectives.node_of(vertex)
+            place = f"{self._chunk(vertex)} on dimension {collectives.dimension(vertex)}"
+            return f"{self.node(node)}, {place}"
+        return "a stage"

@@ -1,0 +1,79 @@
+"""Words of the stall report: sets of ranks, exact sizes, nodes, in a length that fits a line.
+
+Not here: what is said (`stall_report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from et_sim.errors import EtSimError
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.units import format_bytes, parse_bytes
+
+LONGEST_NAME = 48
+MOST_RANGES = 6
+
+
+def rank_ranges(ranks: Iterable[int]) -> str:
+    """`0-3,6`: ascending, without a limit on its length."""
+    return ",".join(_ranges(ranks))
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-3,6`; many scattered ranks are cut short and counted."""
+    known = list(ranks)
+    if len(known) == 1:
+        return f"rank {known[0]}"
+    ranges = _ranges(known)
+    if len(ranges) <= MOST_RANGES:
+        return f"ranks {','.join(ranges)}"
+    return f"ranks {','.join(ranges[:MOST_RANGES])},… ({len(known)} in all)"
+
+
+def _ranges(ranks: Iterable[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return [str(low) if low == high else f"{low}-{high}" for low, high in runs]
+
+
+def exact_bytes(size: int) -> str:
+    """`8 MiB` where that is exact, else plain bytes: sizes that differ must look different."""
+    text = format_bytes(size)
+    try:
+        is_exact = parse_bytes(text) == size
+    except EtSimError:
+        is_exact = False
+    return text if is_exact else f"{size} B"
+
+
+def short(name: str) -> str:
+    """A name that does not burst the line."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def node_text(trace: Trace, row: int) -> str:
+    """`all_reduce "grad" (node 5)`: what the node is, how it is called, which one it is."""
+    return f'{operation(trace, row)} "{short(trace.node_name(row))}" (node {int(trace.node_id[row])})'
+
+
+def operation(trace: Trace, row: int) -> str:
+    """What a node does, in one word."""
+    kind = int(trace.kind[row])
+    if kind == NodeKind.COLL:
+        number = int(trace.comm_type[row])
+        known = number in CollectiveKind.__members__.values()
+        return CollectiveKind(number).name.lower() if known else f"collective {number}"
+    words = {
+        NodeKind.SEND: "send",
+        NodeKind.RECV: "receive",
+        NodeKind.COMP: "compute",
+        NodeKind.MEM_LOAD: "load",
+        NodeKind.MEM_STORE: "store",
+        NodeKind.METADATA: "metadata",
+    }
+    return words.get(NodeKind(kind), "node") if kind in NodeKind.__members__.values() else "node"
