@@ -22,8 +22,8 @@ class Progress:
         self._width = 0
 
     def __enter__(self) -> Self:
-        from et_sim.engine.loop import simulate
         from et_sim.compiled import is_cached
+        from et_sim.engine.loop import simulate
 
         if not is_cached(simulate):
             print("et-sim: compiling the engine, once for this version (about 10 s) …", file=sys.stderr)

@@ -56,7 +56,7 @@ def _check_peers(trace: Trace, rank: int, rows: Any, peer: Any, ranks: int) -> N
     if len(outside):
         at = int(rows[outside[0]])
         raise TraceError(
-            f"{trace.describe(at)} talks to rank {int(peer[outside[0]])}, and there are ranks 0 to {ranks - 1}",
+            f"{trace.describe(at)} talks to rank {int(peer[outside[0]])}, and ranks are 0 to {ranks - 1}",
             place=f"rank {rank} ({trace.source})" if trace.source else f"rank {rank}",
             remedy="correct comm_src or comm_dst, or describe a machine with more NPUs",
         )

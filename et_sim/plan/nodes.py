@@ -31,6 +31,7 @@ def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
     nodes = tables.table(tables.NODE, len(trace))
     _assign_lanes(nodes, trace)
     recorded = replay_ns(trace.duration_us)
+    _check_collective_types(trace, place)
     if machine.system.replay_only:
         _replay(nodes, np.ones(len(trace), bool), trace, recorded)
         nodes["busy"] = ~trace.is_cpu
@@ -93,6 +94,17 @@ def _lower_memory(nodes: Any, trace: Trace, machine: Machine) -> None:
     nodes["action"][memory] = Action.MEMORY
     nodes["bytes"][memory] = trace.tensor_bytes[memory]
     nodes["duration_ns"][memory] = service_ns(machine.memory, trace.tensor_bytes[memory])
+
+
+def _check_collective_types(trace: Trace, place: str) -> None:
+    known = [int(kind) for kind in CollectiveKind]
+    _refuse_first(
+        (trace.kind == NodeKind.COLL) & ~np.isin(trace.comm_type, known),
+        trace,
+        place,
+        "has a comm_type that no collective has",
+        f"collective types are {known[0]} to {known[-1]}",
+    )
 
 
 def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:

@@ -123,9 +123,9 @@ class Result:
         groups = np.split(ranks, np.flatnonzero(np.diff(of_rank[ranks])) + 1)
         merged = []
         for members in sorted(groups, key=lambda group: int(group[0])):
-            row = {"ranks": compact(members)}
-            for name, value in zip(columns, unique[of_rank[members[0]]].tolist(), strict=True):
-                row[name] = value
+            figures_of_members = unique[of_rank[members[0]]].tolist()
+            row: dict[str, Any] = {"ranks": compact(members)}
+            row.update(zip(columns, figures_of_members, strict=True))
             if self.outcome.finish_ns[self._actor_of_rank[members[0]]] < 0:
                 row["finish_ns"] = None
             merged.append(row)

@@ -42,7 +42,7 @@ class Statistics:
 
 def combine(outcome: Outcome, parts: list[Parts]) -> Statistics:
     """Statistics of all actors from what `measure_block` found in every block of rows."""
-    compute, communication, memory, cpu, overlap, alone, covered = np.sum(parts, axis=0, dtype=np.int64)
+    compute, communication, memory, cpu, overlap, alone, covered = np.asarray(parts).sum(axis=0)
     finish = outcome.finish_ns
     end = np.where(finish < 0, outcome.end_ns, finish)
     return Statistics(

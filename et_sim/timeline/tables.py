@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
 from et_sim.timeline.rows import (
     END_CAUSES,
     KIND_NAMES,
@@ -17,7 +18,6 @@ from et_sim.timeline.rows import (
     Rows,
     TimelineSource,
 )
-from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
 
 WORD = pa.dictionary(pa.int8(), pa.string())
 TEXT = pa.dictionary(pa.int32(), pa.string())

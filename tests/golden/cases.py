@@ -155,7 +155,9 @@ def nodes_of(result: Any, rank: int) -> dict[int, list[int]]:
     return {node: [start, end] for node, start, end in zip(ids, starts, ends, strict=True)}
 
 
-def _encode(nodes: list[dict[str, Any]], variables: dict[str, Any], rank: int, kinds: dict[str, str]) -> bytes:
+def _encode(
+    nodes: list[dict[str, Any]], variables: dict[str, Any], rank: int, kinds: dict[str, str]
+) -> bytes:
     schema = messages()
     records = [schema.GlobalMetadata(version="0.0.4")]
     for content in nodes:

@@ -36,7 +36,9 @@ def system(algorithms: list[str], **keys: Any) -> dict[str, Any]:
     }
 
 
-def network(shapes: list[str], npus: list[int], bandwidth: list[float], latency: list[float]) -> dict[str, Any]:
+def network(
+    shapes: list[str], npus: list[int], bandwidth: list[float], latency: list[float]
+) -> dict[str, Any]:
     return {"topology": shapes, "npus_count": npus, "bandwidth": bandwidth, "latency": latency}
 
 
