@@ -1,0 +1,88 @@
+"""`et-sim demo`: simulate the bundled training step on the bundled machine, leaving everything as files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+
+MACHINE = ("system.json", "network.yml")
+TRACES, STEP, RUN = "traces", "step", "run"
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="simulate a bundled example",
+        description="Write a small training step and a machine as files, simulate it, and show the result.",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("et-sim-demo"), help="directory to write (default: et-sim-demo)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the inputs, then do what `et-sim run` does with them."""
+    from et_sim.cli.run import simulate_into
+    from et_sim.timeline import check_target
+
+    folder: Path = options.out
+    check_target(folder / RUN)
+    _write_inputs(folder)
+    print("One training step of a 12-layer transformer, data-parallel on a ring of 8; rank 5 is slow.\n")
+    sys.stdout.flush()
+    machine = {name.partition(".")[0]: str(folder / name) for name in MACHINE}
+    status = simulate_into(folder / RUN, str(folder / TRACES / STEP), as_json=False, **machine)
+    print("\nThe inputs are files too. Change one, say the bandwidth, and simulate again:")
+    print(_repeat(folder))
+    return status
+
+
+def _repeat(folder: Path) -> str:
+    """The command that repeats the demo's run."""
+    options = f"--system {folder / 'system.json'} --network {folder / 'network.yml'} --out {folder / RUN}"
+    return f"et-sim run {folder / TRACES / STEP} {options}"
+
+
+def _write_inputs(folder: Path) -> None:
+    """Everything or nothing: whatever would be lost is found before anything is written."""
+    from et_sim.demo import training_step
+    from et_sim.trace.encode import encode_trace
+
+    workload = training_step()
+    encoded = [encode_trace(trace) for trace in workload.templates]
+    files = {folder / name: _bundled(name) for name in MACHINE}
+    for rank, template in enumerate(workload.template_of_rank.tolist()):
+        files[folder / TRACES / f"{STEP}.{rank}.et"] = encoded[template]
+    try:
+        for path, content in files.items():
+            _refuse_loss(path, content)
+        (folder / TRACES).mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            path.write_bytes(content)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        place = str(error.filename or folder)
+        raise UsageError(
+            f"cannot be written: {reason}", place=place, remedy="choose a directory with --out"
+        ) from None
+
+
+def _bundled(name: str) -> bytes:
+    from importlib.resources import files
+
+    return (files("et_sim.demo") / name).read_bytes()
+
+
+def _refuse_loss(path: Path, content: bytes) -> None:
+    if path.exists() and path.read_bytes() != content:
+        raise UsageError(
+            "exists and is not the demo's file, or was changed since",
+            place=str(path),
+            remedy="choose another directory with --out; nothing was overwritten",
+        )
