@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind, RowColumn, Trace
 from et_sim.trace.preflight.differences import (
-    Sequence,
-    Stream,
     explain_difference,
     explain_missing,
     explain_more,
 )
-from et_sim.trace.preflight.order import edges, goes_upward, issue_order
+from et_sim.trace.preflight.interleaving import check_interleaving
+from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, compact_ranks, counted
+from et_sim.trace.preflight.streams import Sequence, Stream
 
-# Columns of a signature, one row per distinct collective: type, bytes, involved dimensions.
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
 _Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts
 
@@ -38,24 +37,36 @@ def check_collectives(
     """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
     problems: list[Problem] = []
     sequences: _Sequences = defaultdict(dict)
+    started: dict[int, RowColumn] = {}
     for template in sharing.used_templates():
         trace = sharing.workload.templates[template]
         rows = np.flatnonzero(trace.kind == NodeKind.COLL).astype(np.int32)
-        if not len(rows):
-            continue
-        problems += _empty(sharing, template, rows)
-        for group, of_group in _by_group(trace, rows):
-            is_broadcast = trace.comm_type[of_group] == CollectiveKind.BROADCAST
-            for broadcast in (False, True):
-                part = of_group[is_broadcast == broadcast]
-                if len(part):
-                    sequences[Stream(group, broadcast)][template] = _sequence(trace, part, group)
+        if len(rows):
+            problems += _empty(sharing, template, rows)
+            started[template] = _as_started(trace, rows)
+            _sort_into_streams(trace, template, started[template], sequences)
     for name in sorted({stream.group for stream in sequences}):
         problems += _check_group(sharing, name, sequences, ranks, groups)
     for stream in sorted(sequences):
         members = _members(sharing, stream, sequences, ranks, groups)
         problems += _compare(sharing, stream, members, sequences)
+    if not any(problem.severity == "error" for problem in problems):
+        problems += check_interleaving(sharing, sequences, started)
     return problems
+
+
+def _as_started(trace: Trace, rows: RowColumn) -> RowColumn:
+    """In ascending id, unless dependencies run against it."""
+    return rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
+
+
+def _sort_into_streams(trace: Trace, template: int, rows: RowColumn, sequences: _Sequences) -> None:
+    for group, of_group in _by_group(trace, rows):
+        is_broadcast = trace.comm_type[of_group] == CollectiveKind.BROADCAST
+        for broadcast in (False, True):
+            part = of_group[is_broadcast == broadcast]
+            if len(part):
+                sequences[Stream(group, broadcast)][template] = _sequence(trace, part, group)
 
 
 def group_key(name: str) -> str:
@@ -74,9 +85,7 @@ def _by_group(trace: Trace, rows: Any) -> list[tuple[str, Any]]:
 
 
 def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
-    """The collectives of one group on one template, in the order in which they start."""
-    if not goes_upward(*edges(trace)):
-        rows, _ = issue_order(trace, rows)
+    """The collectives of one group on one template, as numbers that can be compared."""
     flagged = (trace.present[rows] & int(Has.INVOLVED_DIM)) != 0
     if group:  # listed groups ignore involved_dim
         flagged = np.zeros(len(rows), bool)

@@ -8,12 +8,10 @@ still decide, they are a warning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.preflight.order import issue_order
 from et_sim.trace.preflight.problem import (
     Problem,
@@ -24,35 +22,8 @@ from et_sim.trace.preflight.problem import (
     have,
     of_ranks,
     ordinal,
-    size_text,
 )
-
-
-class Stream(NamedTuple):
-    """Collectives that are compared with each other: those of a group, broadcasts apart."""
-
-    group: str  # "" is the group of all ranks
-    is_broadcast: bool
-
-    @property
-    def name(self) -> str:
-        """`group 3` or `the group of all ranks`."""
-        return f"group {self.group}" if self.group else "the group of all ranks"
-
-    @property
-    def noun(self) -> str:
-        """What the members of the stream are called."""
-        return "broadcast" if self.is_broadcast else "collective"
-
-
-class Sequence(NamedTuple):
-    """What a template starts in a stream: rows, and (type, bytes, dimensions) of each."""
-
-    rows: Any
-    content: Any
-
-
-Streams = Mapping[Stream, Mapping[int, Sequence]]
+from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
 
 
 class _Side(NamedTuple):
@@ -200,8 +171,4 @@ def _both(sharing: Sharing, one: _Side, other: _Side, at: int) -> str:
 
 def _at(sharing: Sharing, side: _Side, at: int) -> str:
     """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
-    number, size = int(side.sequence.content[at, 0]), int(side.sequence.content[at, 1])
-    known = number in CollectiveKind._value2member_map_
-    kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
-    node = sharing.workload.templates[side.template].describe(int(side.sequence.rows[at]))
-    return f"{kind} of {size_text(size)} ({node} in {sharing.file_of(int(side.ranks[0]))})"
+    return collective_text(sharing, int(side.ranks[0]), side.sequence, at)

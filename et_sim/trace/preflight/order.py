@@ -26,48 +26,43 @@ def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
     return parent[real], child[real]
 
 
-def goes_upward(parent: RowColumn, child: RowColumn) -> bool:
-    """Whether every parent is a lower row, so that rows are in an order that fits the dependencies."""
+def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:
+    """Whether every parent is a lower row, so that nodes can run in the order of their rows."""
     return bool((parent < child).all())
-
-
-def entangled_rows(trace: Trace) -> RowColumn:
-    """Rows on a cycle or between two cycles, ascending; empty for a sound trace."""
-    parent, child = edges(trace)
-    if goes_upward(parent, child):
-        return np.empty(0, np.int32)
-    unmarked = np.zeros(len(trace), np.uint8)
-    left = np.ones(len(trace), bool)
-    order, _ = settle(parent, child, unmarked)
-    left[order] = False
-    if not left.any():
-        return np.empty(0, np.int32)
-    inside = left[parent] & left[child]
-    # What only hangs behind a cycle can be taken off from its far end.
-    order, _ = settle(child[inside], parent[inside], unmarked)
-    trimmed = np.zeros(len(trace), bool)
-    trimmed[order] = True
-    return np.flatnonzero(left & ~trimmed).astype(np.int32)
 
 
 def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:
     """Communication nodes `rows` in the order in which their rank starts them, and whether it is certain.
 
-    Certain means: each must start before the next, whatever things last. Besides dependencies, this
-    uses that ready nodes are started in ascending id and that one lane carries all of them: of two
-    nodes, the lower one goes first if the higher one waits for everything the lower one waits for.
+    Certain means: each must start before the next, whatever things last.
+    """
+    order, depth = _settled_with_lane(trace, rows, rows)
+    if len(order) < len(trace):  # a cycle, reported elsewhere
+        return rows, False
+    is_forced = not len(rows) or int(depth[rows].max()) == len(rows)
+    if not is_forced and fits_row_order(*edges(trace)):
+        return rows, False
+    return rows[np.argsort(depth[rows], kind="stable")], is_forced
+
+
+def certainly_before(trace: Trace, rows: RowColumn, first: int, second: int) -> bool:
+    """Whether `first` must start before `second`, both of them in `rows`, whatever things last."""
+    order, depth = _settled_with_lane(trace, rows, np.array([first, second]))
+    return len(order) == len(trace) and int(depth[second]) == 2
+
+
+def _settled_with_lane(trace: Trace, rows: RowColumn, marked_rows: RowColumn) -> tuple[Any, Any]:
+    """`settle` with dependencies and with what sharing one lane adds to them for `rows`.
+
+    Ready nodes are started in ascending id, one at a time: of two nodes, the lower one goes first if
+    the higher one waits for everything that the lower one waits for.
     """
     parent, child = edges(trace)
     before, after = _forced_by_id(trace, rows)
     marked = np.zeros(len(trace), np.uint8)
-    marked[rows] = 1
+    marked[marked_rows] = 1
     order, depth = settle(np.concatenate((parent, before)), np.concatenate((child, after)), marked)
-    if len(order) < len(trace):  # a cycle, reported elsewhere
-        return rows, False
-    is_forced = not len(rows) or int(depth[rows].max()) == len(rows)
-    if not is_forced and goes_upward(parent, child):
-        return rows, False
-    return rows[np.argsort(depth[rows], kind="stable")], is_forced
+    return order, depth
 
 
 def _forced_by_id(trace: Trace, rows: RowColumn) -> tuple[RowColumn, RowColumn]:

@@ -1,0 +1,170 @@
+"""`et-sim check`: what would go wrong in a run, found without running.
+
+Checks of the workload alone come from the trace room; of the machine, and of the two together, from
+the rooms that a run would ask.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from et_sim.cli.run import add_machine_options
+from et_sim.errors import EtSimError
+
+if TYPE_CHECKING:
+    from et_sim.machine import Machine
+    from et_sim.trace import Workload
+    from et_sim.trace.preflight import Problem
+
+Result = TypeVar("Result")
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "check",
+        help="find what would go wrong, without running",
+        description="Check a workload, alone or together with a machine, without running it.",
+    )
+    parser.add_argument("workload", help="trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …")
+    add_machine_options(parser, required=False)
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what was found; 2 if anything of it is an error."""
+    from et_sim.trace import read_workload
+    from et_sim.trace.preflight import find_problems
+
+    found: list[Problem] = []
+    machine = _whole_machine(options, found)
+    ranks = machine.network.ranks if machine else _ranks_of_network(options, found)
+    try:
+        workload = read_workload(options.workload, ranks)
+    except EtSimError as error:
+        if found:  # what is wrong with the machine must not get lost
+            error.cause += f"; moreover, {found[0].text}"
+        raise
+    groups = machine.groups if machine else _read_parts(options, workload.ranks, found)
+    found += [_warning("workload", text) for text in workload.notices]
+    found += find_problems(workload, groups=groups)
+    if machine and not _has_errors(found):
+        from et_sim.plan import build_plan
+
+        _attempt(found, lambda: build_plan(workload, machine))
+    found.sort(key=lambda problem: problem.severity != "error")
+    print(_as_json(workload, found) if options.json else _as_text(workload, found))
+    return 2 if _has_errors(found) else 0
+
+
+def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine | None:
+    """The machine, if system and network are given and everything about it is sound."""
+    if not (options.system and options.network):
+        return None
+    from et_sim.machine import read_machine
+
+    given = {name: getattr(options, name) for name in ("system", "network", "memory", "groups")}
+    machine = _attempt(found, lambda: read_machine(**given))
+    if machine:
+        found += [_warning("machine", f"{n.place}: key {n.key!r}: {n.text}") for n in machine.warnings]
+    return machine
+
+
+def _ranks_of_network(options: argparse.Namespace, found: list[Problem]) -> int | None:
+    """How many NPUs the network has, if one is given and sound."""
+    if not options.network:
+        return None
+    from et_sim.machine.keys import Remarks
+    from et_sim.machine.network_file import read_network
+    from et_sim.machine.recognise import Role
+    from et_sim.machine.sources import load
+
+    network = _attempt(found, lambda: read_network(load(options.network, Role.NETWORK), Remarks()))
+    return network.ranks if network else None
+
+
+def _read_parts(
+    options: argparse.Namespace, ranks: int, found: list[Problem]
+) -> dict[int, tuple[int, ...]] | None:
+    """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
+    from et_sim.machine.groups_file import read_groups
+    from et_sim.machine.keys import Remarks
+    from et_sim.machine.memory_file import read_memory
+    from et_sim.machine.recognise import Role
+    from et_sim.machine.sources import load
+    from et_sim.machine.system_file import read_system
+
+    if options.system:
+        _attempt(found, lambda: read_system(load(options.system, Role.SYSTEM), Remarks()))
+    if options.memory:
+        _attempt(found, lambda: read_memory(load(options.memory, Role.MEMORY), ranks, Remarks()))
+    if not options.groups or (options.groups == "empty" and not Path("empty").exists()):
+        return None  # "empty" is the reference's word for no groups
+    return _attempt(found, lambda: read_groups(load(options.groups, Role.GROUPS), ranks))
+
+
+def _attempt(found: list[Problem], read: Callable[[], Result]) -> Result | None:
+    """What `read` gives; a refusal becomes a finding, once."""
+    from et_sim.trace.preflight import Problem
+
+    try:
+        return read()
+    except EtSimError as error:
+        text = f"{error.place}: {error.cause}" if error.place else error.cause
+        problem = Problem("error", "refused", "", text, error.remedy)
+        if problem not in found:
+            found.append(problem)
+        return None
+
+
+def _warning(kind: str, text: str) -> Problem:
+    from et_sim.trace.preflight import Problem
+
+    return Problem("warning", kind, "", text, "")
+
+
+def _has_errors(found: list[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in found)
+
+
+def _as_text(workload: Workload, found: list[Problem]) -> str:
+    """Findings by severity, and what was looked at."""
+    size = workload_size(workload)
+    looked_at = ", ".join(
+        f"{number:,} {noun if number == 1 else noun + 's'}"
+        for number, noun in zip(size.values(), ("rank", "node", "distinct trace"), strict=True)
+    )
+    if not found:
+        return f"no problems found: {looked_at}"
+    lines = []
+    for severity in ("error", "warning"):
+        problems = [problem for problem in found if problem.severity == severity]
+        if problems:
+            lines += [f"{len(problems)} {severity}{'s' if len(problems) > 1 else ''}:"]
+        for problem in problems:
+            lines += [f"  {problem.text}", *([f"    -> {problem.remedy}"] if problem.remedy else [])]
+    return "\n".join([*lines, f"looked at {looked_at}"])
+
+
+def _as_json(workload: Workload, found: list[Problem]) -> str:
+    errors = sum(problem.severity == "error" for problem in found)
+    content = {
+        "workload": workload.source,
+        **workload_size(workload),
+        "errors": errors,
+        "warnings": len(found) - errors,
+        "problems": [asdict(problem) for problem in found],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def workload_size(workload: Workload) -> dict[str, int]:
+    """Ranks, nodes over all ranks, and traces that differ."""
+    nodes = sum(len(workload.templates[template]) for template in workload.template_of_rank.tolist())
+    return {"ranks": workload.ranks, "nodes": nodes, "distinct_traces": len(workload.templates)}

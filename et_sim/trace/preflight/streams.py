@@ -1,0 +1,48 @@
+"""Collectives that meet each other, as the checks hold them: streams, and sequences of numbers.
+
+Not here: any check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from et_sim.trace.columns import CollectiveKind
+from et_sim.trace.preflight.problem import Sharing, size_text
+
+
+class Stream(NamedTuple):
+    """Collectives that are compared with each other: those of a group, broadcasts apart."""
+
+    group: str  # "" is the group of all ranks
+    is_broadcast: bool
+
+    @property
+    def name(self) -> str:
+        """`group 3` or `the group of all ranks`."""
+        return f"group {self.group}" if self.group else "the group of all ranks"
+
+    @property
+    def noun(self) -> str:
+        """What the members of the stream are called."""
+        return "broadcast" if self.is_broadcast else "collective"
+
+
+class Sequence(NamedTuple):
+    """What a template starts in a stream: rows, and (type, bytes, dimensions) of each."""
+
+    rows: Any
+    content: Any
+
+
+Streams = Mapping[Stream, Mapping[int, Sequence]]
+
+
+def collective_text(sharing: Sharing, rank: int, sequence: Sequence, at: int) -> str:
+    """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
+    number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
+    known = number in CollectiveKind._value2member_map_
+    kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
+    node = sharing.workload.trace(rank).describe(int(sequence.rows[at]))
+    return f"{kind} of {size_text(size)} ({node} in {sharing.file_of(rank)})"
