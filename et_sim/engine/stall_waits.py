@@ -166,7 +166,7 @@ class Teller:
         ids = [int(self._still.trace(actor).node_id[row]) for row in cycle]
         shown = ids if len(ids) <= 8 else [*ids[:6], "…", ids[-1]]
         path = " after ".join(str(node_id) for node_id in [*shown, ids[0]])
-        sentence = f"an end of the dependency cycle in its trace: node {path}"
+        sentence = f"a dependency cycle in the trace to end: node {path}"
         return self._wait(NodeAt(actor, cycle[0]), "cycle", sentence, (int(self._still.rank[actor]),), 0)
 
     def dead_ends(self) -> list[DeadEnd]:
@@ -183,15 +183,19 @@ class Teller:
 
     def _missing_send(self, node: NodeAt) -> DeadEnd:
         source, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
-        sentence = f"never sent the {exact_bytes(size)} with tag {tag} that {WHO} expected"
+        finished = self._still.is_finished(int(self._still.plan.actor_of_rank[source]))
+        verb = "finished without sending" if finished else "never sent"
+        sentence = f"{verb} the {exact_bytes(size)} with tag {tag} that {WHO} expected"
         return DeadEnd((source,), "send-missing", sentence, (target,))
 
     def _stage_ends(
         self, stage: Stage, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
     ) -> list[DeadEnd]:
         what = self.collective(node)
+        finished = all(self._still.is_finished(a.actor) for a in laggards if a.lag is Lag.ABSENT)
+        verb = "finished without issuing" if finished else "never issued"
         words = {
-            Lag.ABSENT: f"never issued the {what} that {WHO} started",
+            Lag.ABSENT: f"{verb} the {what} that {WHO} started",
             Lag.MISMATCH: f"ran something else in place of the {what} that {WHO} started",
             Lag.TURNED: f"turned the ring of the {what} one way, and {WHO} the other",
         }
@@ -236,6 +240,8 @@ class Teller:
     def _hop(self, leg: list[Vertex], following: list[Vertex]) -> Hop:
         here, there = (int(self._still.rank[self._graph.actor(v)]) for v in (leg[-1], following[0]))
         reason = self.vertex(leg[-1])
+        if isinstance(leg[-1], Chunk) and isinstance(following[0], Chunk):
+            reason += f", {self._chunk(leg[-1])} on dimension {self._graph.collectives.dimension(leg[-1])}"
         if len(following) > 1:
             reason += f"; there {self._obstacle(following[0], following[1])}"
         return Hop(here, there, reason)
@@ -256,12 +262,11 @@ class Teller:
         return f"chunk {collectives.number_of(chunk)} ({operation_word})"
 
     def vertex(self, vertex: Vertex) -> str:
-        """A node or chunk in words."""
-        if isinstance(vertex, NodeAt):
-            return self.node(vertex)
-        if isinstance(vertex, Chunk):
-            collectives = self._graph.collectives
-            node = collectives.node_of(vertex)
-            place = f"{self._chunk(vertex)} on dimension {collectives.dimension(vertex)}"
-            return f"{self.node(node)}, {place}"
-        return "a stage"
+        """A node, or the collective of a chunk, in words."""
+        if isinstance(vertex, Stage):
+            return "a stage"
+        node = self._graph.collectives.node_of(vertex) if isinstance(vertex, Chunk) else vertex
+        if self._still.action(node) is not Action.COLLECTIVE:
+            return self.node(node)
+        number = self._graph.collectives.group_number(node)
+        return self.node(node) + (f" of group {number}" if number else "")

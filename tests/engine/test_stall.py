@@ -1,0 +1,489 @@
+"""A run that cannot complete says who waits for whom, who should have provided it, and what came near."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from et_sim.engine.drive import Outcome, run_plan
+from et_sim.engine.stall import Stall, explain_stall
+from et_sim.engine.stall_cycles import find_cycles, shortest_cycle
+from et_sim.engine.stall_words import exact_bytes, rank_ranges, ranks_text
+from et_sim.errors import StallError
+from et_sim.machine.model import (
+    AllReducePlan,
+    Dimension,
+    Implementations,
+    Machine,
+    MemoryKind,
+    Network,
+    RemoteMemory,
+    Shape,
+    System,
+)
+from et_sim.plan import build_plan
+from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.columns import Trace
+from et_sim.trace.workload import Workload
+
+MIB = 1 << 20
+
+
+def machine(*npus: int, groups: dict[int, tuple[int, ...]] | None = None, **system: object) -> Machine:
+    dimensions = tuple(Dimension(Shape.RING, count, 50.0, 500.0) for count in npus)
+    names = ("ring",) * len(npus)
+    described = {"splits": 4, "implementations": Implementations(names, names, names, names)} | system
+    memory = RemoteMemory(MemoryKind.POOL, 100, 3)
+    return Machine(Network(dimensions), System(**described), memory, groups=groups or {})  # type: ignore[arg-type]
+
+
+def run(traces: list[Trace], on: Machine) -> tuple[Outcome, Workload]:
+    workload = Workload.of(traces)
+    return run_plan(build_plan(workload, on), on.network), workload
+
+
+def stall_of(traces: list[Trace], on: Machine) -> Stall:
+    outcome, workload = run(traces, on)
+    assert not outcome.is_complete
+    return checked(explain_stall(outcome, workload))
+
+
+def checked(stall: Stall) -> Stall:
+    """What holds for every report."""
+    assert "explanation itself failed" not in stall.text, stall.text
+    assert "{" not in stall.text
+    assert len(stall.text.splitlines()) <= 41
+    json.dumps(stall.as_dict())
+    assert {wait.rank for wait in stall.waits} == set(stall.unfinished)
+    for hop, after in zip(stall.knot, [*stall.knot[1:], *stall.knot[:1]], strict=True):
+        assert hop.waits_for == after.rank
+    return stall
+
+
+def idle(micros: int = 1) -> Trace:
+    build = TraceBuilder()
+    build.compute("idle", micros=micros)
+    return build.build()
+
+
+def collectives(*each: tuple[str, int, str]) -> Trace:
+    """Collectives (kind, bytes, group), one after the other."""
+    build, before = TraceBuilder(), []
+    for kind, size, group in each:
+        before = [build.collective(kind, size, group, after=before)]
+    return build.build()
+
+
+# Point to point
+
+
+def receive_then_send(peer: int, receive_tag: int, send_tag: int) -> Trace:
+    build = TraceBuilder()
+    got = build.receive(peer, 1000, receive_tag, name="get")
+    build.send(peer, 1000, send_tag, name="put", after=[got])
+    return build.build()
+
+
+def test_two_ranks_that_receive_before_they_send_are_a_knot() -> None:
+    stall = stall_of([receive_then_send(1, 0, 1), receive_then_send(0, 1, 0)], machine(2))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert 'receive "get" (node 0)' in stall.knot[0].reason
+    assert 'send "put" (node 1) is not reached' in stall.knot[0].reason
+    assert stall.knots == 1
+    assert not stall.dead_ends
+    assert {wait.kind for wait in stall.waits} == {"send-pending"}
+
+
+def test_a_receive_without_any_send_names_the_rank_that_never_sent() -> None:
+    build = TraceBuilder()
+    build.receive(0, 1000, 1)
+    stall = stall_of([idle(), build.build()], machine(2))
+    assert stall.unfinished == (1,)
+    assert not stall.knot
+    assert stall.dead_ends == ("rank 0 finished without sending the 1000 B with tag 1 that rank 1 expected",)
+    assert stall.waits[0].what == "1000 B with tag 1 from rank 0, which never sent it"
+    assert stall.waits[0].provider == (0,)
+    assert stall.nearest == ()
+
+
+def send_to(rank: int, size: int, tag: int) -> Trace:
+    build = TraceBuilder()
+    build.send(rank, size, tag)
+    return build.build()
+
+
+def receive_from(rank: int, size: int, tag: int) -> Trace:
+    build = TraceBuilder()
+    build.receive(rank, size, tag)
+    return build.build()
+
+
+@pytest.mark.parametrize(
+    ("sent", "near"),
+    [
+        (
+            send_to(1, 8 * MIB, 7),
+            "rank 0 sends 8 MiB with tag 7 to rank 1 (node 0); rank 1 expects 6 MiB (node 0)",
+        ),
+        (
+            send_to(1, 6 * MIB, 3),
+            "rank 0 sends 6 MiB with tag 3 to rank 1 (node 0); rank 1 expects tag 7 (node 0)",
+        ),
+        (
+            send_to(1, 5, 3),
+            "rank 0 sends 5 B with tag 3 to rank 1 (node 0); rank 1 expects 6 MiB with tag 7 (node 0)",
+        ),
+        (
+            send_to(2, 6 * MIB, 7),
+            "rank 0 sends 6 MiB with tag 7 to rank 2 (node 0); rank 1 expects it (node 0)",
+        ),
+    ],
+    ids=["size", "tag", "size and tag", "target"],
+)
+def test_a_message_that_almost_matches_is_the_nearest_mismatch(sent: Trace, near: str) -> None:
+    stall = stall_of([sent, receive_from(0, 6 * MIB, 7), idle()], machine(3))
+    assert stall.nearest == (near,)
+    assert near in stall.text
+
+
+def test_a_message_from_another_rank_is_a_near_miss_too() -> None:
+    stall = stall_of([idle(), receive_from(0, 100, 7), send_to(1, 100, 7)], machine(3))
+    assert stall.nearest == (
+        "rank 2 sends 100 B with tag 7 to rank 1 (node 0); rank 1 expects it from rank 0 (node 0)",
+    )
+
+
+def test_sizes_that_print_alike_are_told_in_bytes() -> None:
+    stall = stall_of([send_to(1, MIB + 1, 7), receive_from(0, MIB, 7)], machine(2))
+    assert "1048577 B" in stall.nearest[0]
+    assert "1 MiB" in stall.nearest[0]
+
+
+def test_a_chain_of_ranks_ends_at_the_message_that_is_missing() -> None:
+    build = TraceBuilder()
+    got = build.receive(2, 10, 1)
+    build.send(0, 10, 1, after=[got])
+    stall = stall_of([receive_from(1, 10, 1), build.build(), idle()], machine(3))
+    assert stall.unfinished == (0, 1)
+    assert not stall.knot
+    assert [wait.kind for wait in stall.waits] == ["send-pending", "send-missing"]
+    assert stall.cause.startswith("2 of 3 ranks cannot finish: rank 1 waits for 10 B")
+
+
+def test_a_ready_node_names_the_node_that_occupies_its_lane() -> None:
+    build = TraceBuilder()
+    build.collective("all_reduce", MIB, name="grad")
+    build.send(1, 10, 1, name="late")
+    build.send(1, 20, 1, name="later")
+    stall = stall_of([build.build(), receive_from(0, 10, 1)], machine(2))
+    lane = [wait for wait in stall.waits if wait.kind == "lane"]
+    assert len(lane) == 1
+    assert 'all_reduce "grad" (node 0) occupies (and 1 more nodes with it)' in lane[0].what
+    assert stall.dead_ends == ("rank 1 never issued the all_reduce of 1 MiB that rank 0 started",)
+
+
+# Dependencies
+
+
+def cyclic() -> Trace:
+    build = TraceBuilder()
+    first = build.compute("first", micros=1)
+    build.compute("a", micros=1, after=[first, 3], node_id=1)
+    build.compute("b", micros=1, after=[1], node_id=2)
+    build.compute("c", micros=1, after=[2], ctrl_after=[1], node_id=3)
+    build.compute("below", micros=1, after=[3], node_id=4)
+    return build.build()
+
+
+def test_a_dependency_cycle_is_named_by_its_shortest_form() -> None:
+    stall = stall_of([cyclic(), cyclic()], machine(2))
+    assert stall.text.count("a dependency cycle in the trace to end: node 1 after 3 after 1") == 2
+    assert [hop.reason for hop in stall.knot] == [
+        'compute "a" (node 1) comes after compute "c" (node 3)',
+        'compute "c" (node 3) comes after compute "a" (node 1)',
+    ]
+    assert "ranks 0-1 wait" in stall.text
+    assert stall.remedies == ("remove one of the dependencies on the cycle from the trace",)
+
+
+def test_a_send_that_follows_a_cycle_leads_to_the_cycle() -> None:
+    build = TraceBuilder()
+    build.compute("a", after=[1], node_id=0)
+    build.compute("b", after=[0], node_id=1)
+    build.send(1, 10, 1, after=[1], node_id=2)
+    build.compute("free", micros=3, node_id=3)
+    stall = stall_of([build.build(), receive_from(0, 10, 1)], machine(2))
+    assert [hop.rank for hop in stall.knot] == [0, 0]
+    assert {wait.kind for wait in stall.waits} == {"cycle", "send-pending"}
+
+
+def test_a_node_that_depends_on_itself_is_a_cycle() -> None:
+    build = TraceBuilder()
+    build.compute("free", micros=1)
+    build.compute("self", micros=1, after=[1], node_id=1)
+    stall = stall_of([build.build(), idle()], machine(2))
+    assert "node 1 after 1" in stall.text
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 0)]
+
+
+def test_cycles_are_those_that_networkx_finds() -> None:
+    random = np.random.default_rng(7)
+    for _ in range(40):
+        count = int(random.integers(2, 9))
+        build = TraceBuilder()
+        edges = [(int(a), int(b)) for a, b in random.integers(0, count, (count, 2))]
+        for row in range(count):
+            build.compute(after=[parent for parent, child in edges if child == row], node_id=row)
+        build.compute("free", micros=1)
+        on = machine(2)
+        plan = build_plan(Workload.of([build.build(), idle()]), on)
+        cycles = find_cycles(plan, 0)
+        graph = nx.DiGraph(edges)
+        knots = [c for c in nx.strongly_connected_components(graph) if len(c) > 1]
+        loops = [{n} for n in nx.nodes_with_selfloops(graph) if not any(n in c for c in knots)]
+        assert {frozenset(c) for c in knots + loops} == {
+            frozenset(row for row, home in cycles.home.items() if home == cycle[0]) for cycle in cycles.found
+        }
+        for cycle in cycles.found:
+            assert all(
+                (parent, row) in edges for row, parent in zip(cycle, cycle[1:] + cycle[:1], strict=True)
+            )
+
+
+def test_the_shortest_of_several_cycles_is_found() -> None:
+    graph = nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 0), (3, 2)])
+    assert shortest_cycle(graph, [0, 1, 2]) == [2, 3]
+
+
+# Collectives
+
+
+def test_a_collective_missing_on_one_rank_names_that_rank() -> None:
+    reduce = collectives(("all_reduce", MIB, ""))
+    stall = stall_of([reduce, reduce, reduce, idle()], machine(4))
+    assert stall.unfinished == (0, 1, 2)
+    assert stall.dead_ends == (
+        "rank 3 finished without issuing the all_reduce of 1 MiB that ranks 0-2 started",
+    )
+    assert all(wait.kind == "member-absent" and wait.provider == (3,) for wait in stall.waits)
+    assert "ranks 0-2 wait for rank 3" in stall.text
+    assert not stall.knot
+
+
+def test_overlapping_groups_in_opposite_order_are_a_knot() -> None:
+    one = collectives(("all_reduce", 1000, "1"), ("all_reduce", 1000, "2"))
+    other = collectives(("all_reduce", 1000, "2"), ("all_reduce", 1000, "1"))
+    stall = stall_of([one, other, idle(), idle()], machine(4, groups={1: (0, 1), 2: (0, 1)}))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert "of group 1" in stall.knot[0].reason
+    assert "(node 1) of group 1 is not reached" in stall.knot[0].reason
+    assert "rank 0 waits for rank 1 to issue the all_reduce of 1000 B over group 1" in stall.text
+
+
+def test_collectives_of_one_group_in_opposite_order_are_a_mismatch() -> None:
+    one = collectives(("all_reduce", 4000, ""), ("all_gather", 1000, ""))
+    other = collectives(("all_gather", 1000, ""), ("all_reduce", 4000, ""))
+    stall = stall_of([one, one, one, other], machine(4))
+    assert stall.nearest == (
+        "collectives over all ranks differ: rank 3 runs all_gather of 1000 B (node 0), "
+        "ranks 0-2 run all_reduce of 3.91 KiB (node 0)".replace("3.91 KiB", exact_bytes(4000)),
+    )
+    assert {wait.kind for wait in stall.waits} == {"member-mismatch"}
+    assert "let all members of a group issue the same collectives in the same order" in stall.remedies
+
+
+def test_an_earlier_difference_in_size_explains_a_later_stall() -> None:
+    """Four chunks against five: the first collective passes on one rank and its fifth chunk stays alone."""
+    odd = collectives(("all_reduce", MIB + 1, ""), ("all_gather", 1000, ""))
+    even = collectives(("all_reduce", MIB, ""), ("all_gather", 1000, ""))
+    stall = stall_of([odd, odd, odd, even], machine(4))
+    assert any(
+        "rank 3 runs all_reduce of 1 MiB" in text and "run all_reduce of 1048577 B" in text
+        for text in stall.nearest
+    )
+
+
+def test_a_subgroup_collective_shifts_the_numbers_of_the_whole_system() -> None:
+    """B-6 of the reference: it takes numbers from the system's count on its members only."""
+    all_ranks = collectives(("all_reduce", MIB, ""))
+    after_group = collectives(("all_reduce", MIB, "1"), ("all_reduce", MIB, ""))
+    stall = stall_of([all_ranks, all_ranks, after_group, after_group], machine(4, groups={1: (2, 3)}))
+    assert stall.unfinished == (0, 1, 2, 3)
+    assert stall.nearest == (
+        "all_reduce of 1 MiB over all ranks is number 0 on ranks 0-1 and number 4 on ranks 2-3: "
+        "collectives of other groups also take numbers from the whole system's count",
+    )
+    assert "communicator group of their own" in stall.remedies[0]
+
+
+def test_a_listed_group_of_all_ranks_is_the_remedy_for_shifted_numbers() -> None:
+    groups = {1: (2, 3), 2: (0, 1, 2, 3)}
+    all_ranks = collectives(("all_reduce", MIB, "2"))
+    after_group = collectives(("all_reduce", MIB, "1"), ("all_reduce", MIB, "2"))
+    outcome, _ = run([all_ranks, all_ranks, after_group, after_group], machine(4, groups=groups))
+    assert outcome.is_complete
+
+
+def test_a_member_that_is_elsewhere_is_told_with_what_it_waits_for() -> None:
+    build = TraceBuilder()
+    got = build.receive(0, 10, 1, name="go")
+    build.collective("all_reduce", MIB, after=[got])
+    reduce = collectives(("all_reduce", MIB, ""))
+    stall = stall_of([reduce, build.build()], machine(2))
+    kinds = {wait.rank: wait.kind for wait in stall.waits}
+    assert kinds == {0: "member-elsewhere", 1: "send-missing"}
+    assert stall.waits[0].provider == (1,)
+    assert stall.dead_ends == ("rank 0 never sent the 10 B with tag 1 that rank 1 expected",)
+
+
+def test_a_message_and_a_collective_can_be_one_knot() -> None:
+    build = TraceBuilder()
+    done = build.collective("all_reduce", MIB)
+    build.send(1, 10, 1, after=[done])
+    late = TraceBuilder()
+    got = late.receive(0, 10, 1)
+    late.collective("all_reduce", MIB, after=[got])
+    stall = stall_of([build.build(), late.build()], machine(2))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert "all_reduce" in stall.knot[0].reason
+    assert "receive" in stall.knot[1].reason
+
+
+def test_rings_that_turn_different_ways_are_recognised() -> None:
+    """An all-gather in a group moves the queue cursors of its members only."""
+    groups = {1: (0, 1), 2: (0, 1, 2, 3)}
+    first = collectives(("all_gather", 1000, "1"), ("all_gather", 1000, "2"))
+    second = collectives(("all_gather", 1000, "2"))
+    on = machine(4, groups=groups, splits=1, queues_per_dim=2, all_reduce_plan=AllReducePlan.BASELINE)
+    stall = stall_of([first, first, second, second], on)
+    assert {wait.kind for wait in stall.waits} == {"member-turned"}
+    assert any("turned the ring" in text for text in stall.dead_ends)
+    assert "num-queues-per-dim" in stall.remedies[0]
+
+
+# Queues
+
+
+def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
+    """The smallest known case of chunks that block each other's queues of a middle dimension."""
+    latency = 5000.0
+    dimensions = tuple(Dimension(Shape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0))
+    ring = Implementations(("ring",) * 3)
+    described = System(splits=2, implementations=ring, local_mem_bw=50.0)
+    on = Machine(Network(dimensions), replace(described, **system))  # type: ignore[arg-type]
+    traces = []
+    for micros in (20, 20, 0, 100, 0, 20, 0, 0):
+        build = TraceBuilder()
+        before = build.compute("skew", micros=micros)
+        build.collective("all_reduce", 10000, name="g", after=[before])
+        traces.append(build.build())
+    return run(traces, on)
+
+
+def test_chunks_that_block_a_middle_queue_are_a_knot_through_that_queue() -> None:
+    stall = checked(explain_stall(*queue_deadlock()))
+    assert stall.unfinished == tuple(range(8))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(1, 3), (3, 1)]
+    for hop in stall.knot:
+        assert re.search(
+            r"chunk \d \(\w+\) waits behind chunk \d \(\w+\) in a queue of dimension 1", hop.reason
+        )
+    assert "num-queues-per-dim to 2 or more" in stall.remedies[0]
+    assert "active-chunks-per-dimension" in stall.remedies[0]
+    assert not stall.dead_ends
+
+
+@pytest.mark.parametrize("system", [{"queues_per_dim": 2}, {"active_chunks": 2}])
+def test_the_remedies_for_blocked_queues_work(system: dict[str, int]) -> None:
+    outcome, _ = queue_deadlock(**system)
+    assert outcome.is_complete
+
+
+def test_queues_that_may_run_nothing_are_named() -> None:
+    reduce = collectives(("all_reduce", MIB, ""))
+    stall = stall_of([reduce, reduce], machine(2, active_chunks=0))
+    assert {wait.kind for wait in stall.waits} == {"queue-closed"}
+    assert stall.remedies == ("set active-chunks-per-dimension to 1 or more",)
+
+
+# States that the engine cannot leave behind today are told all the same
+
+
+def test_a_memory_request_under_way_is_told() -> None:
+    build = TraceBuilder()
+    build.load(3000, name="weights")
+    outcome, workload = run([build.build(), idle()], machine(2))
+    outcome.nodes["end_ns"][0] = -1
+    outcome.finish_ns[0] = -1
+    stall = checked(explain_stall(outcome, workload))
+    assert stall.waits[0].kind == "memory"
+    assert 'load "weights"' in stall.text
+
+
+def test_a_compute_node_under_way_is_told() -> None:
+    outcome, workload = run([idle(), idle()], machine(2))
+    outcome.nodes["end_ns"][1] = -1
+    outcome.finish_ns[1] = -1
+    assert checked(explain_stall(outcome, workload)).waits[0].kind == "unknown"
+
+
+def test_explaining_never_raises() -> None:
+    outcome, _ = run([idle(), receive_from(0, 10, 1)], machine(2))
+    stall = explain_stall(outcome, Workload.of([]))
+    assert "1 of 2 ranks cannot finish" in stall.text
+    assert "the explanation itself failed" in stall.text
+    assert isinstance(stall.as_error(), StallError)
+
+
+# The report
+
+
+def test_a_stall_becomes_an_error_with_status_one() -> None:
+    error = stall_of([idle(), receive_from(0, 1000, 1)], machine(2)).as_error()
+    assert error.exit_status == 1
+    assert error.cause == (
+        "1 of 2 ranks cannot finish: rank 1 waits for 1000 B with tag 1 from rank 0, "
+        'which never sent it (receive "receive", node 0)'
+    )
+    assert error.report.startswith(error.cause)
+    assert error.remedy
+
+
+def test_thousands_of_ranks_are_explained_fast_and_briefly() -> None:
+    ranks = 4096
+    traces = []
+    for rank in range(ranks):
+        build = TraceBuilder()
+        got = build.receive((rank - 1) % ranks, 1000, 0, name="from the left")
+        build.send((rank + 1) % ranks, 1000, 0, name="to the right", after=[got])
+        traces.append(build.build())
+    outcome, workload = run(traces, machine(ranks))
+    began = time.perf_counter()
+    stall = checked(explain_stall(outcome, workload))
+    assert time.perf_counter() - began < 10
+    assert len(stall.knot) == ranks
+    assert "ranks 0-4095 wait for 1000 B with tag 0 from each other" in stall.text
+    assert "4089 more" in stall.text
+
+
+def test_one_missing_member_of_thousands_is_explained_fast() -> None:
+    ranks = 2048
+    reduce = collectives(("all_reduce", ranks, ""))
+    traces = [reduce] * (ranks - 1) + [idle()]
+    outcome, workload = run(traces, machine(ranks))
+    began = time.perf_counter()
+    stall = checked(explain_stall(outcome, workload))
+    assert time.perf_counter() - began < 10
+    assert "ranks 0-2046 wait for rank 2047" in stall.text
+
+
+def test_ranks_are_written_as_ranges() -> None:
+    assert rank_ranges([6, 0, 2, 1, 3]) == "0-3,6"
+    assert ranks_text([4]) == "rank 4"
+    assert ranks_text(range(0, 40, 2)) == "ranks 0,2,4,6,8,10,… (20 in all)"
