@@ -97,7 +97,7 @@ def _type_of_tables(value: Any, _context: Any) -> TablesType:
 
 
 @register_model(TablesType)
-class _TablesModel(models.OpaqueModel):  # type: ignore[misc]
+class _TablesModel(models.OpaqueModel):
     """A bare pointer."""
 
 
@@ -120,7 +120,7 @@ def _unbox_tables(kind: TablesType, value: Any, c: Any) -> NativeValue:
 
 
 @infer_getattr
-class _TablesAttribute(AttributeTemplate):  # type: ignore[misc]
+class _TablesAttribute(AttributeTemplate):
     key = TablesType
 
     def generic_resolve(self, kind: TablesType, attribute: str) -> types.Type | None:
