@@ -14,11 +14,12 @@ from et_sim import __version__
 from et_sim.engine.drive import Report, run_plan
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.machine import Machine, read_machine
+from et_sim.network.tables import Model
 from et_sim.plan import build_plan
 from et_sim.timeline import Result
 from et_sim.trace import Workload, read_workload
 
-MODELS = ("analytical",)
+MODELS = ("analytical", "link")
 Description = str | Path | Mapping[str, Any]
 
 
@@ -72,7 +73,7 @@ def run(
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     if not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
-    outcome = run_plan(build_plan(workload, machine), machine.network, report)
+    outcome = run_plan(build_plan(workload, machine), machine.network, report, Model[model.upper()])
     return Result(outcome, workload, make_manifest(workload, machine, model, fold))
 
 

@@ -15,7 +15,8 @@ from et_sim.engine.loop import FINISHED, NEEDS_ROOM, simulate
 from et_sim.engine.room import make_room, reserve_per_event
 from et_sim.engine.state import NONE, Run, new_run
 from et_sim.machine.model import Network
-from et_sim.network import analytical
+from et_sim.network import analytical, link
+from et_sim.network.tables import Model, NetworkTables
 from et_sim.plan.tables import Plan
 
 EVENTS_BETWEEN_REPORTS = 2_000_000
@@ -42,9 +43,11 @@ class Outcome:
         return bool((self.finish_ns >= 0).all())
 
 
-def run_plan(plan: Plan, network: Network, report: Report | None = None) -> Outcome:
+def run_plan(
+    plan: Plan, network: Network, report: Report | None = None, model: Model = Model.ANALYTICAL
+) -> Outcome:
     """Simulate a plan until nothing is left to happen."""
-    run = new_run(plan, analytical.prepare(network, plan.programs, plan.steps))
+    run = new_run(plan, _prepare(plan, network, model))
     reserve, block_reserve = reserve_per_event(plan)
     expected = plan.expected_messages if report else 0
     while True:
@@ -66,6 +69,12 @@ def run_plan(plan: Plan, network: Network, report: Report | None = None) -> Outc
         messages=int(clock.delivered),
         run=run,
     )
+
+
+def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:
+    if model is Model.LINK:
+        return link.prepare(network)
+    return analytical.prepare(network, plan.programs, plan.steps)
 
 
 __all__ = ["NONE", "Outcome", "Report", "run_plan"]

@@ -1,10 +1,12 @@
-"""Kinds of events. The first five stand in time slots, the others in the buckets of actors."""
+"""Kinds of events. The first group stands in time slots, the second in the buckets of actors."""
 
 DRAIN = 0  # an actor's bucket: a bucket
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
 STEP = 2  # collective arrival: a seat, b step and direction, c sequence and phase
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
 LATE_STEP = 4  # the same within a collective: a stream
+HOP_DONE = 9  # a message reached the end of a link: a transit
+LINK_FREE = 10  # a link may carry its next message: a link
 
 NODE_DONE = 5  # a actor, b node
 BUNDLE_AT_ENDPOINT = 6  # a stream, c reduction time; NONE: nothing to reduce

@@ -11,6 +11,8 @@ from et_sim.engine.clock import advance, release_event, take_from_bucket, take_f
 from et_sim.engine.progress import bundle_at_endpoint, bundle_ready, receive_step, step_arrived
 from et_sim.engine.ranks import complete, deliver, free_server, start_rank
 from et_sim.engine.state import NONE, Run
+from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
+from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
 
 # An arrival may complete a node at either end, and each may start a collective.
@@ -18,9 +20,11 @@ COLLECTIVES_PER_EVENT = 2
 
 FINISHED, PAUSED, NEEDS_ROOM = 0, 1, 2
 
+LINK_MODEL = int(Model.LINK)
 DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
-LATE_RECEIVE, LATE_STEP = kinds.LATE_RECEIVE, kinds.LATE_STEP
-NODE_DONE, SERVER_FREE = kinds.NODE_DONE, kinds.SERVER_FREE
+LATE_STEP = kinds.LATE_STEP
+HOP_DONE, LINK_FREE = kinds.HOP_DONE, kinds.LINK_FREE
+SERVER_FREE = kinds.SERVER_FREE
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
@@ -54,6 +58,7 @@ def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
         and clock.free_slots >= reserve
         and clock.free_buckets >= reserve
         and clock.free_parkeds >= 1
+        and (clock.free_transits >= reserve or run.network.model[0] != LINK_MODEL)
         and clock.free_runnings >= COLLECTIVES_PER_EVENT
         and clock.streams_top + block_reserve <= len(run.streams)
     )
@@ -61,24 +66,40 @@ def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
 
 @works_on_tables
 def _happen(run: Run, event_row: int) -> None:
+    """Take an event off the calendar and let it happen."""
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
     release_event(run, event_row)
+    if kind == HOP_DONE:
+        if not has_arrived(run, a):
+            enter_link(run, a)
+            return
+        transit = run.transits[a]
+        kind, b, c = transit.kind, transit.b, transit.c
+        release_transit(run, a)
+        a = transit.a
     if kind == DRAIN:
         run.clock[0].bucket = a
+    elif kind == LINK_FREE:
+        free_link(run, a)
     elif kind == BUNDLE_AT_ENDPOINT:
         bundle_at_endpoint(run, a, c)
     elif kind == BUNDLE_READY:
         bundle_ready(run, a)
     elif kind == STEP:
         step_arrived(run, a, b, c)
-    elif kind == NODE_DONE:
-        complete(run, a, b)
-    elif kind == MESSAGE:
+    else:
+        _happen_to_node(run, kind, a, b, c)
+
+
+@works_on_tables
+def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
+    """The rarer events."""
+    if kind == MESSAGE:
         deliver(run, a, b, c)
     elif kind == LATE_STEP:
         receive_step(run, a)
-    elif kind == LATE_RECEIVE:
-        complete(run, a, b)
     elif kind == SERVER_FREE:
         free_server(run, a)
+    else:  # NODE_DONE, LATE_RECEIVE
+        complete(run, a, b)

@@ -14,7 +14,7 @@ from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.streams import start_collective
-from et_sim.network.analytical import flight_ns
+from et_sim.engine.transport import carry
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables_by_reference import works_on_tables
 
@@ -104,8 +104,7 @@ def _send(run: Run, actor_row: int, node: int, detail: int) -> None:
     actor = run.plan.actors[actor_row]
     channel_row = run.plan.actor_channels[actor.channel_first + detail]
     channel = run.plan.channels[channel_row]
-    flight = flight_ns(run.network, channel.source, channel.target, channel.bytes)
-    schedule(run, run.clock[0].now + flight, MESSAGE, channel_row, node, actor_row)
+    carry(run, channel.source, channel.target, channel.bytes, MESSAGE, channel_row, node, actor_row)
 
 
 @works_on_tables

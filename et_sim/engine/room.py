@@ -15,6 +15,7 @@ from et_sim.engine.clock import bucket_home, slot_home
 from et_sim.engine.loop import COLLECTIVES_PER_EVENT
 from et_sim.engine.parking import parked_home
 from et_sim.engine.state import NONE, Run
+from et_sim.network.tables import Model
 from et_sim.plan.tables import Action, Plan
 
 SMALLEST_POOL = 256
@@ -47,6 +48,8 @@ def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
         changes["buckets"] = _grow(run.buckets, clock, "free_bucket", "chain", reserve, free_mark="time")
     if clock.free_parkeds < 1:
         changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", 1, free_mark="seat")
+    if run.network.model[0] == Model.LINK and clock.free_transits < reserve:
+        changes["transits"] = _grow(run.transits, clock, "free_transit", "next", reserve)
     if clock.free_runnings < COLLECTIVES_PER_EVENT:
         changes["running"] = _grow(run.running, clock, "free_running", "next", COLLECTIVES_PER_EVENT)
     if clock.streams_top + block_reserve > len(run.streams):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.network.analytical import AnalyticalNetwork
+from et_sim.network.tables import NetworkTables
 from et_sim.plan.tables import LANES, Plan, record, table
 from et_sim.tables_by_reference import Tables
 
@@ -36,6 +36,8 @@ CLOCK = record(
     ("free_buckets", "i4"),
     ("free_parked", "i4"),
     ("free_parkeds", "i4"),
+    ("free_transit", "i4"),
+    ("free_transits", "i4"),
     ("free_running", "i4"),
     ("free_runnings", "i4"),
     ("streams_top", "i4"),
@@ -106,6 +108,18 @@ STREAM = record(
 )
 QUEUE = record(("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("running", "i4"))
 CURSOR = record(("next", "i4"), ("first", "i4"), ("last", "i4"))
+TRANSIT = record(
+    ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
+    ("target", "i4"),
+    ("via_switch", "i4"),
+    ("dimension", "i4"),  # of its last hop
+    ("next", "i4"),  # in a link's queue
+    ("kind", "i4"),  # what happens on arrival
+    ("a", "i4"),
+    ("b", "i4"),
+    ("c", "i8"),
+    ("bytes", "i8"),
+)
 CHANNEL_STATE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 
@@ -141,7 +155,7 @@ class Run(Tables):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
     plan: PlanTables
-    network: AnalyticalNetwork
+    network: NetworkTables
     clock: Any
     slots: Any
     slot_index: Any
@@ -165,12 +179,13 @@ class Run(Tables):
     cursors: Any
     channels: Any
     servers: Any
+    transits: Any
 
 
 DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY = 0, 1, 2, 3
 
 
-def new_run(plan: Plan, network: AnalyticalNetwork) -> Run:
+def new_run(plan: Plan, network: NetworkTables) -> Run:
     """A run that has not begun."""
     actors = len(plan.actors)
     queues = table(QUEUE, actors * plan.dimensions * plan.queues_per_dim)
@@ -190,7 +205,7 @@ def new_run(plan: Plan, network: AnalyticalNetwork) -> Run:
     clock = table(CLOCK, 1)
     clock["slot"] = clock["bucket"] = NONE
     clock["free_event"] = clock["free_slot"] = clock["free_bucket"] = NONE
-    clock["free_parked"] = clock["free_running"] = NONE
+    clock["free_parked"] = clock["free_running"] = clock["free_transit"] = NONE
     node_states = _node_states(plan)
     return Run(
         plan=_plan_tables(plan),
@@ -218,6 +233,7 @@ def new_run(plan: Plan, network: AnalyticalNetwork) -> Run:
         cursors=cursors,
         channels=channels,
         servers=servers,
+        transits=table(TRANSIT, 0),
     )
 
 

@@ -12,10 +12,12 @@ from et_sim.engine.clock import schedule, schedule_own
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
 from et_sim.engine.parking import take_parked
 from et_sim.engine.state import NONE, Run
-from et_sim.network.analytical import flight_ns
+from et_sim.engine.transport import carry
+from et_sim.network.tables import Model
 from et_sim.tables_by_reference import works_on_tables
 
 PHASE_BITS = 8
+LINK_MODEL = int(Model.LINK)
 
 
 @works_on_tables
@@ -68,13 +70,15 @@ def send_packet(run: Run, stream_row: int) -> None:
     step = run.plan.steps[step_row]
     position = peer_position(run, stream_row, step.distance, 1)
     target_seat = seat_at(run, stream_row, position)
-    flight = run.network.step_flight_ns[step_row]
-    if flight < 0:
-        here = run.plan.actors[stream.actor].rank
-        flight = flight_ns(run.network, here, rank_at(run, stream_row, position), step.bytes)
     label = stream.sent * 2 + (stream.direction < 0)
     stage = (stream.sequence << PHASE_BITS) + stream.phase
-    schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
+    if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
+        flight = run.network.step_flight_ns[step_row]
+        schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
+    else:
+        here = run.plan.actors[stream.actor].rank
+        there = rank_at(run, stream_row, position)
+        carry(run, here, there, step.bytes, STEP, target_seat, label, stage)
     _post_receive(run, stream_row, label, stage)
     stream.sent += 1
     stream.step += 1

@@ -7,40 +7,27 @@ shorter way round, a switch takes two hops, a fully connected dimension one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.machine.model import Network, Shape
-from et_sim.plan.tables import record, table
-from et_sim.tables_by_reference import Tables, works_on_tables
-
-RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
-SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
-
-DIMENSION = record(
-    ("npus", "i8"),
-    ("wiring", "i8"),
-    ("bytes_per_ns", "f8"),
-    ("latency_ns", "f8"),
+from et_sim.machine.model import Network
+from et_sim.network.tables import (
+    FULLY_CONNECTED,
+    LINK,
+    RING,
+    SWITCH,
+    Model,
+    NetworkTables,
+    dimension_table,
 )
+from et_sim.plan.tables import table
+from et_sim.tables_by_reference import works_on_tables
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyticalNetwork(Tables):
-    """What the compiled functions below need to know."""
-
-    dimensions: Any
-    step_flight_ns: Any  # per row of the plan's step table; -1: depends on who talks to whom
-
-
-def prepare(network: Network, programs: Any, steps: Any) -> AnalyticalNetwork:
+def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:
     """Tables for one run; steps that stay within one dimension get their flight time here, once."""
-    dimensions = table(DIMENSION, len(network.dimensions))
-    for row, dimension in zip(dimensions, network.dimensions, strict=True):
-        row.npus, row.wiring = dimension.npus, SHAPE_CODE[dimension.shape]
-        row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns, dimension.latency_ns
+    dimensions = dimension_table(network)
     flights = np.full(len(steps), -1, np.int64)
     for program in programs:
         along = int(program["dimension"])
@@ -48,7 +35,7 @@ def prepare(network: Network, programs: Any, steps: Any) -> AnalyticalNetwork:
             first = int(program["step_first"])
             rows = slice(first, first + int(program["step_period"]))
             flights[rows] = _flight_along(dimensions[along], steps[rows])
-    return AnalyticalNetwork(dimensions, flights)
+    return NetworkTables(dimensions, table(LINK, 0), flights, np.array([Model.ANALYTICAL], np.int64))
 
 
 def _flight_along(dimension: Any, steps: Any) -> Any:
@@ -62,7 +49,7 @@ def _flight_along(dimension: Any, steps: Any) -> Any:
 
 
 @works_on_tables
-def flight_ns(network: AnalyticalNetwork, source: int, target: int, size: int) -> int:
+def flight_ns(network: NetworkTables, source: int, target: int, size: int) -> int:
     """Time from sending `size` bytes to their arrival; a message to oneself takes none."""
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]

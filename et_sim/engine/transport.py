@@ -1,0 +1,105 @@
+"""Transport: carrying one message from its source to its target, on whichever network model runs.
+
+What arrives is the event that was handed in. Analytical: it is scheduled for the end of the flight. Link:
+the message becomes a transit that takes one link after the other; each link serves one message at a time
+and queues the others. A message that fits into no time (source and target are the same) arrives at once.
+
+Not here: what an arrival leads to (`loop`), and routes and speeds (`network`).
+"""
+
+from __future__ import annotations
+
+from et_sim.engine.clock import schedule
+from et_sim.engine.kinds import HOP_DONE, LINK_FREE
+from et_sim.engine.state import NONE, Run
+from et_sim.network.analytical import flight_ns
+from et_sim.network.link import take_hop
+from et_sim.network.tables import Model
+from et_sim.tables_by_reference import works_on_tables
+
+LINK_MODEL = int(Model.LINK)
+
+
+@works_on_tables
+def carry(run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int) -> None:
+    """Send a message between two ranks; (kind, a, b, c) happens on arrival."""
+    if run.network.model[0] != LINK_MODEL:
+        flight = flight_ns(run.network, source, target, size)
+        schedule(run, run.clock[0].now + flight, kind, a, b, c)
+    elif source == target:
+        schedule(run, run.clock[0].now, kind, a, b, c)
+    else:
+        row = _new_transit(run, source, target, size)
+        transit = run.transits[row]
+        transit.kind, transit.a, transit.b, transit.c = kind, a, b, c
+        enter_link(run, row)
+
+
+@works_on_tables
+def _new_transit(run: Run, source: int, target: int, size: int) -> int:
+    clock = run.clock[0]
+    row = clock.free_transit
+    transit = run.transits[row]
+    clock.free_transit = transit.next
+    clock.free_transits -= 1
+    transit.at, transit.target, transit.bytes = source, target, size
+    transit.via_switch = 0
+    return row
+
+
+@works_on_tables
+def release_transit(run: Run, row: int) -> None:
+    """Give back a transit that has arrived."""
+    clock = run.clock[0]
+    run.transits[row].next = clock.free_transit
+    clock.free_transit = row
+    clock.free_transits += 1
+
+
+@works_on_tables
+def has_arrived(run: Run, row: int) -> bool:
+    """Whether a transit is at its target, as opposed to a stop on its way."""
+    transit = run.transits[row]
+    return transit.at == transit.target and not transit.via_switch
+
+
+@works_on_tables
+def enter_link(run: Run, row: int) -> None:
+    """Take the next link, or queue for it."""
+    link_row = take_hop(run.network, run.transits[row])
+    link = run.network.links[link_row]
+    if not link.busy:
+        _occupy(run, link_row, row)
+        return
+    run.transits[row].next = NONE
+    if link.tail == NONE:
+        link.head = row
+    else:
+        run.transits[link.tail].next = row
+    link.tail = row
+
+
+@works_on_tables
+def _occupy(run: Run, link_row: int, row: int) -> None:
+    """Start a message on a free link: it arrives, and then the link is free (in this order)."""
+    link = run.network.links[link_row]
+    dimension = run.network.dimensions[link.dimension]
+    serial = run.transits[row].bytes / dimension.bytes_per_ns
+    link.busy = 1
+    now = run.clock[0].now
+    schedule(run, now + int(dimension.latency_ns + serial), HOP_DONE, row, 0, 0)
+    schedule(run, now + int(serial), LINK_FREE, link_row, 0, 0)
+
+
+@works_on_tables
+def free_link(run: Run, link_row: int) -> None:
+    """A link is free again: the first message in its queue starts."""
+    link = run.network.links[link_row]
+    link.busy = 0
+    row = link.head
+    if row == NONE:
+        return
+    link.head = run.transits[row].next
+    if link.head == NONE:
+        link.tail = NONE
+    _occupy(run, link_row, row)

@@ -1,0 +1,77 @@
+"""Link network: whole messages, stored and forwarded over directed links that carry one at a time.
+
+A message corrects one coordinate after the other, lowest dimension first. On a ring it goes clockwise
+unless the other way is strictly shorter; a switch stands between any two NPUs of its line; a fully
+connected dimension has a link for every pair. A busy link queues messages in the order they came.
+
+Not here: the queues' workings in time (`engine.transport`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import Network
+from et_sim.network.tables import (
+    FULLY_CONNECTED,
+    LINKS_PER_NPU,
+    RING,
+    Model,
+    NetworkTables,
+    dimension_table,
+    link_table,
+)
+from et_sim.tables_by_reference import works_on_tables
+
+UP, DOWN = 0, 1  # links between an NPU and its switch
+CLOCKWISE, ANTICLOCKWISE = 0, 1
+
+
+def prepare(network: Network) -> NetworkTables:
+    """Tables for one run."""
+    dimensions = dimension_table(network)
+    links = link_table(network, dimensions)
+    return NetworkTables(dimensions, links, np.zeros(0, np.int64), np.array([Model.LINK], np.int64))
+
+
+@works_on_tables
+def take_hop(network: NetworkTables, transit: Any) -> int:
+    """The next link of a message, which must not be at its target; moves it to the link's far end.
+
+    A message inside a switch has `via_switch` set, and `at` is the NPU it will come out at.
+    """
+    if transit.via_switch:
+        dimension = network.dimensions[transit.dimension]
+        transit.via_switch = 0
+        return dimension.link_first + transit.at * LINKS_PER_NPU + DOWN
+    for row in range(len(network.dimensions)):
+        dimension = network.dimensions[row]
+        here = (transit.at // dimension.stride) % dimension.npus
+        there = (transit.target // dimension.stride) % dimension.npus
+        if here != there:
+            transit.dimension = row
+            return _leave(dimension, transit, here, there)
+    return -1
+
+
+@works_on_tables
+def _leave(dimension: Any, transit: Any, here: int, there: int) -> int:
+    origin = transit.at
+    if dimension.wiring == FULLY_CONNECTED:
+        transit.at = origin + (there - here) * dimension.stride
+        return dimension.link_first + origin * dimension.npus + there
+    if dimension.wiring == RING:
+        ahead = there - here if there > here else there - here + dimension.npus
+        way = ANTICLOCKWISE if dimension.npus - ahead < ahead else CLOCKWISE
+        after = here + 1 if way == CLOCKWISE else here - 1
+        if after == dimension.npus:
+            after = 0
+        elif after < 0:
+            after = dimension.npus - 1
+        transit.at = origin + (after - here) * dimension.stride
+        return dimension.link_first + origin * LINKS_PER_NPU + way
+    transit.at = origin + (there - here) * dimension.stride
+    transit.via_switch = 1
+    return dimension.link_first + origin * LINKS_PER_NPU + UP

@@ -1,0 +1,80 @@
+"""What compiled code knows of a network, whichever model runs on it.
+
+Both models use the same dimensions; the link model adds links with a state. A link belongs to the NPU
+it leaves (or, behind a switch, reaches): a ring dimension has two per NPU, a fully connected one has one
+per pair, a switch dimension has one up and one down per NPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import Network, Shape
+from et_sim.plan.tables import record, table
+from et_sim.tables_by_reference import Tables
+
+
+class Model(IntEnum):
+    """Network models."""
+
+    ANALYTICAL = 0
+    LINK = 1
+
+
+RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
+SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
+LINKS_PER_NPU = 2  # in a ring or switch dimension
+
+DIMENSION = record(
+    ("npus", "i8"),
+    ("stride", "i8"),
+    ("wiring", "i8"),
+    ("link_first", "i8"),
+    ("bytes_per_ns", "f8"),
+    ("latency_ns", "f8"),
+)
+LINK = record(
+    ("busy", "i4"),
+    ("head", "i4"),  # messages that wait for the link
+    ("tail", "i4"),
+    ("dimension", "i4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTables(Tables):
+    """One network during one run."""
+
+    dimensions: Any
+    links: Any
+    step_flight_ns: Any  # analytical: per row of the plan's steps; -1: depends on who talks to whom
+    model: Any  # one Model
+
+
+def dimension_table(network: Network) -> Any:
+    """The network's dimensions as records."""
+    dimensions = table(DIMENSION, len(network.dimensions))
+    link_first = 0
+    for row, dimension, stride in zip(dimensions, network.dimensions, network.strides, strict=True):
+        row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
+        row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns, dimension.latency_ns
+        row.link_first = link_first
+        per_npu = dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
+        link_first += network.ranks * per_npu
+    return dimensions
+
+
+def link_table(network: Network, dimensions: Any) -> Any:
+    """All links, idle."""
+    counts = [
+        network.ranks * (d.npus if d.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU)
+        for d in network.dimensions
+    ]
+    links = table(LINK, sum(counts))
+    links["head"] = links["tail"] = -1
+    links["dimension"] = np.repeat(np.arange(len(dimensions)), counts)
+    return links
