@@ -2,7 +2,7 @@
 
 What arrives is the event that was handed in. Analytical: it is scheduled for the end of the flight. Link:
 the message becomes a transit that takes one link after the other; each link serves one message at a time
-and queues the others. A message that fits into no time (source and target are the same) arrives at once.
+and queues the others. A message to oneself arrives at once, unless there is a switch to pass.
 
 Not here: what an arrival leads to (`loop`), and routes and speeds (`network`).
 """
@@ -14,7 +14,7 @@ from et_sim.engine.kinds import HOP_DONE, LINK_FREE
 from et_sim.engine.state import NONE, Run
 from et_sim.network.analytical import flight_ns
 from et_sim.network.link import take_hop
-from et_sim.network.tables import Model
+from et_sim.network.tables import SWITCH, Model
 from et_sim.tables_by_reference import works_on_tables
 
 LINK_MODEL = int(Model.LINK)
@@ -26,7 +26,7 @@ def carry(run: Run, source: int, target: int, size: int, kind: int, a: int, b: i
     if run.network.model[0] != LINK_MODEL:
         flight = flight_ns(run.network, source, target, size)
         schedule(run, run.clock[0].now + flight, kind, a, b, c)
-    elif source == target:
+    elif source == target and run.network.dimensions[0].wiring != SWITCH:
         schedule(run, run.clock[0].now, kind, a, b, c)
     else:
         row = _new_transit(run, source, target, size)

@@ -38,7 +38,7 @@ def prepare(network: Network) -> NetworkTables:
 
 @works_on_tables
 def take_hop(network: NetworkTables, transit: Any) -> int:
-    """The next link of a message, which must not be at its target; moves it to the link's far end.
+    """The next link of a message; moves the message to the link's far end.
 
     A message inside a switch has `via_switch` set, and `at` is the NPU it will come out at.
     """
@@ -53,7 +53,9 @@ def take_hop(network: NetworkTables, transit: Any) -> int:
         if here != there:
             transit.dimension = row
             return _leave(dimension, transit, here, there)
-    return -1
+    transit.dimension = 0  # a message to oneself goes through the switch and back
+    transit.via_switch = 1
+    return network.dimensions[0].link_first + transit.at * LINKS_PER_NPU + UP
 
 
 @works_on_tables
