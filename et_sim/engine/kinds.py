@@ -5,6 +5,10 @@ MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending acto
 STEP = 2  # collective arrival: a seat, b step and direction, c sequence and phase
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
 LATE_STEP = 4  # the same within a collective: a stream
+CLEAR = 11  # rendezvous: the target asks for a point-to-point message: a channel
+CLEAR_STEP = 12  # the same within a collective: a seat of the source, b step and direction, c as in STEP
+INJECT = 13  # a message sent after it was asked for starts: a channel, b and c as in MESSAGE
+INJECT_STEP = 14  # the same within a collective: a stream, b step
 HOP_DONE = 9  # a message reached the end of a link: a transit
 LINK_FREE = 10  # a link may carry its next message: a link
 

@@ -41,6 +41,8 @@ def build_channels(workload: Workload, ranks: int, actor_rank: Any) -> tuple[Any
     channels = tables.table(tables.CHANNEL, len(unique))
     for column, name in enumerate(("source", "target", "tag", "bytes")):
         channels[name] = unique[:, column]
+    handshakes = np.unique(unique[:, :3], axis=0, return_inverse=True)[1]
+    channels["handshake"] = handshakes.reshape(-1)
     return channels, of_endpoint.reshape(-1).astype(np.int32), first[:-1]
 
 

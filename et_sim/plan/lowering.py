@@ -67,6 +67,8 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
         member_seats=member_seats,
         seats=seats,
         actor_seats=actor_seats,
+        handshakes=int(channels["handshake"].max(initial=-1)) + 1,
+        rendezvous=system.rendezvous,
         memory_servers=int(actors["memory_server"].max(initial=-1)) + 1,
     )
 
@@ -83,7 +85,6 @@ def _check_rank_count(workload: Workload, ranks: int) -> None:
 def _refuse_unsimulated(machine: Machine) -> None:
     system = machine.system
     asked = {
-        "rendezvous-protocol": system.rendezvous,
         "model-shared-bus": system.shared_bus is not None,
         "per-node-custom-implementation": system.per_node_implementation is not None,
         "…-implementation-custom": bool(system.custom_implementations),

@@ -93,6 +93,7 @@ CHANNEL = record(
     ("target", "i4"),
     ("tag", "i8"),
     ("bytes", "i8"),
+    ("handshake", "i4"),  # with rendezvous: (source, target, tag), whatever the bytes
 )
 COLLECTIVE = record(
     ("kind", "u1"),
@@ -171,6 +172,8 @@ class Plan:
     member_seats: Any  # their seats
     seats: Any
     actor_seats: Any
+    handshakes: int
+    rendezvous: bool
     memory_servers: int
 
     @property
