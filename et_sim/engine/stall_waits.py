@@ -132,20 +132,23 @@ class Teller:
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
     def _collective_wait(self, node: NodeAt) -> Wait:
-        by_lag: dict[Lag, set[int]] = {}
         chunks = self._graph.graph.successors(node)
         stages = [s for chunk in chunks for s in self._graph.graph.successors(chunk) if isinstance(s, Stage)]
-        for stage in stages:
-            for lag in GRAVITY:
-                by_lag.setdefault(lag, set()).update(self._ranks.get((stage, lag), ()))
-        lags = [lag for lag in GRAVITY if by_lag.get(lag)]
+        by_lag = {lag: self._laggards(stages, lag) for lag in GRAVITY}
+        lags = [lag for lag in GRAVITY if by_lag[lag]]
         if not stages:
             return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
         if not lags:
             return self._wait(node, "unknown", "messages that never came, though all members are in it", ())
-        provider = tuple(sorted(by_lag[lags[0]]))
         sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
-        return self._wait(node, f"member-{lags[0]}", sentence, provider)
+        return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
+
+    def _laggards(self, stages: list[Stage], lag: Lag) -> tuple[int, ...]:
+        """The ranks that hold any of these stages up for one reason; one tuple serves all who wait."""
+        found = {self._ranks[stage, lag] for stage in stages if (stage, lag) in self._ranks}
+        if len(found) == 1:
+            return found.pop()
+        return tuple(sorted({rank for ranks in found for rank in ranks}))
 
     def _lane_waits(self, actor: int) -> list[Wait]:
         by_lane: dict[int, list[NodeAt]] = {}
