@@ -154,7 +154,15 @@ def _cause(ranks: int, unfinished: tuple[int, ...], waits: tuple[Wait, ...], kno
 
 def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:
     """A wait at the heart of the matter: one that nothing can end, else one in the knot."""
-    final = ("send-missing", "member-mismatch", "member-absent", "member-turned", "cycle", "queue-closed")
+    final = (
+        "send-missing",
+        "member-mismatch",
+        "member-renumbered",
+        "member-absent",
+        "member-turned",
+        "cycle",
+        "queue-closed",
+    )
     if knot:
         in_knot = {(hop.rank, hop.waits_for) for hop in knot}
         for wait in waits:

@@ -40,7 +40,7 @@ def _collectives(graph: WaitGraph) -> Iterator[str]:
     pairs: dict[tuple[_Side, _Side], tuple[set[NodeAt], set[NodeAt]]] = {}
     for stage in graph.laggards:
         for laggard in graph.laggards[stage]:
-            if laggard.lag is Lag.MISMATCH and laggard.node and laggard.peer:
+            if laggard.node and laggard.peer:
                 sides = sorted(
                     (_side(graph, node), node.actor, node.row) for node in (laggard.node, laggard.peer)
                 )

@@ -44,6 +44,7 @@ class Stage:
     group: int
     sequence: int
     phase: int
+    direction: int  # in which the waiting members go round
     first_sequence: int  # of the collective, as the waiting members number it
     collective: int  # as the waiting members run it
 

@@ -25,10 +25,11 @@ LAG_WORDS = {
     Lag.QUEUED: f"{WHO}, where a chunk of the {WHAT} waits behind another one",
     Lag.ABSENT: f"{WHO} to issue the {WHAT}, which is not in the trace there",
     Lag.MISMATCH: f"{WHO}, where something else runs in place of the {WHAT}",
+    Lag.RENUMBERED: f"{WHO}, where the {WHAT} runs under another number",
     Lag.TURNED: f"{WHO}, where the ring of the {WHAT} turns the other way",
 }
 # Whom a wait is told about when its members lag for several reasons: the most final one.
-GRAVITY = (Lag.MISMATCH, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
+GRAVITY = (Lag.MISMATCH, Lag.RENUMBERED, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
 LANE_WORDS = {
     Lane.CPU: "the CPU",
     Lane.COMPUTE: "the compute lane",
@@ -200,6 +201,7 @@ class Teller:
         words = {
             Lag.ABSENT: f"{verb} the {what} that {WHO} started",
             Lag.MISMATCH: f"ran something else in place of the {what} that {WHO} started",
+            Lag.RENUMBERED: f"ran the {what} under another number than {WHO}",
             Lag.TURNED: f"turned the ring of the {what} one way, and {WHO} the other",
         }
         present = {laggard.lag for laggard in laggards}

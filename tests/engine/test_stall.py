@@ -319,6 +319,8 @@ def test_a_subgroup_collective_shifts_the_numbers_of_the_whole_system() -> None:
         "all_reduce of 1 MiB over all ranks is number 0 on ranks 0-1 and number 4 on ranks 2-3: "
         "collectives of other groups also take numbers from the whole system's count",
     )
+    assert {wait.kind for wait in stall.waits} == {"member-renumbered"}
+    assert len(stall.remedies) == 1
     assert "communicator group of their own" in stall.remedies[0]
 
 
@@ -363,7 +365,9 @@ def test_rings_that_turn_different_ways_are_recognised() -> None:
     on = machine(4, groups=groups, splits=1, queues_per_dim=2, all_reduce_plan=AllReducePlan.BASELINE)
     stall = stall_of([first, first, second, second], on)
     assert {wait.kind for wait in stall.waits} == {"member-turned"}
-    assert any("turned the ring" in text for text in stall.dead_ends)
+    what = "the ring of the all_gather of 1000 B over group 2"
+    assert stall.dead_ends[0] == f"ranks 2-3 turned {what} one way, and ranks 0-1 the other"
+    assert [wait.provider for wait in stall.waits] == [(2, 3), (2, 3), (0, 1), (0, 1)]
     assert "num-queues-per-dim" in stall.remedies[0]
 
 
