@@ -2,7 +2,7 @@
 
 DRAIN = 0  # an actor's bucket: a bucket
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
-STEP = 2  # collective arrival: a seat, b step and direction, c sequence and phase
+STEP = 2  # collective arrival: a seat, b step and direction, c stage
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
 LATE_STEP = 4  # the same within a collective: a stream
 

@@ -8,6 +8,8 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
+from typing import Any
+
 from et_sim.engine.clock import schedule, schedule_own
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
 from et_sim.engine.parking import take_parked
@@ -15,7 +17,10 @@ from et_sim.engine.state import NONE, Run
 from et_sim.network.analytical import flight_ns
 from et_sim.tables_by_reference import works_on_tables
 
+# A stage names what a message belongs to: sequence, program and phase. The program is part of it, so that
+# collectives that differ between ranks never exchange messages, even if these happen to fit.
 PHASE_BITS = 8
+STAGE_BITS = 28
 
 
 @works_on_tables
@@ -73,13 +78,19 @@ def send_packet(run: Run, stream_row: int) -> None:
         here = run.plan.actors[stream.actor].rank
         flight = flight_ns(run.network, here, rank_at(run, stream_row, position), step.bytes)
     label = stream.sent * 2 + (stream.direction < 0)
-    stage = (stream.sequence << PHASE_BITS) + stream.phase
+    stage = stage_of(stream)
     schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
     _post_receive(run, stream_row, label, stage)
     stream.sent += 1
     stream.step += 1
     if stream.step == program.step_period:
         stream.step = 0
+
+
+@works_on_tables
+def stage_of(stream: Any) -> int:
+    """The stage a stream is in."""
+    return (stream.sequence << STAGE_BITS) + (stream.program << PHASE_BITS) + stream.phase
 
 
 @works_on_tables

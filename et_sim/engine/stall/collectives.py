@@ -4,7 +4,7 @@ A stage goes on when all its members have started it. A member that has not is a
 another stage or behind a full queue, has yet to issue the collective, never will, or runs another
 collective under the number by which the others look for this one.
 
-Not here: messages outside collectives (`stall_messages`), and the words for people (`stall_words`).
+Not here: messages outside collectives (`messages`), and the words for people (`words`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Standstill, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
 from et_sim.engine.state import NONE
 from et_sim.plan.tables import Action
 

@@ -1,7 +1,7 @@
 """The stall in single statements: each wait, each dead end, each near miss, each hop of the knot.
 
 A statement keeps the ranks it is about apart from its words (`{who}` stands for them), so that like
-statements of many ranks can be told as one. Not here: grouping and the whole report (`stall_report`).
+statements of many ranks can be told as one. Not here: grouping and the whole report (`report`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from et_sim.engine.stall_collectives import Lag, Laggard
-from et_sim.engine.stall_graph import WaitGraph
-from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Vertex
-from et_sim.engine.stall_words import exact_bytes, node_text, operation, ranks_text
+from et_sim.engine.stall.collectives import Lag, Laggard
+from et_sim.engine.stall.graph import WaitGraph
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Vertex
+from et_sim.engine.stall.words import exact_bytes, node_text, operation, ranks_text
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind
 

@@ -1,6 +1,6 @@
 """The stall report: like statements grouped, every list cut short, at most some forty lines in all.
 
-Not here: what is true (`stall_graph`) and single statements (`stall_waits`).
+Not here: what is true (`graph`) and single statements (`waits`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from et_sim.engine.stall_waits import WHO, DeadEnd, Hop, Wait
-from et_sim.engine.stall_words import ranks_text, short
+from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
+from et_sim.engine.stall.words import ranks_text, short
 from et_sim.units import format_ns
 
 MOST_WAITS = 10
