@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
 # The exponent is kept to three digits so that no text can ask for an astronomically long integer.
@@ -132,3 +132,22 @@ def _format(value: int | float, units: tuple[tuple[str, int], ...], *, decimals:
             text = f"{rounded:.{decimals}f}".rstrip("0").rstrip(".")
             return f"{text.removeprefix('-') if rounded == 0 else text} {unit}"
     raise AssertionError("the last unit takes every value")
+
+
+def rank_ranges(ranks: Iterable[int]) -> list[str]:
+    """Ranks as ascending ranges: ["0-3", "6"]."""
+    import numpy as np
+
+    ordered = np.unique(np.fromiter(ranks, np.int64))
+    if not len(ordered):
+        return []
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
+    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))].tolist()
+    runs = zip(firsts, lasts, strict=True)
+    return [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+
+
+def format_ranks(ranks: Iterable[int]) -> str:
+    """Ranks as short text: "0-3,6"."""
+    return ",".join(rank_ranges(ranks))

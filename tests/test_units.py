@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.errors import UsageError
-from et_sim.units import format_bytes, format_ns, parse_bandwidth, parse_bytes, parse_time_ns
+from et_sim.units import (
+    format_bytes,
+    format_ns,
+    format_ranks,
+    parse_bandwidth,
+    parse_bytes,
+    parse_time_ns,
+)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +175,9 @@ def test_any_text_is_either_read_or_refused(text: str) -> None:
     for parse in (parse_bytes, parse_time_ns, parse_bandwidth):
         with contextlib.suppress(UsageError):
             assert parse(text) >= 0
+
+
+def test_ranks_are_written_as_ranges() -> None:
+    assert format_ranks([6, 0, 2, 1, 3]) == "0-3,6"
+    assert format_ranks([4]) == "4"
+    assert format_ranks([]) == ""

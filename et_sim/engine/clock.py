@@ -103,6 +103,12 @@ def advance(run: Run) -> bool:
 
 
 @works_on_tables
+def waiting_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
+    """An event without a time: it happens when what it waits for comes."""
+    return _new_event(run, kind, a, b, c)
+
+
+@works_on_tables
 def _new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     clock = run.clock[0]
     row = clock.free_event

@@ -2,13 +2,13 @@
 
 DRAIN = 0  # an actor's bucket: a bucket
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
-STEP = 2  # collective arrival: a seat, b step and direction, c sequence and phase
+STEP = 2  # collective arrival: a seat, b step and direction, c stage
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
 LATE_STEP = 4  # the same within a collective: a stream
-CLEAR = 11  # rendezvous: the target asks for a point-to-point message: a channel
-CLEAR_STEP = 12  # the same within a collective: a seat of the source, b step and direction, c as in STEP
-INJECT = 13  # a message sent after it was asked for starts: a channel, b and c as in MESSAGE
-INJECT_STEP = 14  # the same within a collective: a stream, b step
+ASKED_MESSAGE = 11  # rendezvous: the source of a message is asked for it: a channel
+ASKED_STEP = 12  # the same within a collective: a seat of the source, b and c as in STEP
+INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a channel
+INJECT_STEP = 14  # the same within a collective: a seat of the source, b and c as in STEP
 HOP_DONE = 9  # a message reached the end of a link: a transit
 LINK_FREE = 10  # a link may carry its next message: a link
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from et_sim.engine import kinds
 from et_sim.engine.clock import advance, release_event, take_from_bucket, take_from_slot
+from et_sim.engine.messages import inject_held, message_asked
 from et_sim.engine.progress import bundle_at_endpoint, bundle_ready, receive_step, step_arrived
 from et_sim.engine.ranks import complete, deliver, free_server, start_rank
+from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
@@ -23,6 +25,8 @@ FINISHED, PAUSED, NEEDS_ROOM = 0, 1, 2
 LINK_MODEL = int(Model.LINK)
 DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
 LATE_STEP = kinds.LATE_STEP
+ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
+ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 HOP_DONE, LINK_FREE = kinds.HOP_DONE, kinds.LINK_FREE
 SERVER_FREE = kinds.SERVER_FREE
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
@@ -57,7 +61,7 @@ def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
         clock.free_events >= reserve
         and clock.free_slots >= reserve
         and clock.free_buckets >= reserve
-        and clock.free_parkeds >= 1
+        and clock.free_parkeds >= reserve
         and (clock.free_transits >= reserve or run.network.model[0] != LINK_MODEL)
         and clock.free_runnings >= COLLECTIVES_PER_EVENT
         and clock.streams_top + block_reserve <= len(run.streams)
@@ -99,6 +103,14 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         deliver(run, a, b, c)
     elif kind == LATE_STEP:
         receive_step(run, a)
+    elif kind == ASKED_MESSAGE:
+        message_asked(run, a)
+    elif kind == INJECT_MESSAGE:
+        inject_held(run, a)
+    elif kind == ASKED_STEP:
+        step_asked(run, a, b, c)
+    elif kind == INJECT_STEP:
+        inject_step(run, a, b, c)
     elif kind == SERVER_FREE:
         free_server(run, a)
     else:  # NODE_DONE, LATE_RECEIVE

@@ -1,74 +1,100 @@
 """Point-to-point messages: sends and receives that meet on a channel.
 
 The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
-waits at the channel, and the receive then completes as a new event at the time it is posted. A send
-completes when its message arrives. With rendezvous, a posted receive first asks its source for the
-message with a small one, and the source holds the message back until then.
+waits at the channel, and the receive then completes as a new event at the time it is posted. With
+rendezvous, a posted receive first asks its source for a message, and the source holds its next message
+between the two ranks and with this tag, whatever its size, back until then.
 
 Not here: what completes (`ranks`), and how messages travel (`transport`).
 """
 
 from __future__ import annotations
 
-from et_sim.engine.clock import release_event, schedule, waiting_event
-from et_sim.engine.kinds import CLEAR, INJECT, LATE_RECEIVE, MESSAGE
-from et_sim.engine.state import NONE, RENDEZVOUS, Run
-from et_sim.engine.transport import carry
-from et_sim.tables_by_reference import works_on_tables
+from typing import Any
 
-REQUEST_BYTES = 8192  # of the message that asks for another
+from et_sim.engine.clock import release_event, schedule, waiting_event
+from et_sim.engine.kinds import ASKED_MESSAGE, INJECT_MESSAGE
+from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.transport import REQUEST_BYTES, carry
+from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables
 def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Send on a channel; (kind, channel, b, c) happens on arrival."""
     if not run.plan.settings[RENDEZVOUS]:
-        inject(run, channel_row, kind, b, c)
+        _inject(run, channel_row, kind, b, c)
         return
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+    _join(run, handshake, waiting_event(run, kind, channel_row, b, c))
     if handshake.arrived > 0:
         handshake.arrived -= 1
-        schedule(run, run.clock[0].now, INJECT, channel_row, b, c)
-    else:
-        _join(run, handshake, waiting_event(run, kind, channel_row, b, c))
+        schedule(run, run.clock[0].now, INJECT_MESSAGE, channel_row, 0, 0)
 
 
 @works_on_tables
-def inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
-    """The message starts on its way."""
+def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     channel = run.plan.channels[channel_row]
     carry(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c)
 
 
 @works_on_tables
-def ask(run: Run, channel_row: int) -> None:
-    """With rendezvous, tell the source that the receive is posted."""
-    channel = run.plan.channels[channel_row]
-    carry(run, channel.target, channel.source, REQUEST_BYTES, CLEAR, channel_row, 0, 0)
+def message_asked(run: Run, channel_row: int) -> None:
+    """A source is asked for a message: the first one held back starts."""
+    handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+    if handshake.head == NONE:
+        handshake.arrived += 1
+    else:
+        inject_held(run, channel_row)
 
 
 @works_on_tables
-def clear(run: Run, channel_row: int) -> None:
-    """A source is asked for a message: the first one held back starts, whatever its size."""
+def inject_held(run: Run, channel_row: int) -> None:
+    """The first message held back starts."""
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
-    row = _first(run, handshake)
-    if row == NONE:
-        handshake.arrived += 1
-        return
-    held = run.events[row]
-    kind, a, b, c = held.kind, held.a, held.b, held.c
-    release_event(run, row)
-    inject(run, a, kind, b, c)
+    held = run.events[_leave(run, handshake)]
+    _inject(run, held.a, held.kind, held.b, held.c)
 
 
 @works_on_tables
 def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     """Post a receive; (kind, a, b) happens when its message is here."""
+    channel = run.plan.channels[channel_row]
     if run.plan.settings[RENDEZVOUS]:
-        ask(run, channel_row)
-    channel = run.channels[channel_row]
-    if channel.arrived > 0:
-        channel.arrived -= 1
+        carry(run, channel.target, channel.source, REQUEST_BYTES, ASKED_MESSAGE, channel_row, 0, 0)
+    state = run.channels[channel_row]
+    if state.arrived > 0:
+        state.arrived -= 1
         schedule(run, run.clock[0].now, kind, a, b, 0)
     else:
-        _join(run, channel, waiting_event(run, kind, a, b, 0))
+        _join(run, state, waiting_event(run, kind, a, b, 0))
+
+
+@works_on_tables
+def match(run: Run, channel_row: int) -> int:
+    """A message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
+    state = run.channels[channel_row]
+    if state.head == NONE:
+        state.arrived += 1
+        return NONE
+    return _leave(run, state)
+
+
+@works_on_tables
+def _join(run: Run, line: Any, event: int) -> None:
+    if line.tail == NONE:
+        line.head = event
+    else:
+        run.events[line.tail].next = event
+    line.tail = event
+
+
+@works_on_tables
+def _leave(run: Run, line: Any) -> int:
+    """Take the first event out of a waiting line; it may be read until the next event is made."""
+    event = line.head
+    line.head = run.events[event].next
+    if line.head == NONE:
+        line.tail = NONE
+    release_event(run, event)
+    return event

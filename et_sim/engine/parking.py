@@ -1,7 +1,9 @@
-"""Messages of collectives that arrive before their receive is posted.
+"""Messages of collectives that arrive before anybody waits for them.
 
-A message is named by the seat it goes to, the stage (sequence and phase) and the label (step and
-direction) of its sender. Few are ever parked at a time: ranks that run in step park none.
+A message is named by the seat it goes to, the stage it belongs to (sequence, program and phase) and its
+label (step and direction of its sender). The program is part of the stage, so that collectives that
+differ between ranks never exchange messages, even if these happen to fit. Few messages are ever parked
+at a time: ranks that run in step park none.
 """
 
 from __future__ import annotations
@@ -9,16 +11,23 @@ from __future__ import annotations
 from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables
 
+PHASE_BITS = 8
+STAGE_BITS = 28
+PROGRAM_MASK = (1 << (STAGE_BITS - PHASE_BITS)) - 1
+# With rendezvous, two more kinds of things wait under the label of a step.
+OFFERED, ASKED = 1 << 29, 1 << 30
+FLAGS = OFFERED | ASKED
+
 
 @works_on_tables
 def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
     """Where the search for a parked message begins."""
-    return (seat * 7919 ^ label * 31 ^ stage ^ (stage >> 8)) & (len(run.parked_index) - 1)
+    return (seat * 7919 ^ label * 31 ^ stage ^ (stage >> STAGE_BITS)) & (len(run.parked_index) - 1)
 
 
 @works_on_tables
-def park(run: Run, seat: int, label: int, stage: int) -> None:
-    """Keep a message until its receive is posted."""
+def park(run: Run, seat: int, label: int, stage: int, peer: int, size: int) -> None:
+    """Keep a message until somebody takes it; `peer` and `size` are for whoever does."""
     clock = run.clock[0]
     row = clock.free_parked
     message = run.parked[row]
@@ -29,14 +38,16 @@ def park(run: Run, seat: int, label: int, stage: int) -> None:
     message.seat = seat
     message.step = label
     message.stage = stage
+    message.peer = peer
+    message.bytes = size
     message.chain = run.parked_index[home]
     run.parked_index[home] = row
     run.seats[seat].parked += 1
 
 
 @works_on_tables
-def take_parked(run: Run, seat: int, label: int, stage: int) -> bool:
-    """Remove a parked message; False if it is not here."""
+def take_parked(run: Run, seat: int, label: int, stage: int) -> int:
+    """Remove a parked message; its row may be read until the next one is parked. NONE: not here."""
     home = parked_home(run, seat, label, stage)
     before, row = NONE, run.parked_index[home]
     while row != NONE:
@@ -45,7 +56,7 @@ def take_parked(run: Run, seat: int, label: int, stage: int) -> bool:
             break
         before, row = row, message.chain
     if row == NONE:
-        return False
+        return NONE
     message = run.parked[row]
     if before == NONE:
         run.parked_index[home] = message.chain
@@ -58,4 +69,30 @@ def take_parked(run: Run, seat: int, label: int, stage: int) -> bool:
     clock.free_parkeds += 1
     clock.parked -= 1
     run.seats[seat].parked -= 1
-    return True
+    return row
+
+
+@works_on_tables
+def take_parked_either_way(run: Run, seat: int, label: int, stage: int) -> int:
+    """Like `take_parked`, also if the peer runs the stage in the other direction."""
+    row = take_parked(run, seat, label, stage)
+    if row == NONE:
+        other = seen_from_other_direction(run, label, stage)
+        if other != NONE:
+            row = take_parked(run, seat, other, stage)
+    return row
+
+
+@works_on_tables
+def seen_from_other_direction(run: Run, label: int, stage: int) -> int:
+    """The label a peer that runs the other way round gives to the same message; NONE: there is none.
+
+    Actors whose queue cursors differ may run one phase in different directions. A direct exchange
+    then still meets all its peers, in another order; a ring of more than two never closes.
+    """
+    program = run.plan.programs[(stage >> PHASE_BITS) & PROGRAM_MASK]
+    if program.pairs or program.step_period != program.members - 1:
+        return NONE
+    flags, step, turned = label & FLAGS, (label & ~FLAGS) >> 1, label & 1
+    lap, place = step // program.step_period, step % program.step_period
+    return flags | (lap * program.step_period + program.step_period - 1 - place) * 2 + (1 - turned)

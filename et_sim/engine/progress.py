@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import BUNDLE_READY
-from et_sim.engine.parking import park
+from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.steps import (
-    PHASE_BITS,
     make_bundle,
     peer_position,
     rank_at,
-    seen_from_other_direction,
     spend_bundle,
+    stage_of,
 )
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.tables_by_reference import works_on_tables
@@ -77,16 +76,16 @@ def receive_step(run: Run, stream_row: int) -> None:
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
     run.clock[0].delivered += 1
-    stream_row = _stream_of(run, seat_row, stage >> PHASE_BITS)
-    if stream_row != NONE and run.streams[stream_row].phase == stage & ((1 << PHASE_BITS) - 1):
+    stream_row = _stream_of(run, seat_row, stage >> STAGE_BITS)
+    if stream_row != NONE and stage_of(run.streams[stream_row]) == stage:
         stream = run.streams[stream_row]
         own_view = label
         if (label & 1) != (stream.direction < 0):
-            own_view = seen_from_other_direction(run, stream_row, label)
+            own_view = seen_from_other_direction(run, label, stage)
         if own_view != NONE and (own_view >> 1) < stream.sent:
             receive_step(run, stream_row)
             return
-    park(run, seat_row, label, stage)
+    park(run, seat_row, label, stage, NONE, 0)
 
 
 @works_on_tables

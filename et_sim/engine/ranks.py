@@ -9,12 +9,12 @@ Not here: what a collective does once issued (`streams`), and how events find th
 
 from __future__ import annotations
 
-from et_sim.engine.clock import schedule, schedule_own
+from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
+from et_sim.engine.messages import match, post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.streams import start_collective
-from et_sim.engine.transport import carry
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables_by_reference import works_on_tables
 
@@ -90,9 +90,9 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     elif action == COLLECTIVE:
         start_collective(run, actor_row, node)
     elif action == SEND:
-        _send(run, actor_row, node, plan_node.detail)
+        send(run, _channel(run, actor_row, plan_node.detail), MESSAGE, node, actor_row)
     elif action == RECEIVE:
-        _post_receive(run, actor_row, node, plan_node.detail)
+        post_receive(run, _channel(run, actor_row, plan_node.detail), LATE_RECEIVE, actor_row, node)
     elif action == MEMORY:
         _request_memory(run, actor_row, node)
     else:
@@ -100,27 +100,8 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
 
 
 @works_on_tables
-def _send(run: Run, actor_row: int, node: int, detail: int) -> None:
-    actor = run.plan.actors[actor_row]
-    channel_row = run.plan.actor_channels[actor.channel_first + detail]
-    channel = run.plan.channels[channel_row]
-    carry(run, channel.source, channel.target, channel.bytes, MESSAGE, channel_row, node, actor_row)
-
-
-@works_on_tables
-def _post_receive(run: Run, actor_row: int, node: int, detail: int) -> None:
-    """A message that is already here completes the receive as a new event at this time."""
-    first = run.plan.actors[actor_row].node_first
-    channel = run.channels[run.plan.actor_channels[run.plan.actors[actor_row].channel_first + detail]]
-    if channel.arrived > 0:
-        channel.arrived -= 1
-        schedule(run, run.clock[0].now, LATE_RECEIVE, actor_row, node, 0)
-        return
-    if channel.tail == NONE:
-        channel.head = node
-    else:
-        run.nodes[first + channel.tail].link = node
-    channel.tail = node
+def _channel(run: Run, actor_row: int, detail: int) -> int:
+    return run.plan.actor_channels[run.plan.actors[actor_row].channel_first + detail]
 
 
 @works_on_tables
@@ -128,17 +109,11 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message arrived: its send is complete, and so is its receive if posted."""
     run.clock[0].delivered += 1
     complete(run, sender, sender_node)
-    channel = run.channels[channel_row]
-    node = channel.head
-    if node == NONE:
-        channel.arrived += 1
+    met = match(run, channel_row)
+    if met == NONE:
         return
-    receiver = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
+    receiver, node = run.events[met].a, run.events[met].b
     state = run.nodes[run.plan.actors[receiver].node_first + node]
-    channel.head = state.link
-    if channel.head == NONE:
-        channel.tail = NONE
-    state.link = NONE
     state.message_from = sender
     state.message_node = sender_node
     complete(run, receiver, node)

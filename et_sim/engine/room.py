@@ -46,8 +46,8 @@ def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
     if clock.free_buckets < reserve:
         changes["buckets"] = _grow(run.buckets, clock, "free_bucket", "chain", reserve, free_mark="time")
-    if clock.free_parkeds < 1:
-        changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", 1, free_mark="seat")
+    if clock.free_parkeds < reserve:
+        changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve, free_mark="seat")
     if run.network.model[0] == Model.LINK and clock.free_transits < reserve:
         changes["transits"] = _grow(run.transits, clock, "free_transit", "next", reserve)
     if clock.free_runnings < COLLECTIVES_PER_EVENT:

@@ -45,7 +45,14 @@ CLOCK = record(
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
 BUCKET = record(("time", "i8"), ("actor", "i4"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
-PARKED = record(("seat", "i4"), ("step", "i4"), ("stage", "i8"), ("chain", "i4"))
+PARKED = record(
+    ("stage", "i8"),
+    ("bytes", "i8"),
+    ("seat", "i4"),
+    ("step", "i4"),
+    ("peer", "i4"),  # the seat an offered message is for
+    ("chain", "i4"),
+)
 NODE_STATE = record(
     ("waiting", "i4"),  # parents not yet completed
     ("link", "i4"),  # next node in the list this node is waiting in
@@ -120,7 +127,7 @@ TRANSIT = record(
     ("c", "i8"),
     ("bytes", "i8"),
 )
-CHANNEL_STATE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))
+WAITING_LINE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))  # of events without a time
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 
 
@@ -146,7 +153,7 @@ class PlanTables(Tables):
     member_seats: Any
     seats: Any
     actor_seats: Any
-    # [dimensions, queues per dimension, running limit, stream policy]
+    # by DIMENSIONS, QUEUES_PER_DIM, …
     settings: Any
 
 
@@ -178,11 +185,12 @@ class Run(Tables):
     queues: Any
     cursors: Any
     channels: Any
+    handshakes: Any
     servers: Any
     transits: Any
 
 
-DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY = 0, 1, 2, 3
+DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS = range(5)
 
 
 def new_run(plan: Plan, network: NetworkTables) -> Run:
@@ -198,8 +206,10 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     seats["running"] = NONE
     state = table(ACTOR_STATE, actors)
     state["finish_ns"] = state["late"] = NONE
-    channels = table(CHANNEL_STATE, len(plan.channels))
+    channels = table(WAITING_LINE, len(plan.channels))
     channels["head"] = channels["tail"] = NONE
+    handshakes = table(WAITING_LINE, plan.handshakes)
+    handshakes["head"] = handshakes["tail"] = NONE
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
@@ -232,6 +242,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         queues=queues,
         cursors=cursors,
         channels=channels,
+        handshakes=handshakes,
         servers=servers,
         transits=table(TRANSIT, 0),
     )
@@ -246,6 +257,13 @@ def _node_states(plan: Plan) -> Any:
 def _plan_tables(plan: Plan) -> PlanTables:
     shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
     settings = np.array(
-        [plan.dimensions, plan.queues_per_dim, plan.running_limit, plan.stream_policy], np.int64
+        [
+            plan.dimensions,
+            plan.queues_per_dim,
+            plan.running_limit,
+            plan.stream_policy,
+            plan.rendezvous,
+        ],
+        np.int64,
     )
     return PlanTables(**shared, settings=settings)

@@ -8,15 +8,17 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
+from typing import Any
+
 from et_sim.engine.clock import schedule, schedule_own
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
-from et_sim.engine.parking import take_parked
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.parking import PHASE_BITS, STAGE_BITS, take_parked_either_way
+from et_sim.engine.rendezvous import ask_for_step, offer_step
+from et_sim.engine.state import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport import carry
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import works_on_tables
 
-PHASE_BITS = 8
 LINK_MODEL = int(Model.LINK)
 
 
@@ -67,18 +69,17 @@ def send_packet(run: Run, stream_row: int) -> None:
     stream = run.streams[stream_row]
     program = run.plan.programs[stream.program]
     step_row = program.step_first + stream.step
-    step = run.plan.steps[step_row]
-    position = peer_position(run, stream_row, step.distance, 1)
-    target_seat = seat_at(run, stream_row, position)
+    distance = run.plan.steps[step_row].distance
+    position = peer_position(run, stream_row, distance, 1)
     label = stream.sent * 2 + (stream.direction < 0)
-    stage = (stream.sequence << PHASE_BITS) + stream.phase
-    if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
-        flight = run.network.step_flight_ns[step_row]
-        schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
+    stage = stage_of(stream)
+    if run.plan.settings[RENDEZVOUS]:
+        size = run.plan.steps[step_row].bytes
+        offer_step(run, stream.seat, seat_at(run, stream_row, position), size, label, stage)
+        source = seat_at(run, stream_row, peer_position(run, stream_row, distance, -1))
+        ask_for_step(run, stream.seat, source, label, stage)
     else:
-        here = run.plan.actors[stream.actor].rank
-        there = rank_at(run, stream_row, position)
-        carry(run, here, there, step.bytes, STEP, target_seat, label, stage)
+        _inject(run, stream_row, step_row, position, label, stage)
     _post_receive(run, stream_row, label, stage)
     stream.sent += 1
     stream.step += 1
@@ -87,32 +88,31 @@ def send_packet(run: Run, stream_row: int) -> None:
 
 
 @works_on_tables
-def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
-    """A message that is already here is delivered as a new event at this time."""
+def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int, stage: int) -> None:
+    """Put a packet on the network; most flights are known from the plan's step alone."""
     stream = run.streams[stream_row]
-    if run.seats[stream.seat].parked == 0:
+    target_seat = seat_at(run, stream_row, position)
+    if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
+        flight = run.network.step_flight_ns[step_row]
+        schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
         return
-    found = take_parked(run, stream.seat, label, stage)
-    if not found:
-        other = seen_from_other_direction(run, stream_row, label)
-        found = other != NONE and take_parked(run, stream.seat, other, stage)
-    if found:
-        schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
+    here = run.plan.actors[stream.actor].rank
+    there = rank_at(run, stream_row, position)
+    carry(run, here, there, run.plan.steps[step_row].bytes, STEP, target_seat, label, stage)
 
 
 @works_on_tables
-def seen_from_other_direction(run: Run, stream_row: int, label: int) -> int:
-    """The label a peer that runs the other way round gives to the same message; NONE: there is none.
+def stage_of(stream: Any) -> int:
+    """The stage a stream is in."""
+    return (stream.sequence << STAGE_BITS) + (stream.program << PHASE_BITS) + stream.phase
 
-    Actors whose queue cursors differ may run one phase in different directions. A direct exchange
-    then still meets all its peers, in another order; a ring of more than two never closes.
-    """
-    program = run.plan.programs[run.streams[stream_row].program]
-    if program.pairs or program.step_period != program.members - 1:
-        return NONE
-    step, turned = label >> 1, label & 1
-    lap, place = step // program.step_period, step % program.step_period
-    return (lap * program.step_period + program.step_period - 1 - place) * 2 + (1 - turned)
+
+@works_on_tables
+def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
+    """A message that is already here is delivered as a new event at this time."""
+    seat = run.streams[stream_row].seat
+    if run.seats[seat].parked > 0 and take_parked_either_way(run, seat, label, stage) != NONE:
+        schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
 
 
 @works_on_tables

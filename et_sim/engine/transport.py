@@ -18,6 +18,7 @@ from et_sim.network.tables import SWITCH, Model
 from et_sim.tables_by_reference import works_on_tables
 
 LINK_MODEL = int(Model.LINK)
+REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 
 
 @works_on_tables

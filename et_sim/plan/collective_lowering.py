@@ -24,6 +24,7 @@ SUBGROUP_ENDPOINT_NS = 10
 DEFAULT_INVOLVED_DIMENSIONS = 4
 # A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
 LISTED_GROUP_DIMENSIONS = 10
+MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 
 KEY_OF_OPERATION = {
     Operation.ALL_REDUCE: "all-reduce-implementation",
@@ -148,6 +149,11 @@ class CollectiveTables:
         if key not in self._program_rows:
             _, members, _, _, dimension = self._lines[key.line]
             program = lower(key.algorithm, key.operation, members, key.size, subgroup=subgroup)
+            if len(self._programs) == MOST_PROGRAMS:
+                raise MachineError(
+                    f"the workload has more than {MOST_PROGRAMS} collective phases that differ in size",
+                    remedy="split the workload",
+                )
             self._program_rows[key] = len(self._programs)
             self._programs.append((program, dimension))
         return self._program_rows[key]

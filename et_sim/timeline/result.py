@@ -15,10 +15,10 @@ import numpy as np
 
 from et_sim.engine.drive import Outcome
 from et_sim.timeline.coverage import CoverageCounter
-from et_sim.timeline.ranges import compact
 from et_sim.timeline.rows import TimelineSource
 from et_sim.timeline.statistics import Statistics, combine, measure_block
 from et_sim.trace.workload import Workload
+from et_sim.units import format_ranks
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class Result:
 
         columns = self.statistics.columns()
         columns["actor"] = np.arange(self._source.actors, dtype=np.int32)
-        columns["ranks"] = [compact(ranks) for ranks in self._ranks_of_actors]
+        columns["ranks"] = [format_ranks(ranks) for ranks in self._ranks_of_actors]
         columns["rank_count"] = self._ranks_per_actor
         columns["finish_ns"] = np.ma.masked_less(columns["finish_ns"], 0)
         return actors_table(columns, self.manifest_text)
@@ -124,7 +124,7 @@ class Result:
         merged = []
         for members in sorted(groups, key=lambda group: int(group[0])):
             figures_of_members = unique[of_rank[members[0]]].tolist()
-            row: dict[str, Any] = {"ranks": compact(members)}
+            row: dict[str, Any] = {"ranks": format_ranks(members)}
             row.update(zip(columns, figures_of_members, strict=True))
             if self.outcome.finish_ns[self._actor_of_rank[members[0]]] < 0:
                 row["finish_ns"] = None

@@ -84,7 +84,8 @@ def _edges(board: _Board) -> _Edges:
 
 
 def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
-    """The cycle as "this before that", with neighbouring steps on one template drawn together."""
+    """The cycle as "this before that", with neighbouring steps on one template drawn together; the lowest
+    template comes first."""
     forward = cycle[::-1]  # cycles list each vertex before one it waits for
     steps = []
     for first, second in zip(forward, [*forward[1:], forward[0]], strict=True):
@@ -97,7 +98,8 @@ def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
             waits[-1] = waits[-1]._replace(second=step.second)
         else:
             waits.append(step)
-    return waits
+    lowest = waits.index(min(waits))
+    return waits[lowest:] + waits[:lowest]
 
 
 def _circle(board: _Board, waits: list[_Wait]) -> Problem:

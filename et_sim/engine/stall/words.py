@@ -1,6 +1,6 @@
 """Words of the stall report: sets of ranks, exact sizes, nodes, in a length that fits a line.
 
-Not here: what is said (`stall_report`).
+Not here: what is said (`report`).
 """
 
 from __future__ import annotations
@@ -9,15 +9,10 @@ from collections.abc import Iterable
 
 from et_sim.errors import EtSimError
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.units import format_bytes, parse_bytes
+from et_sim.units import format_bytes, parse_bytes, rank_ranges
 
 LONGEST_NAME = 48
 MOST_RANGES = 6
-
-
-def rank_ranges(ranks: Iterable[int]) -> str:
-    """`0-3,6`: ascending, without a limit on its length."""
-    return ",".join(_ranges(ranks))
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -25,20 +20,10 @@ def ranks_text(ranks: Iterable[int]) -> str:
     known = list(ranks)
     if len(known) == 1:
         return f"rank {known[0]}"
-    ranges = _ranges(known)
+    ranges = rank_ranges(known)
     if len(ranges) <= MOST_RANGES:
         return f"ranks {','.join(ranges)}"
     return f"ranks {','.join(ranges[:MOST_RANGES])},… ({len(known)} in all)"
-
-
-def _ranges(ranks: Iterable[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return [str(low) if low == high else f"{low}-{high}" for low, high in runs]
 
 
 def exact_bytes(size: int) -> str:

@@ -2,7 +2,7 @@
 
 Every edge is something that must happen first, so any cycle is a deadlock; a terminal strongly connected
 component with a cycle is the knot that holds all the others. Where a chain ends without a cycle, nobody
-can ever provide what is missing. Not here: words (`stall_waits`), reading the state (`stall_state`).
+can ever provide what is missing. Not here: words (`waits`), reading the state (`state`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import networkx as nx
 
-from et_sim.engine.stall_collectives import Collectives, Laggard
-from et_sim.engine.stall_cycles import shortest_cycle
-from et_sim.engine.stall_messages import Messages
-from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Standstill, Vertex
+from et_sim.engine.stall.collectives import Collectives, Laggard
+from et_sim.engine.stall.cycles import shortest_cycle
+from et_sim.engine.stall.messages import Messages
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
 from et_sim.plan.tables import Action
 
 # A shortest cycle is sought through this many vertices of the knot.

@@ -2,7 +2,7 @@
 
 Vertices of the wait-for graph are defined here: a node of an actor, a chunk (stream) of a collective, a
 stage (one phase of one chunk on one line of ranks). Everything is read from the finished run; nothing
-here changes it or says who waits for whom (`stall_messages`, `stall_collectives`, `stall_graph`).
+here changes it or says who waits for whom (`messages`, `collectives`, `graph`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
-from et_sim.engine.stall_cycles import Cycles, find_cycles
+from et_sim.engine.stall.cycles import Cycles, find_cycles
 from et_sim.engine.state import NONE
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import Trace
@@ -44,6 +44,7 @@ class Stage:
     group: int
     sequence: int
     phase: int
+    direction: int  # in which the waiting members go round
     first_sequence: int  # of the collective, as the waiting members number it
     collective: int  # as the waiting members run it
 

@@ -2,7 +2,7 @@
 
 A channel with more sends than receives is where a mismatched message ended up; the nearest one shares
 both ends and the tag, then both ends, then the sender or the receiver. Not here: messages inside
-collectives (`stall_collectives`).
+collectives (`collectives`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.stall_state import NodeAt, Standstill
-from et_sim.engine.stall_words import exact_bytes
+from et_sim.engine.stall.state import NodeAt, Standstill
+from et_sim.engine.stall.words import exact_bytes
 from et_sim.plan.tables import Action
 
 Ends = tuple[int, int, int, int]  # source, target, tag, bytes

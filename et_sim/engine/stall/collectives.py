@@ -4,7 +4,7 @@ A stage goes on when all its members have started it. A member that has not is a
 another stage or behind a full queue, has yet to issue the collective, never will, or runs another
 collective under the number by which the others look for this one.
 
-Not here: messages outside collectives (`stall_messages`), and the words for people (`stall_words`).
+Not here: messages outside collectives (`messages`), and the words for people (`words`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Standstill, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
 from et_sim.engine.state import NONE
 from et_sim.plan.tables import Action
 
@@ -27,7 +27,8 @@ class Lag(StrEnum):
     BEHIND = "behind"  # its chunk is in an earlier phase
     QUEUED = "queued"  # its chunk waits for room in its queue
     ABSENT = "absent"  # it has no such collective
-    MISMATCH = "mismatch"  # it runs another collective, or this one under another number
+    MISMATCH = "mismatch"  # it runs another collective in its place
+    RENUMBERED = "renumbered"  # it runs this collective under another number
     TURNED = "turned"  # it goes round the ring the other way
 
 
@@ -38,8 +39,8 @@ class Laggard:
     actor: int
     lag: Lag
     vertex: Vertex | None  # what that member has to get done first; None: nothing will help
-    node: NodeAt | None = None  # MISMATCH: what it runs instead
-    peer: NodeAt | None = None  # MISMATCH: the node of the waiting member that differs from it
+    node: NodeAt | None = None  # MISMATCH, RENUMBERED: what it runs instead
+    peer: NodeAt | None = None  # the same: the node of the waiting member that differs from it
 
 
 class Collectives:
@@ -137,6 +138,7 @@ class Collectives:
             group=int(self._seat_group[streams["seat"][stream]]),
             sequence=int(streams["sequence"][stream]),
             phase=int(streams["phase"][stream]),
+            direction=int(streams["direction"][stream]),
             first_sequence=int(self._running["first_sequence"][running]),
             collective=int(self._running["collective"][running]),
         )
@@ -181,12 +183,13 @@ class Collectives:
             here, there = differing
             node = NodeAt(actor, int(self._history_row[here]))
             peer = NodeAt(int(self._seat_actor[waiter]), int(self._history_row[there]))
-            return Laggard(actor, Lag.MISMATCH, None, node, peer)
+            alike = self._history_collective[here] == self._history_collective[there]
+            return Laggard(actor, Lag.RENUMBERED if alike else Lag.MISMATCH, None, node, peer)
         pending = self._pending(actor, seat)
-        alike = [node for node in pending if self._detail(node) == stage.collective]
         if not pending:
             return Laggard(actor, Lag.ABSENT, None)
-        return Laggard(actor, Lag.ELSEWHERE, (alike or list(pending))[0])
+        same = [node for node in pending if self._detail(node) == stage.collective]
+        return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
 
     def _late_chunk(self, stage: Stage, node: NodeAt) -> Laggard | None:
         """What keeps a member that runs this very collective from its part in the stage."""

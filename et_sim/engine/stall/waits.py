@@ -1,7 +1,7 @@
 """The stall in single statements: each wait, each dead end, each near miss, each hop of the knot.
 
 A statement keeps the ranks it is about apart from its words (`{who}` stands for them), so that like
-statements of many ranks can be told as one. Not here: grouping and the whole report (`stall_report`).
+statements of many ranks can be told as one. Not here: grouping and the whole report (`report`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from et_sim.engine.stall_collectives import Lag, Laggard
-from et_sim.engine.stall_graph import WaitGraph
-from et_sim.engine.stall_state import Chunk, NodeAt, Stage, Vertex
-from et_sim.engine.stall_words import exact_bytes, node_text, operation, ranks_text
+from et_sim.engine.stall.collectives import Lag, Laggard
+from et_sim.engine.stall.graph import WaitGraph
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Vertex
+from et_sim.engine.stall.words import exact_bytes, node_text, operation, ranks_text
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind
 
@@ -25,10 +25,11 @@ LAG_WORDS = {
     Lag.QUEUED: f"{WHO}, where a chunk of the {WHAT} waits behind another one",
     Lag.ABSENT: f"{WHO} to issue the {WHAT}, which is not in the trace there",
     Lag.MISMATCH: f"{WHO}, where something else runs in place of the {WHAT}",
+    Lag.RENUMBERED: f"{WHO}, where the {WHAT} runs under another number",
     Lag.TURNED: f"{WHO}, where the ring of the {WHAT} turns the other way",
 }
 # Whom a wait is told about when its members lag for several reasons: the most final one.
-GRAVITY = (Lag.MISMATCH, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
+GRAVITY = (Lag.MISMATCH, Lag.RENUMBERED, Lag.ABSENT, Lag.TURNED, Lag.ELSEWHERE, Lag.QUEUED, Lag.BEHIND)
 LANE_WORDS = {
     Lane.CPU: "the CPU",
     Lane.COMPUTE: "the compute lane",
@@ -132,20 +133,23 @@ class Teller:
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
     def _collective_wait(self, node: NodeAt) -> Wait:
-        by_lag: dict[Lag, set[int]] = {}
         chunks = self._graph.graph.successors(node)
         stages = [s for chunk in chunks for s in self._graph.graph.successors(chunk) if isinstance(s, Stage)]
-        for stage in stages:
-            for lag in GRAVITY:
-                by_lag.setdefault(lag, set()).update(self._ranks.get((stage, lag), ()))
-        lags = [lag for lag in GRAVITY if by_lag.get(lag)]
+        by_lag = {lag: self._laggards(stages, lag) for lag in GRAVITY}
+        lags = [lag for lag in GRAVITY if by_lag[lag]]
         if not stages:
             return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
         if not lags:
             return self._wait(node, "unknown", "messages that never came, though all members are in it", ())
-        provider = tuple(sorted(by_lag[lags[0]]))
         sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
-        return self._wait(node, f"member-{lags[0]}", sentence, provider)
+        return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
+
+    def _laggards(self, stages: list[Stage], lag: Lag) -> tuple[int, ...]:
+        """The ranks that hold any of these stages up for one reason; one tuple serves all who wait."""
+        found = {self._ranks[stage, lag] for stage in stages if (stage, lag) in self._ranks}
+        if len(found) == 1:
+            return found.pop()
+        return tuple(sorted({rank for ranks in found for rank in ranks}))
 
     def _lane_waits(self, actor: int) -> list[Wait]:
         by_lane: dict[int, list[NodeAt]] = {}
@@ -197,6 +201,7 @@ class Teller:
         words = {
             Lag.ABSENT: f"{verb} the {what} that {WHO} started",
             Lag.MISMATCH: f"ran something else in place of the {what} that {WHO} started",
+            Lag.RENUMBERED: f"ran the {what} under another number than {WHO}",
             Lag.TURNED: f"turned the ring of the {what} one way, and {WHO} the other",
         }
         present = {laggard.lag for laggard in laggards}

@@ -1,6 +1,6 @@
 """Near misses: what a rank did that is almost, but not quite, what another one waits for.
 
-Not here: who waits (`stall_waits`).
+Not here: who waits (`waits`).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from et_sim.engine.stall_collectives import Lag
-from et_sim.engine.stall_graph import WaitGraph
-from et_sim.engine.stall_state import NodeAt
-from et_sim.engine.stall_words import exact_bytes, operation, ranks_text
+from et_sim.engine.stall.collectives import Lag
+from et_sim.engine.stall.graph import WaitGraph
+from et_sim.engine.stall.state import NodeAt
+from et_sim.engine.stall.words import exact_bytes, operation, ranks_text
 
 
 class _Signature(NamedTuple):
@@ -40,7 +40,7 @@ def _collectives(graph: WaitGraph) -> Iterator[str]:
     pairs: dict[tuple[_Side, _Side], tuple[set[NodeAt], set[NodeAt]]] = {}
     for stage in graph.laggards:
         for laggard in graph.laggards[stage]:
-            if laggard.lag is Lag.MISMATCH and laggard.node and laggard.peer:
+            if laggard.node and laggard.peer:
                 sides = sorted(
                     (_side(graph, node), node.actor, node.row) for node in (laggard.node, laggard.peer)
                 )

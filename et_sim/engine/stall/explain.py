@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
-from et_sim.engine.stall_graph import WaitGraph
-from et_sim.engine.stall_mismatches import nearest_mismatches
-from et_sim.engine.stall_report import (
+from et_sim.engine.stall.graph import WaitGraph
+from et_sim.engine.stall.mismatches import nearest_mismatches
+from et_sim.engine.stall.report import (
     chain_lines,
     dead_end_lines,
     grouped_waits,
@@ -23,11 +23,11 @@ from et_sim.engine.stall_report import (
     report,
     wait_lines,
 )
-from et_sim.engine.stall_state import Chunk, Standstill, Vertex
-from et_sim.engine.stall_waits import Hop, Teller, Wait
-from et_sim.engine.stall_words import rank_ranges
+from et_sim.engine.stall.state import Chunk, Standstill, Vertex
+from et_sim.engine.stall.waits import Hop, Teller, Wait
 from et_sim.errors import StallError
 from et_sim.trace.workload import Workload
+from et_sim.units import format_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class Stall:
         return {
             "ranks": self.ranks,
             "end_ns": self.end_ns,
-            "unfinished": rank_ranges(self.unfinished),
+            "unfinished": format_ranks(self.unfinished),
             "cause": self.cause,
             "waits": [
                 {
-                    "ranks": rank_ranges(group.ranks),
+                    "ranks": format_ranks(group.ranks),
                     "kind": group.kind,
                     "operation": group.operation,
                     "node_name": group.node_name,
                     "node_ids": list(group.node_ids),
                     "waits_for": group.what,
-                    "provider": rank_ranges(group.provider),
+                    "provider": format_ranks(group.provider),
                     "since_ns": group.since_ns,
                 }
                 for group in grouped_waits(self.waits)
@@ -154,7 +154,15 @@ def _cause(ranks: int, unfinished: tuple[int, ...], waits: tuple[Wait, ...], kno
 
 def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:
     """A wait at the heart of the matter: one that nothing can end, else one in the knot."""
-    final = ("send-missing", "member-mismatch", "member-absent", "member-turned", "cycle", "queue-closed")
+    final = (
+        "send-missing",
+        "member-mismatch",
+        "member-renumbered",
+        "member-absent",
+        "member-turned",
+        "cycle",
+        "queue-closed",
+    )
     if knot:
         in_knot = {(hop.rank, hop.waits_for) for hop in knot}
         for wait in waits:

@@ -1,6 +1,6 @@
 """The stall report: like statements grouped, every list cut short, at most some forty lines in all.
 
-Not here: what is true (`stall_graph`) and single statements (`stall_waits`).
+Not here: what is true (`graph`) and single statements (`waits`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from et_sim.engine.stall_waits import WHO, DeadEnd, Hop, Wait
-from et_sim.engine.stall_words import ranks_text, short
+from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
+from et_sim.engine.stall.words import ranks_text, short
 from et_sim.units import format_ns
 
 MOST_WAITS = 10
@@ -19,6 +19,8 @@ MOST_NEAREST = 4
 MOST_REMEDIES = 3
 # Waits that only follow from others are told last.
 CONSEQUENCES = ("lane",)
+# Dead ends in which each side lacks what the other one has: the sides are not told as one.
+TWO_SIDED = ("member-mismatch", "member-renumbered", "member-turned")
 
 
 class WaitGroup(NamedTuple):
@@ -89,14 +91,15 @@ def _wait_line(group: WaitGroup) -> str:
 
 def dead_end_lines(dead_ends: Iterable[DeadEnd]) -> list[str]:
     """One line per kind of dead end."""
-    groups: dict[tuple[str, str], tuple[set[int], set[int]]] = {}
+    groups: dict[tuple[str, str, tuple[int, ...]], tuple[set[int], set[int]]] = {}
     for end in dead_ends:
-        subject, needed_by = groups.setdefault((end.kind, end.sentence), (set(), set()))
+        side = end.subject if end.kind in TWO_SIDED else ()
+        subject, needed_by = groups.setdefault((end.kind, end.sentence, side), (set(), set()))
         subject.update(end.subject)
         needed_by.update(end.needed_by)
     return [
         f"{ranks_text(subject)} {sentence.replace(WHO, ranks_text(needed_by))}"
-        for (_, sentence), (subject, needed_by) in groups.items()
+        for (_, sentence, _), (subject, needed_by) in groups.items()
     ]
 
 

@@ -1,0 +1,57 @@
+"""Rendezvous within collectives: a step's message starts only when its receiver has asked for it.
+
+The sender's offer and the receiver's request meet at the sender's seat, whichever comes first. An offer
+outlives the stream that made it: a phase does not wait for its last message to leave.
+
+Not here: point-to-point messages (`messages`).
+"""
+
+from __future__ import annotations
+
+from et_sim.engine.clock import schedule
+from et_sim.engine.kinds import ASKED_STEP, INJECT_STEP, STEP
+from et_sim.engine.parking import ASKED, OFFERED, park, take_parked_either_way
+from et_sim.engine.state import NONE, Run
+from et_sim.engine.transport import REQUEST_BYTES, carry
+from et_sim.tables_by_reference import works_on_tables
+
+
+@works_on_tables
+def offer_step(run: Run, seat: int, peer: int, size: int, label: int, stage: int) -> None:
+    """Send a step's message as soon as it is asked for; if it already is, in an event of its own."""
+    asked = take_parked_either_way(run, seat, label | ASKED, stage)
+    park(run, seat, label | OFFERED, stage, peer, size)
+    if asked != NONE:
+        schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
+
+
+@works_on_tables
+def ask_for_step(run: Run, seat: int, source: int, label: int, stage: int) -> None:
+    """Tell the source of a step's message that the receive is posted."""
+    here, there = _rank_of_seat(run, seat), _rank_of_seat(run, source)
+    carry(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage)
+
+
+@works_on_tables
+def step_asked(run: Run, seat: int, label: int, stage: int) -> None:
+    """A request arrived: send what is offered, or remember that it was asked for."""
+    if not inject_step(run, seat, label, stage):
+        park(run, seat, label | ASKED, stage, NONE, 0)
+
+
+@works_on_tables
+def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
+    """Put an offered message on the network; False if nothing is offered under this label."""
+    row = take_parked_either_way(run, seat, label | OFFERED, stage)
+    if row == NONE:
+        return False
+    offer = run.parked[row]
+    source, target = _rank_of_seat(run, seat), _rank_of_seat(run, offer.peer)
+    own_label = offer.step & ~OFFERED
+    carry(run, source, target, offer.bytes, STEP, offer.peer, own_label, stage)
+    return True
+
+
+@works_on_tables
+def _rank_of_seat(run: Run, seat: int) -> int:
+    return run.plan.actors[run.plan.seats[seat].actor].rank

@@ -1,0 +1,73 @@
+"""The documentation is true: its commands run and print what it shows, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from transcripts import REPOSITORY, Command, Place, agrees, commands_of
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+@pytest.mark.usefixtures("warm_engine")
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for command in commands_of(page.read_text(encoding="utf-8")):
+        if command.is_installing:
+            continue
+        status, printed = place.run(command)
+        where = f"{_name(page)}, line {command.line}: {command.text}"
+        if command.is_python:
+            assert status == 0, "\n".join([where, *printed])
+        elif not agrees(command.shown, printed):
+            assert printed == command.shown, f"{where}\n(python tests/docs/transcripts.py {_name(page)})"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    targets = [target for target in LINK.findall(text) if "://" not in target]
+    broken = [target for target in targets if not (page.parent / target).exists()]
+    assert not broken
+
+
+def test_installing_takes_two_commands_and_ci_runs_them() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    installing = [command.text for command in commands_of(readme) if command.is_installing]
+    sets_up = [text for text in installing if "pip install" in text]
+    assert len(sets_up) == 2
+    ci_lines = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert [text for text in sets_up if text in ci_lines] == sets_up
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agree"),
+    [
+        (["a", "b"], ["a", "b"], True),
+        (["a"], ["a", "b"], False),
+        (["a", "..."], ["a", "b", "c"], True),
+        (["...", "c"], ["a", "b", "c"], True),
+        (["a", "...", "c"], ["a", "c"], True),
+        (["a", "...", "d"], ["a", "b", "c"], False),
+        ([], [], True),
+    ],
+)
+def test_dots_stand_for_any_lines(shown: list[str], printed: list[str], agree: bool) -> None:
+    assert agrees(shown, printed) is agree
+
+
+@pytest.mark.usefixtures("warm_engine")
+def test_the_picture_of_the_readme_is_what_the_tool_draws_today(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.run(Command(0, "et-sim demo"))
+    assert place.run(Command(0, "et-sim inspect et-sim-demo/run picture --svg demo.svg")) == (0, [])
+    drawn = (tmp_path / "page" / "demo.svg").read_text(encoding="utf-8")
+    assert drawn == (REPOSITORY / "docs" / "demo-timeline.svg").read_text(encoding="utf-8")

@@ -1,0 +1,141 @@
+"""Console transcripts in Markdown pages: find them, run them, compare, and rewrite them when output moved.
+
+    python tests/docs/transcripts.py README.md docs/running.md     # put today's output into these pages
+
+A ```console block holds commands (`$ …`, continued with `> …`) and their output, stdout and stderr together.
+A line `...` in the output stands for any lines. Every page runs in one directory of its own, from top to
+bottom; ```python blocks run as scripts in the same place. Installing commands are not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
+ANYTHING = "..."
+SCRIPT = """#!/bin/sh
+exec "{python}" -c 'import sys; from {module} import main; sys.exit(main())' "$@"
+"""
+TIMEOUT_S = 300
+
+
+@dataclass(slots=True)
+class Command:
+    """One command of a page and the output the page shows; `python` blocks are commands without output."""
+
+    line: int
+    text: str
+    shown: list[str] = field(default_factory=list)
+    is_python: bool = False
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether it sets up a machine, which a test must not do."""
+        return bool(INSTALLING.match(self.text))
+
+
+def commands_of(page: str) -> list[Command]:
+    """The commands of a page, in order."""
+    found: list[Command] = []
+    fence = ""
+    for number, line in enumerate(page.splitlines(), start=1):
+        if line.startswith("```"):
+            fence = "" if fence else line[3:].strip() or "text"
+            if fence == "python":
+                found.append(Command(number, "", is_python=True))
+        elif fence == "python":
+            found[-1].text += f"{line}\n"
+        elif fence == "console":
+            _take_console_line(found, number, line)
+    return found
+
+
+def _take_console_line(found: list[Command], number: int, line: str) -> None:
+    if line.startswith("$ "):
+        found.append(Command(number, line[2:]))
+    elif line.startswith("> ") and not found[-1].shown:
+        found[-1].text += f"\n{line[2:]}"
+    else:
+        found[-1].shown.append(line)
+
+
+class Place:
+    """A directory in which a page's commands run, with this checkout's programs on the path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "page"
+        self._folder.mkdir()
+        programs = folder / "bin"
+        programs.mkdir()
+        for name, module in (("et-sim", "et_sim.cli"), ("et-convert", "converters.cli")):
+            program = programs / name
+            program.write_text(SCRIPT.format(python=sys.executable, module=module))
+            program.chmod(0o755)
+        (programs / "python").symlink_to(sys.executable)
+        if (REPOSITORY / "traces").is_dir():
+            (self._folder / "traces").symlink_to(REPOSITORY / "traces")
+        self._environment = {
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONUTF8": "1",
+            "COLUMNS": "100",
+        }
+
+    def run(self, command: Command) -> tuple[int, list[str]]:
+        """Exit status and output lines."""
+        arguments = [sys.executable, "-c", command.text] if command.is_python else ["sh", "-c", command.text]
+        done = subprocess.run(
+            arguments,
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_S,
+            check=False,
+            encoding="utf-8",
+        )
+        return done.returncode, done.stdout.splitlines()
+
+
+def agrees(shown: list[str], printed: list[str]) -> bool:
+    """Whether output is as shown, where a line `...` stands for any lines."""
+    pattern = "".join(r"(?:.*\n)*?" if line == ANYTHING else re.escape(f"{line}\n") for line in shown)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+def rewritten(page: str, folder: Path) -> str:
+    """The page with today's output; transcripts that are right as they are stay, `...` included."""
+    lines = page.splitlines()
+    place = Place(folder)
+    moved = 0
+    for command in commands_of(page):
+        if command.is_installing:
+            continue
+        printed = place.run(command)[1]
+        if command.is_python or agrees(command.shown, printed):
+            continue
+        first = command.line + moved + command.text.count("\n")
+        lines[first : first + len(command.shown)] = printed
+        moved += len(printed) - len(command.shown)
+    return "\n".join(lines) + "\n"
+
+
+def main(pages: list[str]) -> None:
+    """Rewrite pages in place."""
+    for name in pages:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(name)
+            path.write_text(rewritten(path.read_text(encoding="utf-8"), Path(folder)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

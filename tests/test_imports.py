@@ -1,0 +1,130 @@
+"""Rooms know only the rooms that the design lets them know.
+
+Every import of every module is read from its source, those inside functions and behind TYPE_CHECKING too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# What everybody may import, and what these import themselves.
+COMMON = {"errors", "units", "compiled", "tables_by_reference"}
+
+# Room -> the rooms it may import, besides itself and the common modules.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "units": set(),
+    "compiled": set(),
+    "tables_by_reference": set(),
+    "trace": set(),
+    "machine": set(),
+    "collectives": {"machine"},
+    "compute": {"machine", "trace"},
+    "memory": {"machine"},
+    "network": {"machine", "plan.tables"},
+    "plan": {"trace", "machine", "collectives", "compute", "memory"},
+    "fold": {"plan", "trace", "machine"},
+    "engine": {"plan", "fold", "network", "machine", "trace", "memory", "compute", "collectives"},
+    "timeline": {"engine", "plan", "trace", "machine"},
+    "views": set(),
+    "demo": {"trace"},
+    "api": {"trace", "machine", "plan", "fold", "network", "engine", "timeline"},
+    "sweep": {"api", "machine", "timeline", "views", "trace"},
+    "cli": {"api", "demo", "views", "timeline", "engine", "plan", "machine", "trace", "sweep"},
+    "converters": {"trace", "compute"},
+}
+FACADE = {"api", "timeline", "trace"}  # et_sim/__init__.py offers names of these rooms
+
+Import = tuple[str, str]  # module that imports, dotted name that it imports
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    for package in ("et_sim", "converters"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            parts = path.relative_to(REPOSITORY).with_suffix("").parts
+            yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def _imports(module: str, path: Path) -> Iterator[Import]:
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                origin = ".".join([*above, *([origin] if origin else [])])
+            yield from ((module, f"{origin}.{alias.name}") for alias in node.names)
+
+
+def _room(dotted: str) -> str:
+    """`et_sim.plan.tables.NODE` is of room `plan`; `converters.…` is one room; "" is the facade."""
+    parts = dotted.split(".")
+    if parts[0] == "converters":
+        return "converters"
+    return parts[1] if len(parts) > 1 else ""
+
+
+def _is_ours(dotted: str) -> bool:
+    return dotted.split(".")[0] in ("et_sim", "converters")
+
+
+def _may_import(room: str, imported: str) -> bool:
+    target = _room(imported)
+    if target in COMMON or target == room or target.startswith("__"):
+        return True
+    inside = imported.removeprefix("et_sim.")
+    return any(inside == name or inside.startswith(f"{name}.") for name in ALLOWED[room])
+
+
+ALL = [(module, imported) for name, path in _modules() for module, imported in _imports(name, path)]
+
+
+def test_no_room_imports_what_the_design_forbids() -> None:
+    forbidden = [
+        f"{module} imports {imported}"
+        for module, imported in ALL
+        if _is_ours(imported) and _room(module) in ALLOWED and not _may_import(_room(module), imported)
+    ]
+    assert forbidden == []
+
+
+def test_every_module_lives_in_a_room() -> None:
+    homeless = [name for name, _ in _modules() if name != "et_sim" and _room(name) not in ALLOWED]
+    assert homeless == []
+
+
+def test_the_package_itself_offers_only_what_is_public() -> None:
+    rooms = {_room(imported) for module, imported in ALL if module == "et_sim" and _is_ours(imported)}
+    assert rooms <= COMMON | FACADE
+
+
+def test_the_allowed_imports_have_no_circle() -> None:
+    rest = {room: {name.partition(".")[0] for name in allowed} for room, allowed in ALLOWED.items()}
+    rest["network"].discard("plan")  # record layouts only
+    while rest:
+        free = {room for room, allowed in rest.items() if not allowed & rest.keys()}
+        assert free, f"these rooms know each other in a circle: {sorted(rest)}"
+        rest = {room: allowed for room, allowed in rest.items() if room not in free}
+
+
+@pytest.mark.parametrize(
+    ("room", "imported", "allowed"),
+    [
+        ("views", "et_sim.engine.drive.Outcome", False),
+        ("views", "et_sim.units.format_ns", True),
+        ("trace", "et_sim.machine.read_machine", False),
+        ("network", "et_sim.plan.tables.STEP", True),
+        ("network", "et_sim.plan.lowering.build_plan", False),
+        ("converters", "et_sim.engine.run_plan", False),
+    ],
+)
+def test_the_rule_itself(room: str, imported: str, allowed: bool) -> None:
+    assert _may_import(room, imported) is allowed

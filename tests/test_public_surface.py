@@ -1,0 +1,68 @@
+"""What others may rely on is small, explicit, and there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import et_sim
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PUBLIC = [
+    "EtSimError",
+    "InputError",
+    "MachineError",
+    "Result",
+    "StallError",
+    "Trace",
+    "TraceBuilder",
+    "TraceError",
+    "UsageError",
+    "Workload",
+    "__version__",
+    "read_workload",
+    "simulate",
+    "write_workload",
+]
+TOP_LEVEL = {
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "benchmarks",
+    "converters",
+    "docs",
+    "et_sim",
+    "proto",
+    "pyproject.toml",
+    "tests",
+    "traces",
+}
+MADE_BY_TOOLS = {"build", "dist", "et-sim-demo"}
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    assert sorted(et_sim.__all__) == PUBLIC
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in et_sim.__all__:
+        assert getattr(et_sim, name) is not None
+
+
+def test_dir_lists_the_public_names_and_nothing_else_is_offered() -> None:
+    assert dir(et_sim) == PUBLIC
+    assert not hasattr(et_sim, "numpy")
+
+
+def test_the_version_is_that_of_the_project_file() -> None:
+    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{et_sim.__version__}"' in project
+
+
+def test_the_package_is_typed() -> None:
+    assert (REPOSITORY / "et_sim" / "py.typed").exists()
+    assert (REPOSITORY / "converters" / "py.typed").exists()
+
+
+def test_the_top_level_of_the_repository_is_exactly_this() -> None:
+    found = {path.name for path in REPOSITORY.iterdir() if not path.name.startswith(".")}
+    assert {name for name in found if not name.endswith(".egg-info")} - MADE_BY_TOOLS == TOP_LEVEL

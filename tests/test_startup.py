@@ -1,0 +1,43 @@
+"""The command line starts without loading anything heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich")
+PROGRAM = """
+import contextlib, io, sys
+from et_sim.cli import main
+with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+    main({arguments!r})
+assert printed.getvalue()
+print(*(name for name in {heavy!r} if name in sys.modules))
+"""
+
+
+def _loaded_by(*arguments: str) -> list[str]:
+    program = PROGRAM.format(arguments=list(arguments), heavy=HEAVY)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert _loaded_by("--help") == []
+
+
+def test_help_of_a_command_loads_nothing_heavy() -> None:
+    for command in ("run", "check", "inspect", "make", "demo"):
+        assert _loaded_by(command, "--help") == [], command
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    program = f"import sys, et_sim; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

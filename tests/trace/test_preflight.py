@@ -1,0 +1,286 @@
+"""Pre-flight checks of dependencies and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from et_sim.trace import Trace, TraceBuilder, Workload
+from et_sim.trace.preflight import Problem, find_problems
+from et_sim.trace.preflight.cycles import find_knots
+from et_sim.trace.preflight.order import settle
+from et_sim.trace.preflight.problem import compact_ranks, ordinal, size_text
+
+
+def trace(fill: Callable[[TraceBuilder], object], source: str = "x.et") -> Trace:
+    build = TraceBuilder(source=source)
+    fill(build)
+    return build.build()
+
+
+def workload(*fills: Callable[[TraceBuilder], object]) -> Workload:
+    return Workload.of([trace(fill, f"x.{rank}.et") for rank, fill in enumerate(fills)])
+
+
+def only(problems: list[Problem], kind: str) -> Problem:
+    assert [problem.kind for problem in problems] == [kind]
+    return problems[0]
+
+
+def nothing(build: TraceBuilder) -> None:
+    build.compute("idle", micros=1)
+
+
+def test_a_sound_workload_has_no_problems() -> None:
+    def program(build: TraceBuilder) -> None:
+        first = build.compute("forward", micros=3)
+        build.collective("all_reduce", 1 << 20, after=[first])
+
+    assert find_problems(Workload.of([trace(program)] * 4096)) == []
+
+
+def test_a_cycle_is_printed_with_ids_names_and_kinds_of_edges() -> None:
+    def program(build: TraceBuilder) -> None:
+        build.compute("a", node_id=10, after=[20])
+        build.compute("b", node_id=20, ctrl_after=[30])
+        build.compute("c", node_id=30, after=[10], ctrl_after=[10])
+        build.compute("behind", node_id=40, after=[30])
+
+    problem = only(find_problems(Workload.of([trace(program)] * 3)), "dependency-cycle")
+    assert problem.severity == "error"
+    assert problem.ranks == "0-2"
+    assert problem.text == (
+        'ranks 0-2 (x.et): dependency cycle of 3 nodes: node 10 "a" waits for node 20 "b" (data), which waits'
+        ' for node 30 "c" (control), which waits for node 10 "a" (data and control)'
+    )
+
+
+def test_the_shortest_cycle_of_a_knot_is_printed_and_the_knot_counted() -> None:
+    def program(build: TraceBuilder) -> None:
+        build.compute("a", node_id=1, after=[4])
+        build.compute("b", node_id=2, after=[1, 3])
+        build.compute("c", node_id=3, after=[2])
+        build.compute("d", node_id=4, after=[3])
+
+    problem = only(find_problems(workload(program)), "dependency-cycle")
+    assert 'cycle of 2 nodes: node 2 "b" waits for node 3 "c"' in problem.text
+    assert problem.text.endswith("4 nodes wait for each other in all")
+
+
+def test_a_long_cycle_is_shortened_in_print() -> None:
+    def program(build: TraceBuilder) -> None:
+        for k in range(1000):
+            build.compute(f"n{k}", after=[(k + 1) % 1000])
+
+    problem = only(find_problems(workload(program)), "dependency-cycle")
+    assert "cycle of 1000 nodes" in problem.text
+    assert "and so on through 993 more nodes, the last of which waits for node 0" in problem.text
+    assert len(problem.text) < 600
+
+
+def test_many_separate_cycles_are_counted() -> None:
+    def program(build: TraceBuilder) -> None:
+        for k in range(0, 20, 2):
+            build.compute("", node_id=k, after=[k + 1])
+            build.compute("", node_id=k + 1, after=[k])
+
+    problems = find_problems(workload(program))
+    assert len(problems) == 4
+    assert "7 more dependency cycles" in problems[-1].text
+
+
+def test_a_node_that_waits_for_itself_is_named_apart_from_cycles() -> None:
+    def program(build: TraceBuilder) -> None:
+        build.compute("me", node_id=1, ctrl_after=[1])
+        build.compute("me too", node_id=2, after=[2])
+
+    problem = only(find_problems(workload(program)), "self-dependency")
+    assert 'node 1 "me" depends on itself (control)' in problem.text
+    assert problem.text.endswith("and so does 1 more node")
+
+
+def test_a_trace_without_nodes_is_a_warning() -> None:
+    problem = only(find_problems(workload(lambda _: None)), "empty-trace")
+    assert problem.severity == "warning"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=30))
+def test_knots_are_the_strongly_connected_components(count: int, pairs: list[tuple[int, int]]) -> None:
+    edges = [(a % count, b % count) for a, b in pairs if a % count != b % count]
+    parent, child = (np.array([edge[side] for edge in edges], np.int32) for side in (0, 1))
+    graph = networkx.DiGraph(edges)
+    knots = [part for part in networkx.strongly_connected_components(graph) if len(part) > 1]
+    found = find_knots(parent, child, count)
+    assert sorted(size for _, size in found) == sorted(map(len, knots))
+    for cycle, _ in found:
+        for row, needed in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+            assert (needed, row) in edges
+    order, _ = settle(parent, child, np.zeros(count, np.uint8))
+    assert (len(order) == count) == (not knots)
+
+
+def test_a_huge_knot_still_gives_one_real_cycle() -> None:
+    count = 60_000
+    child = np.arange(count, dtype=np.int32)
+    knots = find_knots(np.roll(child, 1), child, count)
+    assert len(knots) == 1
+    assert len(knots[0][0]) == count
+
+
+def test_matching_messages_are_sound_and_tags_are_folded() -> None:
+    def left(build: TraceBuilder) -> None:
+        build.send(1, 8, tag=7)
+        build.send(1, 8, tag=500_000_007)
+
+    def right(build: TraceBuilder) -> None:
+        build.receive(0, 8, tag=7)
+        build.receive(0, 8, tag=7)
+
+    assert find_problems(workload(left, right)) == []
+
+
+@pytest.mark.parametrize(
+    ("receive", "said", "remedy"),
+    [
+        (lambda b: b.receive(0, 6 << 20, tag=7), "rank 1 expects 6 MiB (node 0", "same comm_size"),
+        (lambda b: b.receive(0, 8 << 20, tag=9), "rank 1 expects tag 9 (node 0", "same comm_tag"),
+        (lambda b: b.receive(0, 1, tag=9), "rank 1 expects 1 B with tag 9 (node 0", "comm_size and comm_tag"),
+        (lambda b: b.receive(2, 8 << 20, tag=7), "rank 1 expects it from rank 2 (node 0", "comm_src"),
+        (lambda b: b.send(0, 8 << 20, tag=7), "rank 1 also sends to rank 0, and neither rec", "a receive"),
+        (nothing, "rank 1 never receives it", "add the missing receive"),
+    ],
+    ids=["size", "tag", "both", "source", "direction", "nothing"],
+)
+def test_an_unmatched_send_is_explained_by_its_nearest_mismatch(
+    receive: Callable[[TraceBuilder], object], said: str, remedy: str
+) -> None:
+    problem = only(
+        find_problems(workload(lambda b: b.send(1, 8 << 20, tag=7, name="p2p"), receive, nothing)),
+        "unmatched-message",
+    )
+    assert problem.severity == "error"
+    assert problem.text.startswith('rank 0 sends 8 MiB with tag 7 to rank 1 (node 0 "p2p" in x.0.et); ')
+    assert said in problem.text
+    assert remedy in problem.remedy
+
+
+def test_a_receive_on_another_rank_is_found() -> None:
+    problem = only(
+        find_problems(workload(lambda b: b.send(1, 8), nothing, lambda b: b.receive(0, 8))),
+        "unmatched-message",
+    )
+    assert "rank 2 expects it from rank 0" in problem.text
+    assert problem.ranks == "0-2"
+
+
+def test_two_receives_without_a_send_wait_for_each_other() -> None:
+    problem = only(
+        find_problems(workload(lambda b: b.receive(1, 8), lambda b: b.receive(0, 8))), "unmatched-message"
+    )
+    assert "rank 1 expects 8 B with tag 0 from rank 0" in problem.text
+    assert "rank 0 also waits for rank 1, and neither sends" in problem.text
+
+
+def test_counts_that_differ_are_said() -> None:
+    def thrice(build: TraceBuilder) -> None:
+        for _ in range(3):
+            build.send(1, 8)
+
+    problem = only(find_problems(workload(thrice, lambda b: b.receive(0, 8))), "unmatched-message")
+    assert "sends 8 B with tag 0 to rank 1 3 times (first: node 0" in problem.text
+    assert problem.text.endswith("rank 1 receives once")
+
+
+def test_the_nearest_pairs_are_taken_first() -> None:
+    def left(build: TraceBuilder) -> None:
+        build.send(1, 100, tag=1)
+        build.send(1, 200, tag=2)
+
+    def right(build: TraceBuilder) -> None:
+        build.receive(0, 201, tag=2)
+        build.receive(0, 101, tag=1)
+
+    texts = [problem.text for problem in find_problems(workload(left, right))]
+    assert len(texts) == 2
+    assert "rank 1 expects 101 B (node 1" in texts[0]
+    assert "rank 1 expects 201 B (node 0" in texts[1]
+
+
+def test_very_many_unmatched_messages_are_counted() -> None:
+    def program(build: TraceBuilder) -> None:
+        for tag in range(100):
+            build.send(1, 8, tag)
+
+    problems = find_problems(workload(program, nothing))
+    assert len(problems) == 21
+    assert problems[-1].text.startswith("80 more channels")
+
+
+def test_sizes_that_differ_by_a_byte_do_not_look_alike() -> None:
+    def left(build: TraceBuilder) -> None:
+        build.send(1, (1 << 30) + 1)
+
+    problem = only(find_problems(workload(left, lambda b: b.receive(0, 1 << 30))), "unmatched-message")
+    assert "sends 1073741825 B" in problem.text
+    assert "expects 1 GiB" in problem.text
+
+
+def test_peers_outside_the_workload_are_errors_once_per_trace() -> None:
+    def program(build: TraceBuilder) -> None:
+        build.receive(4, 8, name="late")
+        build.send(-1, 8)
+
+    problem = only(find_problems(Workload.of([trace(program)] * 4)), "unknown-peer")
+    assert problem.text == (
+        'ranks 0-3 (x.et): node 0 "late" receives from rank 4, and there are ranks 0 to 3,'
+        " and 1 more node likewise"
+    )
+    assert problem.ranks == "0-3"
+
+
+def test_messages_to_oneself_and_of_no_bytes_are_warnings() -> None:
+    def program(build: TraceBuilder) -> None:
+        build.send(0, 0)
+        build.receive(0, 0)
+
+    problems = find_problems(workload(program))
+    assert [(p.severity, p.kind) for p in problems] == [
+        ("warning", "message-to-oneself"),
+        ("warning", "empty-message"),
+    ]
+
+
+def test_a_foreign_own_end_is_found_in_a_shared_trace() -> None:
+    from dataclasses import replace
+
+    from et_sim.trace import Has
+
+    sent = trace(lambda b: b.send(0, 8))
+    sent = replace(sent, comm_src=np.array([1], np.int32), present=sent.present | np.uint32(Has.COMM_SRC))
+    received = trace(lambda b: (b.receive(1, 8), b.receive(2, 8)))
+    problem = only(find_problems(Workload.of([received, sent, sent])), "foreign-end")
+    assert problem.ranks == "2"
+    assert "says that its own end is rank 1 (comm_src)" in problem.text
+
+
+def test_a_rank_count_that_differs_is_an_error() -> None:
+    problem = only(find_problems(workload(nothing, nothing), ranks=8), "rank-count")
+    assert "has 2 ranks, and 8 are wanted" in problem.text
+
+
+def test_ranks_are_written_compactly() -> None:
+    assert compact_ranks([6, 0, 1, 2, 3, 3]) == "0-3,6"
+    assert compact_ranks([]) == ""
+
+
+def test_words_for_sizes_and_places() -> None:
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 112)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "112th",
+    ]  # fmt: skip
+    assert size_text(-5) == "-5 B"

@@ -1,0 +1,84 @@
+"""What pre-flight calls an error of order does hang, and what it finds nothing in does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from et_sim import api
+from et_sim.trace import TraceBuilder, Workload
+from et_sim.trace.preflight import find_problems
+
+SYSTEM: dict[str, Any] = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 1,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["direct"],
+    "collective-optimization": "baseline",
+}
+NETWORK: dict[str, Any] = {
+    "topology": ["Ring"],
+    "npus_count": [3],
+    "bandwidth": [50.0],
+    "latency": [500.0],
+}
+GROUPS = {"1": [0, 1], "2": [1, 2], "3": [2, 0]}
+RANKS = 3
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> Workload:
+    """The same collectives of three overlapping groups on all members, in orders of their own."""
+    collectives = draw(
+        st.lists(
+            st.tuples(st.sampled_from(["all_reduce", "all_gather"]), st.sampled_from(sorted(GROUPS))),
+            min_size=2,
+            max_size=5,
+        )
+    )
+    traces = []
+    for rank in range(RANKS):
+        mine = [at for at, (_, group) in enumerate(collectives) if rank in GROUPS[group]]
+        mine = draw(st.permutations(mine)) if draw(st.booleans()) else mine
+        build = TraceBuilder(source=f"rank {rank}")
+        made = [build.compute("first", micros=draw(st.integers(0, 3)))]
+        for at in mine:
+            after = draw(st.lists(st.sampled_from(made), max_size=2))
+            if draw(st.integers(0, 3)) == 0:
+                made.append(build.compute(f"before {at}", micros=draw(st.integers(0, 30)), after=after))
+                after = [made[-1]]
+            kind, group = collectives[at]
+            made.append(build.collective(kind, 64 << at % 2, group, after=after))
+        traces.append(build.build())
+    return Workload.of(traces)
+
+
+@settings(max_examples=150, deadline=None)
+@given(orders())
+def test_errors_of_order_hang_and_agreement_completes(workload: Workload) -> None:
+    groups = {int(name): tuple(members) for name, members in GROUPS.items()}
+    problems = find_problems(workload, groups=groups)
+    outcome = api.run(workload, system=SYSTEM, network=NETWORK, groups=GROUPS)
+    if any(problem.severity == "error" for problem in problems):
+        assert not outcome.is_complete, problems
+    if not problems and all_in_one_order(workload):
+        assert outcome.is_complete
+
+
+def all_in_one_order(workload: Workload) -> bool:
+    """Whether every rank starts its collectives in an order that nothing can change."""
+    import numpy as np
+
+    from et_sim.trace import NodeKind
+    from et_sim.trace.preflight.order import issue_order
+
+    return all(
+        issue_order(trace, np.flatnonzero(trace.kind == NodeKind.COLL).astype(np.int32))[1]
+        for trace in workload.templates
+    )

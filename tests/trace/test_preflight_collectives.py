@@ -1,0 +1,238 @@
+"""Pre-flight checks of collectives and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from et_sim.trace import TraceBuilder, Workload
+from et_sim.trace.preflight import Problem, find_problems
+
+MIB = 1 << 20
+Fill = Callable[[TraceBuilder], object]
+
+
+def workload(*fills: Fill) -> Workload:
+    """One trace per distinct program, as a reader of files makes it."""
+    traces = {}
+    for rank, fill in enumerate(fills):
+        if fill not in traces:
+            build = TraceBuilder(source=f"x.{rank}.et")
+            fill(build)
+            traces[fill] = build.build()
+    return Workload.of([traces[fill] for fill in fills])
+
+
+def program(*collectives: tuple[str, int, str], chained: bool = False) -> Fill:
+    """Collectives in ascending ids, each after the last if `chained`."""
+
+    def fill(build: TraceBuilder) -> None:
+        after: list[int] = []
+        for kind, size, group in collectives:
+            node = build.collective(kind, size, group, after=after)
+            after = [node] if chained else []
+
+    return fill
+
+
+def only(problems: list[Problem], kind: str) -> Problem:
+    assert [problem.kind for problem in problems] == [kind]
+    return problems[0]
+
+
+REDUCE, GATHER = ("all_reduce", MIB, ""), ("all_gather", MIB, "")
+
+
+def test_different_types_are_an_error_that_names_both_sides() -> None:
+    usual = program(REDUCE, GATHER)
+    problem = only(find_problems(workload(usual, program(REDUCE, REDUCE), usual)), "collective-type")
+    assert problem.severity == "error"
+    assert problem.ranks == "1"
+    assert problem.text == (
+        "collectives of the group of all ranks differ: the 2nd is on ranks 0,2 all_gather of 1 MiB"
+        ' (node 1 "all_gather" in x.0.et) and on rank 1 all_reduce of 1 MiB (node 1 "all_reduce" in x.1.et)'
+    )
+
+
+def test_different_sizes_are_an_error() -> None:
+    problem = only(
+        find_problems(workload(program(REDUCE), program(("all_reduce", 2 * MIB, "")))), "collective-size"
+    )
+    assert problem.severity == "error"
+    assert "on rank 1 all_reduce of 2 MiB" in problem.text
+
+
+def test_a_missing_collective_is_an_error_that_names_it() -> None:
+    problem = only(find_problems(workload(program(REDUCE, GATHER), program(REDUCE))), "collective-count")
+    assert problem.text == (
+        "rank 1 (x.1.et): 1 collective in the group of all ranks, and rank 0 has 2; the 2nd is"
+        ' all_gather of 1 MiB (node 1 "all_gather" in x.0.et)'
+    )
+
+
+def test_a_member_without_any_collective_is_an_error() -> None:
+    problem = only(
+        find_problems(workload(program(REDUCE), lambda b: b.compute(), program(REDUCE))),
+        "collectives-missing",
+    )
+    assert problem.ranks == "1"
+    assert "where ranks 0,2 have 1" in problem.text
+
+
+def test_a_collective_in_the_wrong_group_is_pointed_at() -> None:
+    strayed = program(REDUCE, ("all_gather", MIB, "1"))
+    problems = find_problems(workload(program(REDUCE, GATHER), strayed), groups={1: (0, 1)})
+    assert [problem.kind for problem in problems] == ["collective-count", "collectives-missing"]
+    assert 'rank 1 has one like it in group 1 (node 1 "all_gather")' in problems[0].text
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_another_order_is_an_error_when_nothing_can_change_it(chained: bool) -> None:
+    one, other = program(REDUCE, GATHER, chained=chained), program(GATHER, REDUCE, chained=chained)
+    problem = only(find_problems(workload(one, other)), "collective-order")
+    assert problem.severity == "error"
+    assert "the same 2, in a different order (they would be matched by order and hang)" in problem.text
+
+
+def test_another_order_is_a_warning_when_time_may_mend_it() -> None:
+    def other(build: TraceBuilder) -> None:
+        long = build.compute("long", micros=1000)
+        build.collective("all_gather", MIB, after=[long])
+        build.collective("all_reduce", MIB, after=[build.compute("short", micros=1, cpu=True)])
+
+    problem = only(find_problems(workload(program(REDUCE, GATHER), other)), "collective-order")
+    assert problem.severity == "warning"
+
+
+def test_dependencies_against_the_order_of_ids_count() -> None:
+    def backward(build: TraceBuilder) -> None:
+        build.collective("all_gather", MIB, node_id=1, after=[2])
+        build.collective("all_reduce", MIB, node_id=2)
+
+    assert find_problems(workload(program(REDUCE, GATHER, chained=True), backward)) == []
+    problem = only(find_problems(workload(program(GATHER, REDUCE), backward)), "collective-order")
+    assert problem.severity == "error"
+
+
+def test_the_most_common_sequence_is_taken_for_the_usual_one() -> None:
+    usual = program(REDUCE)
+    problems = find_problems(workload(program(GATHER), *[usual] * 5))
+    assert only(problems, "collective-type").ranks == "0"
+
+
+def test_node_ids_and_names_may_differ() -> None:
+    def renumbered(build: TraceBuilder) -> None:
+        build.collective("all_reduce", MIB, "0", node_id=70, name="other")
+
+    assert find_problems(workload(program(REDUCE), renumbered)) == []
+
+
+def test_different_dimensions_are_a_warning() -> None:
+    def flagged(flag: bool) -> Fill:
+        return lambda build: build.collective("all_reduce", MIB, involved_dims=[True, flag])
+
+    problem = only(find_problems(workload(flagged(True), flagged(False))), "collective-dimensions")
+    assert problem.severity == "warning"
+
+
+def test_broadcasts_only_warn_because_nobody_waits_in_them() -> None:
+    problem = only(
+        find_problems(workload(program(REDUCE, ("broadcast", 8, "")), program(REDUCE))),
+        "collectives-missing",
+    )
+    assert problem.severity == "warning"
+    assert "no broadcast in the group of all ranks" in problem.text
+
+
+def test_empty_collectives_are_a_warning_and_barriers_are_not() -> None:
+    both = program(("all_reduce", 0, ""), ("barrier", 0, ""))
+    problem = only(find_problems(workload(both, both)), "empty-collective")
+    assert problem.severity == "warning"
+    assert "likewise" not in problem.text
+
+
+def test_groups_are_compared_among_their_members_only() -> None:
+    left, right = program(("all_reduce", MIB, "1")), program(("all_gather", 8, "2"))
+    groups = {1: (0, 1), 2: (3, 2)}
+    assert find_problems(workload(left, left, right, right), groups=groups) == []
+
+
+def test_a_stranger_in_a_group_is_an_error() -> None:
+    mine = program(("all_reduce", MIB, "1"))
+    problem = only(find_problems(workload(mine, mine, mine), groups={1: (0, 1)}), "not-a-member")
+    assert problem.ranks == "2"
+    assert "of group 1, whose members are ranks 0-1" in problem.text
+
+
+@pytest.mark.parametrize("name", ["3", "dp"])
+def test_an_unknown_group_is_an_error(name: str) -> None:
+    mine = program(("all_reduce", MIB, name))
+    problem = only(find_problems(workload(mine, mine), groups={1: (0, 1)}), "unknown-group")
+    assert problem.text.endswith(f"names group '{name}', which is not defined (defined: 1)")
+
+
+def test_without_groups_the_users_are_compared_and_a_warning_says_so() -> None:
+    one, other = program(("all_reduce", MIB, "dp")), program(("all_gather", MIB, "dp"))
+    problems = find_problems(workload(one, other, lambda b: b.compute()))
+    assert [problem.kind for problem in problems] == ["collective-type", "group-not-given"]
+
+
+def test_a_group_with_ranks_that_do_not_exist_is_an_error() -> None:
+    mine = program(("all_reduce", MIB, "1"))
+    problem = only(find_problems(workload(mine, mine), groups={1: (0, 1, 9)}), "unknown-member")
+    assert "group 1 lists rank 9" in problem.text
+
+
+def test_all_spellings_of_the_group_of_all_ranks_are_one() -> None:
+    assert find_problems(workload(program(("all_reduce", 8, "0")), program(("all_reduce", 8, "")))) == []
+
+
+def test_groups_started_crosswise_wait_for_each_other() -> None:
+    a, b = ("all_reduce", MIB, "1"), ("all_gather", MIB, "2")
+    groups = {1: (0, 1), 2: (0, 1)}
+    problem = only(find_problems(workload(program(a, b), program(b, a)), groups=groups), "collective-circle")
+    assert problem.severity == "error"
+    assert "rank 0 starts the all_reduce of 1 MiB" in problem.text
+    assert "of group 1 before the all_gather of 1 MiB" in problem.text
+    assert "; rank 1 starts the all_gather of 1 MiB" in problem.text
+
+
+def test_a_circle_over_three_ranks_is_found() -> None:
+    a, b, c = (("all_reduce", 8, name) for name in "123")
+    groups = {1: (0, 2), 2: (0, 1), 3: (1, 2)}
+    crossed = workload(program(a, b, chained=True), program(b, c, chained=True), program(c, a, chained=True))
+    problem = only(find_problems(crossed, groups=groups), "collective-circle")
+    assert problem.ranks == "0-2"
+    straight = workload(program(a, b), program(b, c), program(a, c))
+    assert find_problems(straight, groups=groups) == []
+
+
+def test_a_circle_that_time_may_open_is_a_warning() -> None:
+    a, b = ("all_reduce", MIB, "1"), ("all_gather", MIB, "2")
+
+    def loose(build: TraceBuilder) -> None:
+        build.collective("all_gather", MIB, "2", after=[build.compute("x", micros=1000)])
+        build.collective("all_reduce", MIB, "1", after=[build.compute("y", cpu=True)])
+
+    problem = only(
+        find_problems(workload(program(a, b), loose), groups={1: (0, 1), 2: (0, 1)}), "collective-circle"
+    )
+    assert problem.severity == "warning"
+
+
+def test_very_many_different_sequences_are_counted() -> None:
+    problems = find_problems(workload(*(program(("all_reduce", size, "")) for size in range(1, 31))))
+    assert len(problems) == 21
+    assert problems[-1].text == "9 more ranks with other collectives in the group of all ranks"
+
+
+def test_collectives_of_unknown_type_are_named_by_number() -> None:
+    from dataclasses import replace
+
+    import numpy as np
+
+    base = workload(program(REDUCE), program(GATHER))
+    odd = replace(base.templates[1], comm_type=np.array([42], np.int32))
+    problem = only(find_problems(Workload.of([base.templates[0], odd])), "collective-type")
+    assert "collective type 42" in problem.text
