@@ -1,6 +1,7 @@
 """Collective algorithms: group x bytes -> steps, as pure functions, one file an algorithm."""
 
 from et_sim.collectives.algorithm import Algorithm, lower, parse_algorithm
+from et_sim.collectives.double_binary_tree import TreeProgram
 from et_sim.collectives.program import Operation, Peer, StepProgram
 
-__all__ = ["Algorithm", "Operation", "Peer", "StepProgram", "lower", "parse_algorithm"]
+__all__ = ["Algorithm", "Operation", "Peer", "StepProgram", "TreeProgram", "lower", "parse_algorithm"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from et_sim.collectives.direct import direct
+from et_sim.collectives.double_binary_tree import TreeProgram, double_binary_tree
 from et_sim.collectives.halving_doubling import halving_doubling
 from et_sim.collectives.program import Operation, StepProgram
 from et_sim.collectives.ring import ring
@@ -22,6 +23,11 @@ class Algorithm:
     family: str  # "ring", "direct", "halvingDoubling", "doubleBinaryTree"
     spans_system: bool = False
     window: int | None = None
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether a phase leaves as many bytes as it found, whatever its operation."""
+        return self.family == "doubleBinaryTree"
 
 
 def parse_algorithm(name: str) -> Algorithm:
@@ -46,7 +52,7 @@ def parse_algorithm(name: str) -> Algorithm:
 
 def lower(
     algorithm: Algorithm, operation: Operation, members: int, size: int, *, subgroup: bool = False
-) -> StepProgram:
+) -> StepProgram | TreeProgram:
     """The steps of one phase: `members` take part, each starting with `size` bytes."""
     if algorithm.family == "ring":
         return ring(operation, members, size)
@@ -54,7 +60,4 @@ def lower(
         return direct(operation, members, size, window=algorithm.window, subgroup=subgroup)
     if algorithm.family == "halvingDoubling":
         return halving_doubling(operation, members, size)
-    raise MachineError(
-        f"{algorithm.family} is not simulated by this version",
-        remedy="use ring, direct or halvingDoubling",
-    )
+    return double_binary_tree(members, size)

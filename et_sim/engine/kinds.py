@@ -4,7 +4,7 @@ DRAIN = 0  # an actor's bucket: a bucket
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
 STEP = 2  # collective arrival: a seat, b step and direction, c stage
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
-LATE_STEP = 4  # the same within a collective: a stream
+LATE_STEP = 4  # the same within a collective: a stream, b label (trees)
 ASKED_MESSAGE = 11  # rendezvous: the source of a message is asked for it: a channel
 ASKED_STEP = 12  # the same within a collective: a seat of the source, b and c as in STEP
 INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a channel
@@ -13,6 +13,6 @@ HOP_DONE = 9  # a message reached the end of a link: a transit
 LINK_FREE = 10  # a link may carry its next message: a link
 
 NODE_DONE = 5  # a actor, b node
-BUNDLE_AT_ENDPOINT = 6  # a stream, c reduction time; NONE: nothing to reduce
-BUNDLE_READY = 7  # a stream
+BUNDLE_AT_ENDPOINT = 6  # a stream, b label (trees), c reduction time; NONE: nothing to reduce
+BUNDLE_READY = 7  # a stream, b label (trees)
 SERVER_FREE = 8  # a memory server

@@ -87,9 +87,9 @@ def _happen(run: Run, event_row: int) -> None:
     elif kind == LINK_FREE:
         free_link(run, a)
     elif kind == BUNDLE_AT_ENDPOINT:
-        bundle_at_endpoint(run, a, c)
+        bundle_at_endpoint(run, a, b, c)
     elif kind == BUNDLE_READY:
-        bundle_ready(run, a)
+        bundle_ready(run, a, b)
     elif kind == STEP:
         step_arrived(run, a, b, c)
     else:
@@ -102,7 +102,7 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
     if kind == MESSAGE:
         deliver(run, a, b, c)
     elif kind == LATE_STEP:
-        receive_step(run, a)
+        receive_step(run, a, b)
     elif kind == ASKED_MESSAGE:
         message_asked(run, a)
     elif kind == INJECT_MESSAGE:

@@ -10,33 +10,34 @@ from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import BUNDLE_READY
 from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
+from et_sim.engine.seats import rank_at, stage_of
 from et_sim.engine.state import NONE, Run
-from et_sim.engine.steps import (
-    make_bundle,
-    peer_position,
-    rank_at,
-    spend_bundle,
-    stage_of,
-)
+from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
+from et_sim.engine.trees import expects, hear, peer_of, spend_tree_bundle
 from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables
-def bundle_at_endpoint(run: Run, stream_row: int, reduction_ns: int) -> None:
+def bundle_at_endpoint(run: Run, stream_row: int, label: int, reduction_ns: int) -> None:
     """A bundle crossed the endpoint: reduce if it must, else it is ready."""
     if reduction_ns == NONE:
-        bundle_ready(run, stream_row)
+        bundle_ready(run, stream_row, label)
     else:
-        schedule_own(run, run.streams[stream_row].actor, reduction_ns, BUNDLE_READY, stream_row, 0, 0)
+        actor = run.streams[stream_row].actor
+        schedule_own(run, actor, reduction_ns, BUNDLE_READY, stream_row, label, 0)
 
 
 @works_on_tables
-def bundle_ready(run: Run, stream_row: int) -> None:
+def bundle_ready(run: Run, stream_row: int, label: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
-    if not spend_bundle(run, stream_row):
-        return
     stream = run.streams[stream_row]
+    if run.plan.programs[stream.program].tree_first != NONE:
+        is_complete = spend_tree_bundle(run, stream_row, label)
+    else:
+        is_complete = spend_bundle(run, stream_row)
+    if not is_complete:
+        return
     running_row = stream.running
     running = run.running[running_row]
     if stream.phase + 1 < run.plan.collectives[running.collective].phases:
@@ -46,7 +47,7 @@ def bundle_ready(run: Run, stream_row: int) -> None:
     is_last_chunk = running.remaining == 0
     if is_last_chunk:
         end_collective(run, running_row)
-        _name_last_sender(run, stream_row)
+        _name_last_sender(run, stream_row, label)
         complete(run, running.actor, running.node)
     leave_last_queue(run, stream_row)
     if is_last_chunk:
@@ -54,22 +55,29 @@ def bundle_ready(run: Run, stream_row: int) -> None:
 
 
 @works_on_tables
-def _name_last_sender(run: Run, stream_row: int) -> None:
+def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
     """Note whose message this collective's last step was waiting for."""
     stream = run.streams[stream_row]
     running = run.running[stream.running]
     program = run.plan.programs[stream.program]
-    last_step = program.step_first + (stream.step - 1 if stream.step > 0 else program.step_period - 1)
-    position = peer_position(run, stream_row, run.plan.steps[last_step].distance, -1)
+    if program.tree_first != NONE:
+        position = peer_of(run, stream_row, label)
+    else:
+        last_step = program.step_first + (stream.step - 1 if stream.step > 0 else program.step_period - 1)
+        position = peer_position(run, stream_row, run.plan.steps[last_step].distance, -1)
     node = run.plan.actors[running.actor].node_first + running.node
     run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, stream_row, position)]
 
 
 @works_on_tables
-def receive_step(run: Run, stream_row: int) -> None:
+def receive_step(run: Run, stream_row: int, label: int) -> None:
     """A message met its posted receive."""
-    run.streams[stream_row].received += 1
-    make_bundle(run, stream_row)
+    stream = run.streams[stream_row]
+    if run.plan.programs[stream.program].tree_first != NONE:
+        hear(run, stream_row, label)
+    else:
+        stream.received += 1
+        make_bundle(run, stream_row)
 
 
 @works_on_tables
@@ -77,15 +85,23 @@ def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
     run.clock[0].delivered += 1
     stream_row = _stream_of(run, seat_row, stage >> STAGE_BITS)
-    if stream_row != NONE and stage_of(run.streams[stream_row]) == stage:
-        stream = run.streams[stream_row]
-        own_view = label
-        if (label & 1) != (stream.direction < 0):
-            own_view = seen_from_other_direction(run, label, stage)
-        if own_view != NONE and (own_view >> 1) < stream.sent:
-            receive_step(run, stream_row)
-            return
-    park(run, seat_row, label, stage, NONE, 0)
+    if stream_row != NONE and _is_expected(run, stream_row, label, stage):
+        receive_step(run, stream_row, label)
+    else:
+        park(run, seat_row, label, stage, NONE, 0)
+
+
+@works_on_tables
+def _is_expected(run: Run, stream_row: int, label: int, stage: int) -> bool:
+    """Whether a stream has posted the receive of a message."""
+    stream = run.streams[stream_row]
+    if stage_of(stream) != stage:
+        return False
+    if run.plan.programs[stream.program].tree_first != NONE:
+        return expects(stream, label)
+    if (label & 1) != (stream.direction < 0):
+        label = seen_from_other_direction(run, label, stage)
+    return label != NONE and (label >> 1) < stream.sent
 
 
 @works_on_tables

@@ -112,9 +112,15 @@ STREAM = record(
     ("bundles", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
     ("bundle", "i4"),  # row of the next bundle within the program's period
+    ("tree", "i4"),  # row of its actor's place in the tree of the phase
 )
 QUEUE = record(("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("running", "i4"))
-CURSOR = record(("next", "i4"), ("first", "i4"), ("last", "i4"))
+CURSOR = record(
+    ("next", "i4"),
+    ("first", "i4"),
+    ("last", "i4"),
+    ("trees", "i4"),  # per collective type, a bit: the next tree has its root first
+)
 TRANSIT = record(
     ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
     ("target", "i4"),
@@ -146,6 +152,7 @@ class PlanTables(Tables):
     phases: Any
     programs: Any
     steps: Any
+    trees: Any
     bundle_ns: Any
     lines: Any
     groups: Any

@@ -8,14 +8,14 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
-from typing import Any
-
 from et_sim.engine.clock import schedule, schedule_own
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
-from et_sim.engine.parking import PHASE_BITS, STAGE_BITS, take_parked_either_way
+from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
+from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport import carry
+from et_sim.engine.trees import start_tree
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import works_on_tables
 
@@ -27,6 +27,9 @@ def start_phase(run: Run, stream_row: int) -> None:
     """Make the first bundles; the stream's phase fields are already set."""
     stream = run.streams[stream_row]
     stream.started = 1
+    if run.plan.programs[stream.program].tree_first != NONE:
+        start_tree(run, stream_row)
+        return
     for _ in range(run.plan.programs[stream.program].start_bundles):
         make_bundle(run, stream_row)
 
@@ -102,12 +105,6 @@ def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int,
 
 
 @works_on_tables
-def stage_of(stream: Any) -> int:
-    """The stage a stream is in."""
-    return (stream.sequence << STAGE_BITS) + (stream.program << PHASE_BITS) + stream.phase
-
-
-@works_on_tables
 def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     seat = run.streams[stream_row].seat
@@ -130,24 +127,3 @@ def peer_position(run: Run, stream_row: int, distance: int, towards: int) -> int
     elif position < 0:
         position += program.members
     return position
-
-
-@works_on_tables
-def rank_at(run: Run, stream_row: int, position: int) -> int:
-    """The rank that sits at a position of the stream's line."""
-    stream = run.streams[stream_row]
-    line = run.plan.lines[stream.line]
-    if line.members_first >= 0:
-        return run.plan.group_members[line.members_first + position]
-    return run.plan.actors[stream.actor].rank + (position - stream.position) * line.stride
-
-
-@works_on_tables
-def seat_at(run: Run, stream_row: int, position: int) -> int:
-    """The seat, in the stream's group, of the member at a position of its line."""
-    stream = run.streams[stream_row]
-    line = run.plan.lines[stream.line]
-    if line.members_first >= 0:
-        return run.plan.member_seats[line.members_first + position]
-    group = run.plan.groups[run.plan.seats[stream.seat].group]
-    return group.seat_first + run.plan.actor_of_rank[rank_at(run, stream_row, position)]

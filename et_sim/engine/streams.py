@@ -23,6 +23,7 @@ from et_sim.engine.steps import start_phase
 from et_sim.plan.tables import QueueCursor
 from et_sim.tables_by_reference import works_on_tables
 
+ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
 NEXT, FIRST, LAST = int(QueueCursor.NEXT), int(QueueCursor.FIRST), int(QueueCursor.LAST)
 
 
@@ -45,7 +46,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         seat.next_sequence += 1
         if run.plan.seats[running.seat].group != 0:
             run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
-        _choose_queues(run, stream_row, collective.phase_first, collective.phases)
+        _choose_queues(run, stream_row, running.collective)
         _enter_phase(run, stream_row, 0)
         insert(run, stream_row)
         pump(run, stream.queue)
@@ -136,14 +137,18 @@ def _next_priority(run: Run, actor_row: int, explicit: int) -> int:
 
 
 @works_on_tables
-def _choose_queues(run: Run, stream_row: int, phase_first: int, phases: int) -> None:
-    """Pick the queue of every phase now, from the actor's round-robin cursors."""
+def _choose_queues(run: Run, stream_row: int, collective: int) -> None:
+    """Pick the queue (and tree) of every phase now, from the actor's round-robin cursors."""
+    phase_first = run.plan.collectives[collective].phase_first
     actor_row = run.streams[stream_row].actor
     per_dim = run.plan.settings[QUEUES_PER_DIM]
-    for index in range(phases):
+    for index in range(run.plan.collectives[collective].phases):
         phase = run.plan.phases[phase_first + index]
         cursor = run.cursors[actor_row * run.plan.settings[DIMENSIONS] + phase.dimension]
-        run.stream_queue[stream_row, index] = _take_cursor(cursor, phase.cursor, per_dim)
+        chosen = _take_cursor(cursor, phase.cursor, per_dim)
+        if run.plan.programs[phase.program].tree_first != NONE:
+            chosen |= _take_tree(cursor, run.plan.collectives[collective].kind) * ROOT_FIRST
+        run.stream_queue[stream_row, index] = chosen
 
 
 @works_on_tables
@@ -161,6 +166,14 @@ def _take_cursor(cursor: Any, which: int, per_dim: int) -> int:
 
 
 @works_on_tables
+def _take_tree(cursor: Any, kind: int) -> int:
+    """Which tree is next for collectives of a kind: 0 root last, 1 root first, in turn."""
+    root_first = (cursor.trees >> kind) & 1
+    cursor.trees ^= 1 << kind
+    return root_first
+
+
+@works_on_tables
 def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     """Set a stream's fields for its phase `index`; it does not run yet."""
     stream = run.streams[stream_row]
@@ -168,7 +181,8 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     phase = run.plan.phases[run.plan.collectives[running.collective].phase_first + index]
     line = run.plan.lines[phase.line]
     per_dim = run.plan.settings[QUEUES_PER_DIM]
-    queue = run.stream_queue[stream_row, index]
+    queue = run.stream_queue[stream_row, index] & (ROOT_FIRST - 1)
+    root_first = run.stream_queue[stream_row, index] >= ROOT_FIRST
     stream.phase = index
     stream.program = phase.program
     stream.line = phase.line
@@ -182,6 +196,8 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.started = 0
     stream.sent = stream.received = stream.credit = stream.bundles = 0
     stream.step = stream.bundle = 0
+    variant = line.members if root_first else 0
+    stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
 
 
 @works_on_tables

@@ -31,7 +31,7 @@ def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:
     flights = np.full(len(steps), -1, np.int64)
     for program in programs:
         along = int(program["dimension"])
-        if along >= 0:
+        if along >= 0 and program["tree_first"] < 0:  # the peers of a tree differ from member to member
             first = int(program["step_first"])
             rows = slice(first, first + int(program["step_period"]))
             flights[rows] = _flight_along(dimensions[along], steps[rows])

@@ -7,10 +7,19 @@ Equal collectives share rows, and equal phases share programs: the tables grow w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from et_sim.collectives import Algorithm, Operation, Peer, StepProgram, lower, parse_algorithm
+from et_sim.collectives import (
+    Algorithm,
+    Operation,
+    Peer,
+    StepProgram,
+    TreeProgram,
+    lower,
+    parse_algorithm,
+)
 from et_sim.compute import reduction_ns
 from et_sim.errors import MachineError
 from et_sim.machine.model import Machine
@@ -25,6 +34,7 @@ DEFAULT_INVOLVED_DIMENSIONS = 4
 # A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
 LISTED_GROUP_DIMENSIONS = 10
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
+NO_TREE = -1
 
 KEY_OF_OPERATION = {
     Operation.ALL_REDUCE: "all-reduce-implementation",
@@ -64,7 +74,7 @@ class CollectiveTables:
         self._group_lines: dict[int, int] = {}
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
-        self._programs: list[tuple[StepProgram, int]] = []  # with the dimension it runs along
+        self._programs: list[tuple[StepProgram | TreeProgram, int]] = []  # with the dimension it runs along
         self._phases: list[tuple[int, int, int, int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
 
@@ -77,7 +87,9 @@ class CollectiveTables:
     def _lower(self, request: CollectiveRequest) -> int | None:
         spanning = self._groups.spans_system(request.group)
         algorithms = self._algorithms(request.operation, spanning)
-        parts = self._parts(request, algorithms) if spanning else self._group_part(request.group)
+        parts = (
+            self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
+        )
         chunks, chunk_bytes = split_into_chunks(
             request.operation, request.size, self._machine.system.splits, self._machine.network.ranks
         )
@@ -127,12 +139,12 @@ class CollectiveTables:
             own = self._machine.network.dimensions[dimension].npus
             members = self._machine.network.ranks if algorithm.spans_system else own
             if members > 1 and dimension < len(involved) and involved[dimension]:
-                parts.append(Part(dimension, members))
+                parts.append(Part(dimension, members, algorithm.keeps_size))
         return parts
 
-    def _group_part(self, group: int) -> list[Part]:
+    def _group_part(self, group: int, algorithm: Algorithm) -> list[Part]:
         members = self._groups.size(group)
-        return [Part(0, members)] if members > 1 else []
+        return [Part(0, members, algorithm.keeps_size)] if members > 1 else []
 
     def _add_phase(
         self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], group: int, spanning: bool
@@ -197,30 +209,69 @@ class CollectiveTables:
             out[row] = values
         return out
 
-    def programs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The program and step tables, and the reduction time per bundle."""
-        out = tables.table(tables.PROGRAM, len(self._programs))
-        steps = tables.table(tables.STEP, sum(len(p.distance) for p, _ in self._programs))
-        reduced = [p.reduced_bytes for p, _ in self._programs]
-        step_first = bundle_first = 0
-        for row, (program, dimension) in enumerate(self._programs):
-            _fill_program(out[row], program, dimension, step_first, bundle_first)
-            rows = slice(step_first, step_first + len(program.distance))
-            steps["distance"][rows] = program.distance
-            steps["bytes"][rows] = program.message_bytes
-            step_first += len(program.distance)
-            bundle_first += len(program.reduced_bytes)
-        every = np.concatenate(reduced) if reduced else np.zeros(0, np.int64)
+    def programs(self) -> dict[str, Any]:
+        """The program, step and tree tables, and the reduction time per bundle."""
+        programs = tables.table(tables.PROGRAM, len(self._programs))
+        steps = _Column(tables.STEP)
+        trees = _Column(tables.TREE)
+        reduced = _Column(np.dtype(np.int64))
+        for row, (program, dimension) in zip(programs, self._programs, strict=True):
+            row.dimension = dimension
+            if isinstance(program, TreeProgram):
+                _fill_tree(row, program, steps, trees, reduced)
+            else:
+                _fill_steps(row, program, steps, reduced)
+        every = reduced.whole()
         charged = reduction_ns(every, self._machine.system.local_mem_bw)
-        return out, steps, np.where(every > 0, charged, tables.NO_REDUCTION)
+        return {
+            "programs": programs,
+            "steps": steps.whole(),
+            "trees": trees.whole(),
+            "bundle_ns": np.where(every > 0, charged, tables.NO_REDUCTION),
+        }
 
 
-def _fill_program(
-    row: np.record, program: StepProgram, dimension: int, step_first: int, bundle_first: int
-) -> None:
+class _Column:
+    """A table that grows by blocks."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._blocks = [np.zeros(0, dtype)]
+        self._rows = 0
+
+    def add(self, block: Any) -> int:
+        """Append a block; returns where it begins."""
+        self._blocks.append(block)
+        self._rows += len(block)
+        return self._rows - len(block)
+
+    def whole(self) -> Any:
+        """All blocks as one table."""
+        return np.concatenate(self._blocks).view(np.recarray)
+
+
+def _fill_steps(row: Any, program: StepProgram, steps: _Column, reduced: _Column) -> None:
     row.members, row.sends = program.members, program.sends
     row.start_bundles, row.half = program.start_bundles, program.half
-    row.pairs = int(program.peer is Peer.PAIR)
+    row.pairs, row.tree_first = int(program.peer is Peer.PAIR), NO_TREE
     row.step_period, row.bundle_period = len(program.distance), len(program.reduced_bytes)
-    row.step_first, row.bundle_first = step_first, bundle_first
-    row.dimension = dimension
+    row.step_first = steps.add(_steps(program.distance, program.message_bytes))
+    row.bundle_first = reduced.add(program.reduced_bytes)
+
+
+def _fill_tree(row: Any, program: TreeProgram, steps: _Column, trees: _Column, reduced: _Column) -> None:
+    """A tree sends up and down once; its one bundle row is the reduction of a whole message."""
+    row.members, row.sends, row.start_bundles = program.members, 2, 1
+    row.pairs = 1  # directions mean nothing to it
+    nodes = np.zeros(len(program.parent), tables.TREE)
+    nodes["parent"], nodes["left"], nodes["right"] = program.parent, program.left, program.right
+    row.tree_first = trees.add(nodes)
+    row.step_period = row.bundle_period = 1
+    message = np.array([program.message_bytes], np.int64)
+    row.step_first = steps.add(_steps(np.zeros(1, np.int32), message))
+    row.bundle_first = reduced.add(message)
+
+
+def _steps(distance: Any, message_bytes: Any) -> Any:
+    out = np.zeros(len(distance), tables.STEP)
+    out["distance"], out["bytes"] = distance, message_bytes
+    return out

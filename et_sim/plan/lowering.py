@@ -40,7 +40,7 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
     actor_seats, seat_first = lowered.seats_of_actors(actor_rank)
     actors = lowered.actors(actor_rank, channel_first, seat_first)
     actors["memory_server"] = server_of_ranks(machine.memory, actor_rank)
-    programs, steps, bundle_ns = collectives.programs()
+    programs = collectives.programs()
     group_table, group_members = groups.tables()
     system = machine.system
     return Plan(
@@ -58,9 +58,7 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
         channels=channels,
         collectives=collectives.collectives(),
         phases=collectives.phases(),
-        programs=programs,
-        steps=steps,
-        bundle_ns=bundle_ns,
+        **programs,
         lines=collectives.lines(),
         groups=group_table,
         group_members=group_members,

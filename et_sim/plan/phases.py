@@ -20,6 +20,7 @@ class Part:
 
     dimension: int
     members: int
+    keeps_size: bool = False  # its algorithm leaves as many bytes as it found
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def plan_phases(
     phases = []
     for part in order:
         phases.append(PhaseStep(part, operation, size, QueueCursor.NEXT))
-        size = output_bytes(operation, size, part.members)
+        size = output_bytes(operation, size, part)
     return phases
 
 
@@ -64,18 +65,20 @@ def _inward_and_outward(size: int, parts: Sequence[Part]) -> list[PhaseStep]:
     phases = []
     for part in parts[:-1]:
         phases.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, QueueCursor.FIRST))
-        size = output_bytes(Operation.REDUCE_SCATTER, size, part.members)
+        size = output_bytes(Operation.REDUCE_SCATTER, size, part)
     phases.append(PhaseStep(parts[-1], Operation.ALL_REDUCE, size, QueueCursor.FIRST))
     for part in reversed(parts[:-1]):
         phases.append(PhaseStep(part, Operation.ALL_GATHER, size, QueueCursor.LAST))
-        size = output_bytes(Operation.ALL_GATHER, size, part.members)
+        size = output_bytes(Operation.ALL_GATHER, size, part)
     return phases
 
 
-def output_bytes(operation: Operation, size: int, members: int) -> int:
+def output_bytes(operation: Operation, size: int, part: Part) -> int:
     """What a member holds after a phase."""
+    if part.keeps_size:
+        return size
     if operation is Operation.REDUCE_SCATTER:
-        return size // members
+        return size // part.members
     if operation is Operation.ALL_GATHER:
-        return size * members
+        return size * part.members
     return size

@@ -115,6 +115,7 @@ PROGRAM = record(
     ("sends", "i4"),
     ("start_bundles", "i4"),
     ("half", "i4"),
+    ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
     ("pairs", "i4"),  # 1: peers by pairing, 0: by shifting
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
@@ -125,6 +126,11 @@ PROGRAM = record(
 STEP = record(
     ("distance", "i4"),
     ("bytes", "i8"),
+)
+TREE = record(
+    ("parent", "i4"),
+    ("left", "i4"),
+    ("right", "i4"),
 )
 LINE = record(
     ("members", "i4"),
@@ -165,6 +171,7 @@ class Plan:
     phases: Any
     programs: Any
     steps: Any
+    trees: Any
     bundle_ns: Any  # reduction time per bundle
     lines: Any
     groups: Any

@@ -1,0 +1,131 @@
+"""Tree phases: reduce towards the root of a tree, then broadcast from it.
+
+A leaf begins by sending up. Whoever has heard from all its children (each message crosses the endpoint and
+is reduced) sends up in turn, the root down. Whoever hears from its parent passes the message on to its
+children and is done; a leaf is done at once.
+
+Not here: how a message finds its stream (`progress`), and what follows the end of a phase.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.engine.clock import schedule, schedule_own
+from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
+from et_sim.engine.parking import take_parked
+from et_sim.engine.rendezvous import ask_for_step, offer_step
+from et_sim.engine.seats import rank_at, seat_at, stage_of
+from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.transport import carry
+from et_sim.tables_by_reference import works_on_tables
+
+# Labels of messages (even, as trees have no direction); START is a bundle that follows no message.
+FROM_LEFT, FROM_RIGHT, FROM_PARENT, START = 0, 2, 4, 6
+
+
+@works_on_tables
+def start_tree(run: Run, stream_row: int) -> None:
+    """Leaves make their first bundle, the others wait for their children."""
+    tree = run.plan.trees[run.streams[stream_row].tree]
+    if tree.left == NONE and tree.right == NONE:
+        _make_bundle(run, stream_row, START, NONE)
+    if tree.left != NONE:
+        _post_receive(run, stream_row, FROM_LEFT)
+    if tree.right != NONE:
+        _post_receive(run, stream_row, FROM_RIGHT)
+
+
+@works_on_tables
+def expects(stream: Any, label: int) -> bool:
+    """Whether the receive of a message is posted."""
+    return (stream.credit >> label) & 1 == 1
+
+
+@works_on_tables
+def hear(run: Run, stream_row: int, label: int) -> None:
+    """A message met its posted receive."""
+    stream = run.streams[stream_row]
+    tree = run.plan.trees[stream.tree]
+    stream.credit &= ~(1 << label)
+    stream.received += 1
+    is_leaf = tree.left == NONE and tree.right == NONE
+    reduction = run.plan.bundle_ns[run.plan.programs[stream.program].bundle_first]
+    _make_bundle(run, stream_row, label, NONE if is_leaf else reduction)
+
+
+@works_on_tables
+def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
+    """A bundle is through: pass on what it allows. True when the phase is complete."""
+    stream = run.streams[stream_row]
+    tree = run.plan.trees[stream.tree]
+    if label == FROM_PARENT:
+        _send_down(run, stream_row)
+        return True
+    if label != START:
+        stream.bundles += 1
+        if stream.bundles < (tree.left != NONE) + (tree.right != NONE):
+            return False
+    if tree.parent == NONE:
+        _send_down(run, stream_row)
+        return True
+    _send(run, stream_row, tree.parent, FROM_LEFT if _is_left_child(run, stream_row) else FROM_RIGHT)
+    _post_receive(run, stream_row, FROM_PARENT)
+    return False
+
+
+@works_on_tables
+def peer_of(run: Run, stream_row: int, label: int) -> int:
+    """Position of the member a message comes from."""
+    tree = run.plan.trees[run.streams[stream_row].tree]
+    if label == FROM_LEFT:
+        return tree.left
+    return tree.right if label == FROM_RIGHT else tree.parent
+
+
+@works_on_tables
+def _is_left_child(run: Run, stream_row: int) -> bool:
+    stream = run.streams[stream_row]
+    tree = run.plan.trees[stream.tree]
+    return run.plan.trees[stream.tree - stream.position + tree.parent].left == stream.position
+
+
+@works_on_tables
+def _send_down(run: Run, stream_row: int) -> None:
+    tree = run.plan.trees[run.streams[stream_row].tree]
+    if tree.left != NONE:
+        _send(run, stream_row, tree.left, FROM_PARENT)
+    if tree.right != NONE:
+        _send(run, stream_row, tree.right, FROM_PARENT)
+
+
+@works_on_tables
+def _send(run: Run, stream_row: int, position: int, label: int) -> None:
+    stream = run.streams[stream_row]
+    size = run.plan.steps[run.plan.programs[stream.program].step_first].bytes
+    target_seat, stage = seat_at(run, stream_row, position), stage_of(stream)
+    stream.sent += 1
+    if run.plan.settings[RENDEZVOUS]:
+        offer_step(run, stream.seat, target_seat, size, label, stage)
+    else:
+        here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
+        carry(run, here, there, size, STEP, target_seat, label, stage)
+
+
+@works_on_tables
+def _post_receive(run: Run, stream_row: int, label: int) -> None:
+    stream = run.streams[stream_row]
+    stage = stage_of(stream)
+    stream.credit |= 1 << label
+    if run.plan.settings[RENDEZVOUS]:
+        source = seat_at(run, stream_row, peer_of(run, stream_row, label))
+        ask_for_step(run, stream.seat, source, label, stage)
+    if run.seats[stream.seat].parked > 0 and take_parked(run, stream.seat, label, stage) != NONE:
+        schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)
+
+
+@works_on_tables
+def _make_bundle(run: Run, stream_row: int, label: int, reduction_ns: int) -> None:
+    stream = run.streams[stream_row]
+    endpoint = run.plan.lines[stream.line].endpoint_ns
+    schedule_own(run, stream.actor, endpoint, BUNDLE_AT_ENDPOINT, stream_row, label, reduction_ns)
