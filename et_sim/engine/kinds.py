@@ -2,6 +2,7 @@
 
 DRAIN = 0  # an actor's bucket: a bucket
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
+CUSTOM_MESSAGE = 16  # the same for a node of a custom collective: a channel, b node, c stream
 STEP = 2  # collective arrival: a seat, b step and direction, c stage
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
 LATE_STEP = 4  # the same within a collective: a stream, b label (trees)
@@ -16,3 +17,4 @@ NODE_DONE = 5  # a actor, b node
 BUNDLE_AT_ENDPOINT = 6  # a stream, b label (trees), c reduction time; NONE: nothing to reduce
 BUNDLE_READY = 7  # a stream, b label (trees)
 SERVER_FREE = 8  # a memory server
+CUSTOM_DONE = 15  # a node of a custom collective is done: a stream, b node

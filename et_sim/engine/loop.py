@@ -9,8 +9,16 @@ from __future__ import annotations
 from et_sim.engine import kinds
 from et_sim.engine.clock import advance, release_event, take_from_bucket, take_from_slot
 from et_sim.engine.messages import inject_held, message_asked
-from et_sim.engine.progress import bundle_at_endpoint, bundle_ready, receive_step, step_arrived
-from et_sim.engine.ranks import complete, deliver, free_server, start_rank
+from et_sim.engine.progress import (
+    bundle_at_endpoint,
+    bundle_ready,
+    custom_done,
+    deliver,
+    deliver_custom,
+    receive_step,
+    step_arrived,
+)
+from et_sim.engine.ranks import complete, free_server, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
@@ -25,6 +33,7 @@ FINISHED, PAUSED, NEEDS_ROOM = 0, 1, 2
 LINK_MODEL = int(Model.LINK)
 DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
 LATE_STEP = kinds.LATE_STEP
+CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 HOP_DONE, LINK_FREE = kinds.HOP_DONE, kinds.LINK_FREE
@@ -101,6 +110,10 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
     """The rarer events."""
     if kind == MESSAGE:
         deliver(run, a, b, c)
+    elif kind == CUSTOM_MESSAGE:
+        deliver_custom(run, a, b, c)
+    elif kind == CUSTOM_DONE:
+        custom_done(run, a, b)
     elif kind == LATE_STEP:
         receive_step(run, a, b)
     elif kind == ASKED_MESSAGE:

@@ -7,7 +7,9 @@ chunk (which may issue further nodes), and only then does the queue have room ag
 from __future__ import annotations
 
 from et_sim.engine.clock import schedule_own
-from et_sim.engine.kinds import BUNDLE_READY
+from et_sim.engine.custom import end_custom_node
+from et_sim.engine.kinds import BUNDLE_READY, CUSTOM_DONE
+from et_sim.engine.messages import match
 from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.seats import rank_at, stage_of
@@ -36,8 +38,21 @@ def bundle_ready(run: Run, stream_row: int, label: int) -> None:
         is_complete = spend_tree_bundle(run, stream_row, label)
     else:
         is_complete = spend_bundle(run, stream_row)
-    if not is_complete:
-        return
+    if is_complete:
+        end_phase(run, stream_row, label)
+
+
+@works_on_tables
+def custom_done(run: Run, stream_row: int, node: int) -> None:
+    """A node of a custom collective is done; that may end the collective."""
+    if end_custom_node(run, stream_row, node):
+        end_phase(run, stream_row, 0)
+
+
+@works_on_tables
+def end_phase(run: Run, stream_row: int, label: int) -> None:
+    """Go on to the next phase; the last one ends the chunk, and the last chunk the collective."""
+    stream = run.streams[stream_row]
     running_row = stream.running
     running = run.running[running_row]
     if stream.phase + 1 < run.plan.collectives[running.collective].phases:
@@ -60,6 +75,8 @@ def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
     stream = run.streams[stream_row]
     running = run.running[stream.running]
     program = run.plan.programs[stream.program]
+    if program.custom_first != NONE:
+        return
     if program.tree_first != NONE:
         position = peer_of(run, stream_row, label)
     else:
@@ -67,6 +84,39 @@ def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
         position = peer_position(run, stream_row, run.plan.steps[last_step].distance, -1)
     node = run.plan.actors[running.actor].node_first + running.node
     run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, stream_row, position)]
+
+
+@works_on_tables
+def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
+    """A message of a rank arrived: its send is complete, and so is its receive if posted."""
+    run.clock[0].delivered += 1
+    complete(run, sender, sender_node)
+    _meet(run, channel_row, sender, sender_node)
+
+
+@works_on_tables
+def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int) -> None:
+    """The same for a message of a custom collective."""
+    run.clock[0].delivered += 1
+    sender = run.streams[stream_row].actor
+    custom_done(run, stream_row, sender_node)
+    _meet(run, channel_row, sender, NONE)
+
+
+@works_on_tables
+def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
+    """Complete the receive that a message meets; `sender_node` is NONE inside a custom collective."""
+    met = match(run, channel_row)
+    if met == NONE:
+        return
+    kind, receiver, node = run.events[met].kind, run.events[met].a, run.events[met].b
+    if kind == CUSTOM_DONE:
+        custom_done(run, receiver, node)
+        return
+    state = run.nodes[run.plan.actors[receiver].node_first + node]
+    state.message_from = sender
+    state.message_node = sender_node
+    complete(run, receiver, node)
 
 
 @works_on_tables

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
-from et_sim.engine.messages import match, post_receive, send
+from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.streams import start_collective
@@ -102,21 +102,6 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
 @works_on_tables
 def _channel(run: Run, actor_row: int, detail: int) -> int:
     return run.plan.actor_channels[run.plan.actors[actor_row].channel_first + detail]
-
-
-@works_on_tables
-def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
-    """A message arrived: its send is complete, and so is its receive if posted."""
-    run.clock[0].delivered += 1
-    complete(run, sender, sender_node)
-    met = match(run, channel_row)
-    if met == NONE:
-        return
-    receiver, node = run.events[met].a, run.events[met].b
-    state = run.nodes[run.plan.actors[receiver].node_first + node]
-    state.message_from = sender
-    state.message_node = sender_node
-    complete(run, receiver, node)
 
 
 @works_on_tables

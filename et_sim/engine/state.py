@@ -153,6 +153,7 @@ class PlanTables(Tables):
     programs: Any
     steps: Any
     trees: Any
+    customs: Any
     bundle_ns: Any
     lines: Any
     groups: Any
@@ -193,6 +194,7 @@ class Run(Tables):
     cursors: Any
     channels: Any
     handshakes: Any
+    custom_waiting: Any  # per node of a custom program under way: parents not yet completed
     servers: Any
     transits: Any
 
@@ -250,6 +252,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         cursors=cursors,
         channels=channels,
         handshakes=handshakes,
+        custom_waiting=np.zeros(plan.custom_states, np.int32),
         servers=servers,
         transits=table(TRANSIT, 0),
     )

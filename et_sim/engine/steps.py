@@ -9,6 +9,7 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 from __future__ import annotations
 
 from et_sim.engine.clock import schedule, schedule_own
+from et_sim.engine.custom import start_custom
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
 from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
@@ -29,6 +30,9 @@ def start_phase(run: Run, stream_row: int) -> None:
     stream.started = 1
     if run.plan.programs[stream.program].tree_first != NONE:
         start_tree(run, stream_row)
+        return
+    if run.plan.programs[stream.program].custom_first != NONE:
+        start_custom(run, stream_row)
         return
     for _ in range(run.plan.programs[stream.program].start_bundles):
         make_bundle(run, stream_row)

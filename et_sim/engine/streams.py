@@ -24,6 +24,7 @@ from et_sim.plan.tables import QueueCursor
 from et_sim.tables_by_reference import works_on_tables
 
 ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
+NO_CURSOR = int(QueueCursor.NONE)
 NEXT, FIRST, LAST = int(QueueCursor.NEXT), int(QueueCursor.FIRST), int(QueueCursor.LAST)
 
 
@@ -156,6 +157,8 @@ def _take_cursor(cursor: Any, which: int, per_dim: int) -> int:
     if which == NEXT:
         queue = cursor.next
         cursor.next = queue + 1 if queue + 1 < per_dim else 0
+    elif which == NO_CURSOR:
+        queue = 0
     elif which == FIRST:
         queue = cursor.first
         cursor.first = queue + 1 if queue + 1 < per_dim // 2 else 0

@@ -24,8 +24,10 @@ from et_sim.compute import reduction_ns
 from et_sim.errors import MachineError
 from et_sim.machine.model import Machine
 from et_sim.plan import tables
+from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.phases import Part, PhaseStep, plan_phases, split_into_chunks
+from et_sim.plan.tables import QueueCursor
 
 # Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
 SUBGROUP_ENDPOINT_NS = 10
@@ -34,7 +36,7 @@ DEFAULT_INVOLVED_DIMENSIONS = 4
 # A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
 LISTED_GROUP_DIMENSIONS = 10
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
-NO_TREE = -1
+ABSENT = -1
 
 KEY_OF_OPERATION = {
     Operation.ALL_REDUCE: "all-reduce-implementation",
@@ -53,6 +55,15 @@ class CollectiveRequest:
     priority: int
     group: int  # row of the group table
     involved: tuple[bool, ...] | None
+    custom: str | None = None  # prefix of the files of a custom program
+
+
+@dataclass(frozen=True, slots=True)
+class CustomProgram:
+    """A program from files; what its members run begins at row `first_member` of the custom table."""
+
+    members: int
+    first_member: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +77,18 @@ class _ProgramKey:
 class CollectiveTables:
     """Builds the tables; `add` returns the row of a collective, `finish_*` the finished arrays."""
 
-    def __init__(self, machine: Machine, groups: GroupTable) -> None:
+    def __init__(self, machine: Machine, groups: GroupTable, customs: CustomTables) -> None:
         self._machine = machine
         self._groups = groups
+        self._customs = customs
         self._system_line = len(machine.network.dimensions)
         self._lines = self._dimension_lines()
         self._group_lines: dict[int, int] = {}
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
-        self._programs: list[tuple[StepProgram | TreeProgram, int]] = []  # with the dimension it runs along
+        self._programs: list[
+            tuple[StepProgram | TreeProgram | CustomProgram, int]
+        ] = []  # with the dimension it runs along
         self._phases: list[tuple[int, int, int, int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
 
@@ -85,6 +99,8 @@ class CollectiveTables:
         return self._rows[request]
 
     def _lower(self, request: CollectiveRequest) -> int | None:
+        if request.custom is not None:
+            return self._lower_custom(request, request.custom)
         spanning = self._groups.spans_system(request.group)
         algorithms = self._algorithms(request.operation, spanning)
         parts = (
@@ -107,6 +123,19 @@ class CollectiveTables:
                 chunk_bytes,
                 request.priority,
             )
+        )
+        return len(self._collectives) - 1
+
+    def _lower_custom(self, request: CollectiveRequest, prefix: str) -> int:
+        """One chunk of one phase, in the first queue of dimension 0."""
+        group = request.group
+        line = self._system_line if group == 0 else self._group_line(group)
+        program = CustomProgram(self._groups.size(group), self._customs.first_member(prefix, group))
+        self._programs.append((program, -1))
+        phase = (len(self._programs) - 1, line, 0, int(QueueCursor.NONE), int(request.operation))
+        self._phases.append(phase)
+        self._collectives.append(
+            (int(request.operation), 1, 1, len(self._phases) - 1, request.size, request.priority)
         )
         return len(self._collectives) - 1
 
@@ -217,7 +246,11 @@ class CollectiveTables:
         reduced = _Column(np.dtype(np.int64))
         for row, (program, dimension) in zip(programs, self._programs, strict=True):
             row.dimension = dimension
-            if isinstance(program, TreeProgram):
+            row.tree_first = row.custom_first = ABSENT
+            if isinstance(program, CustomProgram):
+                row.members, row.pairs, row.custom_first = program.members, 1, program.first_member
+                row.step_period = row.bundle_period = 1
+            elif isinstance(program, TreeProgram):
                 _fill_tree(row, program, steps, trees, reduced)
             else:
                 _fill_steps(row, program, steps, reduced)
@@ -252,7 +285,7 @@ class _Column:
 def _fill_steps(row: Any, program: StepProgram, steps: _Column, reduced: _Column) -> None:
     row.members, row.sends = program.members, program.sends
     row.start_bundles, row.half = program.start_bundles, program.half
-    row.pairs, row.tree_first = int(program.peer is Peer.PAIR), NO_TREE
+    row.pairs = int(program.peer is Peer.PAIR)
     row.step_period, row.bundle_period = len(program.distance), len(program.reduced_bytes)
     row.step_first = steps.add(_steps(program.distance, program.message_bytes))
     row.bundle_first = reduced.add(program.reduced_bytes)

@@ -6,7 +6,7 @@ whole system (its members' order in the file does not matter), but counts its ow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class GroupTable:
             raise TraceError(f"communicator group {name!r} is not defined", place=place, remedy=hint)
         return self._row_of[int(name)]
 
+    def number(self, row: int) -> int:
+        """The group's number in the input; 0 for the whole system."""
+        return self._numbers[row]
+
     def is_listed(self, row: int) -> bool:
         """Whether the group came from a file, as opposed to the implicit group of all ranks."""
         return row > 0
@@ -53,6 +57,10 @@ class GroupTable:
     def size(self, row: int) -> int:
         """How many members the group has."""
         return self._ranks if row == 0 else len(self._members[row - 1])
+
+    def members(self, row: int) -> Sequence[int]:
+        """Ranks of the group, in the order of their positions."""
+        return range(self._ranks) if row == 0 else self._members[row - 1]
 
     def first_member(self, row: int) -> int:
         """Where the group's members begin in the member table."""

@@ -55,6 +55,7 @@ class QueueCursor(IntEnum):
     NEXT = 0  # over all queues; the upper half runs anticlockwise
     FIRST = 1  # over the lower half, clockwise
     LAST = 2  # over the upper half, anticlockwise
+    NONE = 3  # always the first queue
 
 
 def record(*fields: tuple[str, str]) -> np.dtype[Any]:
@@ -116,6 +117,7 @@ PROGRAM = record(
     ("start_bundles", "i4"),
     ("half", "i4"),
     ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
+    ("custom_first", "i4"),  # into `customs`, where the program is a custom one; -1: it is not
     ("pairs", "i4"),  # 1: peers by pairing, 0: by shifting
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
@@ -131,6 +133,11 @@ TREE = record(
     ("parent", "i4"),
     ("left", "i4"),
     ("right", "i4"),
+)
+CUSTOM = record(  # what one member of a group runs in a custom collective
+    ("template", "i4"),
+    ("channel_first", "i8"),
+    ("state_first", "i8"),
 )
 LINE = record(
     ("members", "i4"),
@@ -172,6 +179,8 @@ class Plan:
     programs: Any
     steps: Any
     trees: Any
+    customs: Any
+    custom_states: int  # nodes of all members of custom collectives
     bundle_ns: Any  # reduction time per bundle
     lines: Any
     groups: Any
