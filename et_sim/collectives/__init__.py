@@ -2,6 +2,15 @@
 
 from et_sim.collectives.algorithm import Algorithm, lower, parse_algorithm
 from et_sim.collectives.double_binary_tree import TreeProgram
-from et_sim.collectives.program import Operation, Peer, StepProgram
+from et_sim.collectives.program import Bundles, Operation, Peer, StepProgram
 
-__all__ = ["Algorithm", "Operation", "Peer", "StepProgram", "TreeProgram", "lower", "parse_algorithm"]
+__all__ = [
+    "Algorithm",
+    "Bundles",
+    "Operation",
+    "Peer",
+    "StepProgram",
+    "TreeProgram",
+    "lower",
+    "parse_algorithm",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Operation, Peer, StepProgram, reduction_pattern
+from et_sim.collectives.program import Operation, Peer, StepProgram, bundle_pattern
 
 
 def direct(
@@ -28,5 +28,5 @@ def direct(
         peer=Peer.SHIFT,
         distance=np.arange(1, members, dtype=np.int32),
         message_bytes=np.full(others, message, np.int64),
-        reduced_bytes=reduction_pattern(operation, width, others * width if subgroup else width, message),
+        bundles=bundle_pattern(operation, width, others * width if subgroup else width, message),
     )

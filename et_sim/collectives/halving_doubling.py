@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Operation, Peer, StepProgram
+from et_sim.collectives.program import Bundles, Bytes, Distances, Operation, Peer, StepProgram, bundle_pattern
 from et_sim.errors import MachineError
 
 
@@ -17,20 +17,24 @@ def halving_doubling(operation: Operation, members: int, size: int) -> StepProgr
     levels = members.bit_length() - 1
     _refuse_what_cannot_work(operation, members, size, levels)
     sends = 2 * levels if operation is Operation.ALL_REDUCE else levels
-    sizes, distances = _schedule(operation, members, size, sends)
-    reduced = np.zeros(2 * levels if operation is Operation.ALL_REDUCE else levels, np.int64)
-    if operation is not Operation.ALL_GATHER:
-        reduced[1:levels] = sizes[1:levels]
+    sizes, distances = _schedule(operation, members, size, sends + 1)
     return StepProgram(
         members=members,
         sends=sends,
         start_bundles=1,
         half=0,
         peer=Peer.PAIR,
-        distance=distances,
-        message_bytes=sizes,
-        reduced_bytes=reduced,
+        distance=distances[:-1],
+        message_bytes=sizes[:-1],
+        bundles=_bundles(operation, levels, sizes),
     )
+
+
+def _bundles(operation: Operation, levels: int, sizes: Bytes) -> Bundles:
+    """One bundle more than packets: the last one is made for a packet that is never sent."""
+    pattern = bundle_pattern(operation, 1, levels - 1, 0)
+    place = np.arange(len(sizes)) % len(pattern.size)
+    return Bundles(sizes, pattern.reduces[place], pattern.inward[place], pattern.returns[place])
 
 
 def _refuse_what_cannot_work(operation: Operation, members: int, size: int, levels: int) -> None:
@@ -52,12 +56,12 @@ def _refuse_what_cannot_work(operation: Operation, members: int, size: int, leve
         )
 
 
-def _schedule(operation: Operation, members: int, size: int, sends: int) -> tuple[np.ndarray, np.ndarray]:
+def _schedule(operation: Operation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
     """Message size and pair distance of every step; halving truncates, as in the reference."""
-    sizes, distances = np.empty(sends, np.int64), np.empty(sends, np.int32)
+    sizes, distances = np.empty(steps, np.int64), np.empty(steps, np.int32)
     growing = operation is not Operation.ALL_GATHER
     left, offset = (size // 2, 1) if growing else (size, members // 2)
-    for step in range(sends):
+    for step in range(steps):
         sizes[step], distances[step] = left, offset
         left, offset = _next(left, offset, growing)
         if growing and operation is Operation.ALL_REDUCE and offset == members:

@@ -8,7 +8,7 @@ and posts the receive of the packet that some other member sends in the same ste
 Invariant: a program says nothing about who runs it: peers are distances along the group, so one
 program serves all members. Tables are periodic: row k stands for every step k + i * period.
 
-Not here: time (the plan turns reduced bytes into nanoseconds) and the choice of algorithm.
+Not here: time (the plan turns reductions into nanoseconds) and the choice of algorithm.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
 
 
 class Operation(IntEnum):
@@ -40,6 +41,16 @@ class Peer(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Bundles:
+    """What each bundle carries across the endpoint; only a shared memory bus cares about its way."""
+
+    size: Bytes  # of the packet it is made for
+    reduces: Flags
+    inward: Flags  # from the NPU to the memory side, as opposed to the other way
+    returns: Flags  # goes back to where it came from
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepProgram:
     """What each of `members` members does in one phase."""
 
@@ -51,19 +62,25 @@ class StepProgram:
     peer: Peer
     distance: Distances  # per step, periodic
     message_bytes: Bytes  # per step, periodic
-    reduced_bytes: Bytes  # per bundle, periodic; 0: this bundle reduces nothing
+    bundles: Bundles  # periodic
 
 
-def reduction_pattern(operation: Operation, head: int, tail: int, size: int) -> Bytes:
-    """Bytes reduced per bundle: groups of `head` silent bundles, then `tail` that may reduce.
+def bundle_pattern(operation: Operation, head: int, tail: int, size: int) -> Bundles:
+    """Groups of `head` silent bundles, then `tail` that may reduce, all of the same size.
 
     A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only
     gathers), the rest never.
     """
-    if operation in (Operation.ALL_GATHER, Operation.ALL_TO_ALL):
-        return np.zeros(1, np.int64)
-    group = np.zeros(head + tail, np.int64)
-    group[head:] = size
-    if operation is Operation.REDUCE_SCATTER:
-        return group
-    return np.concatenate((group, np.zeros(head + tail, np.int64)))
+    period = head + tail
+    place = np.arange(2 * period) % period
+    reduces = place >= head
+    if operation is Operation.ALL_REDUCE:
+        reduces[period:] = False
+    elif operation is not Operation.REDUCE_SCATTER:
+        reduces[:] = False
+    return Bundles(
+        size=np.full(2 * period, size, np.int64),
+        reduces=reduces,
+        inward=place < head,
+        returns=(place >= head) & (place < period - head),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Operation, Peer, StepProgram, reduction_pattern
+from et_sim.collectives.program import Operation, Peer, StepProgram, bundle_pattern
 
 
 def ring(operation: Operation, members: int, size: int) -> StepProgram:
@@ -22,7 +22,7 @@ def ring(operation: Operation, members: int, size: int) -> StepProgram:
         peer=Peer.SHIFT,
         distance=np.ones(1, np.int32),
         message_bytes=np.array([message], np.int64),
-        reduced_bytes=reduction_pattern(operation, 1, members - 1, message),
+        bundles=bundle_pattern(operation, 1, members - 1, message),
     )
 
 

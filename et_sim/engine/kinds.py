@@ -17,4 +17,7 @@ NODE_DONE = 5  # a actor, b node
 BUNDLE_AT_ENDPOINT = 6  # a stream, b label (trees), c reduction time; NONE: nothing to reduce
 BUNDLE_READY = 7  # a stream, b label (trees)
 SERVER_FREE = 8  # a memory server
+BUS_SENT = 17  # a side of a bus has sent: a side
+BUS_RECEIVED = 18  # a side of a bus has received: a side
+BUS_PROCESSED = 19  # a side of a bus has processed a request: a side
 CUSTOM_DONE = 15  # a node of a custom collective is done: a stream, b node

@@ -12,6 +12,9 @@ from et_sim.engine.messages import inject_held, message_asked
 from et_sim.engine.progress import (
     bundle_at_endpoint,
     bundle_ready,
+    bus_processed,
+    bus_received,
+    bus_sent,
     custom_done,
     deliver,
     deliver_custom,
@@ -33,6 +36,7 @@ FINISHED, PAUSED, NEEDS_ROOM = 0, 1, 2
 LINK_MODEL = int(Model.LINK)
 DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
 LATE_STEP = kinds.LATE_STEP
+BUS_SENT, BUS_RECEIVED, BUS_PROCESSED = kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED
 CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
@@ -72,6 +76,7 @@ def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
         and clock.free_buckets >= reserve
         and clock.free_parkeds >= reserve
         and (clock.free_transits >= reserve or run.network.model[0] != LINK_MODEL)
+        and (clock.free_bus_requests >= reserve or len(run.bus_sides) == 0)
         and clock.free_runnings >= COLLECTIVES_PER_EVENT
         and clock.streams_top + block_reserve <= len(run.streams)
     )
@@ -124,6 +129,12 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         step_asked(run, a, b, c)
     elif kind == INJECT_STEP:
         inject_step(run, a, b, c)
+    elif kind == BUS_SENT:
+        bus_sent(run, a)
+    elif kind == BUS_RECEIVED:
+        bus_received(run, a)
+    elif kind == BUS_PROCESSED:
+        bus_processed(run, a)
     elif kind == SERVER_FREE:
         free_server(run, a)
     else:  # NODE_DONE, LATE_RECEIVE

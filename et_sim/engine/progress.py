@@ -6,6 +6,15 @@ chunk (which may issue further nodes), and only then does the queue have room ag
 
 from __future__ import annotations
 
+from et_sim.engine.bus import (
+    NPU,
+    consider_sending,
+    end_processing,
+    end_receiving,
+    end_sending,
+    go_on_after,
+    release_request,
+)
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.custom import end_custom_node
 from et_sim.engine.kinds import BUNDLE_READY, CUSTOM_DONE
@@ -13,7 +22,7 @@ from et_sim.engine.messages import match
 from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.seats import rank_at, stage_of
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.state import BUS_SIDES, NONE, Run
 from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.trees import expects, hear, peer_of, spend_tree_bundle
@@ -28,6 +37,48 @@ def bundle_at_endpoint(run: Run, stream_row: int, label: int, reduction_ns: int)
     else:
         actor = run.streams[stream_row].actor
         schedule_own(run, actor, reduction_ns, BUNDLE_READY, stream_row, label, 0)
+
+
+@works_on_tables
+def bus_sent(run: Run, side: int) -> None:
+    """A side of a bus has sent a request."""
+    end_sending(run, side)
+    consider_sending(run, side)
+
+
+@works_on_tables
+def bus_received(run: Run, side: int) -> None:
+    """A side of a bus has received a request."""
+    ended = end_receiving(run, side)
+    if ended != NONE:
+        _end_request(run, ended)
+    consider_sending(run, side)
+
+
+@works_on_tables
+def bus_processed(run: Run, side: int) -> None:
+    """A side of a bus has processed a request."""
+    ended = end_processing(run, side)
+    if ended != NONE:
+        _end_request(run, ended)
+    consider_sending(run, side)
+
+
+@works_on_tables
+def _end_request(run: Run, row: int) -> None:
+    """A request ended: on the inner bus, the outer one goes on; on the outer bus, a bundle is across."""
+    request = run.bus_requests[row]
+    outer, after = request.outer, request.after
+    release_request(run, row)
+    if outer == NONE:
+        bundle_at_endpoint(run, request.stream, request.label, request.reduction_ns)
+        return
+    request = run.bus_requests[outer]
+    side = run.streams[request.stream].actor * BUS_SIDES + NPU
+    if go_on_after(run, side, outer, after) != NONE:
+        release_request(run, outer)
+        bundle_at_endpoint(run, request.stream, request.label, request.reduction_ns)
+    consider_sending(run, side)
 
 
 @works_on_tables

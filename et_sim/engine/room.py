@@ -50,6 +50,9 @@ def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
         changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve, free_mark="seat")
     if run.network.model[0] == Model.LINK and clock.free_transits < reserve:
         changes["transits"] = _grow(run.transits, clock, "free_transit", "next", reserve)
+    if len(run.bus_sides) and clock.free_bus_requests < reserve:
+        requests = _grow(run.bus_requests, clock, "free_bus_request", "next", reserve)
+        changes["bus_requests"] = requests
     if clock.free_runnings < COLLECTIVES_PER_EVENT:
         changes["running"] = _grow(run.running, clock, "free_running", "next", COLLECTIVES_PER_EVENT)
     if clock.streams_top + block_reserve > len(run.streams):

@@ -38,6 +38,8 @@ CLOCK = record(
     ("free_parkeds", "i4"),
     ("free_transit", "i4"),
     ("free_transits", "i4"),
+    ("free_bus_request", "i4"),
+    ("free_bus_requests", "i4"),
     ("free_running", "i4"),
     ("free_runnings", "i4"),
     ("streams_top", "i4"),
@@ -133,6 +135,31 @@ TRANSIT = record(
     ("c", "i8"),
     ("bytes", "i8"),
 )
+BUS_SIDES = 4  # of every actor: NPU and memory of the outer bus, then of the inner one
+BUS_SIDE = record(
+    ("last_ns", "i8"),  # end of its last transfer
+    ("state", "i4"),
+    ("before", "i4"),  # the state before
+    ("streak", "i4"),  # transfers sent since it last received
+    ("processing", "i4"),  # 1 while a request is processed
+    ("sends_head", "i4"),
+    ("sends_tail", "i4"),
+    ("receives_head", "i4"),
+    ("receives_tail", "i4"),
+    ("processing_head", "i4"),
+    ("processing_tail", "i4"),
+)
+BUS_REQUEST = record(
+    ("bytes", "i8"),
+    ("reduction_ns", "i8"),  # to be spent after the bus
+    ("stream", "i4"),
+    ("label", "i4"),
+    ("reduces", "i4"),
+    ("returns", "i4"),
+    ("outer", "i4"),  # the request that an inner trip serves; NONE: this is an outer one
+    ("after", "i4"),  # what the outer request does after the inner trip
+    ("next", "i4"),
+)
 WAITING_LINE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))  # of events without a time
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 
@@ -154,7 +181,8 @@ class PlanTables(Tables):
     steps: Any
     trees: Any
     customs: Any
-    bundle_ns: Any
+    bundles: Any
+    bus: Any
     lines: Any
     groups: Any
     group_members: Any
@@ -197,6 +225,8 @@ class Run(Tables):
     custom_waiting: Any  # per node of a custom program under way: parents not yet completed
     servers: Any
     transits: Any
+    bus_sides: Any
+    bus_requests: Any
 
 
 DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS = range(5)
@@ -225,6 +255,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     clock["slot"] = clock["bucket"] = NONE
     clock["free_event"] = clock["free_slot"] = clock["free_bucket"] = NONE
     clock["free_parked"] = clock["free_running"] = clock["free_transit"] = NONE
+    clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
     return Run(
         plan=_plan_tables(plan),
@@ -255,7 +286,16 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         custom_waiting=np.zeros(plan.custom_states, np.int32),
         servers=servers,
         transits=table(TRANSIT, 0),
+        bus_sides=_bus_sides(actors if len(plan.bus) else 0),
+        bus_requests=table(BUS_REQUEST, 0),
     )
+
+
+def _bus_sides(actors: int) -> Any:
+    sides = table(BUS_SIDE, actors * BUS_SIDES)
+    for line in ("sends", "receives", "processing"):
+        sides[f"{line}_head"] = sides[f"{line}_tail"] = NONE
+    return sides
 
 
 def _node_states(plan: Plan) -> Any:

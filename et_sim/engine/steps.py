@@ -8,9 +8,10 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
-from et_sim.engine.clock import schedule, schedule_own
+from et_sim.engine.clock import schedule
 from et_sim.engine.custom import start_custom
-from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
+from et_sim.engine.endpoint import cross_endpoint
+from et_sim.engine.kinds import LATE_STEP, STEP
 from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
@@ -43,13 +44,12 @@ def make_bundle(run: Run, stream_row: int) -> None:
     """Queue the next packet, and send its bundle to the endpoint."""
     stream = run.streams[stream_row]
     program = run.plan.programs[stream.program]
-    reduction = run.plan.bundle_ns[program.bundle_first + stream.bundle]
+    bundle = run.plan.bundles[program.bundle_first + stream.bundle]
     stream.bundles += 1
     stream.bundle += 1
     if stream.bundle == program.bundle_period:
         stream.bundle = 0
-    endpoint = run.plan.lines[stream.line].endpoint_ns
-    schedule_own(run, stream.actor, endpoint, BUNDLE_AT_ENDPOINT, stream_row, 0, reduction)
+    cross_endpoint(run, stream_row, 0, bundle.bytes, bundle.reduction_ns, bundle.inward, bundle.returns)
 
 
 @works_on_tables

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.clock import schedule, schedule_own
-from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT, LATE_STEP, STEP
+from et_sim.engine.clock import schedule
+from et_sim.engine.endpoint import cross_endpoint
+from et_sim.engine.kinds import LATE_STEP, STEP
 from et_sim.engine.parking import take_parked
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
@@ -29,7 +30,7 @@ def start_tree(run: Run, stream_row: int) -> None:
     """Leaves make their first bundle, the others wait for their children."""
     tree = run.plan.trees[run.streams[stream_row].tree]
     if tree.left == NONE and tree.right == NONE:
-        _make_bundle(run, stream_row, START, NONE)
+        _make_bundle(run, stream_row, START, False, False)
     if tree.left != NONE:
         _post_receive(run, stream_row, FROM_LEFT)
     if tree.right != NONE:
@@ -50,8 +51,8 @@ def hear(run: Run, stream_row: int, label: int) -> None:
     stream.credit &= ~(1 << label)
     stream.received += 1
     is_leaf = tree.left == NONE and tree.right == NONE
-    reduction = run.plan.bundle_ns[run.plan.programs[stream.program].bundle_first]
-    _make_bundle(run, stream_row, label, NONE if is_leaf else reduction)
+    is_first_child = label != FROM_PARENT and stream.received == 1 and tree.right != NONE
+    _make_bundle(run, stream_row, label, not is_leaf, not is_leaf and not is_first_child)
 
 
 @works_on_tables
@@ -125,7 +126,7 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
 
 
 @works_on_tables
-def _make_bundle(run: Run, stream_row: int, label: int, reduction_ns: int) -> None:
-    stream = run.streams[stream_row]
-    endpoint = run.plan.lines[stream.line].endpoint_ns
-    schedule_own(run, stream.actor, endpoint, BUNDLE_AT_ENDPOINT, stream_row, label, reduction_ns)
+def _make_bundle(run: Run, stream_row: int, label: int, reduces: bool, returns: bool) -> None:
+    bundle = run.plan.bundles[run.plan.programs[run.streams[stream_row].program].bundle_first]
+    reduction = bundle.reduction_ns if reduces else NONE
+    cross_endpoint(run, stream_row, label, bundle.bytes, reduction, label == START, returns)

@@ -13,6 +13,7 @@ import numpy as np
 
 from et_sim.collectives import (
     Algorithm,
+    Bundles,
     Operation,
     Peer,
     StepProgram,
@@ -243,7 +244,7 @@ class CollectiveTables:
         programs = tables.table(tables.PROGRAM, len(self._programs))
         steps = _Column(tables.STEP)
         trees = _Column(tables.TREE)
-        reduced = _Column(np.dtype(np.int64))
+        bundles = _Column(tables.BUNDLE)
         for row, (program, dimension) in zip(programs, self._programs, strict=True):
             row.dimension = dimension
             row.tree_first = row.custom_first = ABSENT
@@ -251,16 +252,18 @@ class CollectiveTables:
                 row.members, row.pairs, row.custom_first = program.members, 1, program.first_member
                 row.step_period = row.bundle_period = 1
             elif isinstance(program, TreeProgram):
-                _fill_tree(row, program, steps, trees, reduced)
+                _fill_tree(row, program, steps, trees, bundles)
             else:
-                _fill_steps(row, program, steps, reduced)
-        every = reduced.whole()
-        charged = reduction_ns(every, self._machine.system.local_mem_bw)
+                _fill_steps(row, program, steps, bundles)
+        every = bundles.whole()
+        reduces = every["reduction_ns"] != tables.NO_REDUCTION
+        charged = reduction_ns(every["bytes"], self._machine.system.local_mem_bw)
+        every["reduction_ns"][reduces] = charged[reduces]
         return {
             "programs": programs,
             "steps": steps.whole(),
             "trees": trees.whole(),
-            "bundle_ns": np.where(every > 0, charged, tables.NO_REDUCTION),
+            "bundles": every,
         }
 
 
@@ -282,16 +285,16 @@ class _Column:
         return np.concatenate(self._blocks).view(np.recarray)
 
 
-def _fill_steps(row: Any, program: StepProgram, steps: _Column, reduced: _Column) -> None:
+def _fill_steps(row: Any, program: StepProgram, steps: _Column, bundles: _Column) -> None:
     row.members, row.sends = program.members, program.sends
     row.start_bundles, row.half = program.start_bundles, program.half
     row.pairs = int(program.peer is Peer.PAIR)
-    row.step_period, row.bundle_period = len(program.distance), len(program.reduced_bytes)
+    row.step_period, row.bundle_period = len(program.distance), len(program.bundles.size)
     row.step_first = steps.add(_steps(program.distance, program.message_bytes))
-    row.bundle_first = reduced.add(program.reduced_bytes)
+    row.bundle_first = bundles.add(_bundles(program.bundles))
 
 
-def _fill_tree(row: Any, program: TreeProgram, steps: _Column, trees: _Column, reduced: _Column) -> None:
+def _fill_tree(row: Any, program: TreeProgram, steps: _Column, trees: _Column, bundles: _Column) -> None:
     """A tree sends up and down once; its one bundle row is the reduction of a whole message."""
     row.members, row.sends, row.start_bundles = program.members, 2, 1
     row.pairs = 1  # directions mean nothing to it
@@ -301,7 +304,16 @@ def _fill_tree(row: Any, program: TreeProgram, steps: _Column, trees: _Column, r
     row.step_period = row.bundle_period = 1
     message = np.array([program.message_bytes], np.int64)
     row.step_first = steps.add(_steps(np.zeros(1, np.int32), message))
-    row.bundle_first = reduced.add(message)
+    whole = np.ones(1, np.bool_)
+    row.bundle_first = bundles.add(_bundles(Bundles(message, whole, whole, whole)))
+
+
+def _bundles(pattern: Bundles) -> Any:
+    """Rows whose reduction is still marked only: 0 where there is one."""
+    out = np.zeros(len(pattern.size), tables.BUNDLE)
+    out["reduction_ns"] = np.where(pattern.reduces, 0, tables.NO_REDUCTION)
+    out["bytes"], out["inward"], out["returns"] = pattern.size, pattern.inward, pattern.returns
+    return out
 
 
 def _steps(distance: Any, message_bytes: Any) -> Any:

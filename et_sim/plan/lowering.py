@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import MachineError, TraceError
-from et_sim.machine.model import Machine, StreamPolicy
+from et_sim.machine.model import Machine, StreamPolicy, System
 from et_sim.machine.programs_file import read_programs
 from et_sim.memory import server_of_ranks
 from et_sim.plan import tables
@@ -58,6 +58,7 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
         collectives=lowering.collectives.collectives(),
         phases=lowering.collectives.phases(),
         **lowering.collectives.programs(),
+        bus=_bus(system),
         customs=customs,
         custom_states=custom_states,
         lines=lowering.collectives.lines(),
@@ -72,6 +73,18 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
     )
 
 
+def _bus(system: System) -> Any:
+    """The shared memory bus as a table of one row, or of none."""
+    if system.shared_bus is None:
+        return tables.table(tables.BUS, 0)
+    bus = tables.table(tables.BUS, 1)
+    row = bus[0]
+    row.latency_ns, row.overhead_ns = system.shared_bus.latency, system.shared_bus.overhead
+    row.gap_ns, row.reduction_delay_ns = system.shared_bus.gap, system.local_reduction_delay
+    row.gap_per_byte = np.float32(system.shared_bus.gap_per_byte)  # single precision, as in the reference
+    return bus
+
+
 def _check_rank_count(workload: Workload, ranks: int) -> None:
     if workload.ranks != ranks:
         raise TraceError(
@@ -84,7 +97,6 @@ def _check_rank_count(workload: Workload, ranks: int) -> None:
 def _refuse_unsimulated(machine: Machine) -> None:
     system = machine.system
     asked = {
-        "model-shared-bus": system.shared_bus is not None,
         "track-local-mem": system.track_local_mem,
     }
     for key, wanted in asked.items():

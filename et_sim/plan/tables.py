@@ -37,7 +37,7 @@ class Lane(IntEnum):
 
 
 LANES = len(Lane)
-NO_REDUCTION = -1  # in `Plan.bundle_ns`: differs from a reduction that takes no time
+NO_REDUCTION = -1  # differs from a reduction that takes no time
 
 
 class Treatment(IntEnum):
@@ -129,6 +129,19 @@ STEP = record(
     ("distance", "i4"),
     ("bytes", "i8"),
 )
+BUNDLE = record(
+    ("reduction_ns", "i8"),  # NO_REDUCTION: none
+    ("bytes", "i8"),
+    ("inward", "u1"),
+    ("returns", "u1"),
+)
+BUS = record(
+    ("latency_ns", "i8"),
+    ("overhead_ns", "i8"),
+    ("gap_ns", "i8"),
+    ("reduction_delay_ns", "i8"),  # per 100 bytes
+    ("gap_per_byte", "f8"),
+)
 TREE = record(
     ("parent", "i4"),
     ("left", "i4"),
@@ -181,7 +194,8 @@ class Plan:
     trees: Any
     customs: Any
     custom_states: int  # nodes of all members of custom collectives
-    bundle_ns: Any  # reduction time per bundle
+    bundles: Any
+    bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     lines: Any
     groups: Any
     group_members: Any  # ranks of the listed groups

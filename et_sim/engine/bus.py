@@ -1,0 +1,229 @@
+"""The shared memory bus of an actor: two LogGP buses, one inside the other.
+
+The outer bus joins the NPU and the memory side; whatever passes the NPU side also makes a trip on the inner
+bus. A side sends or receives one request at a time, and processes one at a time; a side that has sent much
+gives way to its partner. A request ends where it need go no further, and only then is its bundle across the
+endpoint.
+
+Not here: what follows then (`progress`).
+"""
+
+from __future__ import annotations
+
+from et_sim.engine.clock import schedule_own
+from et_sim.engine.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
+from et_sim.engine.state import BUS_SIDES, NONE, Run
+from et_sim.tables_by_reference import works_on_tables
+
+NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)
+FREE, SENDING, RECEIVING = range(3)
+# What an outer request does after its trip on the inner bus.
+THEN_SEND, THEN_PROCESS, THEN_END = range(3)
+INNER_GAP_PER_BYTE = 0.0038
+LONGEST_STREAK = 8  # a side that sent more lets a waiting partner go first
+FIXED_PROCESSING_NS = 50
+
+
+@works_on_tables
+def enter_bus(
+    run: Run, stream_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
+) -> None:
+    """Send a bundle over its actor's bus."""
+    first = run.streams[stream_row].actor * BUS_SIDES
+    row = _new_request(run, size)
+    request = run.bus_requests[row]
+    request.stream, request.label, request.reduction_ns = stream_row, label, reduction_ns
+    request.outer = NONE
+    if inward:
+        request.reduces = request.returns = 0
+        _inner_trip(run, first + INNER_MEMORY, row, 0, THEN_SEND)
+    else:
+        request.reduces = reduction_ns != NONE
+        request.returns = returns
+        _queue_send(run, first + MEMORY, row)
+        consider_sending(run, first + MEMORY)
+
+
+@works_on_tables
+def _new_request(run: Run, size: int) -> int:
+    clock = run.clock[0]
+    row = clock.free_bus_request
+    request = run.bus_requests[row]
+    clock.free_bus_request = request.next
+    clock.free_bus_requests -= 1
+    request.next = NONE
+    request.bytes = size
+    return row
+
+
+@works_on_tables
+def release_request(run: Run, row: int) -> None:
+    """Give back a request that has ended."""
+    clock = run.clock[0]
+    run.bus_requests[row].next = clock.free_bus_request
+    clock.free_bus_request = row
+    clock.free_bus_requests += 1
+
+
+@works_on_tables
+def _inner_trip(run: Run, side_row: int, outer: int, returns: int, after: int) -> None:
+    """Start a trip on the inner bus on behalf of an outer request."""
+    row = _new_request(run, run.bus_requests[outer].bytes)
+    request = run.bus_requests[row]
+    request.outer, request.after = outer, after
+    request.reduces, request.returns = 0, returns
+    _queue_send(run, side_row, row)
+    consider_sending(run, side_row)
+
+
+@works_on_tables
+def _queue_send(run: Run, side_row: int, row: int) -> None:
+    side = run.bus_sides[side_row]
+    run.bus_requests[row].next = NONE
+    if side.sends_tail == NONE:
+        side.sends_head = row
+    else:
+        run.bus_requests[side.sends_tail].next = row
+    side.sends_tail = row
+
+
+@works_on_tables
+def _partner(side_row: int) -> int:
+    return side_row ^ 1
+
+
+@works_on_tables
+def consider_sending(run: Run, side_row: int) -> None:
+    """What every event of a side ends with: a free side with something to send sends, or gives way."""
+    side = run.bus_sides[side_row]
+    if side.state != FREE or side.sends_head == NONE:
+        return
+    partner = run.bus_sides[_partner(side_row)]
+    gives_way = side.streak > LONGEST_STREAK and partner.streak <= LONGEST_STREAK
+    if gives_way and partner.sends_head != NONE:
+        if partner.state == FREE:
+            _send(run, _partner(side_row))
+    else:
+        _send(run, side_row)
+
+
+@works_on_tables
+def _send(run: Run, side_row: int) -> None:
+    """Put the first waiting request on the bus."""
+    side, partner = run.bus_sides[side_row], run.bus_sides[_partner(side_row)]
+    bus, now = run.plan.bus[0], run.clock[0].now
+    row = side.sends_head
+    side.sends_head = run.bus_requests[row].next
+    if side.sends_head == NONE:
+        side.sends_tail = NONE
+    offset = bus.overhead_ns
+    if side.before == SENDING and offset + (now - side.last_ns) <= bus.gap_ns:
+        offset = bus.gap_ns - (now - side.last_ns)
+    is_inner = side_row % BUS_SIDES >= INNER_NPU
+    per_byte = INNER_GAP_PER_BYTE if is_inner else bus.gap_per_byte
+    train = (run.bus_requests[row].bytes - 1) * per_byte
+    _expect(run, _partner(side_row), row)
+    partner.before, partner.state, partner.streak = partner.state, RECEIVING, 0
+    actor = side_row // BUS_SIDES
+    arrival = int(offset + train + bus.latency_ns + bus.overhead_ns)
+    schedule_own(run, actor, arrival, BUS_RECEIVED, _partner(side_row), 0, 0)
+    side.state = SENDING
+    schedule_own(run, actor, int(offset + train), BUS_SENT, side_row, 0, 0)
+
+
+@works_on_tables
+def _expect(run: Run, side_row: int, row: int) -> None:
+    side = run.bus_sides[side_row]
+    run.bus_requests[row].next = NONE
+    if side.receives_tail == NONE:
+        side.receives_head = row
+    else:
+        run.bus_requests[side.receives_tail].next = row
+    side.receives_tail = row
+
+
+@works_on_tables
+def end_sending(run: Run, side_row: int) -> None:
+    """A side has sent a request."""
+    side = run.bus_sides[side_row]
+    side.last_ns = run.clock[0].now
+    side.before, side.state = side.state, FREE
+    side.streak += 1
+
+
+@works_on_tables
+def end_receiving(run: Run, side_row: int) -> int:
+    """A side has received a request; returns it if it ends here, else NONE."""
+    side = run.bus_sides[side_row]
+    side.last_ns = run.clock[0].now
+    side.before = side.state
+    row = side.receives_head
+    if run.bus_requests[row].next == NONE:
+        side.state = FREE
+    side.receives_head = run.bus_requests[row].next
+    if side.receives_head == NONE:
+        side.receives_tail = NONE
+    request = run.bus_requests[row]
+    if request.reduces:
+        request.reduces = 0
+        return _go_on(run, side_row, row, THEN_PROCESS)
+    if request.returns:
+        request.returns = 0
+        return _go_on(run, side_row, row, THEN_SEND)
+    return _go_on(run, side_row, row, THEN_END)
+
+
+@works_on_tables
+def end_processing(run: Run, side_row: int) -> int:
+    """A side has processed a request, and begins the next; returns the request if it ends here."""
+    side = run.bus_sides[side_row]
+    row = side.processing_head
+    side.processing_head = run.bus_requests[row].next
+    if side.processing_head == NONE:
+        side.processing_tail = NONE
+    side.processing = 0
+    request = run.bus_requests[row]
+    after = THEN_SEND if request.returns else THEN_END
+    request.returns = 0
+    ended = _go_on(run, side_row, row, after)
+    _consider_processing(run, side_row)
+    return ended
+
+
+@works_on_tables
+def _go_on(run: Run, side_row: int, row: int, after: int) -> int:
+    """At the NPU, everything first makes a trip on the inner bus: there and back, or one way to end."""
+    if side_row % BUS_SIDES == NPU:
+        _inner_trip(run, side_row + INNER_NPU, row, after != THEN_END, after)
+        return NONE
+    return go_on_after(run, side_row, row, after)
+
+
+@works_on_tables
+def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
+    """Queue a request to be sent or processed by a side; returns it if it ends here."""
+    if after == THEN_SEND:
+        _queue_send(run, side_row, row)
+        return NONE
+    if after == THEN_PROCESS:
+        side = run.bus_sides[side_row]
+        run.bus_requests[row].next = NONE
+        if side.processing_tail == NONE:
+            side.processing_head = row
+        else:
+            run.bus_requests[side.processing_tail].next = row
+        side.processing_tail = row
+        _consider_processing(run, side_row)
+        return NONE
+    return row
+
+
+@works_on_tables
+def _consider_processing(run: Run, side_row: int) -> None:
+    side = run.bus_sides[side_row]
+    if side.processing or side.processing_head == NONE:
+        return
+    side.processing = 1
+    size = run.bus_requests[side.processing_head].bytes
+    duration = (size // 100) * run.plan.bus[0].reduction_delay_ns + FIXED_PROCESSING_NS
+    schedule_own(run, side_row // BUS_SIDES, duration, BUS_PROCESSED, side_row, 0, 0)
