@@ -54,7 +54,7 @@ def orders(draw: st.DrawFn) -> Workload:
                 made.append(build.compute(f"before {at}", micros=draw(st.integers(0, 30)), after=after))
                 after = [made[-1]]
             kind, group = collectives[at]
-            made.append(build.collective(kind, 64, group, after=after))
+            made.append(build.collective(kind, 64 << at % 2, group, after=after))
         traces.append(build.build())
     return Workload.of(traces)
 

@@ -112,10 +112,7 @@ def _another_order(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -
     other, other_is_certain = _as_started(sharing, other)
     certain = one_is_certain and other_is_certain and not stream.is_broadcast
     at = _first_difference(one.sequence.content[:, :2], other.sequence.content[:, :2])
-    is_same_type = one.sequence.content[at, 0] == other.sequence.content[at, 0]
-    result = "get another size than they sent" if is_same_type else "hang"
-    matched = "they would be matched by order" if certain else "matched in this order they would"
-    fate = f"{matched} and {result}" if certain else f"{matched} {result}"
+    fate = "they would be matched by order and hang" if certain else "they hang if they start like this"
     text = (
         f"{stream.noun}s of {stream.name}: the same {len(one.sequence.rows)}, in a different order ({fate}):"
         f" {_both(sharing, one, other, at)}"
