@@ -105,7 +105,7 @@ def _attributes(node: Any) -> tuple[dict[str, Any], list[list[Any]]]:
     met: set[str] = set()
     for attribute in node.attr:
         name, member = attribute.name, attribute.WhichOneof("value")
-        if name in met or expected.get(name) != member or attribute.doc_string:
+        if name in met or member is None or expected.get(name) != member or attribute.doc_string:
             others.append(_entry(attribute))
         else:
             value = plain_value(attribute)

@@ -77,7 +77,9 @@ def _text(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         what = f"byte {error.start} is not UTF-8 text, so the file is not JSON"
-        raise TraceError(what, place=str(path), remedy="name a trace as JSON") from None
+        raise TraceError(
+            what, place=str(path), remedy="name a trace as JSON; et-convert show prints a trace file"
+        ) from None
 
 
 def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:

@@ -59,7 +59,12 @@ def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]]
         remarks.append(("dropped", _dropped_text(dropped)))
     lacking = _lacking(trace)
     if lacking:
-        remarks.append(("lacking", f"{', '.join(lacking)}; et-sim run needs them"))
+        remarks.append(("lacking", f"{', '.join(lacking)}; et-sim run needs them to simulate communication"))
+    communication = np.isin(trace.kind, [NodeKind.SEND, NodeKind.RECV, NodeKind.COLL])
+    on_cpu = int((communication & trace.is_cpu).sum())
+    if on_cpu:
+        what = f"{plural(on_cpu, 'communication node')} with is_cpu_op set"
+        remarks.append(("on the CPU", f"{what}; et-sim run simulates communication of devices only"))
     if trace.ignored_attributes:
         remarks.append(("kept, unused", _unused_text(trace.ignored_attributes)))
     return Report(nodes, _operations(trace), tuple(remarks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,23 +81,23 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
     for ending in (".et", ".et.gz"):
         path = Path(f"{options.trace}.{rank}{ending}")
         if path.is_file():
-            return path, ranks
-    if ranks == 0:
+            return path, len(ranks)
+    if not ranks:
         from et_sim.trace import read_workload
 
         read_workload(options.trace)  # finds no file either, and says why
+    from converters.report import plural
+
+    listed = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
     raise TraceError(
         f"there is no trace of rank {rank}",
         place=options.trace,
-        remedy=f"{ranks} ranks have one, from 0 on" if ranks else "check the path",
+        remedy=f"there is one of {plural(len(ranks), 'rank')}: {listed}",
     )
 
 
-def _ranks_of(prefix: Path) -> int:
-    """How many ranks have a file."""
-    ranks = set()
-    for path in prefix.parent.glob("*.et*"):
-        rest = path.name.removeprefix(f"{prefix.name}.").removesuffix(".gz").removesuffix(".et")
-        if path.name.startswith(f"{prefix.name}.") and rest.isdecimal():
-            ranks.add(int(rest))
-    return len(ranks)
+def _ranks_of(prefix: Path) -> list[int]:
+    """The ranks that have a file."""
+    pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
+    found = (pattern.fullmatch(path.name) for path in prefix.parent.glob("*.et*"))
+    return sorted({int(match[1]) for match in found if match})
