@@ -11,7 +11,7 @@ from typing import Any
 
 from converters.json_flat import Keys, flat_node
 from converters.json_remarks import Remarks, who
-from converters.json_values import UnfitError, about, add_attribute
+from converters.json_values import UnfitError, about, add_attribute, shown
 from et_sim.trace.schema import messages
 
 NAME = "JSON workload_graph"
@@ -44,7 +44,7 @@ def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks
     known = _KEYS.known()
     for given in first[_GRAPH]:
         if not isinstance(given, dict):
-            raise UnfitError(f"{_GRAPH} holds {given!r}", "give nodes as objects")
+            raise UnfitError(f"{_GRAPH} holds {shown(given)}", "give nodes as objects")
         with about(who(given.get("Id", "?"), given.get("Name"))):
             node = flat_node(given, _KEYS, known, remarks)
         yield node

@@ -14,7 +14,7 @@ from typing import Any
 
 from converters.json_flat import Keys, flat_node
 from converters.json_remarks import Remarks, who
-from converters.json_values import UnfitError, about, add_attribute, integer, text
+from converters.json_values import UnfitError, about, add_attribute, integer, shown, text
 from converters.records import EXPECTED_MEMBER
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import messages
@@ -42,7 +42,7 @@ def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks
     """The metadata and the nodes."""
     if first[_MARK] != _FORM:
         raise UnfitError(
-            f"{_MARK} is {first[_MARK]!r}", f"this version reads form {_FORM}; write the lines again"
+            f"{_MARK} is {shown(first[_MARK])}", f"this version reads form {_FORM}; write the lines again"
         )
     remarks.note_unknown(first, {_MARK, "version", "attr"}, "the header")
     with about("the header"):
@@ -136,10 +136,10 @@ def _entry(attribute: Any) -> list[Any]:
 def _add_attributes(message: Any, given: dict[str, Any]) -> None:
     entries = given.get("attr", [])
     if not isinstance(entries, list):
-        raise UnfitError(f"attr is {entries!r}", "give a list of [name, kind, value]")
+        raise UnfitError(f"attr is {shown(entries)}", "give a list of [name, kind, value]")
     for entry in entries:
         if not isinstance(entry, list) or len(entry) not in (3, 4):
-            raise UnfitError(f"attr holds {entry!r}", "give [name, kind, value]")
+            raise UnfitError(f"attr holds {shown(entry)}", "give [name, kind, value]")
         name, member, value = entry[:3]
         if member is None:
             attribute = message.attr.add(name=text("an attribute's name", name))
@@ -151,7 +151,7 @@ def _add_attributes(message: Any, given: dict[str, Any]) -> None:
 
 def _set_tensors(tensors: Any, key: str, given: Any) -> None:
     if not isinstance(given, dict) or not set(given) <= set(_TENSOR_TEXTS):
-        raise UnfitError(f"{key} is {given!r}", f"give an object with {', '.join(_TENSOR_TEXTS)}")
+        raise UnfitError(f"{key} is {shown(given)}", f"give an object with {', '.join(_TENSOR_TEXTS)}")
     tensors.SetInParent()
     for name, value in given.items():
         setattr(tensors, name, text(f"{key}.{name}", value))

@@ -24,6 +24,7 @@ from et_sim.trace import decode
 
 _FLAVOURS: tuple[Any, ...] = (json_feeder, json_lines, json_protobuf)
 _SPACE = re.compile(r"[ \t\r\n]*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN = 6
 
 
@@ -85,6 +86,7 @@ def _text(path: Path) -> str:
 def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:
     """The objects of the text; those of a single array, if it is one."""
     decode_next = json.JSONDecoder().raw_decode
+    may_lack_halves = _SURROGATE.search(text) is not None
     position = _after_space(text, 0)
     while position < len(text):
         try:
@@ -105,8 +107,23 @@ def _objects(text: str, source: str) -> Iterator[dict[str, Any]]:
                     place=source,
                     remedy="a trace is a sequence of JSON objects",
                 )
+            if may_lack_halves and not _is_text(item):
+                raise TraceError(
+                    "a text holds half of a character (an unpaired surrogate)",
+                    place=source,
+                    remedy="write the file as UTF-8 text",
+                )
             yield item
         position = _after_space(text, position)
+
+
+def _is_text(item: dict[str, Any]) -> bool:
+    """Whether everything in the object can be written as UTF-8."""
+    try:
+        json.dumps(item, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _after_space(text: str, position: int) -> int:

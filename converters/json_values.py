@@ -19,6 +19,7 @@ from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import ATTRIBUTE_KINDS, ENUMS
 
 MEMBERS = tuple(f"{kind}_{form}" for kind in ATTRIBUTE_KINDS for form in ("val", "list"))
+_LONGEST_SHOWN = 60
 _LARGEST_DOUBLE = sys.float_info.max
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 _WIRE_NAMES = dict(ENUMS["NodeType"])
@@ -47,6 +48,12 @@ def about(who: str) -> Iterator[None]:
         raise
 
 
+def shown(value: Any) -> str:
+    """A value in a message, cut if it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
 def node_kind(value: Any) -> int:
     """A node type: its number, our name (`COLL`) or the schema's (`COMM_COLL_NODE`)."""
     names = {**_WIRE_NAMES, **{kind.name: int(kind) for kind in NodeKind}}
@@ -55,7 +62,7 @@ def node_kind(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(NodeKind):
         return value
     known = f"node types are 0 to 7 or {', '.join(kind.name for kind in NodeKind)}"
-    raise UnfitError(f"unknown node type {value!r}", did_you_mean(str(value), list(names)) or known)
+    raise UnfitError(f"unknown node type {shown(value)}", did_you_mean(str(value), list(names)) or known)
 
 
 def collective_number(value: Any) -> Any:
@@ -66,7 +73,8 @@ def collective_number(value: Any) -> Any:
         return int(CollectiveKind[value.upper()])
     known = [kind.name for kind in CollectiveKind]
     raise UnfitError(
-        f"unknown collective {value!r}", did_you_mean(value.upper(), known) or f"known: {', '.join(known)}"
+        f"unknown collective {shown(value)}",
+        did_you_mean(value.upper(), known) or f"known: {', '.join(known)}",
     )
 
 
@@ -75,7 +83,7 @@ def text(key: str, value: Any) -> str:
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise UnfitError(f"{key} is {value!r}", "give text") from None
+        raise UnfitError(f"{key} is {shown(value)}", "give text") from None
     return str(value)
 
 
@@ -86,16 +94,16 @@ def integer(key: str, value: Any, lowest: int = 0, highest: int = 2**64 - 1) -> 
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise UnfitError(f"{key} is {value!r}", "give a whole number")
+        raise UnfitError(f"{key} is {shown(value)}", "give a whole number")
     if not lowest <= value <= highest:
-        raise UnfitError(f"{key} is {value}", f"it must be between {lowest} and {highest}")
+        raise UnfitError(f"{key} is {shown(value)}", f"it must be between {lowest} and {highest}")
     return value
 
 
 def integers(key: str, value: Any) -> list[int]:
     """A list of node ids."""
     if not isinstance(value, list):
-        raise UnfitError(f"{key} is {value!r}", "give a list of node ids")
+        raise UnfitError(f"{key} is {shown(value)}", "give a list of node ids")
     return [integer(key, item) for item in value]
 
 
@@ -104,13 +112,13 @@ def add_attribute(node: Any, name: str, member: str, value: Any) -> Any:
     attribute = node.attr.add(name=text("an attribute's name", name))
     if member not in MEMBERS:
         remedy = did_you_mean(str(member), MEMBERS) or f"kinds are {', '.join(MEMBERS[::2])}, and …_list"
-        raise UnfitError(f"attribute {name!r} has the unknown kind {member!r}", remedy)
+        raise UnfitError(f"attribute {name!r} has the unknown kind {shown(member)}", remedy)
     kind, _, form = member.rpartition("_")
     if form == "val":
         setattr(attribute, member, _scalar(name, kind, value))
         return attribute
     if not isinstance(value, list):
-        raise UnfitError(f"{name} is {value!r}", "give a list")
+        raise UnfitError(f"{name} is {shown(value)}", "give a list")
     held = getattr(attribute, member)
     held.SetInParent()
     held.values.extend(_scalar(name, kind, item) for item in value)
@@ -134,9 +142,9 @@ def _scalar(name: str, kind: str, value: Any) -> Any:
 
 def _real(name: str, value: Any, largest: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UnfitError(f"{name} is {value!r}", "give a number")
+        raise UnfitError(f"{name} is {shown(value)}", "give a number")
     if abs(value) > largest and value not in (math.inf, -math.inf):
-        raise UnfitError(f"{name} is {value!r}", f"its kind holds numbers up to {largest:.3g}")
+        raise UnfitError(f"{name} is {shown(value)}", f"its kind holds numbers up to {largest:.3g}")
     return float(value)
 
 
@@ -144,4 +152,4 @@ def _bytes(name: str, value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise UnfitError(f"{name} is {value!r}", "give bytes as base64 text") from None
+        raise UnfitError(f"{name} is {shown(value)}", "give bytes as base64 text") from None

@@ -152,6 +152,8 @@ def test_all_attributes_of_the_feeders_flavour_arrive(write: Write) -> None:
         ("[1, 2]", ["holds 1 where an object"]),
         ("9" * 5000, ["usable JSON"]),
         ("[" * 200_000, ["JSON"]),
+        ('{}{"name": "a", "\\ud800": 1}', ["half of a character"]),
+        (LINES_HEADER + '{"id": 1, "kind": "' + "x" * 500 + '"}', ["node 1: unknown node type 'xxx", "…"]),
         ('{"traceEvents": []}', ["Kineto"]),
         ('{"schema": "1.1.1", "nodes": []}', ["PyTorch"]),
         ('{"graph": 1}', ["unknown flavour", "graph", "known flavours"]),
