@@ -131,6 +131,8 @@ def rewritten(page: str, folder: Path) -> str:
 
 def main(pages: list[str]) -> None:
     """Rewrite pages in place."""
+    with tempfile.TemporaryDirectory() as folder:
+        Place(Path(folder)).run(Command(0, "et-sim demo"))  # so that no page shows the compilation
     for name in pages:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(name)
