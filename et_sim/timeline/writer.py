@@ -25,7 +25,8 @@ MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL = (
 
 
 def check_target(target: Path) -> None:
-    """Refuse a target that holds something other than an earlier run."""
+    """Refuse a target that holds something other than an earlier run, or cannot be written."""
+    _check_place(target)
     if not target.exists():
         return
     if not target.is_dir():
@@ -37,16 +38,32 @@ def check_target(target: Path) -> None:
         )
 
 
+def _check_place(target: Path) -> None:
+    """Find out before the simulation, not after it, that the result could not be written."""
+    above = next(folder for folder in target.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise _cannot_write(target, f"{above} is a file")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise _cannot_write(target, f"{above} is not writable")
+
+
+def _cannot_write(target: Path, reason: str) -> UsageError:
+    return UsageError(
+        f"cannot be written: {reason}", place=str(target), remedy="choose another directory with --out"
+    )
+
+
 def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None) -> None:
     """Write a run's directory in place of `target`."""
     check_target(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.parent / f".{target.name}.partial-{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
     try:
+        draft.mkdir(parents=True)
         _write_files(result, draft, stall)
         _take_place(draft, target)
+    except OSError as error:
+        raise _cannot_write(target, error.strerror or str(error)) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

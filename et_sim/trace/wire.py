@@ -283,5 +283,5 @@ def _dangling(
         f" which is not in the file{others}",
         place=trace.source,
         remedy="the writer left that node out; write the trace again, or drop such dependencies"
-        " with read_trace(path, drop_dangling=True)",
+        " with et-convert repair PREFIX -o REPAIRED",
     )

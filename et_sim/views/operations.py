@@ -1,13 +1,18 @@
 """Which operations took the time: the timeline's rows added up per kind, name stem and group.
 
 A name stem is the name with every number replaced by `#`, so that the layers of a model are one line.
-Aggregation runs in Arrow; Python sees one object per group only.
+Adding up is numpy's work, because importing Arrow's compute functions takes longer than a small simulation;
+Python sees one object per group only.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from et_sim.views.run_directory import RunDirectory
 
@@ -42,59 +47,80 @@ class Operation:
         return {**asdict(self), "mean_ns": self.mean_ns, "bytes_per_second": self.bytes_per_second}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """A column of texts: the distinct ones, and which of them every row has; none is the last."""
+
+    texts: tuple[str | None, ...]
+    codes: Any
+
+
 def operations(run: RunDirectory) -> list[Operation]:
     """All operations, the one with the most time first."""
-    found: dict[tuple[str, str, str], Operation] = {}
-    for row in _grouped(run).to_pylist():
-        key = (row["kind"], row["stem"], row["group"] or "")
-        operation = found.setdefault(key, Operation(row["kind"], row["stem"], row["group"]))
+    found: dict[tuple[str | None, ...], Operation] = {}
+    for kind, name, group, ranks, figures in _groups(run):
+        operation = found.setdefault((kind, name, group), Operation(kind, name, group))
         # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
-        ranks = row["ranks"]
-        operation.count += ranks * row["duration_ns_count_all"]
-        operation.never_completed += ranks * (row["duration_ns_count_all"] - row["duration_ns_count"])
-        operation.total_ns += ranks * (row["duration_ns_sum"] or 0)
-        operation.longest_ns = max(operation.longest_ns, row["duration_ns_max"] or 0)
-        operation.bytes += ranks * (row["completed_bytes_sum"] or 0)
+        count, completed, total_ns, longest_ns, payload = (int(figure) for figure in figures)
+        operation.count += ranks * count
+        operation.never_completed += ranks * (count - completed)
+        operation.total_ns += ranks * total_ns
+        operation.longest_ns = max(operation.longest_ns, longest_ns)
+        operation.bytes += ranks * payload
     return sorted(found.values(), key=lambda one: (-one.total_ns, one.kind, one.name, one.group or ""))
 
 
-def _grouped(run: RunDirectory) -> Any:
-    """One row per kind, stem, group and number of ranks that an actor stands for."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _groups(run: RunDirectory) -> Iterator[tuple[str, str, str | None, int, tuple[int, ...]]]:
+    """Kind, stem, group, number of ranks per actor; and count, completed, time, longest, bytes of them."""
     rows = run.timeline(COLUMNS).unify_dictionaries().combine_chunks()
-    duration = pc.subtract(rows["end_ns"], rows["start_ns"])
-    table = pa.table(
-        {
-            "kind": rows["kind"],
-            "stem": _stems(rows["name"]),
-            "group": rows["group"],
-            "ranks": run.actors()["rank_count"].take(rows["actor"]),
-            "duration_ns": duration,
-            "completed_bytes": pc.if_else(pc.is_valid(duration), rows["bytes"], 0),
-        }
+    if not len(rows):
+        return
+    kinds, stems, groups = _words(rows["kind"]), _stems(_words(rows["name"])), _words(rows["group"])
+    counts, weight = np.unique(run.actors()["rank_count"].to_numpy(), return_inverse=True)
+    sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
+    codes = (kinds.codes, stems.codes, groups.codes, weight.reshape(-1)[rows["actor"].to_numpy()])
+    keys, key_of_row = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
+    figures = _add_up(rows, key_of_row.reshape(-1))
+    for of_key, values in zip(zip(*np.unravel_index(keys, sizes), strict=True), figures, strict=True):
+        kind, stem, group, ranks = (int(code) for code in of_key)
+        yield (
+            str(kinds.texts[kind]),
+            str(stems.texts[stem]),
+            groups.texts[group],
+            int(counts[ranks]),
+            values,
+        )
+
+
+def _add_up(rows: Any, key_of_row: Any) -> list[tuple[int, ...]]:
+    """Figures per key."""
+    order = np.argsort(key_of_row, kind="stable")
+    firsts = np.flatnonzero(np.diff(key_of_row[order], prepend=-1))
+    end = rows["end_ns"].combine_chunks()
+    completed = end.is_valid().to_numpy(zero_copy_only=False)[order]
+    start = rows["start_ns"].to_numpy()[order]
+    duration = np.where(completed, end.fill_null(0).to_numpy(zero_copy_only=False)[order] - start, 0)
+    payload = np.where(completed, rows["bytes"].to_numpy()[order], 0)
+    columns = (
+        np.add.reduceat(np.ones(len(order), np.int64), firsts),
+        np.add.reduceat(completed.astype(np.int64), firsts),
+        np.add.reduceat(duration, firsts),
+        np.maximum.reduceat(duration, firsts),
+        np.add.reduceat(payload, firsts),
     )
-    figures = [
-        ("duration_ns", "count", pc.CountOptions(mode="all")),
-        ("duration_ns", "count"),
-        ("duration_ns", "sum"),
-        ("duration_ns", "max"),
-        ("completed_bytes", "sum"),
-    ]
-    grouped = table.group_by(["kind", "stem", "group", "ranks"]).aggregate(figures)
-    names = ["kind", "stem", "group", "ranks", "duration_ns_count_all", "duration_ns_count"]
-    return grouped.rename_columns([*names, "duration_ns_sum", "duration_ns_max", "completed_bytes_sum"])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _stems(names: Any) -> Any:
-    """Stems of a column of names; the work is per distinct name."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _words(column: Any) -> Words:
+    dictionary = column.combine_chunks()
+    texts = dictionary.dictionary.to_pylist()
+    codes = dictionary.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    return Words((*texts, None), codes.astype(np.int64))
 
-    if not len(names):
-        return pa.array([], pa.string())
-    column = names.combine_chunks()
-    stems = pc.replace_substring_regex(column.dictionary, r"[0-9]+", "#").dictionary_encode()
-    codes = stems.indices.take(column.indices)
-    return pa.DictionaryArray.from_arrays(codes, stems.dictionary)
+
+def _stems(names: Words) -> Words:
+    """Names with their numbers taken out; the work is per distinct name."""
+    index: dict[str, int] = {}
+    stems = (re.sub(r"[0-9]+", "#", name or "") for name in names.texts)
+    of_name = np.array([index.setdefault(stem, len(index)) for stem in stems], np.int64)
+    return Words(tuple(index), of_name[names.codes])

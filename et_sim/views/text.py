@@ -19,10 +19,10 @@ def share(part: int | float, whole: int | float) -> str:
     """A percentage; what only rounds to nothing, or to everything, says so."""
     if not whole:
         return "-"
-    percent = 100 * part / whole
-    if 0 < percent < 0.5:
+    percent = round(100 * part / whole)
+    if percent == 0 and part:
         return "<1 %"
-    return ">99 %" if 99.5 <= percent < 100 else f"{percent:.0f} %"
+    return ">99 %" if percent == 100 and part < whole else f"{percent} %"
 
 
 def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:

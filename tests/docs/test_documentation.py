@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from transcripts import REPOSITORY, Command, Place, agrees, commands_of
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "traces" / "README.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 

@@ -130,7 +130,11 @@ def rewritten(page: str, folder: Path) -> str:
 
 
 def main(pages: list[str]) -> None:
-    """Rewrite pages in place."""
+    """Rewrite pages in place, once the engine is compiled and no longer says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        status, printed = Place(Path(folder)).run(Command(0, "et-sim demo"))
+    if status:  # rather than writing its traceback into the pages
+        sys.exit("\n".join(["et-sim does not work here:", *printed]))
     for name in pages:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(name)

@@ -236,3 +236,12 @@ def test_collectives_of_unknown_type_are_named_by_number() -> None:
     odd = replace(base.templates[1], comm_type=np.array([42], np.int32))
     problem = only(find_problems(Workload.of([base.templates[0], odd])), "collective-type")
     assert "collective type 42" in problem.text
+
+
+def test_many_circles_are_counted() -> None:
+    pairs = [(("all_reduce", 8, str(k)), ("all_reduce", 8, str(k + 1))) for k in range(1, 11, 2)]
+    straight = program(*(collective for pair in pairs for collective in pair), chained=True)
+    crossed = program(*(collective for a, b in pairs for collective in (b, a)), chained=True)
+    problems = find_problems(workload(straight, crossed), groups=dict.fromkeys(range(1, 11), (0, 1)))
+    assert len(problems) == 4
+    assert problems[-1].text == "2 more circles of collectives of different groups"

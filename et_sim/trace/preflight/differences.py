@@ -111,8 +111,8 @@ def _another_order(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -
     one, one_is_certain = _as_started(sharing, one)
     other, other_is_certain = _as_started(sharing, other)
     certain = one_is_certain and other_is_certain and not stream.is_broadcast
-    fate = "they would be matched by order and hang" if certain else "they hang if they start in this order"
     at = _first_difference(one.sequence.content[:, :2], other.sequence.content[:, :2])
+    fate = "they would be matched by order and hang" if certain else "they hang if they start like this"
     text = (
         f"{stream.noun}s of {stream.name}: the same {len(one.sequence.rows)}, in a different order ({fate}):"
         f" {_both(sharing, one, other, at)}"

@@ -15,7 +15,7 @@ import numpy as np
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import certainly_before
-from et_sim.trace.preflight.problem import Problem, Severity, Sharing, compact_ranks
+from et_sim.trace.preflight.problem import Problem, Severity, Sharing, compact_ranks, counted
 from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
 
 _KNOTS = 3  # so many are spelled out
@@ -64,7 +64,13 @@ def check_interleaving(
     board = _Board(sharing, streams, sequences, started, np.concatenate(([0], np.cumsum(longest))))
     edges = _edges(board)
     knots = find_knots(edges.first, edges.second, int(board.base[-1]))
-    return [_circle(board, _waits(edges, cycle)) for cycle, _ in knots[:_KNOTS]]
+    problems = [_circle(board, _waits(edges, cycle)) for cycle, _ in knots[:_KNOTS]]
+    if len(knots) > _KNOTS:
+        text = f"{counted(len(knots) - _KNOTS, 'more circle')} of collectives of different groups"
+        problems.append(
+            Problem("warning", "collective-circle", "", text, "repair the first ones and check again")
+        )
+    return problems
 
 
 def _edges(board: _Board) -> _Edges:
@@ -104,7 +110,7 @@ def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
 
 def _circle(board: _Board, waits: list[_Wait]) -> Problem:
     certain = all(_is_certain(board, wait) for wait in waits)
-    fate = "they hang" if certain else "they hang if they start in this order"
+    fate = "they hang" if certain else "they hang if they start like this"
     parts = "; ".join(_in_words(board, wait) for wait in waits)
     text = f"collectives of different groups wait for each other ({fate}): {parts}"
     severity: Severity = "error" if certain else "warning"

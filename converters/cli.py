@@ -1,0 +1,50 @@
+"""The command line: `et-convert <command> …`; one file per command, in `converters.commands`.
+
+A command module has `add_parser(commands)`, which registers it, and `run(options)`, which gives
+the lines to print. Modules are found by being there, so a new command is a new file. Results go to
+stdout, everything else to stderr. Exit status: 0 success, 2 bad input or usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+
+from converters import commands
+from et_sim import __version__
+from et_sim.errors import EtSimError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the process's exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        for line in options.run(options):
+            print(line)
+        sys.stdout.flush()
+    except EtSimError as error:
+        sys.stdout.flush()
+        print(f"et-convert: error: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("et-convert: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="et-convert",
+        description="Convert workloads of other tools into execution traces, show traces, repair them.",
+    )
+    parser.add_argument("--version", action="version", version=f"et-convert {__version__}")
+    registered = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in sorted(module.name for module in iter_modules(commands.__path__)):
+        import_module(f"{commands.__name__}.{name}").add_parser(registered)
+    return parser

@@ -1,0 +1,103 @@
+"""`et-convert show`: a trace as text, or as JSON lines that `et-convert json` reads back."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import TraceError, UsageError
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "show",
+        help="print a trace, one line per node",
+        description="Print the trace of one rank, one line per node in the order of the file.",
+    )
+    parser.add_argument("trace", metavar="PREFIX_OR_FILE", help="PREFIX for PREFIX.<rank>.et, or a file")
+    parser.add_argument("--rank", type=int, help="which rank of PREFIX (default: 0)")
+    parser.add_argument("--limit", type=int, metavar="N", help="print only the first N nodes")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON lines, which hold everything that the file says"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Have the reader judge the file, then print its records one by one."""
+    if options.limit is not None and options.limit < 0:
+        raise UsageError(f"--limit is {options.limit}", remedy="give a number of nodes, 0 or more")
+    import json
+    from itertools import islice
+
+    from converters.files import read_bytes
+    from converters.json_lines import header_object, node_object
+    from converters.records import parse, split
+    from converters.showing import table
+    from et_sim.trace import decode
+
+    path, ranks = _file_of(options)
+    content = read_bytes(path)
+    trace = decode(content, str(path), drop_dangling=True)
+    records = parse(split(content), str(path))
+    header = next(records)
+    nodes = islice(records, options.limit)
+    if options.json:
+        yield json.dumps(header_object(header), ensure_ascii=False)
+        yield from (json.dumps(node_object(node), ensure_ascii=False) for node in nodes)
+        return
+    yield _title(path, ranks, len(trace), header.version)
+    yield from table(trace, nodes)
+    left = len(trace) - (options.limit if options.limit is not None else len(trace))
+    if left > 0:
+        yield f"… {left:,} more"
+
+
+def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
+    from converters.report import plural
+
+    place = f", one of {plural(ranks, 'rank')}" if ranks > 1 else ""
+    written = f", schema version {version}" if version else ""
+    return f"{path}{place}: {plural(nodes, 'node')}{written}"
+
+
+def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
+    """The file to show, and how many ranks there are (0 if a file was named)."""
+    named = Path(options.trace)
+    if named.is_file():
+        if options.rank is not None:
+            raise UsageError(
+                "is a file, which has no ranks",
+                place=options.trace,
+                remedy="leave out --rank, or give a prefix",
+            )
+        return named, 0
+    rank = options.rank or 0
+    ranks = _ranks_of(named)
+    for ending in (".et", ".et.gz"):
+        path = Path(f"{options.trace}.{rank}{ending}")
+        if path.is_file():
+            return path, len(ranks)
+    if not ranks:
+        from et_sim.trace import read_workload
+
+        read_workload(options.trace)  # finds no file either, and says why
+    from converters.report import plural
+
+    listed = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+    raise TraceError(
+        f"there is no trace of rank {rank}",
+        place=options.trace,
+        remedy=f"there is one of {plural(len(ranks), 'rank')}: {listed}",
+    )
+
+
+def _ranks_of(prefix: Path) -> list[int]:
+    """The ranks that have a file."""
+    pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]*)\.et(?:\.gz)?")
+    found = (pattern.fullmatch(path.name) for path in prefix.parent.glob("*.et*"))
+    return sorted({int(match[1]) for match in found if match})

@@ -1,0 +1,51 @@
+"""Bytes of input files, and the check that no output replaces an input.
+
+Not here: writing, which is `et_sim.trace.write_trace`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from et_sim.errors import TraceError, UsageError
+
+_GZIP = b"\x1f\x8b"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked if it is compressed with gzip."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
+        ) from None
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise TraceError(
+            f"the gzip data is damaged: {error}",
+            place=str(path),
+            remedy="fetch or compress the file again",
+        ) from None
+
+
+def trace_path(prefix: str, rank: int) -> Path:
+    """Where the trace of a rank is written."""
+    return Path(f"{prefix}.{rank}.et")
+
+
+def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
+    """An output that is one of the inputs would destroy what cannot be made again."""
+    read = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in read:
+            raise UsageError(
+                "would be overwritten, and it is an input", place=str(path), remedy="choose another -o PREFIX"
+            )

@@ -1,0 +1,157 @@
+"""Our JSON lines: a header object, then one object per node; what `et-convert show --json` writes.
+
+The form keeps everything that a trace file says. Attributes with a meaning are keys of the node if
+they have the kind that other tools expect; all others stand in `attr` as [name, kind, value] or
+[name, kind, value, description]. Fields that a node lacks are left out. `docs/converting.md` has
+the table of keys.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from converters.json_flat import Keys, flat_node
+from converters.json_remarks import Remarks, who
+from converters.json_values import UnfitError, about, add_attribute, integer, shown, text
+from converters.records import EXPECTED_MEMBER
+from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.schema import messages
+
+NAME = "JSON lines"
+_MARK, _FORM = "et_sim_trace", 1
+_KEYS = Keys(
+    "id",
+    "name",
+    "kind",
+    "duration_us",
+    "data_deps",
+    "ctrl_deps",
+    others=("start_us", "inputs", "outputs", "attr"),
+)
+_TENSOR_TEXTS = ("values", "shapes", "types")
+
+
+def recognises(first: dict[str, Any]) -> bool:
+    """Whether an input that starts with this object is of this flavour."""
+    return _MARK in first
+
+
+def read(first: dict[str, Any], rest: Iterator[dict[str, Any]], remarks: Remarks) -> Iterator[Any]:
+    """The metadata and the nodes."""
+    if first[_MARK] != _FORM:
+        raise UnfitError(
+            f"{_MARK} is {shown(first[_MARK])}", f"this version reads form {_FORM}; write the lines again"
+        )
+    remarks.note_unknown(first, {_MARK, "version", "attr"}, "the header")
+    with about("the header"):
+        header = messages().GlobalMetadata(version=text("version", first.get("version", "")))
+        _add_attributes(header, first)
+    yield header
+    known = _KEYS.known()
+    for given in rest:
+        with about(who(given.get("id", "?"), given.get("name"))):
+            node = _node(given, known, remarks)
+        yield node
+
+
+def _node(given: dict[str, Any], known: frozenset[str], remarks: Remarks) -> Any:
+    node = flat_node(given, _KEYS, known, remarks)
+    node.start_time_micros = integer("start_us", given.get("start_us", 0))
+    for key in ("inputs", "outputs"):
+        if key in given:
+            _set_tensors(getattr(node, key), key, given[key])
+    _add_attributes(node, given)
+    return node
+
+
+def header_object(header: Any) -> dict[str, Any]:
+    """The first line."""
+    written: dict[str, Any] = {_MARK: _FORM, "version": header.version}
+    if header.attr:
+        written["attr"] = [_entry(attribute) for attribute in header.attr]
+    return written
+
+
+def node_object(node: Any) -> dict[str, Any]:
+    """The line of one node."""
+    written: dict[str, Any] = {"id": node.id, "kind": NodeKind(node.type).name}
+    if node.name:
+        written["name"] = node.name
+    if node.start_time_micros:
+        written["start_us"] = node.start_time_micros
+    if node.duration_micros:
+        written["duration_us"] = node.duration_micros
+    for key in ("data_deps", "ctrl_deps"):
+        if getattr(node, key):
+            written[key] = list(getattr(node, key))
+    flat, others = _attributes(node)
+    written |= flat
+    for key in ("inputs", "outputs"):
+        if node.HasField(key):
+            tensors = getattr(node, key)
+            written[key] = {name: getattr(tensors, name) for name in _TENSOR_TEXTS if getattr(tensors, name)}
+    if others:
+        written["attr"] = others
+    return written
+
+
+def _attributes(node: Any) -> tuple[dict[str, Any], list[list[Any]]]:
+    """Attributes that are keys, and those that are entries; of a name, only the first counts."""
+    expected = dict(EXPECTED_MEMBER)
+    flat: dict[str, Any] = {}
+    others = []
+    met: set[str] = set()
+    for attribute in node.attr:
+        name, member = attribute.name, attribute.WhichOneof("value")
+        if name in met or member is None or expected.get(name) != member or attribute.doc_string:
+            others.append(_entry(attribute))
+        else:
+            value = plain_value(attribute)
+            is_known = name == "comm_type" and value in [int(kind) for kind in CollectiveKind]
+            flat[name] = CollectiveKind(value).name if is_known else value
+        met.add(name)
+    return {name: flat[name] for name in expected if name in flat}, others
+
+
+def plain_value(attribute: Any) -> Any:
+    """The value as JSON has it; bytes are base64 text."""
+    member = attribute.WhichOneof("value")
+    if member is None:
+        return None
+    held = getattr(attribute, member)
+    if member.startswith("bytes_"):
+        if member == "bytes_val":
+            return base64.b64encode(held).decode()
+        return [base64.b64encode(item).decode() for item in held.values]
+    return list(held.values) if member.endswith("_list") else held
+
+
+def _entry(attribute: Any) -> list[Any]:
+    entry = [attribute.name, attribute.WhichOneof("value"), plain_value(attribute)]
+    return [*entry, attribute.doc_string] if attribute.doc_string else entry
+
+
+def _add_attributes(message: Any, given: dict[str, Any]) -> None:
+    entries = given.get("attr", [])
+    if not isinstance(entries, list):
+        raise UnfitError(f"attr is {shown(entries)}", "give a list of [name, kind, value]")
+    for entry in entries:
+        if not isinstance(entry, list) or len(entry) not in (3, 4):
+            raise UnfitError(f"attr holds {shown(entry)}", "give [name, kind, value]")
+        name, member, value = entry[:3]
+        if member is None:
+            attribute = message.attr.add(name=text("an attribute's name", name))
+        else:
+            attribute = add_attribute(message, name, member, value)
+        if len(entry) == 4:
+            attribute.doc_string = text("a description", entry[3])
+
+
+def _set_tensors(tensors: Any, key: str, given: Any) -> None:
+    if not isinstance(given, dict) or not set(given) <= set(_TENSOR_TEXTS):
+        raise UnfitError(f"{key} is {shown(given)}", f"give an object with {', '.join(_TENSOR_TEXTS)}")
+    tensors.SetInParent()
+    for name, value in given.items():
+        setattr(tensors, name, text(f"{key}.{name}", value))

@@ -1,0 +1,124 @@
+"""Trace files as records: each node as its protobuf message, with everything the file says.
+
+The simulator's columns leave out what a simulation does not need. Repairing, showing and
+converting JSON must not, so they work on the records themselves.
+
+Not here: judging the content. Bytes given to `split` must have been accepted by `et_sim.trace.decode`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from et_sim.errors import TraceError
+from et_sim.trace.schema import messages
+
+# The members of the oneof that other tools expect for the attributes with a meaning.
+EXPECTED_MEMBER = (
+    ("is_cpu_op", "bool_val"),
+    ("num_ops", "int64_val"),
+    ("tensor_size", "uint64_val"),
+    ("comm_type", "int64_val"),
+    ("comm_size", "int64_val"),
+    ("comm_tag", "int32_val"),
+    ("comm_src", "int32_val"),
+    ("comm_dst", "int32_val"),
+    ("comm_priority", "int32_val"),
+    ("pg_name", "string_val"),
+    ("involved_dim", "bool_list"),
+)
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Dependencies that were left out because the node they name is not in the file."""
+
+    control: int = 0
+    data: int = 0
+    missing: Counter[int] = field(default_factory=Counter)
+    first: str = ""
+
+    def __len__(self) -> int:
+        return self.control + self.data
+
+
+def frame(records: Iterable[Any]) -> bytes:
+    """The file that holds these messages."""
+    return b"".join(_framed(record.SerializeToString(deterministic=True)) for record in records)
+
+
+def split(content: bytes) -> Iterator[bytes]:
+    """The records of a file, without their lengths; the first is the GlobalMetadata."""
+    position = 0
+    while position < len(content):
+        size = shift = 0
+        while True:
+            group = content[position]
+            position += 1
+            size |= (group & 127) << shift
+            shift += 7
+            if group < 128:
+                break
+        yield content[position : position + size]
+        position += size
+
+
+def parse(records: Iterator[bytes], source: str) -> Iterator[Any]:
+    """The messages of a file: one GlobalMetadata, then nodes."""
+    schema = messages()
+    yield _message(schema.GlobalMetadata, next(records), source)
+    for record in records:
+        yield _message(schema.Node, record, source)
+
+
+def without_dangling(content: bytes, known: Collection[int], source: str) -> tuple[bytes, Dropped]:
+    """The file without dependencies on ids that are not `known`; other records keep their bytes."""
+    dropped = Dropped()
+    records = split(content)
+    kept = [_framed(next(records))]
+    for record in records:
+        node = _message(messages().Node, record, source)
+        before = len(dropped)
+        dropped.control += _drop(node, "control", node.ctrl_deps, known, dropped)
+        dropped.data += _drop(node, "data", node.data_deps, known, dropped)
+        changed = len(dropped) > before
+        kept.append(_framed(node.SerializeToString(deterministic=True) if changed else record))
+    return b"".join(kept), dropped
+
+
+def _drop(node: Any, kind: str, dependencies: Any, known: Collection[int], dropped: Dropped) -> int:
+    missing = [node_id for node_id in dependencies if node_id not in known]
+    if missing:
+        dropped.first = dropped.first or (
+            f'node {node.id} "{node.name}" has a {kind} dependency on node {missing[0]},'
+            " which is not in the file"
+        )
+        dropped.missing.update(missing)
+        dependencies[:] = [node_id for node_id in dependencies if node_id in known]
+    return len(missing)
+
+
+def _message(kind: Any, record: bytes, source: str) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(record)
+    except DecodeError as error:
+        raise TraceError(
+            f"a record is not what the trace schema says: {error}",
+            place=source,
+            remedy="the file is damaged; fetch or write it again",
+        ) from None
+
+
+def _framed(record: bytes) -> bytes:
+    size = len(record)
+    prefix = bytearray()
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    prefix.append(size)
+    return bytes(prefix) + record

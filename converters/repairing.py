@@ -1,0 +1,24 @@
+"""A trace file without the dependencies that lead nowhere.
+
+Chakra's PyTorch converter removes the root of a trace although other nodes still name it in their
+control dependencies; readers that honour these refuse the file. Only the records concerned are
+written anew, so attributes that the simulator does not use stay for other tools.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from converters.files import read_bytes
+from converters.records import Dropped, without_dangling
+from converters.report import Report, make_report
+from et_sim.trace import Trace
+
+
+def repaired(path: Path, trace: Trace) -> tuple[bytes, Report]:
+    """The new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
+    content = read_bytes(path)
+    dropped = Dropped()
+    if trace.dropped_dependencies:
+        content, dropped = without_dangling(content, set(trace.node_id.tolist()), str(path))
+    return content, make_report(trace, dropped)

@@ -1,0 +1,182 @@
+"""What a conversion did: nodes by kind, bytes by operation, and all that was changed or left out.
+
+Files about which the same is to be said share one report. Not here: the conversion.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.records import Dropped
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.units import format_bytes
+
+_LABEL_WIDTH = 14
+_MISSING_SHOWN = 3
+# What a run refuses to do without.
+_NEEDED = (
+    (NodeKind.COLL, Has.COMM_TYPE, "comm_type"),
+    (NodeKind.COLL, Has.COMM_SIZE, "comm_size"),
+    (NodeKind.SEND, Has.COMM_SIZE, "comm_size"),
+    (NodeKind.SEND, Has.COMM_DST, "comm_dst"),
+    (NodeKind.SEND, Has.COMM_TAG, "comm_tag"),
+    (NodeKind.RECV, Has.COMM_SIZE, "comm_size"),
+    (NodeKind.RECV, Has.COMM_SRC, "comm_src"),
+    (NodeKind.RECV, Has.COMM_TAG, "comm_tag"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The figures of one trace, and what happened to it on the way."""
+
+    nodes: dict[str, int]
+    operations: dict[str, tuple[int, int]]  # name -> (nodes, bytes)
+    notes: tuple[tuple[str, str], ...]  # (label, sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """One input and the outputs made of it."""
+
+    source: str
+    format: str
+    outputs: tuple[str, ...]
+    report: Report
+
+
+def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]] = ()) -> Report:
+    """Count what `trace` holds; `notes` are what the converter has to say besides."""
+    by_kind = np.bincount(trace.kind, minlength=len(NodeKind)).tolist()
+    nodes = {kind.name: by_kind[kind] for kind in NodeKind if by_kind[kind]}
+    remarks = list(notes)
+    if dropped:
+        remarks.append(("dropped", _dropped_text(dropped)))
+    lacking = _lacking(trace)
+    if lacking:
+        remarks.append(("lacking", f"{', '.join(lacking)}; et-sim run needs them to simulate communication"))
+    communication = np.isin(trace.kind, [NodeKind.SEND, NodeKind.RECV, NodeKind.COLL])
+    on_cpu = int((communication & trace.is_cpu).sum())
+    if on_cpu:
+        what = f"{plural(on_cpu, 'communication node')} with is_cpu_op set"
+        remarks.append(("on the CPU", f"{what}; et-sim run simulates communication of devices only"))
+    if trace.ignored_attributes:
+        remarks.append(("kept, unused", _unused_text(trace.ignored_attributes)))
+    return Report(nodes, _operations(trace), tuple(remarks))
+
+
+def as_text(conversions: list[Converted]) -> Iterable[str]:
+    """A short table per input; inputs with equal reports share one."""
+    alike: dict[str, list[Converted]] = {}
+    for conversion in conversions:
+        alike.setdefault(repr((conversion.format, conversion.report)), []).append(conversion)
+    for group in alike.values():
+        inputs = _first_to_last([conversion.source for conversion in group])
+        outputs = _first_to_last([path for conversion in group for path in conversion.outputs])
+        yield f"{inputs} ({group[0].format}) -> {outputs}"
+        each = " in each file" if sum(len(conversion.outputs) for conversion in group) > 1 else ""
+        yield from _table(group[0].report, each)
+
+
+def as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, Any]:
+    """The same for programs; `notices` are about all files together."""
+    files = [
+        {
+            "input": conversion.source,
+            "format": conversion.format,
+            "outputs": list(conversion.outputs),
+            "nodes": conversion.report.nodes,
+            "operations": {
+                name: {"nodes": count, "bytes": size}
+                for name, (count, size) in conversion.report.operations.items()
+            },
+            "notes": [{"about": label, "text": text} for label, text in conversion.report.notes],
+        }
+        for conversion in conversions
+    ]
+    return {"files": files, "notices": list(notices)}
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _table(report: Report, each: str) -> Iterable[str]:
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.nodes.items())
+    total = sum(report.nodes.values())
+    yield _row("nodes", f"{total:,}{each}: {kinds}" if total else f"none{each}")
+    for name, (count, size) in report.operations.items():
+        yield _row(name, f"{format_bytes(size)} in {plural(count, 'node')}")
+    for label, text in report.notes:
+        yield _row(label, text)
+
+
+def _row(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL_WIDTH}} {text}"
+
+
+def _first_to_last(paths: list[str]) -> str:
+    if len(paths) == 1:
+        return paths[0]
+    return f"{paths[0]} and {paths[1]}" if len(paths) == 2 else f"{paths[0]} to {paths[-1]} ({len(paths)})"
+
+
+def _dropped_text(dropped: Dropped) -> str:
+    counts = [(dropped.control, "control"), (dropped.data, "data")]
+    total = " and ".join(f"{count:,} {kind}" for count, kind in counts if count)
+    noun = "dependency" if len(dropped) == 1 else "dependencies"
+    targets = dropped.missing.most_common(_MISSING_SHOWN)
+    listed = ", ".join(f"{node_id} ({count:,})" for node_id, count in targets)
+    more = len(dropped.missing) - len(targets)
+    rest = f" and {more:,} more" if more else ""
+    return f"{total} {noun} on nodes that are not in the file: {listed}{rest}"
+
+
+def _unused_text(attributes: dict[str, int]) -> str:
+    """Attributes that the simulator does not use, those of equally many nodes together."""
+    by_count: dict[int, list[str]] = {}
+    for name, count in sorted(attributes.items()):
+        by_count.setdefault(count, []).append(name)
+    return "; ".join(
+        f"{', '.join(names)} ({plural(count, 'node')}{' each' if len(names) > 1 else ''})"
+        for count, names in by_count.items()
+    )
+
+
+def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
+    """Nodes and bytes of each collective and of messages; collectives of no type stand apart."""
+    found: dict[str, tuple[int, int]] = {}
+    collective = trace.kind == NodeKind.COLL
+    typed = (trace.present & int(Has.COMM_TYPE)) != 0
+    names = {int(kind): kind.name.lower() for kind in CollectiveKind}
+    for number in np.unique(trace.comm_type[collective & typed]).tolist():
+        which = collective & typed & (trace.comm_type == number)
+        found[names.get(number, f"comm_type {number}")] = _nodes_and_bytes(trace, which)
+    found["no comm_type"] = _nodes_and_bytes(trace, collective & ~typed)
+    found["send"] = _nodes_and_bytes(trace, trace.kind == NodeKind.SEND)
+    found["receive"] = _nodes_and_bytes(trace, trace.kind == NodeKind.RECV)
+    return {name: (count, size) for name, (count, size) in found.items() if count}
+
+
+def _nodes_and_bytes(trace: Trace, which: Any) -> tuple[int, int]:
+    # Python's integers: the sum of sizes near 2^63 must not wrap around.
+    return int(which.sum()), sum(trace.comm_bytes[which].tolist())
+
+
+def _lacking(trace: Trace) -> list[str]:
+    counts: Counter[tuple[str, str]] = Counter()
+    broadcast = (trace.comm_type == CollectiveKind.BROADCAST) & ((trace.present & int(Has.COMM_TYPE)) != 0)
+    for kind, bit, attribute in _NEEDED:
+        without = (trace.kind == kind) & ~broadcast & ((trace.present & int(bit)) == 0)
+        counts[attribute, kind.name] += int(without.sum())
+    return [
+        f"{attribute} on {plural(count, f'{kind} node')}"
+        for (attribute, kind), count in counts.items()
+        if count
+    ]

@@ -1,0 +1,138 @@
+"""A trace for people: one line per node, with what the file says about it.
+
+Not here: the JSON lines for programs (`json_lines`), which leave nothing out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from converters.json_lines import plain_value
+from converters.records import EXPECTED_MEMBER
+from converters.report import plural
+from et_sim.trace import Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.units import format_bytes, format_ns
+
+_LONGEST_NAME = 48
+_LONGEST_TEXT = 60
+_DEPENDENCIES_SHOWN = 6
+_KNOWN = frozenset(name for name, _ in EXPECTED_MEMBER)
+_HEADINGS = ("id", "kind", "name", "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """How wide the columns are, which must be known before the first line."""
+
+    node_id: int
+    kind: int
+    name: int
+    duration: int
+
+    def row(self, cells: tuple[str, str, str, str], details: str) -> str:
+        """One line of the table."""
+        node_id, kind, name, duration = cells
+        line = (
+            f"{node_id:>{self.node_id}}  {kind:<{self.kind}}  {name:<{self.name}}"
+            f"  {duration:>{self.duration}}  {details}"
+        )
+        return line.rstrip()
+
+
+def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
+    """The lines of these nodes of `trace`, under headings."""
+    widths = _widths(trace)
+    known = set(trace.node_id.tolist())
+    yield widths.row(_HEADINGS, "what, after which nodes")
+    for node in nodes:
+        duration = format_ns(1000 * node.duration_micros) if node.duration_micros else "-"
+        cells = (str(node.id), NodeKind(node.type).name, _quoted(node.name), duration)
+        parts = [*_details(node), *_dependencies(node, known)]
+        yield widths.row(cells, "; ".join(parts))
+
+
+def _widths(trace: Trace) -> Widths:
+    kinds = {NodeKind(number).name for number in set(trace.kind.tolist())}
+    longest = int(trace.duration_us.max(initial=0))
+    durations = {format_ns(1000 * span) for span in set(trace.duration_us.tolist())} if longest else set()
+    return Widths(
+        node_id=max(2, len(str(int(trace.node_id.max(initial=0))))),
+        kind=max(4, *map(len, kinds), 4),
+        name=max(4, *(len(_quoted(name)) for name in trace.names), 4),
+        duration=max(8, *map(len, durations), 8),
+    )
+
+
+def _quoted(name: str) -> str:
+    """The name as one word on one line."""
+    text = json.dumps(name, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_NAME else f'{text[: _LONGEST_NAME - 2]}…"'
+
+
+def _details(node: Any) -> Iterator[str]:
+    """What the node does, as far as its attributes tell."""
+    values: dict[str, Any] = {}
+    others = 0
+    for attribute in node.attr:
+        if attribute.name in _KNOWN and attribute.name not in values:
+            values[attribute.name] = plain_value(attribute)
+        else:
+            others += 1
+    action = _action(values)
+    if action:
+        yield action
+    yield from (f"{label} {_value(values[name])}" for name, label in _PLAIN if name in values)
+    if values.get("is_cpu_op"):
+        yield "on the CPU"
+    if node.inputs.values and node.type == NodeKind.METADATA:
+        text = node.inputs.values
+        yield text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    if others:
+        yield plural(others, "other attribute")
+
+
+_PLAIN = (
+    ("num_ops", "operations"),
+    ("comm_tag", "tag"),
+    ("comm_priority", "priority"),
+    ("involved_dim", "dimensions"),
+)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(str(int(flag)) for flag in value)
+    return f"{value:,}"
+
+
+def _action(values: dict[str, Any]) -> str:
+    """`all_reduce 1 MiB in group 2`, `1 MiB to rank 3`."""
+    words = []
+    if "comm_type" in values:
+        known = {int(kind): kind.name.lower() for kind in CollectiveKind}
+        words.append(known.get(values["comm_type"], f"collective {values['comm_type']}"))
+    sizes = [values[name] for name in ("comm_size", "tensor_size") if name in values]
+    words += [format_bytes(size) for size in sizes]
+    if "comm_src" in values:
+        words.append(f"from rank {values['comm_src']}")
+    if "comm_dst" in values:
+        words.append(f"to rank {values['comm_dst']}")
+    if values.get("pg_name"):
+        words.append(f"in group {values['pg_name']}")
+    return " ".join(words)
+
+
+def _dependencies(node: Any, known: Collection[int]) -> Iterator[str]:
+    for label, ids in (("after", node.data_deps), ("control after", node.ctrl_deps)):
+        if not ids:
+            continue
+        shown = [
+            f"{node_id}" if node_id in known else f"{node_id} (not in the file)"
+            for node_id in ids[:_DEPENDENCIES_SHOWN]
+        ]
+        more = len(ids) - len(shown)
+        yield f"{label} {', '.join(shown)}" + (f" and {more:,} more" if more else "")

@@ -1,0 +1,126 @@
+"""`et-sim inspect` from the outside: views, data, and what is no run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from et_sim.cli import main
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+VIEWS = ("summary", "ranks", "ops", "stalls", "notices")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that holds the demo's run `run`."""
+    folder = tmp_path_factory.mktemp("inspect") / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_fits_a_terminal_and_has_no_colours(
+    demo: Path, view: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(demo)
+    assert main(["inspect", "run", view]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert "\x1b" not in "".join(lines)
+    if view != "notices":
+        assert max(len(line) for line in lines) <= 100
+
+
+def test_the_summary_is_the_default_view(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["inspect", str(demo / "run")])
+    default = capsys.readouterr().out
+    main(["inspect", str(demo / "run"), "summary"])
+    assert capsys.readouterr().out == default
+
+
+def test_json_is_the_summary_file_byte_for_byte(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(demo / "run"), "--json"]) == 0
+    assert capsys.readouterr().out == (demo / "run" / "summary.json").read_text(encoding="utf-8")
+
+
+def test_other_views_are_data_too(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = {}
+    for view in VIEWS:
+        assert main(["inspect", str(demo / "run"), view, "--json"]) == 0
+        content[view] = json.loads(capsys.readouterr().out)
+    assert content["ranks"] == content["summary"]["per_rank"]
+    assert content["stalls"] is None
+    assert content["notices"]["defaults"] == content["summary"]["defaults"]
+    gradient = content["ops"][0]
+    assert (gradient["kind"], gradient["name"], gradient["count"]) == ("all_reduce", "layer # gradient", 96)
+
+
+def test_the_picture_goes_into_the_named_file(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "picture.svg"
+    assert main(["inspect", str(demo / "run"), "picture", "--svg", str(target)]) == 0
+    assert capsys.readouterr().out == ""
+    assert target.read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["picture"], ["ranks", "--svg", "x.svg"], ["picture", "--svg", "x.svg", "--json"]]
+)
+def test_options_that_do_not_fit_are_refused(
+    demo: Path,
+    arguments: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(demo / "run"), *arguments]) == 2
+    assert capsys.readouterr().err.startswith("et-sim: error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["inspect", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_a_misspelt_run_is_guessed(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"did you mean '{demo / 'run'}'?" in _refusal(demo / "rum", capsys)
+
+
+def test_the_directory_above_names_the_runs_in_it(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"runs in it: {demo / 'run'}" in _refusal(demo, capsys)
+
+
+def test_a_file_of_a_run_leads_to_its_directory(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"name its directory: {demo / 'run'}" in _refusal(demo / "run" / "timeline.arrow", capsys)
+
+
+def test_a_foreign_directory_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    assert "is not the directory of a run" in _refusal(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", ["timeline.arrow", "actors.arrow", "summary.json", "run.json"])
+@pytest.mark.parametrize("how", ["missing", "cut"])
+def test_an_incomplete_or_damaged_run_is_named_with_its_file(
+    demo: Path, tmp_path: Path, name: str, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(demo / "run", copy)
+    content = (copy / name).read_bytes()
+    (copy / name).unlink()
+    if how == "cut":
+        (copy / name).write_bytes(content[: len(content) // 2])
+    refusal = _refusal(copy, capsys)
+    assert name in refusal
+    assert "simulate again" in refusal

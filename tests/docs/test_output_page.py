@@ -1,0 +1,86 @@
+"""docs/output.md describes everything that a run writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.feather as feather
+import pytest
+from transcripts import REPOSITORY
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import rows, tables
+
+PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
+MACHINE = {"system": "et_sim/demo/system.json", "network": "et_sim/demo/network.yml"}
+# Keys of these are names from the traces, or kinds.
+OPEN_ENDED = {"nodes_by_kind", "bytes_by_kind", "ignored_attributes"}
+
+
+def _undocumented(names: set[str], page: str = PAGE) -> list[str]:
+    return sorted(name for name in names if f"`{name}`" not in page)
+
+
+def _keys(content: Any) -> set[str]:
+    if isinstance(content, list):
+        return set().union(*(_keys(entry) for entry in content))
+    if not isinstance(content, dict):
+        return set()
+    nested = (_keys(value) for key, value in content.items() if key not in OPEN_ENDED)
+    return set(content).union(*nested)
+
+
+@pytest.fixture
+def stalled(tmp_path: Path) -> Path:
+    """A run directory with every file: rank 1 waits for a message that never comes."""
+    traces = []
+    for rank in range(8):
+        build = et_sim.TraceBuilder()
+        work = build.compute("work", micros=1)
+        if rank == 1:
+            build.receive(0, 64, after=[work])
+        traces.append(build.build())
+    et_sim.write_workload(et_sim.Workload.of(traces), tmp_path / "stuck")
+    options = [f"--{name}={REPOSITORY / path}" for name, path in MACHINE.items()]
+    assert main(["run", str(tmp_path / "stuck"), *options, "--out", str(tmp_path / "run")]) == 1
+    return tmp_path / "run"
+
+
+def test_every_file_is_described(stalled: Path) -> None:
+    assert _undocumented({path.name for path in stalled.iterdir()}) == []
+
+
+@pytest.mark.parametrize("table", ["timeline", "actors"])
+def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> None:
+    section = PAGE.split(f"\n## {table}.arrow\n")[1].split("\n## ")[0]
+    described = {}
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 3 and cells[1].startswith("`"):
+            described[cells[1].strip("`")] = cells[2]
+    schema = feather.read_table(stalled / f"{table}.arrow").schema
+    written = {field.name: str(field.type) for field in schema}
+    texts = {name: "text" if "string" in kind else kind for name, kind in written.items()}
+    assert described == texts
+
+
+@pytest.mark.parametrize("name", ["summary.json", "run.json", "stall.json"])
+def test_every_key_is_described(stalled: Path, name: str) -> None:
+    section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    content = json.loads((stalled / name).read_text(encoding="utf-8"))
+    assert _undocumented(set(content), section) == []
+    assert _undocumented(_keys(content) - {"path", "sha256"}) == []
+
+
+def test_every_word_in_the_columns_is_described() -> None:
+    not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
+    words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
+    assert _undocumented(words - not_simulated) == []
+
+
+def test_the_file_itself_explains_its_columns() -> None:
+    for field in (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS):
+        assert len(field.metadata[b"meaning"]) > 10
