@@ -74,7 +74,7 @@ def run(
     if not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
     outcome = run_plan(build_plan(workload, machine), machine.network, report, Model[model.upper()])
-    return Result(outcome, workload, make_manifest(workload, machine, model, fold))
+    return Result(outcome, workload, make_manifest(workload, machine, model))
 
 
 def check_model(model: str) -> None:
@@ -86,14 +86,13 @@ def check_model(model: str) -> None:
         )
 
 
-def make_manifest(workload: Workload, machine: Machine, model: str, fold: bool) -> dict[str, Any]:
+def make_manifest(workload: Workload, machine: Machine, model: str) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
     notices = [{"place": workload.source, "key": "", "text": text} for text in workload.notices]
     return {
         "et_sim": __version__,
         "model": model,
         "profile": "reference",
-        "fold": fold,
         "ranks": workload.ranks,
         "distinct_traces": len(workload.templates),
         "inputs": [{"path": path, "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)],

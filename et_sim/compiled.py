@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 
 _PACKAGE = Path(__file__).parent
 _SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
+_COMPILING = ("compile_once.py", "tables_by_reference.py")
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
 
@@ -100,7 +101,7 @@ def source_digest() -> str:
     settings = (numba.__version__, platform.python_version(), str(_settings().BOUNDSCHECK))
     digest.update("\0".join(settings).encode())
     files = [path for folder in _SOURCE_FOLDERS for path in sorted((_PACKAGE / folder).rglob("*.py"))]
-    for path in (Path(__file__), _PACKAGE / "tables_by_reference.py", *files):
+    for path in (Path(__file__), *(_PACKAGE / name for name in _COMPILING), *files):
         content = path.read_bytes()
         digest.update(f"\0{path.relative_to(_PACKAGE)}\0{len(content)}\0".encode())
         digest.update(content)
@@ -118,8 +119,9 @@ def _helper(function: Callable[..., Any], *, options: dict[str, Any]) -> Callabl
 
     if _settings().DISABLE_JIT:
         return function
-    # Without the wrappers that Python would call, compiling takes about a third less time.
-    lean = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    from et_sim.compile_once import HelperCompiler
+
+    lean = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": HelperCompiler, **options}
     result: Callable[..., Any] = register_jitable(**lean)(function)
     return result
 

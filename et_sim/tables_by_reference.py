@@ -33,6 +33,7 @@ from numba.extending import (
     unbox,
 )
 
+from et_sim.compile_once import HelperCompiler
 from et_sim.compiled import entry
 
 Parameters = ParamSpec("Parameters")
@@ -45,7 +46,7 @@ def works_on_tables(function: Callable[Parameters, Result]) -> Callable[Paramete
         return function
     # Nobody but compiled code calls a helper, so it needs no wrapper for Python or C.
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-    helper: Any = njit(_nrt=False, **options)(function)
+    helper: Any = njit(_nrt=False, pipeline_class=HelperCompiler, **options)(function)
     helper.get_call_template = _WideIntegers(helper)
     return helper  # type: ignore[no-any-return]
 

@@ -62,7 +62,8 @@ def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any)
         result = api.run(workload, report=progress.report, **machine)
     for notice in result.manifest["warnings"]:
         place = f"{notice['place']}: " if notice["place"] else ""
-        print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)
+        key = f"key {notice['key']!r}: " if notice["key"] else ""
+        print(f"et-sim: warning: {place}{key}{notice['text']}", file=sys.stderr)
     stall = None
     if not result.is_complete:
         from et_sim.engine.stall import explain_stall
@@ -73,7 +74,7 @@ def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any)
         print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
     if stall:
         error: StallError = stall.as_error()
-        print(f"et-sim: error: {error}\n\n{error.report}", file=sys.stderr)
+        print(f"et-sim: error: {error.report}", file=sys.stderr)
         print(f"What did happen is in {target}", file=sys.stderr)
         return error.exit_status
     if not as_json:

@@ -22,7 +22,8 @@ FLAGS = OFFERED | ASKED
 @works_on_tables
 def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
     """Where the search for a parked message begins."""
-    return (seat * 7919 ^ label * 31 ^ stage ^ (stage >> STAGE_BITS)) & (len(run.parked_index) - 1)
+    mixed = (seat << 5) ^ label ^ (label >> 11) ^ stage ^ (stage >> STAGE_BITS)
+    return mixed & (len(run.parked_index) - 1)
 
 
 @works_on_tables

@@ -38,8 +38,9 @@ def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
         return nodes
     kind = trace.kind
     _check_attributes(trace, machine, place)
-    nodes["action"][(kind == NodeKind.INVALID) | (kind == NodeKind.METADATA)] = Action.INSTANT
-    nodes["treatment"][nodes["action"] == Action.INSTANT] = Treatment.INSTANT
+    instant = (kind == NodeKind.INVALID) | (kind == NodeKind.METADATA)
+    nodes["action"][instant] = Action.INSTANT
+    nodes["treatment"][instant] = Treatment.INSTANT
     compute = kind == NodeKind.COMP
     _replay(nodes, compute, trace, recorded)
     nodes["busy"] = compute & ~trace.is_cpu

@@ -74,6 +74,11 @@ class Case:
         return str(self.content["backend"])
 
     @property
+    def model(self) -> str:
+        """Our name of the network model."""
+        return {"unaware": "analytical", "aware": "link"}[self.backend]
+
+    @property
     def status(self) -> str:
         return str(self.content["expected"]["status"])
 
@@ -115,6 +120,18 @@ class Case:
                     shared[encoded] = decode(encoded, source=f"{self.name}.{rank}.et")
                 traces[rank] = shared[encoded]
         return Workload.of([trace for trace in traces if trace is not None], self.name)
+
+    def write_programs(self, folder: Path) -> None:
+        """Write the files of custom collectives, whose paths are relative to `folder`."""
+        for prefix, workload in (self.content.get("extra_et") or {}).items():
+            (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
+            for program in workload["programs"]:
+                for rank in _ranks(program["r"], workload.get("nranks", self.ranks)):
+                    encoded = _encode(program["nodes"], workload.get("vars") or {}, rank, WIRE_KINDS)
+                    (folder / f"{prefix}.{rank}.et").write_bytes(encoded)
+        for path, text in (self.content.get("extra_files") or {}).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
 
     def expected_finish(self) -> list[int | None]:
         """Finish time of every rank."""
