@@ -65,7 +65,7 @@ def run(
     memory: Description | None = None,
     groups: Description | None = None,
     model: str = "analytical",
-    fold: bool = True,
+    fold: bool = True,  # noqa: ARG001  every rank is an actor of its own in this version
     report: Report | None = None,
 ) -> Result:
     """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""

@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("workload", help="trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …")
     add_machine_options(parser, required=True)
-    parser.add_argument("--model", default="analytical", help="network model (default: analytical)")
+    parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
     parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
     parser.add_argument("--out", type=Path, help="directory to write (default: WORKLOAD.run)")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")

@@ -20,7 +20,8 @@ from cases import all_cases
 from et_sim.api import run
 wanted = set(json.load(sys.stdin))
 cases = [case for case in all_cases() if case.name in wanted]
-print(json.dumps({case.name: run(case.workload(), **case.machine, model=case.model).finish_ns.tolist() for case in cases}))
+results = {case.name: run(case.workload(), **case.machine, model=case.model) for case in cases}
+print(json.dumps({name: result.finish_ns.tolist() for name, result in results.items()}))
 """
 
 
