@@ -1,0 +1,47 @@
+"""How long whole processes take: `--help`, a warm and a first run of eight ranks.
+
+    python benchmarks/start.py [--repeat 7]
+
+The first run compiles the engine and the decoder into an empty cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SAMPLE = Path(__file__).resolve().parents[1] / "traces" / "all_reduce_ring_8"
+ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
+
+
+def seconds(arguments: list[str], folder: str, cache: str | None = None) -> float:
+    """Wall time of one process."""
+    environment = {**os.environ, **({"ET_SIM_CACHE_DIR": cache} if cache else {})}
+    begin = time.perf_counter()
+    subprocess.run([*ET_SIM, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    """Print the median of each."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeat", type=int, default=7)
+    repeat = parser.parse_args().repeat
+    [trace] = {path.name.split(".")[0] for path in SAMPLE.glob("*.0.et")}
+    run = ["run", str(SAMPLE / trace), "--system", str(SAMPLE / "system.json")]
+    run += ["--network", str(SAMPLE / "network.yml"), "--out", "out"]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        print(f"first run, compiling   {seconds(run, folder, cache):6.2f} s")
+        for name, arguments in (("warm run, 8 ranks", run), ("--help", ["--help"])):
+            times = [seconds(arguments, folder, cache) for _ in range(repeat)]
+            print(f"{name:<22} {statistics.median(times):6.2f} s  (best {min(times):.2f} s of {repeat})")
+
+
+if __name__ == "__main__":
+    main()
