@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from et_sim import __version__
-from et_sim.engine.drive import Report, run_plan
+from et_sim.engine.drive import run_plan
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.machine import Machine, read_machine
 from et_sim.network.tables import Model
@@ -23,6 +23,23 @@ MODELS = ("analytical", "link")
 Description = str | Path | Mapping[str, Any]
 
 
+class Watcher(Protocol):
+    """Is told how a run is getting on."""
+
+    def stage(self, name: str) -> None:
+        """Another part of the work begins."""
+
+    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
+        """How far the simulation is."""
+
+
+class _Nobody:
+    """Watches nothing."""
+
+    def stage(self, name: str) -> None: ...
+    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None: ...
+
+
 def simulate(
     workload: str | Path | Workload,
     *,
@@ -32,7 +49,6 @@ def simulate(
     groups: Description | None = None,
     model: str = "analytical",
     fold: bool = True,
-    report: Report | None = None,
 ) -> Result:
     """Simulate a workload on a machine.
 
@@ -48,7 +64,6 @@ def simulate(
         groups=groups,
         model=model,
         fold=fold,
-        report=report,
     )
     if not result.is_complete:
         from et_sim.engine.stall import explain_stall
@@ -66,14 +81,19 @@ def run(
     groups: Description | None = None,
     model: str = "analytical",
     fold: bool = True,  # noqa: ARG001  every rank is an actor of its own in this version
-    report: Report | None = None,
+    watch: Watcher | None = None,
 ) -> Result:
     """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
+    watch = watch or _Nobody()
     check_model(model)
+    watch.stage("reading machine and traces")
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     if not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
-    outcome = run_plan(build_plan(workload, machine), machine.network, report, Model[model.upper()])
+    watch.stage("planning")
+    plan = build_plan(workload, machine)
+    watch.stage("simulating")
+    outcome = run_plan(plan, machine.network, watch.report, Model[model.upper()])
     return Result(outcome, workload, make_manifest(workload, machine, model))
 
 

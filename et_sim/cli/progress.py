@@ -1,8 +1,13 @@
-"""Progress of a run on stderr: silent for the first second, then one line that is kept up to date."""
+"""Progress of a run on stderr: silent for the first second, then one line that is kept up to date.
+
+A thread of its own shows it, so that stages which report nothing (reading, planning, writing) are seen to
+go on, too. On a terminal the line is rewritten; elsewhere a new one is printed now and then.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -10,45 +15,57 @@ from typing import Self
 from et_sim.units import format_ns
 
 SILENT_SECONDS = 1.0
-SECONDS_BETWEEN_LINES = 0.5
+SECONDS_BETWEEN_UPDATES = 0.5
+SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Shows how far a simulation is; use as a context manager."""
+    """Shows what a run is doing and how far it is; use as a context manager."""
 
     def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._shown = 0.0
+        self._begin = time.monotonic()
+        self._stage_begin = self._begin
+        self._stage = ""
+        self._detail = ""
         self._width = 0
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._keep_showing, daemon=True)
 
     def __enter__(self) -> Self:
         from et_sim.compiled import is_cached
         from et_sim.engine.loop import simulate
 
         if not is_cached(simulate):
-            print("et-sim: compiling the engine, once for this version (about 10 s) …", file=sys.stderr)
-        self._start = time.monotonic()
+            print("et-sim: compiling the engine, once for this version (about 15 s) …", file=sys.stderr)
+        self._thread.start()
         return self
+
+    def stage(self, name: str) -> None:
+        """Another part of the work begins."""
+        self._stage, self._detail, self._stage_begin = name, "", time.monotonic()
 
     def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
         """Called by the engine now and then."""
-        elapsed = time.monotonic() - self._start
-        if elapsed < SILENT_SECONDS or elapsed - self._shown < SECONDS_BETWEEN_LINES:
-            return
-        self._shown = elapsed
+        elapsed = time.monotonic() - self._stage_begin
         share = (messages + nodes) / max(expected + all_nodes, 1)
-        left = f", about {elapsed / share - elapsed:.0f} s left" if share > 0 else ""
-        self._line(
-            f"et-sim: {share:4.0%} · simulated {format_ns(now_ns)} · "
-            f"{messages:,} of {expected:,} messages · {nodes:,} of {all_nodes:,} nodes{left}"
+        left = f", about {elapsed / share - elapsed:.0f} s left" if 0 < share <= 1 else ""
+        self._detail = (
+            f" {share:.0%} · simulated {format_ns(now_ns)} · {messages:,} of {expected:,} messages · "
+            f"{nodes:,} of {all_nodes:,} nodes{left}"
         )
 
-    def _line(self, text: str) -> None:
-        if sys.stderr.isatty():
-            print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
-            self._width = len(text)
-        else:
-            print(text, file=sys.stderr)
+    def _keep_showing(self) -> None:
+        on_terminal = sys.stderr.isatty()
+        pause = SILENT_SECONDS
+        while not self._finished.wait(pause):
+            elapsed = time.monotonic() - self._begin
+            line = f"et-sim: {elapsed:.0f} s · {self._stage}{self._detail}"
+            if on_terminal:
+                print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
+                self._width = max(self._width, len(line))
+            else:
+                print(line, file=sys.stderr, flush=True)
+            pause = SECONDS_BETWEEN_UPDATES if on_terminal else SECONDS_BETWEEN_LINES
 
     def __exit__(
         self,
@@ -56,5 +73,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._finished.set()
+        self._thread.join()
         if self._width:
             print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)

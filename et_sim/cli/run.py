@@ -6,9 +6,11 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import StallError
+if TYPE_CHECKING:
+    from et_sim.engine.stall import Stall
+    from et_sim.timeline import Result
 
 
 def add_parser(commands: Any) -> None:
@@ -59,21 +61,18 @@ def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any)
     from et_sim.timeline import write_run
 
     with Progress() as progress:
-        result = api.run(workload, report=progress.report, **machine)
+        result = api.run(workload, watch=progress, **machine)
+        stall = _stall_of(result)
+        progress.stage("adding up and writing")
+        write_run(result, target, stall.as_dict() if stall else None)
     for notice in result.manifest["warnings"]:
         place = f"{notice['place']}: " if notice["place"] else ""
         key = f"key {notice['key']!r}: " if notice["key"] else ""
         print(f"et-sim: warning: {place}{key}{notice['text']}", file=sys.stderr)
-    stall = None
-    if not result.is_complete:
-        from et_sim.engine.stall import explain_stall
-
-        stall = explain_stall(result.outcome, result.workload)
-    write_run(result, target, stall.as_dict() if stall else None)
     if as_json:
         print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
     if stall:
-        error: StallError = stall.as_error()
+        error = stall.as_error()
         print(f"et-sim: error: {error.report}", file=sys.stderr)
         print(f"What did happen is in {target}", file=sys.stderr)
         return error.exit_status
@@ -83,3 +82,12 @@ def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any)
         print(summary_text(target))
         print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
     return 0
+
+
+def _stall_of(result: Result) -> Stall | None:
+    """Why a run is not complete; None if it is."""
+    if result.is_complete:
+        return None
+    from et_sim.engine.stall import explain_stall
+
+    return explain_stall(result.outcome, result.workload)
