@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "demo": {"trace"},
     "api": {"trace", "machine", "plan", "fold", "network", "engine", "timeline"},
     "sweep": {"api", "machine", "timeline", "views", "trace"},
-    "cli": {"api", "demo", "views", "timeline", "engine", "plan", "machine", "trace", "sweep"},
+    "cli": {"api", "demo", "views", "timeline", "engine", "plan", "machine", "trace", "sweep", "collectives"},
     "converters": {"trace", "compute"},
 }
 FACADE = {"api", "timeline", "trace"}  # et_sim/__init__.py offers names of these rooms

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from et_sim import __version__
-from et_sim.cli import check, demo, inspect, make, run
+from et_sim.cli import check, collective, demo, inspect, make, run
 from et_sim.errors import EtSimError
 
-COMMANDS = (run, check, inspect, make, demo)
+COMMANDS = (run, check, inspect, collective, make, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,154 @@
+"""`et-sim collective`: the messages that a collective algorithm exchanges, without simulating anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.collectives import Algorithm, StepProgram, TreeProgram
+    from et_sim.collectives.movement import Movement
+    from et_sim.collectives.schedule import Schedule
+
+TYPES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+TREE = "doubleBinaryTree"
+MOST_RANKS = 1 << 16
+MOST_STEPS = 4_000_000  # that are looked at
+MOST_LISTED = 1_000_000  # messages and pieces that are printed as JSON
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "collective",
+        help="show the messages of a collective algorithm",
+        description="Show the steps of a collective algorithm in one group of ranks: who sends how much to"
+        " whom. One chunk and one network dimension, as a simulation would send it.",
+        epilog="algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
+        " doubleBinaryTree",
+    )
+    parser.add_argument("algorithm", metavar="ALGORITHM", help="which algorithm, see below")
+    parser.add_argument("--type", choices=TYPES, default="all_reduce", help="default: all_reduce")
+    parser.add_argument("--ranks", type=int, required=True, help="how many ranks take part")
+    parser.add_argument(
+        "--bytes", default="1MiB", help="what each rank puts in: 1024, 64KiB, 1.5GB, … (default: 1MiB)"
+    )
+    parser.add_argument("--window", type=int, metavar="W", help="direct: talk to W others at a time")
+    parser.add_argument(
+        "--second-tree", action="store_true", help=f"{TREE}: show the tree of every other chunk"
+    )
+    parser.add_argument("--json", action="store_true", help="print every message")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lower the collective as a simulation would, and print what that means."""
+    from et_sim.collectives import Operation, lower
+    from et_sim.collectives.movement import movement
+    from et_sim.units import parse_bytes
+
+    size = parse_bytes(options.bytes)
+    algorithm = _algorithm(options)
+    _check(options, algorithm, size)
+    operation = Operation[options.type.upper()]
+    program = lower(algorithm, operation, options.ranks, size)
+    moved = movement(algorithm, operation, options.ranks)
+    if options.json:
+        print(json.dumps(_data(options, size, program, moved), indent=2))
+    else:
+        print("\n".join(_text(options, size, program, moved)))
+    return 0
+
+
+def _algorithm(options: argparse.Namespace) -> Algorithm:
+    from et_sim.collectives import parse_algorithm
+
+    name = options.algorithm
+    if options.window is not None:
+        if name not in ("direct", "oneDirect"):
+            raise UsageError(f"--window does not belong to {name}", remedy="use it with direct")
+        if options.window < 1:
+            raise UsageError(f"--window is {options.window}", remedy="talk to at least one rank at a time")
+        name = f"{name}{options.window}"
+    algorithm = parse_algorithm(name)
+    if options.second_tree and algorithm.family != TREE:
+        raise UsageError(f"--second-tree does not belong to {name}", remedy=f"use it with {TREE}")
+    return algorithm
+
+
+def _check(options: argparse.Namespace, algorithm: Algorithm, size: int) -> None:
+    if not 2 <= options.ranks <= MOST_RANKS:
+        raise UsageError(f"--ranks is {options.ranks}", remedy=f"give 2 to {MOST_RANKS:,} ranks")
+    least = 1 if options.type == "all_gather" or algorithm.family == TREE else options.ranks
+    if size < least:
+        raise UsageError(
+            f"{size} bytes cannot be cut into {least} pieces" if size else "there are no bytes to move",
+            remedy=f"give --bytes {least} or more; et-sim run rounds up to one byte per rank",
+        )
+
+
+def _text(
+    options: argparse.Namespace, size: int, program: StepProgram | TreeProgram, moved: Movement
+) -> Iterator[str]:
+    from et_sim.cli.collective_text import step_lines, total_lines, tree_lines
+    from et_sim.collectives import TreeProgram
+    from et_sim.units import format_bytes
+
+    each = f"{format_bytes(size)} ({size} bytes)" if size >= 1024 else f"{size} bytes"
+    yield f"{options.algorithm} {options.type}: {options.ranks} ranks, each puts in {each}"
+    _refuse_more_than(MOST_STEPS, getattr(program, "sends", 2), "steps", "give fewer ranks")
+    if isinstance(program, TreeProgram):
+        yield from tree_lines(_expanded(options, program))
+    else:
+        yield from step_lines(program, moved)
+    yield from total_lines(program, second_tree=options.second_tree)
+    if moved.family == TREE and options.type != "all_reduce":
+        yield f"{TREE} does an all-reduce, whatever the type (as the reference simulator does)"
+
+
+def _expanded(options: argparse.Namespace, program: StepProgram | TreeProgram) -> Schedule:
+    from et_sim.collectives.schedule import expand
+
+    return expand(program, second_tree=options.second_tree)
+
+
+def _refuse_more_than(limit: int, count: int, what: str, remedy: str) -> None:
+    if count > limit:
+        raise UsageError(f"these are {count:,} {what}, more than {limit:,}", remedy=remedy)
+
+
+def _data(
+    options: argparse.Namespace, size: int, program: StepProgram | TreeProgram, moved: Movement
+) -> dict[str, Any]:
+    from et_sim.cli.collective_text import totals
+
+    each = getattr(program, "sends", 2)
+    _refuse_more_than(MOST_LISTED, each * options.ranks, "messages", "leave out --json")
+    schedule = _expanded(options, program)
+    return {
+        "algorithm": options.algorithm,
+        "type": options.type,
+        "ranks": options.ranks,
+        "bytes": size,
+        "window": options.window,
+        "pieces": moved.pieces,
+        "rounds": schedule.rounds,
+        "per_rank": totals(program, second_tree=options.second_tree),
+        "messages": list(_messages(schedule, moved)),
+    }
+
+
+def _messages(schedule: Schedule, moved: Movement) -> Iterator[dict[str, Any]]:
+    columns = ("round", "step", "source", "target", "bytes", "after_received", "charged")
+    listed = 0
+    for row in zip(*(getattr(schedule, name).tolist() for name in columns), strict=True):
+        message = dict(zip(columns, row, strict=True))
+        load = moved.load(message["source"], message["target"], message["step"])
+        listed += len(load.pieces)
+        _refuse_more_than(MOST_LISTED, listed, "pieces and more", "leave out --json")
+        effect = {"reduces": load.reduces, "reduction_charged": message.pop("charged")}
+        yield {**message, **effect, "pieces": list(load.pieces)}

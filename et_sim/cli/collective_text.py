@@ -1,0 +1,154 @@
+"""The text of `et-sim collective`: steps that all ranks take alike as one line, and totals per rank.
+
+Not here: the options, and the JSON form (`collective`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.collectives import Peer, StepProgram, TreeProgram
+from et_sim.collectives.movement import Movement
+from et_sim.collectives.schedule import UP, MemberSteps, Schedule, expand, member_steps
+from et_sim.units import format_bytes, rank_ranges
+
+PAIRS_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Consecutive steps, of one round or of equal rounds, that every rank takes."""
+
+    first: int
+    last: int
+    first_round: int
+    last_round: int
+    nearest: int
+    farthest: int
+    size: int
+    reduces: bool
+    charged: bool
+
+    def swept_on(self, other: _Rule) -> bool:
+        """Whether the next step does the same in this round with the next rank."""
+        here = (self.last_round, self.farthest + 1, self.size, self.reduces, self.charged)
+        return here == (other.first_round, other.nearest, other.size, other.reduces, other.charged)
+
+    def repeated_by(self, other: _Rule) -> bool:
+        """Whether the next step is the same one a round later."""
+        here = (self.last_round + 1, self.nearest, self.farthest, self.size, self.reduces, self.charged)
+        return self.nearest == self.farthest and here == (
+            other.first_round,
+            other.nearest,
+            other.farthest,
+            other.size,
+            other.reduces,
+            other.charged,
+        )
+
+
+def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
+    """The steps of a step program."""
+    rules = list(_merged(_rules(member_steps(program), moved)))
+    names = [_span("step", rule.first, rule.last) for rule in rules]
+    rounds = [_span("round", rule.first_round, rule.last_round) for rule in rules]
+    widths = [max(len(text) for text in column) for column in (rounds, names)]
+    for rule, when, name in zip(rules, rounds, names, strict=True):
+        what = _what(rule, program.peer)
+        yield f"  {when:<{widths[0]}}  {name:<{widths[1]}}  {what}"
+
+
+def tree_lines(schedule: Schedule) -> Iterator[str]:
+    """The rounds of a tree, the pairs that exchange messages in each of them."""
+    size = format_bytes(int(schedule.bytes[0]))
+    for number in range(schedule.rounds):
+        rows = schedule.round == number
+        pairs = list(zip(schedule.source[rows].tolist(), schedule.target[rows].tolist(), strict=True))
+        way = "up, reduced" if schedule.step[rows][0] == UP else "down"
+        if way == "down" and schedule.charged[rows].any():
+            way += ", charged as a reduction to ranks with children"
+        shown = ", ".join(f"{source} -> {target}" for source, target in pairs[:PAIRS_SHOWN])
+        more = f" and {len(pairs) - PAIRS_SHOWN:,} more" if len(pairs) > PAIRS_SHOWN else ""
+        yield f"  {_span('round', number, number):<9} {size} {way}: {shown}{more}"
+
+
+def total_lines(program: StepProgram | TreeProgram, *, second_tree: bool) -> Iterator[str]:
+    """Messages, bytes and reductions, ranks with equal figures together."""
+    for figures in totals(program, second_tree=second_tree):
+        names = figures["ranks"].split(",")
+        shown = ",".join(names[:PAIRS_SHOWN]) + (",…" if len(names) > PAIRS_SHOWN else "")
+        who = f"{'rank' if shown.isdecimal() else 'ranks'} {shown}"
+        sent, size = _count(figures["messages"], "message"), format_bytes(figures["bytes_sent"])
+        charged = _count(figures["reductions_charged"], "reduction")
+        yield f"{who}: {sent} and {size} sent, {charged} charged"
+
+
+def totals(program: StepProgram | TreeProgram, *, second_tree: bool) -> list[dict[str, Any]]:
+    """What each rank sends and is charged; entries merge ranks with equal figures."""
+    if isinstance(program, StepProgram):
+        steps = member_steps(program)
+        sent, size, charged = len(steps), int(steps.bytes.sum()), int(steps.charged.sum())
+        return [_figures(range(program.members), sent, size, charged)]
+    schedule = expand(program, second_tree=second_tree)
+    sent_by = np.bincount(schedule.source, minlength=program.members)
+    charged_to = np.bincount(schedule.target, schedule.charged, minlength=program.members).astype(np.int64)
+    figures: dict[tuple[int, int], list[int]] = {}
+    for rank, pair in enumerate(zip(sent_by.tolist(), charged_to.tolist(), strict=True)):
+        figures.setdefault(pair, []).append(rank)
+    return [
+        _figures(ranks, sent, sent * program.message_bytes, charged)
+        for (sent, charged), ranks in figures.items()
+    ]
+
+
+def _figures(ranks: Iterable[int], sent: int, size: int, charged: int) -> dict[str, Any]:
+    listed = ",".join(rank_ranges(ranks))
+    return {"ranks": listed, "messages": sent, "bytes_sent": size, "reductions_charged": charged}
+
+
+def _rules(steps: MemberSteps, moved: Movement) -> Iterator[_Rule]:
+    columns = (steps.round, steps.distance, steps.bytes, steps.charged)
+    for step, (number, distance, size, charged) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
+        reduces = step < moved.reducing_steps
+        yield _Rule(step, step, number, number, distance, distance, size, reduces, charged)
+
+
+def _merged(rules: Iterator[_Rule]) -> Iterator[_Rule]:
+    """Neighbours that say the same as one."""
+    pending = next(rules)
+    for rule in rules:
+        if pending.swept_on(rule) and pending.first_round == pending.last_round:
+            pending = replace(pending, last=rule.last, farthest=rule.farthest)
+        elif pending.repeated_by(rule):
+            pending = replace(pending, last=rule.last, last_round=rule.last_round)
+        else:
+            yield pending
+            pending = rule
+    yield pending
+
+
+def _what(rule: _Rule, peer: Peer) -> str:
+    size = format_bytes(rule.size)
+    if peer is Peer.PAIR:
+        sends = f"every rank exchanges {size} with the rank {rule.nearest} away"
+    elif rule.nearest == rule.farthest:
+        sends = f"every rank sends {size} to rank+{rule.nearest}"
+    else:
+        sends = f"every rank sends {size} to each of rank+{rule.nearest} to rank+{rule.farthest}"
+    if rule.reduces:
+        return f"{sends}, reduces" if rule.charged else f"{sends}, reduces at no charge"
+    return f"{sends}, charged as a reduction" if rule.charged else sends
+
+
+def _span(noun: str, first: int, last: int) -> str:
+    return f"{noun} {first}" if first == last else f"{noun}s {first}-{last}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

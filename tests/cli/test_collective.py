@@ -1,0 +1,112 @@
+"""`et-sim collective`: the messages as text and as JSON, and refusals in sentences."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from et_sim.cli import main
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    assert main(["collective", *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def data(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads("\n".join(lines(capsys, *arguments, "--json")))
+    return content
+
+
+def test_equal_steps_of_all_ranks_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, "ring", "--ranks", "8", "--bytes", "1MiB") == [
+        "ring all_reduce: 8 ranks, each puts in 1 MiB (1048576 bytes)",
+        "  rounds 0-6   steps 0-6   every rank sends 128 KiB to rank+1, reduces",
+        "  rounds 7-13  steps 7-13  every rank sends 128 KiB to rank+1",
+        "ranks 0-7: 14 messages and 1.75 MiB sent, 7 reductions charged",
+    ]
+
+
+def test_a_tree_is_shown_by_its_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, "doubleBinaryTree", "--ranks", "3", "--bytes", "100", "--second-tree") == [
+        "doubleBinaryTree all_reduce: 3 ranks, each puts in 100 bytes",
+        "  round 0   100 B up, reduced: 1 -> 2",
+        "  round 1   100 B up, reduced: 2 -> 0",
+        "  round 2   100 B down, charged as a reduction to ranks with children: 0 -> 2",
+        "  round 3   100 B down: 2 -> 1",
+        "rank 0: 1 message and 100 B sent, 1 reduction charged",
+        "rank 1: 1 message and 100 B sent, 0 reductions charged",
+        "rank 2: 2 messages and 200 B sent, 2 reductions charged",
+    ]
+
+
+def test_json_has_every_message_and_what_it_carries(capsys: pytest.CaptureFixture[str]) -> None:
+    content = data(capsys, "direct", "--type", "reduce_scatter", "--ranks", "3", "--bytes", "300")
+    assert (content["pieces"], content["rounds"], len(content["messages"])) == (3, 1, 6)
+    assert content["per_rank"] == [
+        {"ranks": "0-2", "messages": 2, "bytes_sent": 200, "reductions_charged": 2}
+    ]
+    assert content["messages"][0] == {
+        "round": 0,
+        "step": 0,
+        "source": 0,
+        "target": 1,
+        "bytes": 100,
+        "after_received": 0,
+        "reduces": True,
+        "reduction_charged": True,
+        "pieces": [1],
+    }
+
+
+def test_a_window_is_the_same_as_in_the_name(capsys: pytest.CaptureFixture[str]) -> None:
+    named, given = (lines(capsys, *how, "--ranks", "9") for how in (["direct3"], ["direct", "--window", "3"]))
+    assert named[1:] == given[1:]
+
+
+def test_totals_agree_with_the_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    content = data(capsys, "doubleBinaryTree", "--ranks", "8", "--bytes", "1000")
+    sent = sum(message["bytes"] for message in content["messages"])
+    assert sent == 2 * 7 * 1000
+    assert sum(m["reduction_charged"] for m in content["messages"]) == 7 + 3  # 3 inner ranks below the root
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["rings", "--ranks", "4"], "collective algorithm 'rings' is not known"),
+        (["halvingDoubling", "--ranks", "6"], "needs a power of two, and this dimension or group has 6"),
+        (["halvingDoubling", "--ranks", "4", "--type", "all_to_all"], "cannot do an all-to-all"),
+        (["ring", "--ranks", "1"], "--ranks is 1"),
+        (["ring", "--ranks", "8", "--bytes", "7"], "7 bytes cannot be cut into 8 pieces"),
+        (["doubleBinaryTree", "--ranks", "8", "--bytes", "0"], "there are no bytes to move"),
+        (["ring", "--ranks", "8", "--window", "2"], "--window does not belong to ring"),
+        (["direct", "--ranks", "8", "--window", "0"], "--window is 0"),
+        (["ring", "--ranks", "8", "--second-tree"], "--second-tree does not belong to ring"),
+        (["ring", "--ranks", "1024", "--json"], "these are 2,095,104 messages, more than 1,000,000"),
+        (["ring", "--ranks", "65536", "--type", "all_to_all"], "2,147,450,880 steps, more than 4,000,000"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_a_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["collective", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert sentence in printed.err
+
+
+def test_neither_numba_nor_arrow_is_loaded() -> None:
+    program = "import sys; from et_sim.cli import main; main(['collective', 'ring', '--ranks', '4']); "
+    program += "print(*(name for name in ('numba', 'pyarrow', 'networkx', 'yaml') if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""

@@ -1,0 +1,88 @@
+"""Moves data along a schedule: who has which contributions to which piece.
+
+Members are executed in a random order, as if some were fast and others slow, by the rules that a schedule
+states: a member sends its next message once it has received `after_received` messages. Of a step program, it
+takes in the message of a step once it has sent its own of that step; in a tree, what comes down once it has
+sent up. Adding a contribution twice, and sending what one does not have, are errors.
+"""
+
+from __future__ import annotations
+
+import random
+
+from et_sim.collectives.movement import Load, Movement
+from et_sim.collectives.schedule import DOWN, Schedule
+
+Pieces = dict[int, frozenset[int]]
+
+
+class Member:
+    """What one member has, and how far it is in its own list of messages."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self.to_send: list[tuple[int, int, int]] = []  # step, target, after how many received
+        self.sent = 0
+        self.received = 0
+        self.arrived: list[tuple[int, bool, Pieces]] = []  # step, to be added, data
+
+    def can_send(self) -> bool:
+        return self.sent < len(self.to_send) and self.received >= self.to_send[self.sent][2]
+
+    def takable(self, is_tree: bool) -> list[int]:
+        """Which of the arrived messages meet a posted receive."""
+        sent = self.sent
+        return [
+            place
+            for place, (step, _, _) in enumerate(self.arrived)
+            if (step != DOWN or sent > 0 if is_tree else sent > step)
+        ]
+
+    def take(self, place: int) -> None:
+        _, adds, data = self.arrived.pop(place)
+        self.received += 1
+        for piece, contributions in data.items():
+            have = self.pieces.get(piece, frozenset()) if adds else frozenset()
+            assert not have & contributions, f"piece {piece} would count {sorted(have & contributions)} twice"
+            self.pieces[piece] = have | contributions
+
+    def leaving(self, load: Load) -> Pieces:
+        missing = [piece for piece in load.pieces if piece not in self.pieces]
+        assert not missing, f"pieces {missing} would be sent by a member that does not have them"
+        return {piece: self.pieces[piece] for piece in load.pieces}
+
+
+def move(schedule: Schedule, moved: Movement, seed: int, *, is_tree: bool = False) -> list[Pieces]:
+    """What every member has when nobody can do anything any more."""
+    members = [
+        Member({piece: frozenset([position]) for piece in moved.before(position)})
+        for position in range(schedule.members)
+    ]
+    columns = (schedule.source, schedule.step, schedule.target, schedule.after_received)
+    for source, *message in zip(*(column.tolist() for column in columns), strict=True):
+        members[source].to_send.append(tuple(message))
+    chance = random.Random(seed)
+    active = list(range(schedule.members))
+    while active:
+        position = chance.choice(active)
+        member = members[position]
+        takable = member.takable(is_tree)
+        if takable and (not member.can_send() or chance.random() < 0.5):
+            member.take(chance.choice(takable))
+        elif member.can_send():
+            step, target, _ = member.to_send[member.sent]
+            load = moved.load(position, target, step)
+            members[target].arrived.append((step, load.reduces, member.leaving(load)))
+            member.sent += 1
+            active += [target] if target not in active else []
+        else:
+            active.remove(position)
+    assert all(not member.arrived and member.sent == len(member.to_send) for member in members)
+    return [member.pieces for member in members]
+
+
+def assert_promise_kept(ended: list[Pieces], moved: Movement) -> None:
+    """Every member has all contributions to the pieces that it must have."""
+    for position, pieces in enumerate(ended):
+        for piece in moved.after(position):
+            assert pieces.get(piece) == frozenset(moved.contributors(piece)), (position, piece)
