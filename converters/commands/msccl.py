@@ -1,0 +1,117 @@
+"""`et-convert msccl`: an MSCCL algorithm to the programs of a custom collective."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from converters.msccl_xml import Algorithm
+    from converters.report import Converted
+    from et_sim.trace import Trace
+
+KEYS = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "msccl",
+        help="an MSCCL algorithm to the programs of a custom collective",
+        description="Convert a collective algorithm in MSCCL's XML to PREFIX.<rank>.et, which a system file"
+        ' names under "all-reduce-implementation-custom" or the like.',
+    )
+    parser.add_argument("input", metavar="ALGO.xml", type=Path, help="the algorithm; may be gzipped")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
+    )
+    parser.add_argument(
+        "--bytes",
+        default="1MiB",
+        help="size of all chunks together: the vector, or what an all-gather ends with (default: 1MiB)",
+    )
+    parser.add_argument(
+        "--reduce-micros",
+        type=int,
+        default=0,
+        metavar="US",
+        help="microseconds of one reduction (default: 0, which a simulation takes as 1 ns)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Convert all ranks, then write, then report."""
+    import json
+
+    from converters.files import read_bytes, refuse_overwriting, trace_path
+    from converters.msccl_programs import Costs, chunk_bytes, programs
+    from converters.msccl_xml import parse_algorithm
+    from converters.report import as_plain, as_text
+    from et_sim.trace import write_trace
+    from et_sim.units import parse_bytes
+
+    if options.reduce_micros < 0:
+        raise UsageError(f"--reduce-micros is {options.reduce_micros}", remedy="give 0 or more microseconds")
+    size = parse_bytes(options.bytes)
+    if size < 1:
+        raise UsageError("--bytes is 0", remedy="give at least one byte")
+    source = str(options.input)
+    algorithm = parse_algorithm(read_bytes(options.input), source)
+    costs = Costs(chunk_bytes(size, algorithm.chunks), options.reduce_micros)
+    traces = programs(algorithm, costs, source)
+    paths = [trace_path(options.output, rank) for rank in range(len(traces))]
+    refuse_overwriting([options.input], paths)
+    for trace, path in zip(traces, paths, strict=True):
+        write_trace(trace, path)
+    notes = list(_notes(algorithm, size, costs.chunk_bytes, options.output))
+    converted = _converted(source, traces, [str(path) for path in paths], notes)
+    if options.json:
+        yield json.dumps(as_plain(converted, []), indent=2, ensure_ascii=False)
+    else:
+        yield from as_text(converted)
+
+
+def _notes(algorithm: Algorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:
+    from converters.msccl_programs import connections
+    from converters.report import plural
+    from et_sim.units import format_bytes
+
+    pairs = plural(connections(algorithm), "connection")
+    yield "algorithm", f'"{algorithm.name}" for {plural(len(algorithm.gpus), "GPU")}, {pairs}'
+    left = size % algorithm.chunks
+    rounded = f" (rounded up: {size} bytes do not divide)" if left else ""
+    yield "chunks", f"{algorithm.chunks} of {format_bytes(chunk)}{rounded}"
+    key = KEYS.get(algorithm.collective.lower().replace("_", "").replace("-", ""))
+    if key:
+        yield "system file", f'"{key}-implementation-custom": ["{prefix}"]'
+    else:
+        yield "system file", f'no key is for collective "{algorithm.collective}"; choose one yourself'
+
+
+def _converted(
+    source: str, traces: list[Trace], outputs: list[str], notes: list[tuple[str, str]]
+) -> list[Converted]:
+    """One entry for all outputs about which the same is to be said."""
+    from converters.records import Dropped
+    from converters.report import Converted, Report, make_report
+
+    alike: list[tuple[Report, list[str]]] = []
+    for trace, output in zip(traces, outputs, strict=True):
+        report = make_report(trace, Dropped(), notes)
+        known = next((paths for other, paths in alike if other == report), None)
+        if known is None:
+            alike.append((report, [output]))
+        else:
+            known.append(output)
+    return [Converted(source, "MSCCL", tuple(paths), report) for report, paths in alike]

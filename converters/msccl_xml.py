@@ -1,0 +1,205 @@
+"""MSCCL algorithms as read from their XML: GPUs, their threadblocks, and the steps of those.
+
+Each threadblock runs its steps one after the other; a step may also wait for a step of another threadblock
+of its GPU. Numbers are checked here, so that an `Algorithm` is complete: every GPU and step exists.
+
+Not here: what steps become (`msccl_programs`). Buffers and offsets are not kept: they do not matter to time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from et_sim.errors import TraceError
+
+
+class Work(NamedTuple):
+    """What a type of step consists of, in this order."""
+
+    receives: bool
+    computes: str  # "reduce", "copy", or nothing
+    sends: bool
+
+
+STEP_TYPES = {
+    "s": Work(False, "", True),
+    "r": Work(True, "", False),
+    "rcs": Work(True, "", True),
+    "rrc": Work(True, "reduce", False),
+    "rrs": Work(True, "reduce", True),
+    "rrcs": Work(True, "reduce", True),
+    "cpy": Work(False, "copy", False),
+    "re": Work(False, "reduce", False),
+    "nop": Work(False, "", False),
+}
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; `waits_for` is (threadblock, step) of the same GPU."""
+
+    type: str
+    count: int  # chunks that it moves
+    waits_for: tuple[int, int] | None
+
+    @property
+    def work(self) -> Work:
+        """What it consists of."""
+        return STEP_TYPES[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class Threadblock:
+    """Steps in sequence, with at most one GPU to send to and one to receive from."""
+
+    number: int
+    send_to: int
+    receive_from: int
+    channel: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One algorithm: the threadblocks of each GPU by number, ascending."""
+
+    name: str
+    collective: str
+    chunks: int  # into which the data is cut
+    gpus: tuple[dict[int, Threadblock], ...]
+
+
+def parse_algorithm(content: bytes, source: str) -> Algorithm:
+    """Read the XML text of one algorithm."""
+    try:
+        root = ElementTree.fromstring(content)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise TraceError(
+            f"is not XML: {error}", place=source, remedy="name an MSCCL algorithm in XML"
+        ) from None
+    if root.tag != "algo":
+        raise TraceError(
+            f"holds <{root.tag}>, and not an algorithm",
+            place=source,
+            remedy="its first element must be <algo>",
+        )
+    reader = _Reader(root, source)
+    count = reader.number("ngpus", least=1)
+    return Algorithm(
+        name=root.get("name", ""),
+        collective=root.get("coll", ""),
+        chunks=reader.number("nchunksperloop", least=1),
+        gpus=_gpus(root, source, count),
+    )
+
+
+class _Reader:
+    """Attributes of one element as numbers; `place` is told in errors."""
+
+    def __init__(self, element: ElementTree.Element, place: str) -> None:
+        self._element = element
+        self._place = place
+
+    def number(self, name: str, *, least: int, most: int | None = None, default: int | None = None) -> int:
+        """A whole number between two limits."""
+        text = self._element.get(name)
+        if text is None and default is not None:
+            return default
+        try:
+            value = int(text or "")
+        except ValueError:
+            found = "is missing" if text is None else f"is {text!r}"
+            raise self.refused(f"attribute {name!r} {found}", "give a whole number") from None
+        if value < least or (most is not None and value > most):
+            limits = f"{least} or more" if most is None else f"{least} to {most}"
+            raise self.refused(f"attribute {name!r} is {value}", f"it must be {limits}")
+        return value
+
+    def refused(self, cause: str, remedy: str) -> TraceError:
+        """An error about this element."""
+        return TraceError(cause, place=self._place, remedy=remedy)
+
+
+def _numbered(
+    parent: ElementTree.Element, tag: str, key: str, what: str, place: str
+) -> dict[int, ElementTree.Element]:
+    """The children with a tag, by number, ascending."""
+    found: dict[int, ElementTree.Element] = {}
+    for element in parent.iterfind(tag):
+        reader = _Reader(element, f"{place}, a {what}")
+        number = reader.number(key, least=0)
+        if number in found:
+            raise reader.refused(f"there are two with the number {number}", "give each a number of its own")
+        found[number] = element
+    return dict(sorted(found.items()))
+
+
+def _gpus(root: ElementTree.Element, source: str, count: int) -> tuple[dict[int, Threadblock], ...]:
+    found = _numbered(root, "gpu", "id", "gpu", source)
+    missing = next((number for number in range(count) if number not in found), None)
+    if missing is not None or len(found) > count:
+        wrong = f"gpu {missing} is missing" if missing is not None else f"gpu {max(found)} is one too many"
+        raise TraceError(
+            f"{wrong}: ngpus is {count}, and there are {len(found)} <gpu> elements",
+            place=source,
+            remedy=f"describe gpus 0 to {count - 1}, and correct ngpus if it is wrong",
+        )
+    return tuple(_threadblocks(element, source, number, count) for number, element in found.items())
+
+
+def _threadblocks(gpu: ElementTree.Element, source: str, number: int, gpus: int) -> dict[int, Threadblock]:
+    elements = _numbered(gpu, "tb", "id", "threadblock", f"{source}, gpu {number}")
+    lengths = {block: len(element.findall("step")) for block, element in elements.items()}
+    blocks = {}
+    for block, element in elements.items():
+        place = f"{source}, gpu {number}, threadblock {block}"
+        reader = _Reader(element, place)
+        send, receive = (
+            reader.number(name, least=NOBODY, most=gpus - 1, default=NOBODY) for name in ("send", "recv")
+        )
+        if number in (send, receive):
+            raise reader.refused("it sends to or receives from its own gpu", "use a step of type cpy")
+        steps = _numbered(element, "step", "s", "step", place)
+        if list(steps) != list(range(len(steps))):
+            listed = ", ".join(map(str, steps))
+            raise reader.refused(f"its steps are numbered {listed}", "number them from 0 without a gap")
+        blocks[block] = Threadblock(
+            block,
+            send,
+            receive,
+            reader.number("chan", least=0, default=0),
+            tuple(_step(step, f"{place}, step {s}", (send, receive), lengths) for s, step in steps.items()),
+        )
+    return blocks
+
+
+def _step(element: ElementTree.Element, place: str, peers: tuple[int, int], lengths: dict[int, int]) -> Step:
+    reader = _Reader(element, place)
+    kind = element.get("type", "")
+    work = STEP_TYPES.get(kind)
+    if work is None:
+        known = ", ".join(STEP_TYPES)
+        raise reader.refused(f"step type {kind!r} is not known", f"known: {known}")
+    for needed, peer, what in ((work.sends, peers[0], "send"), (work.receives, peers[1], "recv")):
+        if needed and peer == NOBODY:
+            raise reader.refused(
+                f"type {kind!r} needs a peer, and the threadblock has no {what!r}", f"give <tb> a {what}"
+            )
+    count = reader.number("cnt", least=1, default=1) if kind != "nop" else 0
+    return Step(kind, count, _awaited(reader, lengths))
+
+
+def _awaited(reader: _Reader, lengths: dict[int, int]) -> tuple[int, int] | None:
+    block = reader.number("depid", least=NOBODY, default=NOBODY)
+    step = reader.number("deps", least=NOBODY, default=NOBODY)
+    if block == NOBODY or step == NOBODY:
+        return None
+    if step >= lengths.get(block, 0):
+        raise reader.refused(
+            f"it waits for step {step} of threadblock {block}, which its gpu does not have",
+            "correct depid and deps; -1 waits for nothing",
+        )
+    return block, step
