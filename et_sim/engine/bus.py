@@ -10,13 +10,17 @@ Not here: what follows then (`progress`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
-from et_sim.engine.state import BUS_SIDES, NONE, Run
+from et_sim.engine.lines import join, leave
+from et_sim.engine.state import BUS_LINES, BUS_SIDES, NONE, Run
 from et_sim.tables_by_reference import works_on_tables
 
 NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)
 FREE, SENDING, RECEIVING = range(3)
+TO_SEND, TO_RECEIVE, TO_PROCESS = range(BUS_LINES)
 # What an outer request does after its trip on the inner bus.
 THEN_SEND, THEN_PROCESS, THEN_END = range(3)
 INNER_GAP_PER_BYTE = 0.0038
@@ -77,14 +81,13 @@ def _inner_trip(run: Run, side_row: int, outer: int, returns: int, after: int) -
 
 
 @works_on_tables
+def _line(run: Run, side_row: int, which: int) -> Any:
+    return run.bus_lines[side_row * BUS_LINES + which]
+
+
+@works_on_tables
 def _queue_send(run: Run, side_row: int, row: int) -> None:
-    side = run.bus_sides[side_row]
-    run.bus_requests[row].next = NONE
-    if side.sends_tail == NONE:
-        side.sends_head = row
-    else:
-        run.bus_requests[side.sends_tail].next = row
-    side.sends_tail = row
+    join(run.bus_requests, _line(run, side_row, TO_SEND), row)
 
 
 @works_on_tables
@@ -96,11 +99,11 @@ def _partner(side_row: int) -> int:
 def consider_sending(run: Run, side_row: int) -> None:
     """What every event of a side ends with: a free side with something to send sends, or gives way."""
     side = run.bus_sides[side_row]
-    if side.state != FREE or side.sends_head == NONE:
+    if side.state != FREE or _line(run, side_row, TO_SEND).head == NONE:
         return
     partner = run.bus_sides[_partner(side_row)]
     gives_way = side.streak > LONGEST_STREAK and partner.streak <= LONGEST_STREAK
-    if gives_way and partner.sends_head != NONE:
+    if gives_way and _line(run, _partner(side_row), TO_SEND).head != NONE:
         if partner.state == FREE:
             _send(run, _partner(side_row))
     else:
@@ -112,34 +115,20 @@ def _send(run: Run, side_row: int) -> None:
     """Put the first waiting request on the bus."""
     side, partner = run.bus_sides[side_row], run.bus_sides[_partner(side_row)]
     bus, now = run.plan.bus[0], run.clock[0].now
-    row = side.sends_head
-    side.sends_head = run.bus_requests[row].next
-    if side.sends_head == NONE:
-        side.sends_tail = NONE
+    row = leave(run.bus_requests, _line(run, side_row, TO_SEND))
     offset = bus.overhead_ns
     if side.before == SENDING and offset + (now - side.last_ns) <= bus.gap_ns:
         offset = bus.gap_ns - (now - side.last_ns)
     is_inner = side_row % BUS_SIDES >= INNER_NPU
     per_byte = INNER_GAP_PER_BYTE if is_inner else bus.gap_per_byte
     train = (run.bus_requests[row].bytes - 1) * per_byte
-    _expect(run, _partner(side_row), row)
+    join(run.bus_requests, _line(run, _partner(side_row), TO_RECEIVE), row)
     partner.before, partner.state, partner.streak = partner.state, RECEIVING, 0
     actor = side_row // BUS_SIDES
     arrival = int(offset + train + bus.latency_ns + bus.overhead_ns)
     schedule_own(run, actor, arrival, BUS_RECEIVED, _partner(side_row), 0, 0)
     side.state = SENDING
     schedule_own(run, actor, int(offset + train), BUS_SENT, side_row, 0, 0)
-
-
-@works_on_tables
-def _expect(run: Run, side_row: int, row: int) -> None:
-    side = run.bus_sides[side_row]
-    run.bus_requests[row].next = NONE
-    if side.receives_tail == NONE:
-        side.receives_head = row
-    else:
-        run.bus_requests[side.receives_tail].next = row
-    side.receives_tail = row
 
 
 @works_on_tables
@@ -157,12 +146,9 @@ def end_receiving(run: Run, side_row: int) -> int:
     side = run.bus_sides[side_row]
     side.last_ns = run.clock[0].now
     side.before = side.state
-    row = side.receives_head
-    if run.bus_requests[row].next == NONE:
+    row = leave(run.bus_requests, _line(run, side_row, TO_RECEIVE))
+    if _line(run, side_row, TO_RECEIVE).head == NONE:
         side.state = FREE
-    side.receives_head = run.bus_requests[row].next
-    if side.receives_head == NONE:
-        side.receives_tail = NONE
     request = run.bus_requests[row]
     if request.reduces:
         request.reduces = 0
@@ -177,10 +163,7 @@ def end_receiving(run: Run, side_row: int) -> int:
 def end_processing(run: Run, side_row: int) -> int:
     """A side has processed a request, and begins the next; returns the request if it ends here."""
     side = run.bus_sides[side_row]
-    row = side.processing_head
-    side.processing_head = run.bus_requests[row].next
-    if side.processing_head == NONE:
-        side.processing_tail = NONE
+    row = leave(run.bus_requests, _line(run, side_row, TO_PROCESS))
     side.processing = 0
     request = run.bus_requests[row]
     after = THEN_SEND if request.returns else THEN_END
@@ -206,13 +189,7 @@ def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
         _queue_send(run, side_row, row)
         return NONE
     if after == THEN_PROCESS:
-        side = run.bus_sides[side_row]
-        run.bus_requests[row].next = NONE
-        if side.processing_tail == NONE:
-            side.processing_head = row
-        else:
-            run.bus_requests[side.processing_tail].next = row
-        side.processing_tail = row
+        join(run.bus_requests, _line(run, side_row, TO_PROCESS), row)
         _consider_processing(run, side_row)
         return NONE
     return row
@@ -221,9 +198,10 @@ def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
 @works_on_tables
 def _consider_processing(run: Run, side_row: int) -> None:
     side = run.bus_sides[side_row]
-    if side.processing or side.processing_head == NONE:
+    first = _line(run, side_row, TO_PROCESS).head
+    if side.processing or first == NONE:
         return
     side.processing = 1
-    size = run.bus_requests[side.processing_head].bytes
+    size = run.bus_requests[first].bytes
     duration = (size // 100) * run.plan.bus[0].reduction_delay_ns + FIXED_PROCESSING_NS
     schedule_own(run, side_row // BUS_SIDES, duration, BUS_PROCESSED, side_row, 0, 0)

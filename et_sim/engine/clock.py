@@ -12,6 +12,7 @@ Not here: what events do (`loop` dispatches them).
 from __future__ import annotations
 
 from et_sim.engine.kinds import DRAIN
+from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables
 
@@ -20,12 +21,7 @@ from et_sim.tables_by_reference import works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
     slot = run.slots[_slot_at(run, time)]
-    event = _new_event(run, kind, a, b, c)
-    if slot.tail == NONE:
-        slot.head = event
-    else:
-        run.events[slot.tail].next = event
-    slot.tail = event
+    join(run.events, slot, new_event(run, kind, a, b, c))
 
 
 @works_on_tables
@@ -39,13 +35,7 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     if row == NONE:
         row = _open_bucket(run, actor, time, home)
         schedule(run, time, DRAIN, row, 0, 0)
-    bucket = run.buckets[row]
-    event = _new_event(run, kind, a, b, c)
-    if bucket.tail == NONE:
-        bucket.head = event
-    else:
-        run.events[bucket.tail].next = event
-    bucket.tail = event
+    join(run.events, run.buckets[row], new_event(run, kind, a, b, c))
 
 
 @works_on_tables
@@ -54,28 +44,17 @@ def take_from_slot(run: Run) -> int:
     clock = run.clock[0]
     if clock.slot == NONE:
         return NONE
-    slot = run.slots[clock.slot]
-    event = slot.head
-    if event != NONE:
-        slot.head = run.events[event].next
-        if slot.head == NONE:
-            slot.tail = NONE
-    return event
+    return leave(run.events, run.slots[clock.slot])
 
 
 @works_on_tables
 def take_from_bucket(run: Run) -> int:
     """The next entry of the bucket being drained; NONE closes the bucket."""
     clock = run.clock[0]
-    bucket = run.buckets[clock.bucket]
-    event = bucket.head
+    event = leave(run.events, run.buckets[clock.bucket])
     if event == NONE:
         _close_bucket(run, clock.bucket)
         clock.bucket = NONE
-        return NONE
-    bucket.head = run.events[event].next
-    if bucket.head == NONE:
-        bucket.tail = NONE
     return event
 
 
@@ -103,13 +82,8 @@ def advance(run: Run) -> bool:
 
 
 @works_on_tables
-def waiting_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
-    """An event without a time: it happens when what it waits for comes."""
-    return _new_event(run, kind, a, b, c)
-
-
-@works_on_tables
-def _new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
+def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
+    """An event that stands nowhere yet: in a slot, a bucket, or a line of what waits for something."""
     clock = run.clock[0]
     row = clock.free_event
     event = run.events[row]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.clock import release_event, schedule, waiting_event
+from et_sim.engine.clock import new_event, release_event, schedule
 from et_sim.engine.kinds import ASKED_MESSAGE, INJECT_MESSAGE
+from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport import REQUEST_BYTES, carry
 from et_sim.tables_by_reference import works_on_tables
@@ -26,7 +27,7 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
         _inject(run, channel_row, kind, b, c)
         return
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
-    _join(run, handshake, waiting_event(run, kind, channel_row, b, c))
+    join(run.events, handshake, new_event(run, kind, channel_row, b, c))
     if handshake.arrived > 0:
         handshake.arrived -= 1
         schedule(run, run.clock[0].now, INJECT_MESSAGE, channel_row, 0, 0)
@@ -67,7 +68,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
         state.arrived -= 1
         schedule(run, run.clock[0].now, kind, a, b, 0)
     else:
-        _join(run, state, waiting_event(run, kind, a, b, 0))
+        join(run.events, state, new_event(run, kind, a, b, 0))
 
 
 @works_on_tables
@@ -81,20 +82,8 @@ def match(run: Run, channel_row: int) -> int:
 
 
 @works_on_tables
-def _join(run: Run, line: Any, event: int) -> None:
-    if line.tail == NONE:
-        line.head = event
-    else:
-        run.events[line.tail].next = event
-    line.tail = event
-
-
-@works_on_tables
 def _leave(run: Run, line: Any) -> int:
-    """Take the first event out of a waiting line; it may be read until the next event is made."""
-    event = line.head
-    line.head = run.events[event].next
-    if line.head == NONE:
-        line.tail = NONE
+    """Take the first event out of a line; it may be read until the next event is made."""
+    event = leave(run.events, line)
     release_event(run, event)
     return event

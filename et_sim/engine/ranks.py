@@ -9,8 +9,9 @@ Not here: what a collective does once issued (`streams`), and how events find th
 
 from __future__ import annotations
 
-from et_sim.engine.clock import schedule_own
+from et_sim.engine.clock import new_event, release_event, schedule_own
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
+from et_sim.engine.lines import join, leave
 from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run
@@ -116,13 +117,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
     if not server.busy:
         _serve(run, server_row, actor_row, node)
         return
-    place = run.plan.actors[actor_row].node_first + node
-    if server.tail == NONE:
-        server.head = place
-    else:
-        run.nodes[server.tail].link = place
-    server.tail = place
-    run.nodes[place].message_from = actor_row  # whose request it is, until it is served
+    join(run.events, server, new_event(run, NODE_DONE, actor_row, node, 0))
 
 
 @works_on_tables
@@ -139,16 +134,12 @@ def free_server(run: Run, server_row: int) -> None:
     """A server is done with a request: begin the next one in its queue."""
     server = run.servers[server_row]
     server.busy = 0
-    place = server.head
-    if place == NONE:
+    row = leave(run.events, server)
+    if row == NONE:
         return
-    state = run.nodes[place]
-    server.head = state.link
-    if server.head == NONE:
-        server.tail = NONE
-    actor_row = state.message_from
-    state.link = state.message_from = NONE
-    _serve(run, server_row, actor_row, place - run.plan.actors[actor_row].node_first)
+    actor_row, node = run.events[row].a, run.events[row].b
+    release_event(run, row)
+    _serve(run, server_row, actor_row, node)
 
 
 @works_on_tables

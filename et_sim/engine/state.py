@@ -142,13 +142,9 @@ BUS_SIDE = record(
     ("before", "i4"),  # the state before
     ("streak", "i4"),  # transfers sent since it last received
     ("processing", "i4"),  # 1 while a request is processed
-    ("sends_head", "i4"),
-    ("sends_tail", "i4"),
-    ("receives_head", "i4"),
-    ("receives_tail", "i4"),
-    ("processing_head", "i4"),
-    ("processing_tail", "i4"),
 )
+BUS_LINES = 3  # of every side: requests to be sent, under way to it, and to be processed
+BUS_LINE = record(("head", "i4"), ("tail", "i4"))
 BUS_REQUEST = record(
     ("bytes", "i8"),
     ("reduction_ns", "i8"),  # to be spent after the bus
@@ -226,6 +222,7 @@ class Run(Tables):
     servers: Any
     transits: Any
     bus_sides: Any
+    bus_lines: Any
     bus_requests: Any
 
 
@@ -286,16 +283,16 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         custom_waiting=np.zeros(plan.custom_states, np.int32),
         servers=servers,
         transits=table(TRANSIT, 0),
-        bus_sides=_bus_sides(actors if len(plan.bus) else 0),
+        bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
+        bus_lines=_bus_lines(len(plan.bus) * actors),
         bus_requests=table(BUS_REQUEST, 0),
     )
 
 
-def _bus_sides(actors: int) -> Any:
-    sides = table(BUS_SIDE, actors * BUS_SIDES)
-    for line in ("sends", "receives", "processing"):
-        sides[f"{line}_head"] = sides[f"{line}_tail"] = NONE
-    return sides
+def _bus_lines(actors: int) -> Any:
+    lines = table(BUS_LINE, actors * BUS_SIDES * BUS_LINES)
+    lines["head"] = lines["tail"] = NONE
+    return lines
 
 
 def _node_states(plan: Plan) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import HOP_DONE, LINK_FREE
+from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, Run
 from et_sim.network.analytical import flight_ns
 from et_sim.network.link import take_hop
@@ -71,13 +72,8 @@ def enter_link(run: Run, row: int) -> None:
     link = run.network.links[link_row]
     if not link.busy:
         _occupy(run, link_row, row)
-        return
-    run.transits[row].next = NONE
-    if link.tail == NONE:
-        link.head = row
     else:
-        run.transits[link.tail].next = row
-    link.tail = row
+        join(run.transits, link, row)
 
 
 @works_on_tables
@@ -97,10 +93,6 @@ def free_link(run: Run, link_row: int) -> None:
     """A link is free again: the first message in its queue starts."""
     link = run.network.links[link_row]
     link.busy = 0
-    row = link.head
-    if row == NONE:
-        return
-    link.head = run.transits[row].next
-    if link.head == NONE:
-        link.tail = NONE
-    _occupy(run, link_row, row)
+    row = leave(run.transits, link)
+    if row != NONE:
+        _occupy(run, link_row, row)
