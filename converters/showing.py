@@ -15,7 +15,7 @@ from converters.records import EXPECTED_MEMBER
 from converters.report import plural
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.units import format_bytes, format_ns
+from et_sim.units import exact_bytes, format_ns
 
 _LONGEST_NAME = 48
 _LONGEST_TEXT = 60
@@ -116,7 +116,7 @@ def _action(values: dict[str, Any]) -> str:
         known = {int(kind): kind.name.lower() for kind in CollectiveKind}
         words.append(known.get(values["comm_type"], f"collective {values['comm_type']}"))
     sizes = [values[name] for name in ("comm_size", "tensor_size") if name in values]
-    words += [format_bytes(size) for size in sizes]
+    words += [exact_bytes(size) for size in sizes]
     if "comm_src" in values:
         words.append(f"from rank {values['comm_src']}")
     if "comm_dst" in values:

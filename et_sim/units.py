@@ -41,6 +41,11 @@ _BANDWIDTH_FORMS = (
 )
 
 
+# Beyond these a double no longer counts every nanosecond and byte, and nothing real is that long or large.
+LONGEST_NS = 2**53
+MOST_BYTES = 2**53
+
+
 def parse_bytes(value: int | float | str) -> int:
     """A size in bytes; a fraction of a larger unit is rounded to the nearest byte."""
     number, unit = _split("size", value, _BYTES_FORMS)
@@ -85,6 +90,16 @@ def parse_bandwidth(text: str) -> float:
 def format_bytes(count: int | float) -> str:
     """A size for people, in powers of 1024 with at most two decimals: `1.5 KiB`."""
     return _format(count, (("B", 1), *((f"{p}B", f) for p, f in _BINARY_PREFIXES.items())), decimals=2)
+
+
+def exact_bytes(size: int) -> str:
+    """`8 MiB` where that is exact, else plain bytes: sizes that differ look different."""
+    text = format_bytes(size)
+    try:
+        is_exact = parse_bytes(text) == size
+    except UsageError:  # a negative size, or one beyond 63 bits
+        is_exact = False
+    return text if is_exact else f"{size} B"
 
 
 def format_ns(span: int | float) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from et_sim.errors import UsageError
 from et_sim.units import (
+    exact_bytes,
     format_bytes,
     format_ns,
     format_ranks,
@@ -181,3 +182,11 @@ def test_ranks_are_written_as_ranges() -> None:
     assert format_ranks([6, 0, 2, 1, 3]) == "0-3,6"
     assert format_ranks([4]) == "4"
     assert format_ranks([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(8 << 20, "8 MiB"), (1536, "1.5 KiB"), (0, "0 B"), ((1 << 40) + 7, "1099511627783 B"), (-5, "-5 B")],
+)
+def test_a_size_that_rounding_would_change_is_shown_in_bytes(size: int, expected: str) -> None:
+    assert exact_bytes(size) == expected

@@ -142,13 +142,17 @@ def _notices(prefix: Path, found: dict[int, list[Path]], count: int) -> list[str
     notices = []
     extra = [rank for rank in found if rank >= count]
     if extra:
+        beyond = f"beyond the {count} {'rank' if count == 1 else 'ranks'}"
         first = f"{prefix.name}.{min(extra)}.et"
-        notices.append(f"{len(extra)} trace files beyond the {count} ranks are not used, from {first} on")
+        if len(extra) == 1:
+            notices.append(f"1 trace file {beyond} is not used: {first}")
+        else:
+            notices.append(f"{len(extra)} trace files {beyond} are not used, from {first} on")
     double = [rank for rank, paths in found.items() if len(paths) > 1 and rank < count]
     if double:
+        who = "1 rank has" if len(double) == 1 else f"{len(double)} ranks have"
         notices.append(
-            f"{len(double)} ranks have an .et and an .et.gz file; the .et file is used"
-            f" (first: {prefix.name}.{min(double)}.et)"
+            f"{who} an .et and an .et.gz file; the .et file is used (first: {prefix.name}.{min(double)}.et)"
         )
     return notices
 

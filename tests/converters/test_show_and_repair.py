@@ -289,3 +289,13 @@ def test_a_reader_that_stops_early_is_no_error(step: Path) -> None:
     command = f'"{sys.executable}" -c "from converters.cli import main; main()" show "{step}" | head -n 1'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_a_size_is_shown_to_the_byte_even_when_it_is_not_a_round_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = TraceBuilder()
+    build.collective("all_reduce", (1 << 40) + 7)
+    write_workload(Workload.of([build.build()]), tmp_path / "odd")
+    assert main(["show", f"{tmp_path}/odd.0.et"]) == 0
+    assert "all_reduce 1099511627783 B" in capsys.readouterr().out

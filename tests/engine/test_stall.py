@@ -13,7 +13,7 @@ import pytest
 from et_sim.engine.drive import Outcome, run_plan
 from et_sim.engine.stall import Stall, explain_stall
 from et_sim.engine.stall.cycles import find_cycles, shortest_cycle
-from et_sim.engine.stall.words import exact_bytes, ranks_text
+from et_sim.engine.stall.words import ranks_text
 from et_sim.errors import StallError
 from et_sim.machine.model import (
     AllReducePlan,
@@ -30,6 +30,7 @@ from et_sim.plan import build_plan
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import Trace
 from et_sim.trace.workload import Workload
+from et_sim.units import exact_bytes
 
 MIB = 1 << 20
 

@@ -88,7 +88,9 @@ def test_files_beyond_the_ranks_asked_for_are_noticed(tmp_path: Path) -> None:
     write_ranks(tmp_path / "job", 0, 1, 2)
     workload = read_workload(tmp_path / "job", 2)
     assert workload.ranks == 2
-    assert workload.notices == ("1 trace files beyond the 2 ranks are not used, from job.2.et on",)
+    assert workload.notices == ("1 trace file beyond the 2 ranks is not used: job.2.et",)
+    alone = read_workload(tmp_path / "job", 1)
+    assert alone.notices == ("2 trace files beyond the 1 rank are not used, from job.1.et on",)
 
 
 def test_a_rank_with_two_files_is_noticed(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.stall.state import NodeAt, Standstill
-from et_sim.engine.stall.words import exact_bytes
 from et_sim.plan.tables import Action
+from et_sim.units import exact_bytes
 
 Ends = tuple[int, int, int, int]  # source, target, tag, bytes
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from et_sim.engine.stall.collectives import Lag, Laggard
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Vertex
-from et_sim.engine.stall.words import exact_bytes, node_text, operation, ranks_text
+from et_sim.engine.stall.words import node_text, operation, ranks_text
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind
+from et_sim.units import exact_bytes
 
 WHO = "{who}"
 WHAT = "{what}"

@@ -1,4 +1,4 @@
-"""Words of the stall report: sets of ranks, exact sizes, nodes, in a length that fits a line.
+"""Words of the stall report: sets of ranks, nodes, in a length that fits a line.
 
 Not here: what is said (`report`).
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from et_sim.errors import EtSimError
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.units import format_bytes, parse_bytes, rank_ranges
+from et_sim.units import rank_ranges
 
 LONGEST_NAME = 48
 MOST_RANGES = 6
@@ -24,16 +23,6 @@ def ranks_text(ranks: Iterable[int]) -> str:
     if len(ranges) <= MOST_RANGES:
         return f"ranks {','.join(ranges)}"
     return f"ranks {','.join(ranges[:MOST_RANGES])},… ({len(known)} in all)"
-
-
-def exact_bytes(size: int) -> str:
-    """`8 MiB` where that is exact, else plain bytes: sizes that differ must look different."""
-    text = format_bytes(size)
-    try:
-        is_exact = parse_bytes(text) == size
-    except EtSimError:
-        is_exact = False
-    return text if is_exact else f"{size} B"
 
 
 def short(name: str) -> str:
