@@ -1,7 +1,7 @@
 """Trace files on disk: PREFIX.0.et, PREFIX.1.et, … to a `Workload`, and back.
 
 Ranks whose files hold the same bytes share one decoded trace. Writing is atomic: a reader sees
-the old file or the new one, never half of it.
+the old file or the new one, never half of it; and the files of a workload get their names together.
 
 Not here: the content of a file (`wire`, `encode`), and checks across ranks (`preflight`).
 """
@@ -12,8 +12,10 @@ import gzip
 import hashlib
 import os
 import re
-import tempfile
+import secrets
 import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -67,16 +69,23 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
     target = Path(path)
     if target.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
-    _replace(target, content)
+    _replace_all([(target, content)])
 
 
 def write_workload(workload: Workload, prefix: str | Path) -> None:
-    """Write PREFIX.<rank>.et for every rank; each distinct trace is encoded once."""
+    """Write PREFIX.<rank>.et for every rank; each distinct trace is encoded once.
+
+    All files are written under temporary names first, so that an interrupted call leaves nothing that
+    looks like part of a workload; only if it is cut off during the renames at the end do some ranks have
+    their new files and others not.
+    """
     from et_sim.trace.encode import encode_trace
 
     encoded = [encode_trace(trace) for trace in workload.templates]
-    for rank, template in enumerate(workload.template_of_rank.tolist()):
-        _replace(Path(f"{prefix}.{rank}.et"), encoded[template])
+    template_of_rank = workload.template_of_rank.tolist()
+    _replace_all(
+        (Path(f"{prefix}.{rank}.et"), encoded[template]) for rank, template in enumerate(template_of_rank)
+    )
 
 
 def _content(path: Path) -> bytes:
@@ -180,29 +189,35 @@ def _nothing_found(prefix: Path) -> TraceError:
     return TraceError(wanted, place=str(prefix), remedy=remedy)
 
 
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target, then rename."""
-    temporary = ""
+def _replace_all(contents: Iterable[tuple[Path, bytes]]) -> None:
+    """Write every file beside its target, then rename them all; whatever ends this early leaves no more
+    than files that already have their names."""
+    ending = f".{secrets.token_hex(4)}.tmp"
+    written: list[tuple[Path, Path]] = []
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".tmp", delete=False
-        ) as file:
-            temporary = file.name
-            file.write(content)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
+        for target, content in contents:
+            temporary = target.with_name(f".{target.name}{ending}")
+            with _refused_as_unwritable(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                written.append((temporary, target))  # noted first: an interrupt may come at any time
+                with temporary.open("xb") as file:
+                    file.write(content)
+        for temporary, target in written:
+            with _refused_as_unwritable(target):
+                temporary.replace(target)
+    except BaseException:  # KeyboardInterrupt too
+        for temporary, _ in written:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _refused_as_unwritable(target: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         reason = error.strerror or str(error)
         raise TraceError(
             f"cannot be written: {reason}", place=str(target), remedy="choose a writable place"
         ) from None
-
-
-def _umask() -> int:
-    """The permission bits that new files must not get; reading them means setting them."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -175,3 +175,53 @@ def test_a_converted_trace_with_a_removed_root_reads_when_dangling_dependencies_
     assert trace.dropped_dependencies == 2
     content = encode_trace(trace)
     assert as_rows(read_trace(path, drop_dangling=True))["rows"] == expected(content)["rows"]
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch, method: str, calls: int, end: BaseException) -> None:
+    """Let a method of `Path` end with an exception after some calls."""
+    real, seen = getattr(Path, method), []
+
+    def cut(path: Path, *arguments: object, **more: object) -> object:
+        seen.append(path)
+        if len(seen) > calls:
+            raise end
+        return real(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, method, cut)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), MemoryError(), OSError(28, "No space left on device")])
+def test_an_interrupted_write_leaves_nothing_of_the_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
+) -> None:
+    cut_off(monkeypatch, "open", 3, end)
+    with pytest.raises(TraceError if isinstance(end, OSError) else type(end)):
+        write_workload(Workload.of([small()] * 5), tmp_path / "job")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_write_keeps_the_files_that_were_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path / "job", 0, 1, 2)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with monkeypatch.context() as patch:
+        cut_off(patch, "open", 2, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            write_workload(Workload.of([small(77)] * 3), tmp_path / "job")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_write_cut_off_while_renaming_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(monkeypatch, "replace", 1, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        write_workload(Workload.of([small()] * 3), tmp_path / "job")
+    assert [path.name for path in tmp_path.iterdir()] == ["job.0.et"]
+
+
+def test_written_files_get_the_permissions_of_ordinary_files(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").write_text("")
+    write_workload(Workload.of([small()]), tmp_path / "job")
+    assert (tmp_path / "job.0.et").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
