@@ -9,6 +9,10 @@ from typing import Any
 from et_sim.errors import UsageError
 from et_sim.trace.microbenchmarks import KINDS, make_microbenchmark
 
+MOST_RANKS = 1_000_000  # one file each
+MOST_NODES = 1_000_000  # of a rank
+NO_SIZE = ("compute", "barrier")
+
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
@@ -40,9 +44,8 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.trace import write_workload
     from et_sim.units import format_bytes, parse_bytes
 
-    if options.bytes is None and options.kind in KINDS and options.kind not in ("compute", "barrier"):
-        raise UsageError(f"{options.kind} needs a size", remedy="add --bytes, such as --bytes 1MiB")
     size = parse_bytes(options.bytes) if options.bytes is not None else 0
+    _check(options, size)
     workload = make_microbenchmark(
         options.kind,
         ranks=options.ranks,
@@ -61,3 +64,21 @@ def run(options: argparse.Namespace) -> int:
     what = f"{options.kind} of {format_bytes(size)} ({size} bytes)" if size else options.kind
     print(f"{what}: {nodes} nodes in {files}")
     return 0
+
+
+def _check(options: argparse.Namespace, size: int) -> None:
+    """Refuse what no file could hold, and a size too many or too few, before anything is made."""
+    if options.bytes is None and options.kind in KINDS and options.kind not in NO_SIZE:
+        raise UsageError(f"{options.kind} needs a size", remedy="add --bytes, such as --bytes 1MiB")
+    if options.kind == "barrier" and size:
+        raise UsageError("barrier moves no bytes", remedy="leave --bytes out")
+    if options.ranks > MOST_RANKS:
+        raise UsageError(
+            f"{options.ranks:,} ranks would be as many files",
+            remedy=f"make at most {MOST_RANKS:,} ranks",
+        )
+    if options.repeat > MOST_NODES:
+        raise UsageError(
+            f"{options.repeat:,} operations on every rank are too many",
+            remedy=f"repeat at most {MOST_NODES:,} times",
+        )

@@ -40,6 +40,16 @@ def test_make_says_in_json_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
         (["all_reduce", "--ranks", "2", "--bytes", "1 parsec"], "'1 parsec'"),
         (["send_receive", "--ranks", "3", "--bytes", "1"], "3 is odd"),
         (["compute", "--ranks", "3"], "needs a duration"),
+        (["compute", "--ranks", "3", "--compute-us", "1", "--bytes", "7"], "compute moves no bytes"),
+        (["barrier", "--ranks", "3", "--bytes", "7"], "barrier moves no bytes (leave --bytes out)"),
+        (
+            ["all_reduce", "--ranks", "100000000000", "--bytes", "1"],
+            "100,000,000,000 ranks would be as many files (make at most 1,000,000 ranks)",
+        ),
+        (
+            ["barrier", "--ranks", "2", "--repeat", "100000000000"],
+            "100,000,000,000 operations on every rank are too many (repeat at most 1,000,000 times)",
+        ),
     ],
 )
 def test_wrong_use_is_one_sentence_and_writes_nothing(
