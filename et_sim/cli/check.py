@@ -33,15 +33,18 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("workload", help="trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …")
     add_machine_options(parser, required=False)
+    parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what was found; 2 if anything of it is an error."""
+    from et_sim.api import check_model
     from et_sim.trace import read_workload
     from et_sim.trace.preflight import find_problems
 
+    check_model(options.model)
     found: list[Problem] = []
     machine = _whole_machine(options, found)
     ranks = machine.network.ranks if machine else _ranks_of_network(options, found)

@@ -165,3 +165,12 @@ def test_an_unsound_memory_file_is_an_error(
     memory = write(tmp_path / "memory.json", {"memory-type": "NOTHING"})
     assert main(["check", sound, "--memory", memory]) == 2
     assert "memory-type" in capsys.readouterr().out
+
+
+def test_a_network_model_that_a_run_would_refuse_is_refused(
+    sound: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", sound, "--model", "link"]) == 0
+    capsys.readouterr()
+    assert main(["check", sound, "--model", "lnk"]) == 2
+    assert "network model 'lnk' is not known (did you mean 'link'?)" in capsys.readouterr().err
