@@ -6,12 +6,20 @@ Tables are read when asked for, and only the columns that are asked for. Not her
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.views.shape import (
+    ACTOR_COLUMNS,
+    STALL_SHAPE,
+    SUMMARY_SHAPE,
+    TIMELINE_COLUMNS,
+    column_misfit,
+    misfit,
+)
 
 MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL = (
     "run.json",
@@ -35,11 +43,11 @@ class RunDirectory:
 
     def timeline(self, columns: Sequence[str] | None = None) -> Any:
         """timeline.arrow as a pyarrow.Table with these columns, or all."""
-        return _read_table(self.path / TIMELINE, columns)
+        return _read_table(self.path / TIMELINE, TIMELINE_COLUMNS, columns)
 
     def actors(self) -> Any:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
-        return _read_table(self.path / ACTORS, None)
+        return _read_table(self.path / ACTORS, ACTOR_COLUMNS, None)
 
     def summary_text(self) -> str:
         """summary.json exactly as it lies on disk."""
@@ -53,9 +61,9 @@ def open_run(path: str | Path) -> RunDirectory:
     stall = folder / STALL
     return RunDirectory(
         path=folder,
-        summary=_read_json(folder / SUMMARY),
-        manifest=_read_json(folder / MANIFEST),
-        stall=_read_json(stall) if stall.exists() else None,
+        summary=_read_json(folder / SUMMARY, SUMMARY_SHAPE),
+        manifest=_read_json(folder / MANIFEST, {}),
+        stall=_read_json(stall, STALL_SHAPE) if stall.exists() else None,
     )
 
 
@@ -92,25 +100,27 @@ def _runs_in(folder: Path) -> list[str]:
         return []
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be read: {error}", place=str(path), remedy=AGAIN) from None
     if not isinstance(content, dict):
         raise UsageError("does not hold a JSON object", place=str(path), remedy=AGAIN)
+    if found := misfit(content, shape):
+        raise UsageError(f"is not as et-sim run writes it: {found}", place=str(path), remedy=AGAIN)
     return content
 
 
-def _read_table(path: Path, columns: Sequence[str] | None) -> Any:
+def _read_table(path: Path, needed: Mapping[str, str], columns: Sequence[str] | None) -> Any:
     import pyarrow as pa
 
     try:
         with pa.memory_map(str(path)) as source:
             schema = pa.ipc.open_file(source).schema
+            if found := column_misfit(schema, needed):
+                raise UsageError(f"is not as et-sim run writes it: {found}", place=str(path), remedy=AGAIN)
             wanted = None if columns is None else [schema.get_field_index(name) for name in columns]
-            if wanted is not None and -1 in wanted:
-                raise pa.ArrowInvalid(f"column {columns[wanted.index(-1)]!r} is missing")  # type: ignore[index]
             options = pa.ipc.IpcReadOptions(included_fields=wanted)
             return pa.ipc.open_file(source, options=options).read_all()
     except (pa.ArrowException, OSError) as error:

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import feather
 
 import et_sim
+from et_sim.errors import UsageError
 from et_sim.timeline import write_run
 from et_sim.views import inspect, open_run
 from et_sim.views.operations import operations
@@ -182,3 +183,62 @@ def test_a_bar_is_as_long_as_its_parts() -> None:
 
 def test_columns_are_aligned() -> None:
     assert aligned([("name", "n"), ("a", "10")], "<>") == ["name   n", "a     10"]
+
+
+def _changed(path: Path, name: str, **changes: Any) -> None:
+    """Set keys of a JSON file; None takes a key out."""
+    content = json.loads((path / name).read_text()) | changes
+    (path / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"makespan_ns": None}, "makespan_ns is missing"),
+        ({"status": 3}, "status is not a text"),
+        ({"ranks": True}, "ranks is not a whole number"),
+        ({"per_rank": {}}, "per_rank is not a list"),
+        ({"per_rank": [{"ranks": "all"}]}, "per_rank[0].ranks is not a list of ranks such as 0-3,6"),
+        (
+            {"per_rank": [{"ranks": "0", "finish_ns": ""}]},
+            "per_rank[0].finish_ns is not a whole number or null",
+        ),
+        ({"folded": []}, "folded is not an object"),
+        ({"warnings": ["text"]}, "warnings[0] is not an object"),
+    ],
+)
+def test_a_summary_that_is_not_one_is_refused_with_what_is_wrong(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = _written([_trace(10)] * 2, tmp_path / "run")
+    _changed(path, "summary.json", **changes)
+    with pytest.raises(UsageError) as caught:
+        inspect.summary_text(path)
+    assert caught.value.cause == f"is not as et-sim run writes it: {said}"
+    assert caught.value.place == str(path / "summary.json")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "stall.json"])
+def test_an_empty_object_in_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = _written([_trace(10)] * 2, tmp_path / "run")
+    (path / name).write_text("{}")
+    with pytest.raises(UsageError, match=f"{name}: is not as et-sim run writes it: .* is missing"):
+        inspect.stalls_text(path)
+
+
+@pytest.mark.parametrize(("name", "column"), [("timeline.arrow", "bytes"), ("actors.arrow", "rank_count")])
+def test_a_table_without_a_column_or_with_another_type_is_refused(
+    tmp_path: Path, name: str, column: str
+) -> None:
+    path = _written([_trace(10)] * 2, tmp_path / "run")
+    table = feather.read_table(path / name)
+    at = table.schema.get_field_index(column)
+    texts = pa.array([""] * len(table))
+    for other, said in (
+        (table.drop_columns([column]), "is missing"),
+        (table.set_column(at, column, texts), "is of type string"),
+    ):
+        with pa.OSFile(str(path / name), "wb") as sink, pa.ipc.new_file(sink, other.schema) as out:
+            out.write_table(other)
+        with pytest.raises(UsageError, match=f"{name}: .*: column '{column}' {said}"):
+            inspect.operations_text(path)
