@@ -7,7 +7,7 @@ work of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 from et_sim import __version__
@@ -86,6 +86,11 @@ def run(
     """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
     watch = watch or _Nobody()
     check_model(model)
+    if not isinstance(workload, str | Path | Workload):
+        raise UsageError(
+            f"a workload cannot be a {type(workload).__name__}",
+            remedy="give the prefix of trace files, or an et_sim.Workload",
+        )
     watch.stage("reading machine and traces")
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     if not isinstance(workload, Workload):
@@ -102,24 +107,31 @@ def check_model(model: str) -> None:
     if model not in MODELS:
         raise UsageError(
             f"network model {model!r} is not known",
-            remedy=did_you_mean(model, MODELS) or f"known: {', '.join(MODELS)}",
+            remedy=did_you_mean(str(model), MODELS) or f"known: {', '.join(MODELS)}",
         )
 
 
 def make_manifest(workload: Workload, machine: Machine, model: str) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
-    notices = [{"place": workload.source, "key": "", "text": text} for text in workload.notices]
+    notices = [{"place": _base(workload.source), "key": "", "text": text} for text in workload.notices]
     return {
         "et_sim": __version__,
         "model": model,
         "profile": "reference",
         "ranks": workload.ranks,
         "distinct_traces": len(workload.templates),
-        "inputs": [{"path": path, "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)],
+        "inputs": [
+            {"file": _base(path), "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)
+        ],
         "warnings": notices + [_as_dict(notice) for notice in machine.warnings],
         "defaults": [_as_dict(notice) for notice in machine.defaults],
     }
 
 
 def _as_dict(notice: Any) -> dict[str, str]:
-    return {"place": notice.place, "key": notice.key, "text": notice.text}
+    return {"place": _base(notice.place), "key": notice.key, "text": notice.text}
+
+
+def _base(path: str) -> str:
+    """A file's own name: where it lies is the host's affair."""
+    return PurePath(path).name

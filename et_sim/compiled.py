@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 _PACKAGE = Path(__file__).parent
 _SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
-_COMPILING = ("compile_once.py", "tables_by_reference.py")
+_COMPILING = ("compile_once.py", "tables_by_reference.py", "units.py")
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
 
@@ -157,7 +157,11 @@ def _load_without_typing_rules(function: Any) -> None:
     usual = cache.load_overload
 
     def load(signature: Any, context: Any) -> Any:
-        found = cache._load_overload(signature, context) if is_cached(function) else None
+        try:
+            found = cache._load_overload(signature, context) if is_cached(function) else None
+        except Exception:  # a damaged file fails in as many ways as there are: compile again
+            cache.flush()
+            found = None
         return usual(signature, context) if found is None else found
 
     cache.load_overload = load

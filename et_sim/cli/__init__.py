@@ -7,6 +7,7 @@ complete, 2 bad input or usage. Commands import their rooms when they run, so th
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -19,9 +20,13 @@ COMMANDS = (run, check, inspect, collective, make, demo)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character shows another
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
     except EtSimError as error:
         print(f"et-sim: error: {error}", file=sys.stderr)
         return error.exit_status
@@ -29,8 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
-        print("et-sim: interrupted; nothing was written", file=sys.stderr)
+        print("et-sim: interrupted", file=sys.stderr)
         return 130
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        print(f"et-sim: error: this needs more memory than there is{reason}", file=sys.stderr)
+        return 2
+    except OSError as error:  # a full disk behind stdout, for one; files name their own errors
+        print(f"et-sim: error: {error}", file=sys.stderr)
+        return 2
     return status
 
 

@@ -22,7 +22,11 @@ def add_parser(commands: Any) -> None:
     add_machine_options(parser, required=True)
     parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
     parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
-    parser.add_argument("--out", type=Path, help="directory to write (default: WORKLOAD.run)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="directory to write (default: ./NAME.run, NAME being the last part of WORKLOAD)",
+    )
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from et_sim.units import LONGEST_NS
+
 Column = npt.NDArray[np.int64]
 
 
@@ -31,4 +33,5 @@ class Roofline:
             seconds = np.where(num_ops == 0, tensor_bytes / bandwidth, ops / rate)
         nanoseconds = seconds * 1e9
         # A machine without peak or bandwidth has no roofline: the reference takes no time then.
-        return np.where(np.isfinite(nanoseconds), nanoseconds, 0.0).astype(np.int64)
+        finite = np.where(np.isfinite(nanoseconds), nanoseconds, 0.0)
+        return np.minimum(finite, 2 * LONGEST_NS).astype(np.int64)

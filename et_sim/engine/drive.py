@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.loop import FINISHED, NEEDS_ROOM, simulate
+from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TOO_LATE, simulate
 from et_sim.engine.room import make_room, reserve_per_event
 from et_sim.engine.state import NONE, Run, new_run
+from et_sim.engine.transport import REQUEST_BYTES
+from et_sim.errors import InputError
 from et_sim.machine.model import Network
 from et_sim.network import analytical, link
-from et_sim.network.tables import Model, NetworkTables
+from et_sim.network.tables import Model, NetworkTables, check_reach
 from et_sim.plan.tables import Plan
+from et_sim.units import LONGEST_NS, format_ns
 
 EVENTS_BETWEEN_REPORTS = 2_000_000
 
@@ -54,6 +57,12 @@ def run_plan(
         status = simulate(run, reserve, block_reserve, EVENTS_BETWEEN_REPORTS)
         if status == FINISHED:
             break
+        if status == TOO_LATE:
+            raise InputError(
+                f"simulated time passed {format_ns(LONGEST_NS)}",
+                place=f"after {int(run.clock[0].delivered)} messages",
+                remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
+            )
         if status == NEEDS_ROOM:
             run = make_room(run, reserve, block_reserve)
         elif report:
@@ -72,6 +81,8 @@ def run_plan(
 
 
 def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:
+    sizes = (plan.steps["bytes"].max(initial=0), plan.channels["bytes"].max(initial=0), REQUEST_BYTES)
+    check_reach(network, int(max(sizes)))
     if model is Model.LINK:
         return link.prepare(network)
     return analytical.prepare(network, plan.programs, plan.steps)

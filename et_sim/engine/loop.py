@@ -27,11 +27,12 @@ from et_sim.engine.state import NONE, Run
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
+from et_sim.units import LONGEST_NS
 
 # An arrival may complete a node at either end, and each may start a collective.
 COLLECTIVES_PER_EVENT = 2
 
-FINISHED, PAUSED, NEEDS_ROOM = 0, 1, 2
+FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE = range(4)
 
 LINK_MODEL = int(Model.LINK)
 DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
@@ -62,6 +63,8 @@ def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
             event = take_from_slot(run)
             if event == NONE and not advance(run):
                 return FINISHED
+            if clock.now > LONGEST_NS:
+                return TOO_LATE
         if event != NONE:
             _happen(run, event)
     return PAUSED

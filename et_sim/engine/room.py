@@ -19,24 +19,42 @@ from et_sim.network.tables import Model
 from et_sim.plan.tables import Action, Plan
 
 SMALLEST_POOL = 256
+ROWS_PER_THING = 4
+BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 LARGEST_POOL = 2**31 - 1
 
 
 def reserve_per_event(plan: Plan) -> tuple[int, int]:
-    """(rows any pool may lose, stream rows that may be taken) while one event is processed."""
+    """(rows any pool may lose, stream rows that may be taken) while one event is processed.
+
+    An event completes at most two nodes, and each may start a collective, post all receives of its rank, or
+    issue a whole custom program. Every one of these things takes a few rows: an event or two, a transit, a
+    request on the bus, and with rendezvous a held message and the one that asks for it.
+    """
     chunks = int(plan.collectives["chunks"].max(initial=0))
-    bundles = int(plan.programs["start_bundles"].max(initial=0))
-    is_receive = np.concatenate(([0], np.cumsum(plan.nodes["action"] == Action.RECEIVE)))
-    first = plan.templates["node_first"]
-    receives = int((is_receive[first + plan.templates["nodes"]] - is_receive[first]).max(initial=0))
-    starts = chunks * bundles
+    bundles = max(int(plan.programs["start_bundles"].max(initial=0)), BUNDLES_OF_A_TREE)
+    at_once = min(chunks, plan.running_limit * plan.queues_per_dim * plan.dimensions)
+    things = _most_receives(plan) + _largest_custom(plan) + (at_once + 1) * bundles + 16
     block = 1 << max(chunks - 1, 0).bit_length()
-    return COLLECTIVES_PER_EVENT * (receives + starts + bundles + 16), COLLECTIVES_PER_EVENT * block
+    return COLLECTIVES_PER_EVENT * ROWS_PER_THING * things, COLLECTIVES_PER_EVENT * block
+
+
+def _most_receives(plan: Plan) -> int:
+    """Receives of the template that has most."""
+    counted = np.concatenate(([0], np.cumsum(plan.nodes["action"] == Action.RECEIVE)))
+    first = plan.templates["node_first"]
+    return int((counted[first + plan.templates["nodes"]] - counted[first]).max(initial=0))
+
+
+def _largest_custom(plan: Plan) -> int:
+    """Nodes of the largest program of a custom collective."""
+    return int(plan.templates["nodes"][plan.customs["template"]].max(initial=0))
 
 
 def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
     """The same run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
+    _check_pools(clock)
     changes: dict[str, Any] = {}
     if clock.free_events < reserve:
         changes["events"] = _grow(run.events, clock, "free_event", "next", reserve)
@@ -60,6 +78,14 @@ def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
     return _reindex(replace(run, **changes), changes)
+
+
+def _check_pools(clock: Any) -> None:
+    """A pool that ran out within one event has been written beyond its end: the reserve is wrong."""
+    pools = [name for name in clock.dtype.names if name.startswith("free_") and name.endswith("s")]
+    empty = [name for name in pools if clock[name] < 0]
+    if empty:
+        raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
 
 
 def _extend(array: Any, rows: int) -> Any:

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.errors import MachineError
 from et_sim.machine.model import Network, Shape
 from et_sim.plan.tables import record, table
 from et_sim.tables_by_reference import Tables
+from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
 
 class Model(IntEnum):
@@ -78,3 +80,17 @@ def link_table(network: Network, dimensions: Any) -> Any:
     links["head"] = links["tail"] = -1
     links["dimension"] = np.repeat(np.arange(len(dimensions)), counts)
     return links
+
+
+def check_reach(network: Network, most_bytes: int) -> None:
+    """Refuse a network on which a message of the run would take longer than any run may."""
+    for number, dimension in enumerate(network.dimensions):
+        hops = max(dimension.npus // 2, 2)
+        slowest = hops * (dimension.latency_ns + most_bytes / dimension.bytes_per_ns)
+        if not slowest <= LONGEST_NS:
+            raise MachineError(
+                f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)} "
+                f"in dimension {number}",
+                place="network configuration",
+                remedy="correct its latency (ns) or bandwidth (GB/s)",
+            )

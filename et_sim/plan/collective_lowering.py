@@ -29,6 +29,7 @@ from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.phases import Part, PhaseStep, plan_phases, split_into_chunks
 from et_sim.plan.tables import QueueCursor
+from et_sim.units import LONGEST_NS, MOST_BYTES, format_ns
 
 # Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
 SUBGROUP_ENDPOINT_NS = 10
@@ -36,6 +37,7 @@ SUBGROUP_ENDPOINT_NS = 10
 DEFAULT_INVOLVED_DIMENSIONS = 4
 # A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
 LISTED_GROUP_DIMENSIONS = 10
+MOST_CHUNKS = 1 << 24
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 ABSENT = -1
 
@@ -112,6 +114,12 @@ class CollectiveTables:
         )
         if not parts or not chunks:
             return None
+        if chunks > MOST_CHUNKS:
+            raise MachineError(
+                f"a collective would be cut into {chunks} chunks, and more than {MOST_CHUNKS} are not simulated",
+                place="system configuration",
+                remedy='choose a smaller "preferred-dataset-splits"',
+            )
         first = len(self._phases)
         for phase in plan_phases(request.operation, chunk_bytes, parts, self._machine.system.all_reduce_plan):
             self._add_phase(phase, algorithms, request.group, spanning)
@@ -189,6 +197,11 @@ class CollectiveTables:
 
     def _program(self, key: _ProgramKey, subgroup: bool) -> int:
         if key not in self._program_rows:
+            if key.size > MOST_BYTES:
+                raise MachineError(
+                    f"a phase of {key.operation.name.lower()} would hold {key.size} bytes per rank",
+                    remedy="correct comm_size, which is in bytes",
+                )
             _, members, _, _, dimension = self._lines[key.line]
             program = lower(key.algorithm, key.operation, members, key.size, subgroup=subgroup)
             if len(self._programs) == MOST_PROGRAMS:
@@ -259,6 +272,12 @@ class CollectiveTables:
         reduces = every["reduction_ns"] != tables.NO_REDUCTION
         charged = reduction_ns(every["bytes"], self._machine.system.local_mem_bw)
         every["reduction_ns"][reduces] = charged[reduces]
+        if every["reduction_ns"].max(initial=0) > LONGEST_NS:
+            raise MachineError(
+                f"a local reduction would take longer than {format_ns(LONGEST_NS)}",
+                place="system configuration",
+                remedy='correct "local-mem-bw", which is in GB/s',
+            )
         return {
             "programs": programs,
             "steps": steps.whole(),

@@ -24,6 +24,7 @@ from et_sim.plan.nodes import lower_nodes
 from et_sim.plan.tables import Plan
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.workload import Workload
+from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
 STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLICIT: 0}
 
@@ -42,6 +43,8 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
     actors["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     channels, actor_channels = lowering.channels.finish()
     customs, custom_states = lowering.customs.finish()
+    programs = lowering.collectives.programs()
+    bus = _bus(system, int(programs["bundles"]["bytes"].max(initial=0)))
     return Plan(
         ranks=ranks,
         dimensions=len(machine.network.dimensions),
@@ -57,8 +60,8 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
         channels=channels,
         collectives=lowering.collectives.collectives(),
         phases=lowering.collectives.phases(),
-        **lowering.collectives.programs(),
-        bus=_bus(system),
+        **programs,
+        bus=bus,
         customs=customs,
         custom_states=custom_states,
         lines=lowering.collectives.lines(),
@@ -73,10 +76,20 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
     )
 
 
-def _bus(system: System) -> Any:
+def _bus(system: System, most_bytes: int) -> Any:
     """The shared memory bus as a table of one row, or of none."""
     if system.shared_bus is None:
         return tables.table(tables.BUS, 0)
+    slowest = max(
+        system.shared_bus.gap_per_byte * most_bytes, system.local_reduction_delay * (most_bytes // 100)
+    )
+    if slowest > LONGEST_NS:
+        raise MachineError(
+            f"a transfer of {format_bytes(most_bytes)} on the shared bus would take longer than "
+            f"{format_ns(LONGEST_NS)}",
+            place="system configuration",
+            remedy='correct "G" (ns per byte) or "local-reduction-delay" (ns per 100 bytes)',
+        )
     bus = tables.table(tables.BUS, 1)
     row = bus[0]
     row.latency_ns, row.overhead_ns = system.shared_bus.latency, system.shared_bus.overhead

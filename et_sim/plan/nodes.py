@@ -17,6 +17,7 @@ from et_sim.memory import service_ns
 from et_sim.plan import tables
 from et_sim.plan.tables import Action, Lane, Treatment
 from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.units import LONGEST_NS, MOST_BYTES, format_bytes, format_ns
 
 SIMULATED_COLLECTIVES = (
     CollectiveKind.ALL_REDUCE,
@@ -28,10 +29,22 @@ SIMULATED_COLLECTIVES = (
 
 def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
     """The node table of one template, without children, collectives and channels."""
+    nodes = _lower(trace, machine, place)
+    _refuse_first(
+        nodes["duration_ns"] > LONGEST_NS,
+        trace,
+        place,
+        f"takes longer than {format_ns(LONGEST_NS)}",
+        "correct its duration (which is in microseconds), or the machine",
+    )
+    return nodes
+
+
+def _lower(trace: Trace, machine: Machine, place: str) -> Any:
     nodes = tables.table(tables.NODE, len(trace))
     _assign_lanes(nodes, trace)
     recorded = replay_ns(trace.duration_us)
-    _check_collective_types(trace, place)
+    _check_values(trace, place)
     if machine.system.replay_only:
         _replay(nodes, np.ones(len(trace), bool), trace, recorded)
         nodes["busy"] = ~trace.is_cpu
@@ -97,7 +110,14 @@ def _lower_memory(nodes: Any, trace: Trace, machine: Machine) -> None:
     nodes["duration_ns"][memory] = service_ns(machine.memory, trace.tensor_bytes[memory])
 
 
-def _check_collective_types(trace: Trace, place: str) -> None:
+def _check_values(trace: Trace, place: str) -> None:
+    _refuse_first(
+        (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES),
+        trace,
+        place,
+        f"moves more than {format_bytes(MOST_BYTES)}",
+        "correct comm_size or tensor_size, which are in bytes",
+    )
     known = [int(kind) for kind in CollectiveKind]
     _refuse_first(
         (trace.kind == NodeKind.COLL) & ~np.isin(trace.comm_type, known),

@@ -22,6 +22,7 @@ MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL = (
     "actors.arrow",
     "stall.json",
 )
+FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL})
 
 
 def check_target(target: Path) -> None:
@@ -31,11 +32,29 @@ def check_target(target: Path) -> None:
         return
     if not target.is_dir():
         raise UsageError(f"{target} is a file", remedy="name a directory with --out")
-    if any(target.iterdir()) and not (target / MANIFEST).exists():
+    if target.samefile(Path.cwd()):
+        raise _cannot_write(target, "it is the current directory")
+    found = sorted(path.name for path in target.iterdir())
+    if found and not _is_run(target):
         raise UsageError(
             f"{target} is not empty and does not hold an earlier run",
             remedy="choose another directory with --out; nothing was overwritten",
         )
+    foreign = [name for name in found if name not in FILES]
+    if foreign:
+        raise UsageError(
+            f"{target} holds an earlier run and also {foreign[0]!r}, which et-sim did not write",
+            remedy="move it away, or choose another directory with --out; nothing was overwritten",
+        )
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether et-sim wrote the folder: its manifest says so."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and "et_sim" in manifest
 
 
 def _check_place(target: Path) -> None:
@@ -56,6 +75,7 @@ def _cannot_write(target: Path, reason: str) -> UsageError:
 def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None) -> None:
     """Write a run's directory in place of `target`."""
     check_target(target)
+    target = target.resolve()  # behind a link, the directory it points to is replaced
     draft = target.parent / f".{target.name}.partial-{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -78,14 +98,14 @@ def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> 
     # Blocks may name words that earlier ones did not, so the file holds one batch per block only
     # because all blocks share the same dictionaries.
     with (
-        pa.OSFile(str(folder / TIMELINE), "wb") as sink,
+        (folder / TIMELINE).open("wb") as sink,
         pa.ipc.new_file(sink, schema, options=options) as out,
     ):
         for batch in result.batches():
             out.write_batch(batch)
     actors = result.actors_table()
     with (
-        pa.OSFile(str(folder / ACTORS), "wb") as sink,
+        (folder / ACTORS).open("wb") as sink,
         pa.ipc.new_file(sink, actors.schema, options=options) as out,
     ):
         out.write_table(actors)

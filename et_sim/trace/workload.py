@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from et_sim.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
 
 
@@ -25,6 +26,16 @@ class Workload:
     inputs: tuple[tuple[str, str], ...] = ()
     # What the reader accepted but somebody should know, one sentence each.
     notices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        of_rank = self.template_of_rank
+        if len(of_rank) and not 0 <= int(of_rank.min()) <= int(of_rank.max()) < len(self.templates):
+            raise TraceError(
+                f"template_of_rank names templates {int(of_rank.min())} to {int(of_rank.max())}, "
+                f"and there are {len(self.templates)}",
+                place=self.source,
+                remedy="number the templates from 0",
+            )
 
     @property
     def ranks(self) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -203,3 +206,70 @@ def test_the_word_that_nobody_understands_is_never_printed(
     printed = capsys.readouterr()
     assert "cycles" not in (printed.out + printed.err).lower()
     assert _names(folder)
+
+
+def test_a_directory_with_somebody_elses_manifest_is_not_an_earlier_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "project").mkdir()
+    (folder / "project" / "run.json").write_text('{"my": 1}')
+    (folder / "project" / "code.py").write_text("precious")
+    assert main(["run", "work", *MACHINE, "--out", "project"]) == 2
+    assert "does not hold an earlier run" in capsys.readouterr().err
+    assert (folder / "project" / "code.py").read_text() == "precious"
+
+
+def test_what_somebody_put_into_a_run_is_not_deleted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "work", *MACHINE]) == 0
+    (folder / "work.run" / "notes.txt").write_text("precious")
+    assert main(["run", "work", *MACHINE]) == 2
+    assert "'notes.txt', which et-sim did not write" in capsys.readouterr().err
+    assert (folder / "work.run" / "notes.txt").read_text() == "precious"
+
+
+def test_behind_a_link_the_directory_is_replaced_and_the_link_stays(folder: Path) -> None:
+    assert main(["run", "work", *MACHINE, "--out", "real"]) == 0
+    (folder / "link").symlink_to("real")
+    assert main(["run", "work", *MACHINE, "--out", "link"]) == 0
+    assert (folder / "link").is_symlink()
+    assert not [name for name in _names(folder) if name.startswith(".")]
+
+
+def test_the_current_directory_is_refused_before_the_simulation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "empty").mkdir()
+    monkeypatch.chdir(folder / "empty")
+    assert main(["run", str(folder / "work"), *MACHINE, "--out", "."]) == 2
+    assert "it is the current directory" in capsys.readouterr().err
+
+
+def test_the_bytes_do_not_depend_on_where_the_inputs_lie(folder: Path) -> None:
+    assert main(["run", "work", *MACHINE, "--out", "relative"]) == 0
+    assert main(["run", str(folder / "work"), *MACHINE, "--out", "absolute"]) == 0
+    assert _digests(folder / "relative") == _digests(folder / "absolute")
+
+
+@pytest.mark.parametrize("key", ["preferred-dataset-splits", "num-queues-per-dim"])
+def test_a_machine_that_does_not_fit_into_memory_is_refused_in_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    description = json.loads((DEMO / "system.json").read_text())
+    (folder / "huge.json").write_text(json.dumps({**description, key: 10**12}))
+    assert main(["run", "work", "--system", "huge.json", MACHINE[1]]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+
+
+def test_a_damaged_store_of_machine_code_is_made_anew(folder: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "ET_SIM_CACHE_DIR": str(tmp_path / "cache")}
+    script = "import sys; from et_sim.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "run", "work", *MACHINE]
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    for stored in (tmp_path / "cache").rglob("*.nb[ci]"):
+        stored.write_bytes(stored.read_bytes()[:40])
+    again = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    assert "Traceback" not in again.stderr

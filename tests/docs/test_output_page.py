@@ -72,7 +72,7 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
     section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
     content = json.loads((stalled / name).read_text(encoding="utf-8"))
     assert _undocumented(set(content), section) == []
-    assert _undocumented(_keys(content) - {"path", "sha256"}) == []
+    assert _undocumented(_keys(content) - {"file", "sha256"}) == []
 
 
 def test_every_word_in_the_columns_is_described() -> None:

@@ -70,7 +70,7 @@ def test_the_digest_follows_every_source_of_compiled_code(
 ) -> None:
     (tmp_path / "network").mkdir()
     helper = tmp_path / "network" / "helper.py"
-    for name in ("compile_once.py", "tables_by_reference.py"):
+    for name in ("compile_once.py", "tables_by_reference.py", "units.py"):
         (tmp_path / name).write_text("")
     digests = set()
     monkeypatch.setattr(compiled, "_PACKAGE", tmp_path)

@@ -1,0 +1,70 @@
+"""Custom collectives: wide programs, and events that need much room at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from machines import finish_times, network, system
+
+from et_sim.trace import TraceBuilder, Workload, write_workload
+
+RANKS = 8
+CLEAR = 8192  # bytes of a rendezvous request
+
+
+def all_reduce() -> list[TraceBuilder]:
+    builder = TraceBuilder()
+    builder.collective("all_reduce", 1 << 20)
+    return [builder] * RANKS
+
+
+def custom(folder: Path, builders: list[TraceBuilder], **keys: object) -> dict:
+    prefix = str(folder / "program")
+    write_workload(Workload.of([builder.build() for builder in builders]), prefix)
+    return system(**{"all-reduce-implementation-custom": [prefix]}, **keys)
+
+
+@pytest.mark.parametrize("nodes", [1, 33, 50, 3000])
+def test_all_computations_of_a_program_run_at_once(tmp_path: Path, nodes: int) -> None:
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for builder in builders:
+        for number in range(nodes):
+            builder.compute(micros=1 + number)
+    times = finish_times(all_reduce(), network(["Ring"], [RANKS]), custom(tmp_path, builders))
+    assert times == [nodes * 1000] * RANKS
+
+
+@pytest.mark.parametrize("rendezvous", [False, True])
+@pytest.mark.parametrize("messages", [1, 40, 3000])
+def test_all_sends_of_a_program_leave_at_once(tmp_path: Path, messages: int, rendezvous: bool) -> None:
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for number in range(messages):
+        for peer in range(1, RANKS):
+            builders[0].send(peer, 1000, tag=number)
+            builders[peer].receive(0, 1000, tag=number)
+    flight = 500 + int(1000 / 53.6870912)
+    request = 500 + int(CLEAR / 53.6870912) if rendezvous else 0
+    described = custom(tmp_path, builders, **{"rendezvous-protocol": rendezvous})
+    times = finish_times(all_reduce(), network(["FullyConnected"], [RANKS]), described)
+    assert times == [flight + request] * RANKS
+
+
+@pytest.mark.parametrize("algorithm", ["doubleBinaryTree", "ring", "direct", "halvingDoubling"])
+def test_a_thousand_chunks_at_once_with_rendezvous_need_no_more_room_than_there_is(algorithm: str) -> None:
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for rank, builder in enumerate(builders):
+        first = builder.receive(rank - 1, 1000) if rank % 2 else builder.send(rank + 1, 1000)
+        builder.collective("all_reduce", 1 << 20, after=[first])
+    keys = {
+        "preferred-dataset-splits": 1000,
+        "active-chunks-per-dimension": 1000,
+        "rendezvous-protocol": True,
+    }
+    times = finish_times(builders, network(["Switch"], [RANKS]), system(algorithm, **keys))
+    assert min(times) > 0
+
+
+def test_an_empty_program_completes_at_once(tmp_path: Path) -> None:
+    described = custom(tmp_path, [TraceBuilder()] * RANKS)
+    assert finish_times(all_reduce(), network(["Ring"], [RANKS]), described) == [0] * RANKS
