@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -27,6 +28,7 @@ from et_sim.machine.model import (
     System,
 )
 from et_sim.plan import build_plan
+from et_sim.trace import write_workload
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.columns import Trace
 from et_sim.trace.workload import Workload
@@ -259,6 +261,107 @@ def test_cycles_are_those_that_networkx_finds() -> None:
 def test_the_shortest_of_several_cycles_is_found() -> None:
     graph = nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 0), (3, 2)])
     assert shortest_cycle(graph, [0, 1, 2]) == [2, 3]
+
+
+def send_then_receive(peer: int, send_tag: int, receive_tag: int, size: int = 8 * MIB) -> Trace:
+    build = TraceBuilder()
+    put = build.send(peer, size, send_tag, name="put")
+    build.receive(peer, size, receive_tag, name="get", after=[put])
+    return build.build()
+
+
+def test_with_rendezvous_two_ranks_that_send_before_they_receive_are_a_knot() -> None:
+    traces = [send_then_receive(1, 7, 8), send_then_receive(0, 8, 7)]
+    assert run(traces, machine(2))[0].is_complete
+    stall = stall_of(traces, machine(2, rendezvous=True))
+    assert stall.waits[0].what == "rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)"
+    assert "rank 0 waits for rank 1 to post the receive of 8 MiB with tag 7 (rendezvous)" in stall.cause
+    assert {wait.kind for wait in stall.waits} == {"receive-pending"}
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert stall.knot[0].reason == 'send "put" (node 0); there receive "get" (node 1) is not reached'
+    assert not stall.dead_ends
+    assert "post receives before the sends" in stall.remedies[0]
+    assert "turn rendezvous-protocol off" in stall.remedies[0]
+
+
+def test_with_rendezvous_a_send_that_nobody_receives_is_a_dead_end() -> None:
+    stall = stall_of([send_to(1, 8 * MIB, 7), idle()], machine(2, rendezvous=True))
+    assert stall.unfinished == (0,)
+    assert stall.waits[0].kind == "receive-missing"
+    assert stall.dead_ends == (
+        "rank 1 finished without posting a receive for the 8 MiB with tag 7 that rank 0 offered",
+    )
+    assert "give the send and its receive the same ends" in stall.remedies[0]
+
+
+def test_with_rendezvous_a_receive_with_another_tag_is_the_nearest_mismatch_of_a_held_send() -> None:
+    stall = stall_of([send_to(1, 8 * MIB, 7), receive_from(0, 8 * MIB, 3)], machine(2, rendezvous=True))
+    assert {wait.kind for wait in stall.waits} == {"receive-missing", "send-missing"}
+    assert "rank 1 never posted a receive for the 8 MiB with tag 7 that rank 0 offered" in stall.dead_ends
+    assert stall.nearest == (
+        "rank 0 sends 8 MiB with tag 7 to rank 1 (node 0); rank 1 expects tag 3 (node 0)",
+    )
+
+
+def test_with_rendezvous_held_sends_wait_for_the_receives_that_are_left_in_order() -> None:
+    """The first receive is posted and releases the first send; the second pair is stuck crosswise."""
+
+    def trace(peer: int) -> Trace:
+        build = TraceBuilder()
+        build.receive(peer, 1000, 0, name="first get")
+        put = build.send(peer, 1000, 0, name="first put")
+        again = build.send(peer, 1000, 0, name="put", after=[put])
+        build.receive(peer, 1000, 0, name="get", after=[again])
+        return build.build()
+
+    stall = stall_of([trace(1), trace(0)], machine(2, rendezvous=True))
+    assert stall.knot[0].reason == 'send "put" (node 2); there receive "get" (node 3) is not reached'
+
+
+def test_with_rendezvous_a_collective_is_explained_by_the_member_that_lags() -> None:
+    build = TraceBuilder()
+    put = build.send(1, 1000, 0, name="put")
+    build.collective("all_reduce", MIB, after=[put])
+    other = TraceBuilder()
+    summed = other.collective("all_reduce", MIB)
+    other.receive(0, 1000, 0, name="get", after=[summed])
+    stall = stall_of([build.build(), other.build()], machine(2, rendezvous=True))
+    assert {wait.kind for wait in stall.waits} == {"receive-pending", "member-elsewhere"}
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+
+
+def custom_all_reduce(prefix: Path, traces: list[Trace], *, rendezvous: bool) -> Machine:
+    write_workload(Workload.of(traces), prefix)
+    chosen = {"all_reduce": str(prefix)}
+    return machine(len(traces), rendezvous=rendezvous, custom_implementations=chosen, splits=1)
+
+
+def test_with_rendezvous_a_custom_collective_that_sends_before_it_receives_is_a_knot(tmp_path: Path) -> None:
+    traces = [send_then_receive(1, 7, 8), send_then_receive(0, 8, 7)]
+    workload = [collectives(("all_reduce", MIB, ""))] * 2
+    on = custom_all_reduce(tmp_path / "program", traces, rendezvous=False)
+    assert run(workload, on)[0].is_complete
+    stall = stall_of(workload, custom_all_reduce(tmp_path / "program", traces, rendezvous=True))
+    assert stall.waits[0].what == (
+        "rank 1 to post the receive of 8 MiB with tag 7 within the all_reduce of 1 MiB (rendezvous)"
+    )
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+    assert "turn rendezvous-protocol off" in stall.remedies[0]
+
+
+def test_a_receive_that_waits_is_explained_beside_custom_collectives(tmp_path: Path) -> None:
+    programs = [send_to(1, 10, 0), receive_from(0, 10, 0)]
+    on = custom_all_reduce(tmp_path / "program", programs, rendezvous=False)
+
+    def trace(peer: int, tag: int) -> Trace:
+        build = TraceBuilder()
+        summed = build.collective("all_reduce", MIB)
+        got = build.receive(peer, 1000, tag, name="get", after=[summed])
+        build.send(peer, 1000, 1 - tag, name="put", after=[got])
+        return build.build()
+
+    stall = stall_of([trace(1, 0), trace(0, 1)], on)
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
 
 
 # Collectives

@@ -156,6 +156,15 @@ class Collectives:
         seats = int(plan.groups["seat_first"][stage.group]) + actors
         return list(zip(actors.tolist(), seats.tolist(), strict=True))
 
+    def chunk_of(self, stage: Stage, actor: int) -> Chunk | None:
+        """The chunk with which a member that does not lag takes part in a stage; None: it is through."""
+        seat = next(seat for member, seat in self.members(stage) if member == actor)
+        at = int(self._history_first[seat]) + self._ordinal(seat, stage.first_sequence)
+        running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
+        if running is None:
+            return None
+        return Chunk(int(self._running["streams_first"][running]) + stage.sequence - stage.first_sequence)
+
     def laggards(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
         """The members that hold the stage up, seen from a member that waits in it."""
         seat = int(self._streams["seat"][waiter.stream])

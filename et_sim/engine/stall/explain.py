@@ -156,6 +156,7 @@ def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None
     """A wait at the heart of the matter: one that nothing can end, else one in the knot."""
     final = (
         "send-missing",
+        "receive-missing",
         "member-mismatch",
         "member-renumbered",
         "member-absent",

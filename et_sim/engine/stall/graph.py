@@ -67,6 +67,9 @@ class WaitGraph:
         if action is Action.RECEIVE:
             send = self.messages.send_for(node)
             return [] if send is None else [send]
+        if action is Action.SEND:  # held
+            receive = self.messages.receive_for(node)
+            return [] if receive is None else [receive]
         if action is Action.COLLECTIVE:
             return [Chunk(stream) for stream in self.collectives.chunks(node)]
         return []
@@ -87,7 +90,14 @@ class WaitGraph:
         stage = self.collectives.stage_of(chunk)
         if stage not in self.laggards:
             self.laggards[stage] = self.collectives.laggards(stage, chunk)
-        return [stage]
+        return [stage] if self.laggards[stage] else [stage, *self._receivers(stage, chunk)]
+
+    def _receivers(self, stage: Stage, chunk: Chunk) -> list[Vertex]:
+        """The chunks whose receives would release what a chunk of a custom collective holds."""
+        channels = self.messages.held_within(chunk.stream)
+        targets = dict.fromkeys(self.messages.ends(channel)[1] for channel in channels)
+        found = (self.collectives.chunk_of(stage, int(self.still.plan.actor_of_rank[t])) for t in targets)
+        return [receiver for receiver in found if receiver is not None]
 
     def actor(self, vertex: Vertex) -> int:
         """The actor a node or chunk belongs to; a stage belongs to many."""

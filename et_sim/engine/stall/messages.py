@@ -1,4 +1,6 @@
-"""Receives without their message: which send should have provided it, and what came nearest.
+"""Receives without their message, and sends without their receive: who should have provided it.
+
+With rendezvous, a send is held until its target posts a receive from the same rank with the same tag.
 
 A channel with more sends than receives is where a mismatched message ended up; the nearest one shares
 both ends and the tag, then both ends, then the sender or the receiver. Not here: messages inside
@@ -12,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.engine.kinds import CUSTOM_MESSAGE
 from et_sim.engine.stall.state import NodeAt, Standstill
+from et_sim.engine.state import NONE
 from et_sim.plan.tables import Action
 from et_sim.units import exact_bytes
 
@@ -25,17 +29,21 @@ class Messages:
     def __init__(self, still: Standstill) -> None:
         self._still = still
         plan = still.plan
-        self.waiting = _posted_receives(still)
+        self.waiting = _under_way(still, Action.RECEIVE)
+        self.held = _under_way(still, Action.SEND)  # only rendezvous holds any
+        self._held_within = _held_within_collectives(still)
         self._send_of: dict[NodeAt, NodeAt] = {}
-        if not self.waiting:
+        self._receive_of: dict[NodeAt, NodeAt] = {}
+        if not self.waiting and not self.held:
             return
-        owner, rows, sends = _endpoints(still)
-        order = np.argsort(plan.actor_channels, kind="stable")
-        self._channel = plan.actor_channels[order]
+        owner, rows, sends, channels = _endpoints(still)
+        order = np.argsort(channels, kind="stable")
+        self._channel = channels[order]
         self._owner, self._row, self._is_send = owner[order], rows[order], sends[order]
         signed = np.where(self._is_send, 1, -1)
         self._surplus = np.bincount(self._channel, weights=signed, minlength=len(plan.channels))
         self._pair_up()
+        self._pair_held()
         self._index_surplus()
 
     def _pair_up(self) -> None:
@@ -48,9 +56,27 @@ class Messages:
             pending = [node for node in self._sends(channel) if not self._still.is_done(node)]
             self._send_of.update(zip(receives, pending, strict=False))
 
+    def _pair_held(self) -> None:
+        """The k-th held send between two ranks with a tag gets the k-th receive that was never posted."""
+        handshake = self._still.plan.channels["handshake"]
+        by_handshake: dict[int, list[NodeAt]] = defaultdict(list)
+        for node in self.held:
+            by_handshake[int(handshake[self.channel(node)])].append(node)
+        order = np.argsort(handshake, kind="stable")
+        for number, sends in by_handshake.items():
+            first, last = np.searchsorted(handshake[order], (number, number + 1))
+            receives = [node for channel in order[first:last] for node in self._ends_of(channel, sends=False)]
+            to_come = [node for node in receives if not self._still.is_issued(node)]
+            sends.sort(key=lambda node: (int(self._still.start[self._still.place(node)]), node.row))
+            to_come.sort(key=lambda node: node.row)
+            self._receive_of.update(zip(sends, to_come, strict=False))
+
     def _sends(self, channel: int) -> list[NodeAt]:
+        return self._ends_of(channel, sends=True)
+
+    def _ends_of(self, channel: int, *, sends: bool) -> list[NodeAt]:
         first, last = np.searchsorted(self._channel, (channel, channel + 1))
-        found = np.flatnonzero(self._is_send[first:last]) + first
+        found = np.flatnonzero(self._is_send[first:last] == sends) + first
         return [NodeAt(int(self._owner[at]), int(self._row[at])) for at in found]
 
     def _index_surplus(self) -> None:
@@ -76,6 +102,14 @@ class Messages:
     def send_for(self, receive: NodeAt) -> NodeAt | None:
         """The unfinished send that belongs to a waiting receive; None: there is none left."""
         return self._send_of.get(receive)
+
+    def receive_for(self, send: NodeAt) -> NodeAt | None:
+        """The receive that would release a held send; None: there is none left."""
+        return self._receive_of.get(send)
+
+    def held_within(self, stream: int) -> list[int]:
+        """The channels of the messages that a chunk of a custom collective holds."""
+        return self._held_within.get(stream, [])
 
     def nearest(self, receive: NodeAt) -> str:
         """The sentence about the message that was sent instead; empty if nothing comes near."""
@@ -119,17 +153,31 @@ def _distance(ends: Ends, tag: int, size: int) -> tuple[bool, bool, int, int]:
     return ends[2] != tag, ends[3] != size, abs(ends[3] - size), ends[2]
 
 
-def _posted_receives(still: Standstill) -> list[NodeAt]:
+def _under_way(still: Standstill, action: Action) -> list[NodeAt]:
     return [
         NodeAt(actor, row)
         for actor in still.stuck
         for row in still.under_way[actor]
-        if still.action(NodeAt(actor, row)) is Action.RECEIVE
+        if still.action(NodeAt(actor, row)) is action
     ]
 
 
-def _endpoints(still: Standstill) -> tuple[Any, Any, Any]:
-    """(actor, row, whether it sends) of every endpoint, in the order of `actor_channels`."""
+def _held_within_collectives(still: Standstill) -> dict[int, list[int]]:
+    """Channels of held messages, by the stream of the custom collective that sends them."""
+    run = still.run
+    found: dict[int, list[int]] = defaultdict(list)
+    for head in run.handshakes["head"][run.handshakes["head"] != NONE].tolist():
+        at = head
+        while at != NONE:
+            event = run.events[at]
+            if event["kind"] == CUSTOM_MESSAGE:
+                found[int(event["c"])].append(int(event["a"]))
+            at = int(event["next"])
+    return found
+
+
+def _endpoints(still: Standstill) -> tuple[Any, Any, Any, Any]:
+    """(actor, row, whether it sends, channel) of every endpoint of the workload."""
     plan = still.plan
     rows, sends = [], []
     for template in range(len(plan.templates)):
@@ -138,7 +186,9 @@ def _endpoints(still: Standstill) -> tuple[Any, Any, Any]:
         own = np.flatnonzero((action == Action.SEND) | (action == Action.RECEIVE))
         rows.append(own)
         sends.append(action[own] == Action.SEND)
-    per_actor = [len(rows[template]) for template in still.template]
+    per_actor = np.array([len(rows[template]) for template in still.template])
     owner = np.repeat(np.arange(len(still.template)), per_actor)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(per_actor) - per_actor, per_actor)
+    channels = plan.actor_channels[plan.actors["channel_first"][owner] + within]
     every_row = np.concatenate([rows[template] for template in still.template])
-    return owner, every_row, np.concatenate([sends[template] for template in still.template])
+    return owner, every_row, np.concatenate([sends[template] for template in still.template]), channels

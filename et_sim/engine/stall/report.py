@@ -130,7 +130,12 @@ def remedies(
         yield "remove one of the dependencies on the cycle from the trace"
     if "queue-closed" in kinds:
         yield "set active-chunks-per-dimension to 1 or more"
-    if "send-missing" in kinds:
+    if "receive-pending" in kinds:
+        yield (
+            "post receives before the sends that hold them up (let no receive depend on such a send), "
+            "or turn rendezvous-protocol off"
+        )
+    if kinds & {"send-missing", "receive-missing"}:
         yield "give the send and its receive the same ends, tag and size, or add the missing one"
     if kinds & {"member-mismatch", "member-absent"}:
         yield "let all members of a group issue the same collectives in the same order"

@@ -120,6 +120,8 @@ class Teller:
         action = self._still.action(node)
         if action is Action.RECEIVE:
             return self._receive_wait(node)
+        if action is Action.SEND:
+            return self._held_wait(node)
         if action is Action.COLLECTIVE:
             return self._collective_wait(node)
         if action is Action.MEMORY:
@@ -133,15 +135,39 @@ class Teller:
             return self._wait(node, "send-missing", f"{message}, which never sent it", (source,))
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
+    def _held_wait(self, node: NodeAt) -> Wait:
+        """A send that rendezvous holds."""
+        _, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
+        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
+        if self._graph.messages.receive_for(node) is None:
+            return self._wait(
+                node, "receive-missing", f"{receive}, which is not in the trace there", (target,)
+            )
+        return self._wait(node, "receive-pending", receive, (target,))
+
+    def _held_within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
+        """The first message that rendezvous holds within a custom collective."""
+        messages = self._graph.messages
+        channels = [
+            c for chunk in chunks if isinstance(chunk, Chunk) for c in messages.held_within(chunk.stream)
+        ]
+        if not channels:
+            return None
+        _, target, tag, size = messages.ends(channels[0])
+        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
+        sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
+        return self._wait(node, "receive-pending", sentence, (target,))
+
     def _collective_wait(self, node: NodeAt) -> Wait:
-        chunks = self._graph.graph.successors(node)
+        chunks = list(self._graph.graph.successors(node))
         stages = [s for chunk in chunks for s in self._graph.graph.successors(chunk) if isinstance(s, Stage)]
         by_lag = {lag: self._laggards(stages, lag) for lag in GRAVITY}
         lags = [lag for lag in GRAVITY if by_lag[lag]]
         if not stages:
             return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
         if not lags:
-            return self._wait(node, "unknown", "messages that never came, though all members are in it", ())
+            never = "messages that never came, though all members are in it"
+            return self._held_within_wait(node, chunks) or self._wait(node, "unknown", never, ())
         sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
 
@@ -177,6 +203,9 @@ class Teller:
     def dead_ends(self) -> list[DeadEnd]:
         """What nobody will ever provide."""
         found = [self._missing_send(node) for node in self._graph.messages.waiting if self._is_orphan(node)]
+        found += [
+            self._missing_receive(node) for node in self._graph.messages.held if self._is_unwanted(node)
+        ]
         for stage, laggards in self._graph.laggards.items():
             waiting = [c for c in self._graph.graph.predecessors(stage) if isinstance(c, Chunk)]
             needed_by = self._still.ranks_of({self._graph.actor(chunk) for chunk in waiting})
@@ -192,6 +221,16 @@ class Teller:
         verb = "finished without sending" if finished else "never sent"
         sentence = f"{verb} the {exact_bytes(size)} with tag {tag} that {WHO} expected"
         return DeadEnd((source,), "send-missing", sentence, (target,))
+
+    def _is_unwanted(self, node: NodeAt) -> bool:
+        return self._graph.messages.receive_for(node) is None
+
+    def _missing_receive(self, node: NodeAt) -> DeadEnd:
+        source, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
+        finished = self._still.is_finished(int(self._still.plan.actor_of_rank[target]))
+        verb = "finished without posting" if finished else "never posted"
+        sentence = f"{verb} a receive for the {exact_bytes(size)} with tag {tag} that {WHO} offered"
+        return DeadEnd((target,), "receive-missing", sentence, (source,))
 
     def _stage_ends(
         self, stage: Stage, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
