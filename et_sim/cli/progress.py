@@ -34,8 +34,9 @@ class Progress:
     def __enter__(self) -> Self:
         from et_sim.compiled import is_cached
         from et_sim.engine.loop import simulate
+        from et_sim.trace.wire_nodes import decode_records
 
-        if not is_cached(simulate):
+        if not (is_cached(simulate) and is_cached(decode_records)):
             print("et-sim: compiling the engine, once for this version (about 15 s) …", file=sys.stderr)
         self._thread.start()
         return self

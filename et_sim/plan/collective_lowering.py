@@ -116,7 +116,7 @@ class CollectiveTables:
             return None
         if chunks > MOST_CHUNKS:
             raise MachineError(
-                f"a collective would be cut into {chunks} chunks, and more than {MOST_CHUNKS} are not simulated",
+                f"a collective would be cut into {chunks} chunks, and {MOST_CHUNKS} are the most",
                 place="system configuration",
                 remedy='choose a smaller "preferred-dataset-splits"',
             )

@@ -17,6 +17,7 @@ MACHINE = {
 def warm_engine(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile once, whichever of the parallel test processes comes first."""
     import et_sim
+    from et_sim.trace import decode, encode_trace
 
     build = et_sim.TraceBuilder()
     build.collective("all_reduce", 1024)
@@ -25,3 +26,4 @@ def warm_engine(tmp_path_factory: pytest.TempPathFactory) -> None:
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         et_sim.simulate(workload, **MACHINE)
+        decode(encode_trace(workload.trace(0)))
