@@ -269,6 +269,83 @@ def test_a_foreign_own_end_is_found_in_a_shared_trace() -> None:
     assert "says that its own end is rank 1 (comm_src)" in problem.text
 
 
+def _receive_then_send(peer: int, times: int = 1) -> Callable[[TraceBuilder], object]:
+    def program(build: TraceBuilder) -> None:
+        done: list[int] = []
+        for _ in range(times):
+            got = build.receive(peer, 1000, name="get", after=done)
+            done = [build.send(peer, 1000, name="put", after=[got])]
+
+    return program
+
+
+def _send_then_receive(peer: int) -> Callable[[TraceBuilder], object]:
+    def program(build: TraceBuilder) -> None:
+        build.receive(peer, 1000, after=[build.send(peer, 1000)])
+
+    return program
+
+
+def test_two_ranks_that_receive_before_they_send_are_a_circle() -> None:
+    problem = only(find_problems(workload(_receive_then_send(1), _receive_then_send(0))), "message-circle")
+    assert (problem.severity, problem.ranks) == ("error", "0-1")
+    assert problem.text == (
+        "messages wait for each other in a circle (their ranks hang):"
+        ' rank 0 (x.0.et) sends to rank 1 (node 1 "put") only after it received from rank 1 (node 0 "get");'
+        ' rank 1 (x.1.et) sends to rank 0 (node 1 "put") only after it received from rank 0 (node 0 "get")'
+    )
+
+
+def test_a_rank_that_sends_first_breaks_the_circle() -> None:
+    assert find_problems(workload(_receive_then_send(1), _send_then_receive(0))) == []
+    assert find_problems(workload(_send_then_receive(1), _send_then_receive(0))) == []
+
+
+def test_a_circle_on_the_second_message_of_a_channel_is_found() -> None:
+    def first_answers(build: TraceBuilder) -> None:
+        first = build.send(1, 1000, name="first put")
+        got = build.receive(1, 1000, after=[first])
+        again = build.receive(1, 1000, name="get", after=[got])
+        build.send(1, 1000, name="put", after=[again])
+
+    problem = only(find_problems(workload(first_answers, _receive_then_send(0, times=2))), "message-circle")
+    assert 'rank 0 (x.0.et) sends to rank 1 (node 3 "put") only after it received' in problem.text
+    assert 'rank 1 (x.1.et) sends to rank 0 (node 3 "put") only after it received' in problem.text
+
+
+def test_a_circle_that_depends_on_the_order_of_like_receives_is_left_to_the_run() -> None:
+    """Which of the two receives comes first is a matter of time: with one order, no rank hangs."""
+
+    def program(build: TraceBuilder) -> None:
+        slow = build.compute("slow", micros=100)
+        quick = build.compute("quick", micros=1)
+        build.send(1, 1000, after=[build.receive(1, 1000, after=[slow])])
+        build.receive(1, 1000, after=[quick])
+
+    def other(build: TraceBuilder) -> None:
+        first = build.send(0, 1000)
+        build.send(0, 1000, after=[build.receive(0, 1000, after=[first])])
+
+    assert find_problems(workload(program, other)) == []
+
+
+def test_a_long_circle_is_cut_short_and_many_are_counted() -> None:
+    def link(rank: int, first: int, count: int) -> Callable[[TraceBuilder], object]:
+        def program(build: TraceBuilder) -> None:
+            got = build.receive(first + (rank - 1) % count, 8)
+            build.send(first + (rank + 1) % count, 8, after=[got])
+
+        return program
+
+    long = only(find_problems(workload(*(link(r, 0, 12) for r in range(12)))), "message-circle")
+    assert long.text.count("only after") == 7
+    assert "; … 5 more …; " in long.text
+    assert long.ranks == "0-11"
+    pairs = find_problems(workload(*(link(r % 2, r - r % 2, 2) for r in range(10))))
+    assert [problem.kind for problem in pairs] == ["message-circle"] * 4
+    assert pairs[3].text == "2 more circles of messages"
+
+
 def test_a_rank_count_that_differs_is_an_error() -> None:
     problem = only(find_problems(workload(nothing, nothing), ranks=8), "rank-count")
     assert "has 2 ranks, and 8 are wanted" in problem.text

@@ -59,6 +59,34 @@ def orders(draw: st.DrawFn) -> Workload:
     return Workload.of(traces)
 
 
+@st.composite
+def messages(draw: st.DrawFn) -> Workload:
+    """Messages among three ranks, some of them alike, in orders and with dependencies of their own."""
+    ends = st.tuples(st.permutations(range(RANKS)), st.integers(0, 1))
+    listed = draw(st.lists(ends, min_size=1, max_size=5))
+    traces = []
+    for rank in range(RANKS):
+        mine = [(order, tag) for order, tag in listed if rank in order[:2]]
+        build = TraceBuilder(source=f"rank {rank}")
+        made = [build.compute("first", micros=draw(st.integers(0, 3)))]
+        for (source, target, *_), tag in draw(st.permutations(mine)):
+            after = draw(st.lists(st.sampled_from(made), max_size=2, unique=True))
+            if draw(st.integers(0, 3)) == 0:
+                made.append(build.compute("before", micros=draw(st.integers(0, 30)), after=after))
+                after = [made[-1]]
+            peer = target if rank == source else source
+            made.append((build.send if rank == source else build.receive)(peer, 64, tag, after=after))
+        traces.append(build.build())
+    return Workload.of(traces)
+
+
+@settings(max_examples=300, deadline=None)
+@given(messages())
+def test_ranks_in_a_circle_of_messages_hang(workload: Workload) -> None:
+    if find_problems(workload):
+        assert not api.run(workload, system=SYSTEM, network=NETWORK).is_complete
+
+
 @settings(max_examples=150, deadline=None)
 @given(orders())
 def test_errors_of_order_hang_and_agreement_completes(workload: Workload) -> None:

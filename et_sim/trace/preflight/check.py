@@ -1,12 +1,13 @@
 """All pre-flight checks of a workload, in the order in which their findings help most.
 
-Not here: any check itself (`dependencies`, `messages`, `collectives`).
+Not here: any check itself (`dependencies`, `messages`, `circles`, `collectives`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from et_sim.trace.preflight.circles import check_circles
 from et_sim.trace.preflight.collectives import check_collectives
 from et_sim.trace.preflight.dependencies import check_dependencies
 from et_sim.trace.preflight.messages import check_messages
@@ -31,8 +32,10 @@ def find_problems(
         *_check_rank_count(workload, expected),
         *check_dependencies(sharing),
         *check_messages(sharing, expected),
-        *check_collectives(sharing, expected, groups),
     ]
+    if not any(problem.severity == "error" for problem in problems):
+        problems += check_circles(sharing)
+    problems += check_collectives(sharing, expected, groups)
     return sorted(problems, key=lambda problem: problem.severity != "error")
 
 

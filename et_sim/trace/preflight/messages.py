@@ -40,7 +40,7 @@ def check_messages(sharing: Sharing, ranks: int) -> list[Problem]:
     sound: list[tuple[int, _Ends]] = []
     for template in sharing.used_templates():
         trace = sharing.workload.templates[template]
-        rows = _message_rows(trace)
+        rows = message_rows(trace)
         if not len(rows):
             continue
         ends = _distinct_ends(trace, rows)
@@ -55,7 +55,7 @@ def check_messages(sharing: Sharing, ranks: int) -> list[Problem]:
     return problems
 
 
-def _message_rows(trace: Trace) -> Any:
+def message_rows(trace: Trace) -> Any:
     """Sends and receives that name their peer; the plan refuses the others."""
     send = (trace.kind == NodeKind.SEND) & ((trace.present & int(Has.COMM_DST)) != 0)
     receive = (trace.kind == NodeKind.RECV) & ((trace.present & int(Has.COMM_SRC)) != 0)
