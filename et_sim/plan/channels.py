@@ -13,10 +13,7 @@ import numpy as np
 
 from et_sim.errors import TraceError
 from et_sim.plan import tables
-from et_sim.trace.columns import Has, NodeKind, Trace
-
-# The reference folds workload tags into this range.
-TAG_RANGE = 500_000_000
+from et_sim.trace.columns import TAG_RANGE, Has, NodeKind, Trace
 
 
 class ChannelTables:

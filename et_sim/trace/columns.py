@@ -19,6 +19,10 @@ IntColumn = npt.NDArray[np.int64]
 RowColumn = npt.NDArray[np.int32]
 
 
+# The reference folds the tags of sends and receives into this range.
+TAG_RANGE = 500_000_000
+
+
 class NodeKind(IntEnum):
     """Node types, with the numbers they have on the wire."""
 

@@ -14,7 +14,8 @@ from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.preflight import Problem, find_problems
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import settle
-from et_sim.trace.preflight.problem import compact_ranks, ordinal, size_text
+from et_sim.trace.preflight.problem import ordinal
+from et_sim.units import exact_bytes, format_ranks
 
 
 def trace(fill: Callable[[TraceBuilder], object], source: str = "x.et") -> Trace:
@@ -352,12 +353,12 @@ def test_a_rank_count_that_differs_is_an_error() -> None:
 
 
 def test_ranks_are_written_compactly() -> None:
-    assert compact_ranks([6, 0, 1, 2, 3, 3]) == "0-3,6"
-    assert compact_ranks([]) == ""
+    assert format_ranks([6, 0, 1, 2, 3, 3]) == "0-3,6"
+    assert format_ranks([]) == ""
 
 
 def test_words_for_sizes_and_places() -> None:
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 112)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "112th",
     ]  # fmt: skip
-    assert size_text(-5) == "-5 B"
+    assert exact_bytes(-5) == "-5 B"

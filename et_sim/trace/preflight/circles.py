@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace.columns import NodeKind, Trace
+from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.messages import TAG_RANGE, message_rows, sorted_groups
+from et_sim.trace.preflight.messages import message_rows, sorted_groups
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
-from et_sim.trace.preflight.problem import Problem, Sharing, compact_ranks, counted
+from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.units import format_ranks
 
 _KNOTS = 3  # so many are spelled out
 _LEGS = 8  # longer circles are cut short
@@ -140,7 +141,7 @@ def _circle(board: _Board, cycle: list[int], mate: dict[int, int]) -> Problem:
         parts[_LEGS - 2 : -1] = [f"… {len(parts) - _LEGS + 1} more …"]
     text = f"messages wait for each other in a circle (their ranks hang): {'; '.join(parts)}"
     remedy = "let one of these ranks send before it waits for its receive"
-    return Problem("error", "message-circle", compact_ranks(rank for rank, _, _ in legs), text, remedy)
+    return Problem("error", "message-circle", format_ranks(rank for rank, _, _ in legs), text, remedy)
 
 
 def _legs(board: _Board, cycle: list[int], mate: dict[int, int]) -> Iterator[tuple[int, int, int]]:

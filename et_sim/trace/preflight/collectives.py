@@ -24,8 +24,9 @@ from et_sim.trace.preflight.differences import (
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, compact_ranks, counted
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
 from et_sim.trace.preflight.streams import Sequence, Stream
+from et_sim.units import format_ranks
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
 _Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts
@@ -105,7 +106,7 @@ def _empty(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
     more = f", and {counted(len(empty) - 1, 'more node')} likewise" if len(empty) > 1 else ""
     text = f"{sharing.place(users)}: {trace.describe(int(empty[0]))} is a collective of 0 bytes{more}"
     remedy = "check comm_size if data should move"
-    return [Problem("warning", "empty-collective", compact_ranks(users), text, remedy)]
+    return [Problem("warning", "empty-collective", format_ranks(users), text, remedy)]
 
 
 def _users(sharing: Sharing, group: str, sequences: _Sequences) -> Any:
@@ -154,16 +155,16 @@ def _check_group(
     if beyond:
         text = f"group {group} lists rank {beyond[0]}, and there are ranks 0 to {ranks - 1}"
         remedy = "correct the groups file, or give all the ranks"
-        problems.append(Problem("error", "unknown-member", compact_ranks(beyond), text, remedy))
+        problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
     strangers = users[~np.isin(users, np.array(listed, np.int64))]
     if len(strangers):
         use = _first_use(sharing, group, int(strangers[0]), sequences)
         text = (
             f"{sharing.place(strangers)}: {use} is a collective of group {group},"
-            f" whose members are ranks {compact_ranks(listed)}"
+            f" whose members are ranks {format_ranks(listed)}"
         )
         remedy = "add the rank to the group, or correct pg_name"
-        problems.append(Problem("error", "not-a-member", compact_ranks(strangers), text, remedy))
+        problems.append(Problem("error", "not-a-member", format_ranks(strangers), text, remedy))
     return problems
 
 
@@ -178,11 +179,11 @@ def _undescribed(
     if groups is None:
         text = f"{where} names group {group!r}, and no groups are given: its users are taken for its members"
         remedy = "pass the groups file with --groups"
-        return Problem("warning", "group-not-given", compact_ranks(users), text, remedy)
+        return Problem("warning", "group-not-given", format_ranks(users), text, remedy)
     known = ", ".join(str(number) for number in list(groups)[:8]) or "none"
     text = f"{where} names group {group!r}, which is not defined (defined: {known})"
     remedy = "define it in the groups file (--groups), or correct pg_name"
-    return Problem("error", "unknown-group", compact_ranks(users), text, remedy)
+    return Problem("error", "unknown-group", format_ranks(users), text, remedy)
 
 
 def _first_use(sharing: Sharing, group: str, rank: int, sequences: _Sequences) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 from et_sim.trace.columns import Trace
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import edges
-from et_sim.trace.preflight.problem import Problem, Sharing, compact_ranks, counted
+from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.units import format_ranks
 
 _CYCLES = 3  # so many separate cycles are printed per trace
 _NODES = 8  # so many nodes of a cycle are printed in full
@@ -23,7 +24,7 @@ def check_dependencies(sharing: Sharing) -> list[Problem]:
     for template in sharing.used_templates():
         trace = sharing.workload.templates[template]
         ranks = sharing.ranks_of(template)
-        place, who = sharing.place(ranks), compact_ranks(ranks)
+        place, who = sharing.place(ranks), format_ranks(ranks)
         if not len(trace):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
             problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))

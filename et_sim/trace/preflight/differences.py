@@ -13,17 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.preflight.order import issue_order
-from et_sim.trace.preflight.problem import (
-    Problem,
-    Severity,
-    Sharing,
-    compact_ranks,
-    counted,
-    have,
-    of_ranks,
-    ordinal,
-)
+from et_sim.trace.preflight.problem import Problem, Severity, Sharing, counted, have, of_ranks, ordinal
 from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
+from et_sim.units import format_ranks
 
 
 class _Side(NamedTuple):
@@ -42,14 +34,14 @@ def explain_missing(sharing: Sharing, stream: Stream, streams: Streams, usual: A
         f" {len(one.sequence.rows)}; the first is {_at(sharing, one, 0)}"
     )
     remedy = "add the missing collectives, or leave the ranks out of the group"
-    return Problem(_severity(stream), "collectives-missing", compact_ranks(lacking), text, remedy)
+    return Problem(_severity(stream), "collectives-missing", format_ranks(lacking), text, remedy)
 
 
 def explain_more(stream: Stream, ranks: Any) -> Problem:
     """Ranks whose differences are not spelled out."""
     text = f"{counted(len(ranks), 'more rank')} with other {stream.noun}s in {stream.name}"
     remedy = "repair the first ones and check again"
-    return Problem(_severity(stream), "collectives-differ", compact_ranks(ranks), text, remedy)
+    return Problem(_severity(stream), "collectives-differ", format_ranks(ranks), text, remedy)
 
 
 def explain_difference(
@@ -68,7 +60,7 @@ def explain_difference(
     kind, remedy = _what_differs(plain_one[at], plain_other[at])
     text = f"{stream.noun}s of {stream.name} differ: {_both(sharing, one, other, at)}"
     text += _elsewhere(sharing, stream, one, other, at, streams)
-    return Problem(_severity(stream), kind, compact_ranks(unusual), text, remedy)
+    return Problem(_severity(stream), kind, format_ranks(unusual), text, remedy)
 
 
 def _side(sharing: Sharing, stream: Stream, streams: Streams, ranks: Any) -> _Side:
@@ -103,7 +95,7 @@ def _dimensions(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> P
         f" {_both(sharing, one, other, at)}"
     )
     remedy = "give all members the same involved_dim"
-    return Problem("warning", "collective-dimensions", compact_ranks(other.ranks), text, remedy)
+    return Problem("warning", "collective-dimensions", format_ranks(other.ranks), text, remedy)
 
 
 def _another_order(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
@@ -119,7 +111,7 @@ def _another_order(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -
     )
     remedy = "give all members one order, by dependencies or by ascending node ids"
     severity: Severity = "error" if certain else "warning"
-    return Problem(severity, "collective-order", compact_ranks(other.ranks), text, remedy)
+    return Problem(severity, "collective-order", format_ranks(other.ranks), text, remedy)
 
 
 def _as_started(sharing: Sharing, side: _Side) -> tuple[_Side, bool]:
@@ -143,7 +135,7 @@ def _another_count(sharing: Sharing, stream: Stream, one: _Side, other: _Side, s
     )
     text += _elsewhere(sharing, stream, longer, shorter, at, streams)
     remedy = "give all members the same number of collectives"
-    return Problem(_severity(stream), "collective-count", compact_ranks(other.ranks), text, remedy)
+    return Problem(_severity(stream), "collective-count", format_ranks(other.ranks), text, remedy)
 
 
 def _elsewhere(sharing: Sharing, stream: Stream, one: _Side, other: _Side, at: int, streams: Streams) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import certainly_before
-from et_sim.trace.preflight.problem import Problem, Severity, Sharing, compact_ranks, counted
+from et_sim.trace.preflight.problem import Problem, Severity, Sharing, counted
 from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
+from et_sim.units import format_ranks
 
 _KNOTS = 3  # so many are spelled out
 
@@ -115,7 +116,7 @@ def _circle(board: _Board, waits: list[_Wait]) -> Problem:
     text = f"collectives of different groups wait for each other ({fate}): {parts}"
     severity: Severity = "error" if certain else "warning"
     remedy = "give all ranks one order, by dependencies or by ascending node ids"
-    ranks = compact_ranks(int(board.sharing.ranks_of(wait.template)[0]) for wait in waits)
+    ranks = format_ranks(int(board.sharing.ranks_of(wait.template)[0]) for wait in waits)
     return Problem(severity, "collective-circle", ranks, text, remedy)
 
 

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import Has, NodeKind, Trace
+from et_sim.trace.columns import TAG_RANGE, Has, NodeKind, Trace
 from et_sim.trace.preflight.nearest import Channels, explain_unmatched
-from et_sim.trace.preflight.problem import Problem, Sharing, compact_ranks, counted
-
-# Tags of workload messages are folded into this range, as in the reference.
-TAG_RANGE = 500_000_000
+from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.units import format_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def _outside(sharing: Sharing, template: int, ends: _Ends, ranks: int) -> list[P
         f" ranks 0 to {ranks - 1}{_more(ends.count[wrong].sum() - 1)}"
     )
     remedy = "correct comm_dst or comm_src, or give all the ranks"
-    return [Problem("error", "unknown-peer", compact_ranks(sharing.ranks_of(template)), text, remedy)]
+    return [Problem("error", "unknown-peer", format_ranks(sharing.ranks_of(template)), text, remedy)]
 
 
 def _foreign(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
@@ -143,7 +141,7 @@ def _foreign(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
                 f" {own[at]} ({what}), but runs elsewhere"
             )
             remedy = f"leave {what} out, or give every rank its own trace file"
-            return [Problem("error", "foreign-end", compact_ranks(others), text, remedy)]
+            return [Problem("error", "foreign-end", format_ranks(others), text, remedy)]
     return []
 
 
@@ -161,7 +159,7 @@ def _to_oneself(sharing: Sharing, template: int, ends: _Ends) -> list[Problem]:
         f"{_more(ends.count[own].sum() - 1)}"
     )
     remedy = "a copy within a rank is not a message: check the peer"
-    return [Problem("warning", "message-to-oneself", compact_ranks(ends.peer[own]), text, remedy)]
+    return [Problem("warning", "message-to-oneself", format_ranks(ends.peer[own]), text, remedy)]
 
 
 def _empty(sharing: Sharing, template: int, ends: _Ends) -> list[Problem]:
@@ -172,7 +170,7 @@ def _empty(sharing: Sharing, template: int, ends: _Ends) -> list[Problem]:
     verb = "sends" if ends.is_send[first] else "receives"
     text = f"{_node(sharing, template, ends.row[first])} {verb} 0 bytes{_more(ends.count[empty].sum() - 1)}"
     remedy = "check comm_size if data should move"
-    return [Problem("warning", "empty-message", compact_ranks(sharing.ranks_of(template)), text, remedy)]
+    return [Problem("warning", "empty-message", format_ranks(sharing.ranks_of(template)), text, remedy)]
 
 
 def _node(sharing: Sharing, template: int, row: int) -> str:

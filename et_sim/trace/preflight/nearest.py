@@ -11,14 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.preflight.problem import (
-    SPELLED_OUT,
-    Problem,
-    Sharing,
-    compact_ranks,
-    counted,
-    size_text,
-)
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
+from et_sim.units import exact_bytes, format_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ def explain_unmatched(sharing: Sharing, channels: Channels) -> list[Problem]:
     left = unmatched[spare]
     if len(left):
         text = f"{counted(len(left), 'more channel')} with sends and receives that do not match"
-        who = compact_ranks(np.concatenate((channels.source[left], channels.target[left])))
+        who = format_ranks(np.concatenate((channels.source[left], channels.target[left])))
         remedy = "repair the first ones and check again"
         problems.append(Problem("error", "unmatched-message", who, text, remedy))
     return problems
@@ -123,16 +117,16 @@ def _mismatch(sharing: Sharing, channels: Channels, one: int, other: int, same: 
     send, receive = (one, other) if channels.surplus[one] > 0 else (other, one)
     source, target = int(channels.source[receive]), int(channels.target[receive])
     wanted = {
-        _RULES[0]: size_text(int(channels.size[receive])),
+        _RULES[0]: exact_bytes(int(channels.size[receive])),
         _RULES[1]: f"tag {channels.tag[receive]}",
-        _RULES[2]: f"{size_text(int(channels.size[receive]))} with tag {channels.tag[receive]}",
+        _RULES[2]: f"{exact_bytes(int(channels.size[receive]))} with tag {channels.tag[receive]}",
         _RULES[3]: f"it from rank {source}",
         _RULES[4]: f"it from rank {source}",
     }[same]
     node = _node(sharing, channels, receive)
     text = f"{_sends(sharing, channels, send)}; rank {target} expects {wanted} ({node})"
     ranks = {int(channels.source[send]), int(channels.target[send]), source, target}
-    return Problem("error", "unmatched-message", compact_ranks(ranks), text, _REMEDIES[same])
+    return Problem("error", "unmatched-message", format_ranks(ranks), text, _REMEDIES[same])
 
 
 def _same_side(sharing: Sharing, channels: Channels, channel: int) -> Problem:
@@ -143,7 +137,7 @@ def _same_side(sharing: Sharing, channels: Channels, channel: int) -> Problem:
     else:
         what, others = _expects(sharing, channels, channel), f"rank {source} also waits for rank {target}"
         text, remedy = f"{what}; {others}, and neither sends", "make one of the two receives a send"
-    return Problem("error", "unmatched-message", compact_ranks((source, target)), text, remedy)
+    return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
 def _lonely(sharing: Sharing, channels: Channels, channel: int) -> Problem:
@@ -158,13 +152,13 @@ def _lonely(sharing: Sharing, channels: Channels, channel: int) -> Problem:
         does = f"sends it {_times(sends)}" if sends else "never sends it"
         text = f"{_expects(sharing, channels, channel)}; rank {source} {does}"
         remedy = "add the missing send, or remove the receive"
-    return Problem("error", "unmatched-message", compact_ranks((source, target)), text, remedy)
+    return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
 def _sends(sharing: Sharing, channels: Channels, channel: int) -> str:
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
     often = f" {_times(sends)}" if sends > 1 or receives else ""
-    what = f"{size_text(int(channels.size[channel]))} with tag {channels.tag[channel]}"
+    what = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
     return (
         f"rank {channels.source[channel]} sends {what} to rank {channels.target[channel]}{often}"
         f" ({_node(sharing, channels, channel)})"
@@ -174,7 +168,7 @@ def _sends(sharing: Sharing, channels: Channels, channel: int) -> str:
 def _expects(sharing: Sharing, channels: Channels, channel: int) -> str:
     receives, sends = channels.end(channel, False)[0], channels.end(channel, True)[0]
     often = f" {_times(receives)}" if receives > 1 or sends else ""
-    what = f"{size_text(int(channels.size[channel]))} with tag {channels.tag[channel]}"
+    what = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
     return (
         f"rank {channels.target[channel]} expects {what} from rank {channels.source[channel]}{often}"
         f" ({_node(sharing, channels, channel)})"

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from et_sim.errors import UsageError
 from et_sim.trace.workload import Workload
-from et_sim.units import format_bytes, parse_bytes
+from et_sim.units import format_ranks
 
 Severity = Literal["error", "warning"]
 
@@ -65,38 +64,18 @@ class Sharing:
             return f"rank {listed[0]} ({file})"
         files = len({self.file_of(rank) for rank in listed})
         more = f" and {counted(files - 1, 'more file')}" if files > 1 else ""
-        return f"ranks {compact_ranks(listed)} ({file}{more})"
-
-
-def compact_ranks(ranks: Iterable[int]) -> str:
-    """Ranks as people write them: `0-3,6`."""
-    ordered = np.unique(np.fromiter(ranks, np.int64))
-    if not len(ordered):
-        return ""
-    breaks = np.flatnonzero(np.diff(ordered) != 1)
-    firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
-    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))].tolist()
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
+        return f"ranks {format_ranks(listed)} ({file}{more})"
 
 
 def of_ranks(ranks: Iterable[int]) -> str:
     """`rank 3` or `ranks 0-3`."""
     listed = list(ranks)
-    return f"{'rank' if len(listed) == 1 else 'ranks'} {compact_ranks(listed)}"
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {format_ranks(listed)}"
 
 
 def have(ranks: Iterable[int]) -> str:
     """The verb that goes with `of_ranks`."""
     return "has" if len(list(ranks)) == 1 else "have"
-
-
-def size_text(size: int) -> str:
-    """A size for people that never hides a byte: two different sizes never look the same."""
-    try:
-        text = format_bytes(size)
-        return text if parse_bytes(text) == size else f"{size} B"
-    except UsageError:  # a negative size, from a damaged trace
-        return f"{size} B"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

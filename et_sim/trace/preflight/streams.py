@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from et_sim.trace.columns import CollectiveKind
-from et_sim.trace.preflight.problem import Sharing, size_text
+from et_sim.trace.preflight.problem import Sharing
+from et_sim.units import exact_bytes
 
 
 class Stream(NamedTuple):
@@ -45,4 +46,4 @@ def collective_text(sharing: Sharing, rank: int, sequence: Sequence, at: int) ->
     known = number in CollectiveKind._value2member_map_
     kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
     node = sharing.workload.trace(rank).describe(int(sequence.rows[at]))
-    return f"{kind} of {size_text(size)} ({node} in {sharing.file_of(rank)})"
+    return f"{kind} of {exact_bytes(size)} ({node} in {sharing.file_of(rank)})"
