@@ -40,10 +40,6 @@ class MachineError(InputError):
     """A system, network, memory or group description is unreadable or impossible."""
 
 
-class MissingExtraError(EtSimError):
-    """A feature needs an optional dependency that is not installed."""
-
-
 class StallError(EtSimError):
     """The simulation ended while some rank still waits; `report` explains who waits for whom."""
 

@@ -12,7 +12,7 @@ Not here: what events do (`loop` dispatches them).
 from __future__ import annotations
 
 from et_sim.engine.kinds import DRAIN
-from et_sim.engine.lines import join, leave
+from et_sim.engine.lines import join, leave, unchain
 from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables
 
@@ -128,14 +128,7 @@ def _slot_at(run: Run, time: int) -> int:
 @works_on_tables
 def _close_slot(run: Run, row: int) -> None:
     slot = run.slots[row]
-    home = slot_home(run, slot.time)
-    at = run.slot_index[home]
-    if at == row:
-        run.slot_index[home] = slot.chain
-    else:
-        while run.slots[at].chain != row:
-            at = run.slots[at].chain
-        run.slots[at].chain = slot.chain
+    unchain(run.slots, run.slot_index, slot_home(run, slot.time), row)
     clock = run.clock[0]
     slot.time = NONE
     slot.chain = clock.free_slot
@@ -167,14 +160,7 @@ def _open_bucket(run: Run, actor: int, time: int, home: int) -> int:
 @works_on_tables
 def _close_bucket(run: Run, row: int) -> None:
     bucket = run.buckets[row]
-    home = bucket_home(run, bucket.actor, bucket.time)
-    at = run.bucket_index[home]
-    if at == row:
-        run.bucket_index[home] = bucket.chain
-    else:
-        while run.buckets[at].chain != row:
-            at = run.buckets[at].chain
-        run.buckets[at].chain = bucket.chain
+    unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
     clock = run.clock[0]
     bucket.time = NONE
     bucket.chain = clock.free_bucket

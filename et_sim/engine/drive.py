@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TOO_LATE, simulate
 from et_sim.engine.room import make_room, reserve_per_event
-from et_sim.engine.state import NONE, Run, new_run
+from et_sim.engine.state import Run, new_run
 from et_sim.engine.transport import REQUEST_BYTES
 from et_sim.errors import InputError
 from et_sim.machine.model import Network
@@ -86,6 +86,3 @@ def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:
     if model is Model.LINK:
         return link.prepare(network)
     return analytical.prepare(network, plan.programs, plan.steps)
-
-
-__all__ = ["NONE", "Outcome", "Report", "run_plan"]

@@ -1,6 +1,7 @@
-"""Waiting lines: first-in-first-out lists threaded through a pool by its `next` field.
+"""Lists threaded through pools: waiting lines, and the chains of hash indexes.
 
-A line is any record with `head` and `tail`; a pool is any record array with `next`.
+A line is any record with `head` and `tail`, first in, first out; its pool has a field `next`. An index holds
+the first row of every chain; its pool has a field `chain`.
 """
 
 from __future__ import annotations
@@ -31,3 +32,15 @@ def leave(pool: Any, line: Any) -> int:
         if line.head == NONE:
             line.tail = NONE
     return row
+
+
+@works_on_tables
+def unchain(pool: Any, index: Any, home: int, row: int) -> None:
+    """Take a row, which must be in it, out of the chain that begins at `home`."""
+    at = index[home]
+    if at == row:
+        index[home] = pool[row].chain
+        return
+    while pool[at].chain != row:
+        at = pool[at].chain
+    pool[at].chain = pool[row].chain

@@ -8,6 +8,7 @@ at a time: ranks that run in step park none.
 
 from __future__ import annotations
 
+from et_sim.engine.lines import unchain
 from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables
 
@@ -34,7 +35,6 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, size: int) -> N
     message = run.parked[row]
     clock.free_parked = message.chain
     clock.free_parkeds -= 1
-    clock.parked += 1
     home = parked_home(run, seat, label, stage)
     message.seat = seat
     message.step = label
@@ -50,25 +50,21 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, size: int) -> N
 def take_parked(run: Run, seat: int, label: int, stage: int) -> int:
     """Remove a parked message; its row may be read until the next one is parked. NONE: not here."""
     home = parked_home(run, seat, label, stage)
-    before, row = NONE, run.parked_index[home]
+    row = run.parked_index[home]
     while row != NONE:
         message = run.parked[row]
         if message.seat == seat and message.step == label and message.stage == stage:
             break
-        before, row = row, message.chain
+        row = message.chain
     if row == NONE:
         return NONE
     message = run.parked[row]
-    if before == NONE:
-        run.parked_index[home] = message.chain
-    else:
-        run.parked[before].chain = message.chain
+    unchain(run.parked, run.parked_index, home, row)
     clock = run.clock[0]
     message.seat = NONE
     message.chain = clock.free_parked
     clock.free_parked = row
     clock.free_parkeds += 1
-    clock.parked -= 1
     run.seats[seat].parked -= 1
     return row
 

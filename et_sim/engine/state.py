@@ -27,7 +27,6 @@ CLOCK = record(
     ("times", "i4"),  # distinct future times in the heap
     ("delivered", "i8"),  # messages
     ("completed", "i8"),  # nodes
-    ("parked", "i8"),  # collective messages that wait for their receive
     ("free_event", "i4"),
     ("free_events", "i4"),
     ("free_slot", "i4"),

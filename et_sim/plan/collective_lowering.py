@@ -93,7 +93,7 @@ class CollectiveTables:
             tuple[StepProgram | TreeProgram | CustomProgram, int]
         ] = []  # with the dimension it runs along
         self._phases: list[tuple[int, int, int, int, int]] = []
-        self._collectives: list[tuple[int, int, int, int, int, int]] = []
+        self._collectives: list[tuple[int, int, int, int, int]] = []
 
     def add(self, request: CollectiveRequest) -> int | None:
         """The collective's row; None if nobody has to move anything."""
@@ -124,14 +124,7 @@ class CollectiveTables:
         for phase in plan_phases(request.operation, chunk_bytes, parts, self._machine.system.all_reduce_plan):
             self._add_phase(phase, algorithms, request.group, spanning)
         self._collectives.append(
-            (
-                int(request.operation),
-                len(self._phases) - first,
-                chunks,
-                first,
-                chunk_bytes,
-                request.priority,
-            )
+            (int(request.operation), len(self._phases) - first, chunks, first, request.priority)
         )
         return len(self._collectives) - 1
 
@@ -143,9 +136,7 @@ class CollectiveTables:
         self._programs.append((program, -1))
         phase = (len(self._programs) - 1, line, 0, int(QueueCursor.NONE), int(request.operation))
         self._phases.append(phase)
-        self._collectives.append(
-            (int(request.operation), 1, 1, len(self._phases) - 1, request.size, request.priority)
-        )
+        self._collectives.append((int(request.operation), 1, 1, len(self._phases) - 1, request.priority))
         return len(self._collectives) - 1
 
     def _algorithms(self, operation: Operation, spanning: bool) -> tuple[Algorithm, ...]:

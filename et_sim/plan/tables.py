@@ -101,7 +101,6 @@ COLLECTIVE = record(
     ("phases", "i4"),
     ("chunks", "i4"),
     ("phase_first", "i4"),
-    ("chunk_bytes", "i8"),
     ("priority", "i8"),  # comm_priority of the node, for the EXPLICIT policy
 )
 PHASE = record(
