@@ -117,7 +117,8 @@ def make_manifest(workload: Workload, machine: Machine, model: str) -> dict[str,
     return {
         "et_sim": __version__,
         "model": model,
-        "profile": "reference",
+        "profile": machine.system.profile.value,
+        "corrections": sorted(machine.system.corrections),
         "ranks": workload.ranks,
         "distinct_traces": len(workload.templates),
         "inputs": [

@@ -88,6 +88,9 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
         case Kind.TEXT:
             if isinstance(value, str) and value:
                 return value
+        case Kind.SWITCHES:
+            if isinstance(value, dict):
+                return {name: _named_switch(key, name, on, place) for name, on in value.items()}
     raise refusal(key, value, place, index=index)
 
 
@@ -177,6 +180,18 @@ def _switch(key: Key, value: Any, place: str, remarks: Remarks) -> bool:
     if _is_finite_number(value):
         return bool(value != 0)
     raise refusal(key, value, place)
+
+
+def _named_switch(key: Key, name: str, on: Any, place: str) -> bool:
+    if name not in key.choices:
+        cause = f'key "{key.name}" names {show(name)}, which is not among the corrections'
+        raise MachineError(
+            cause, place=place, remedy=nearest(name, key.choices) or f"known: {', '.join(key.choices)}"
+        )
+    if not isinstance(on, bool):
+        cause = f'key "{key.name}" sets "{name}" to {show(on)}'
+        raise MachineError(cause, place=place, remedy="allowed: true or false")
+    return on
 
 
 def _algorithms(key: Key, value: Any, place: str) -> tuple[str, ...]:

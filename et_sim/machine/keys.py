@@ -40,6 +40,7 @@ class Kind(StrEnum):
     ALGORITHMS = "list of algorithms"
     PREFIX = "list of one path"
     TEXT = "text"
+    SWITCHES = "named switches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class Key:
                 return 'a list with exactly one trace prefix, such as ["custom/all_reduce"]'
             case Kind.TEXT:
                 return "a text in quotes"
+            case Kind.SWITCHES:
+                return 'an object such as {"eager-sends": true}, with names from the table of corrections'
 
     def _range(self, noun: str) -> str:
         relation = ">" if self.above_minimum else ">="

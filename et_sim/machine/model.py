@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from et_sim.machine.corrections import Correction, Profile
+
 
 class Shape(StrEnum):
     """How the NPUs of one dimension are wired."""
@@ -121,6 +123,12 @@ class System:
     per_node_implementation: str | None = None
     track_local_mem: bool = False
     local_mem_trace_filename: str = "local_mem_trace"
+    profile: Profile = Profile.REFERENCE
+    corrections: frozenset[Correction] = frozenset()
+
+    def corrects(self, correction: Correction) -> bool:
+        """Whether a defect of the reference is mended."""
+        return correction in self.corrections
 
 
 @dataclass(frozen=True, slots=True)

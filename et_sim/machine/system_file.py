@@ -9,6 +9,7 @@ from typing import Any
 
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, read_keys
+from et_sim.machine.corrections import Profile, corrections_of
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import AllReducePlan, Implementations, SharedBus, StreamPolicy, System
 from et_sim.machine.sources import Source
@@ -26,6 +27,8 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["shared_bus"] = _shared_bus(values)
     fields["implementations"] = _implementations(given, source.place, remarks)
     fields["custom_implementations"] = _custom_implementations(given)
+    fields["profile"] = Profile(given.get("profile", Profile.REFERENCE))
+    fields["corrections"] = corrections_of(fields["profile"], given.get("corrections", {}))
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)
 

@@ -6,6 +6,7 @@ value is checked, and rules that need more than one key (`system_file`, `network
 
 from __future__ import annotations
 
+from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, MemoryKind, Shape, StreamPolicy
 
@@ -35,6 +36,24 @@ def _implementation(collective: str) -> tuple[Key, Key]:
         ),
     )
 
+
+_PROFILE_KEYS = (
+    Key(
+        "profile",
+        Kind.CHOICE,
+        "`reference` gives the reference's times, defects included; `corrected` mends them "
+        "(see [profiles](profiles.md)). Without the key: `reference`.",
+        "Not known there.",
+        choices=tuple(profile.value for profile in Profile),
+    ),
+    Key(
+        "corrections",
+        Kind.SWITCHES,
+        "Switches single corrections on or off, whatever the profile.",
+        "Not known there.",
+        choices=tuple(correction.value for correction in Correction),
+    ),
+)
 
 _COLLECTIVE_KEYS = (
     Key(
@@ -271,7 +290,7 @@ _IGNORED_KEYS = (
     ),
 )
 
-SYSTEM_KEYS = (*_COLLECTIVE_KEYS, *_ENDPOINT_KEYS, *_COMPUTE_KEYS, *_IGNORED_KEYS)
+SYSTEM_KEYS = (*_PROFILE_KEYS, *_COLLECTIVE_KEYS, *_ENDPOINT_KEYS, *_COMPUTE_KEYS, *_IGNORED_KEYS)
 
 NETWORK_KEYS = (
     Key(

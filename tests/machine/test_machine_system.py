@@ -120,7 +120,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
         == "<system>: key \"endpoint-dealy\" is not known (did you mean 'endpoint-delay'?)"
     )
     assert "did you mean 'peak-perf'?" in refusal(PEAK_PERF=1)
-    assert "known keys: preferred-dataset-splits" in refusal(zzz=1)
+    assert "known keys: profile" in refusal(zzz=1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+"""The modelling defects of the reference that can be mended, one named switch each.
+
+The reference profile mends none, so that its nanoseconds are the reference's; the corrected profile mends
+all. Whatever the reference aborts or hangs on is no switch: both profiles do something sane there.
+
+Not here: what a switch changes (the room that simulates the thing), and the page for users
+(`reference_page`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Profile(StrEnum):
+    """Which corrections apply unless single ones are switched."""
+
+    REFERENCE = "reference"
+    CORRECTED = "corrected"
+
+
+class Correction(StrEnum):
+    """A switch, by its name in the system file."""
+
+    GROUP_COUNTERS = "group-counters"
+    MATCH_BY_PROGRAM = "match-by-program"
+    ISSUE_AT_ONCE = "issue-at-once"
+    CUSTOM_BY_POSITION = "custom-by-position"
+    EXACT_HALVING_DOUBLING = "exact-halving-doubling"
+    TREE_OPERATIONS = "tree-operations"
+    DIRECT_REDUCTIONS = "direct-reductions"
+    TWO_WAY_QUEUES = "two-way-queues"
+    ALL_QUEUES = "all-queues"
+    EXACT_CHUNKS = "exact-chunks"
+    WHOLE_PATH = "whole-path"
+    CONCURRENT_COMMUNICATION = "concurrent-communication"
+    EAGER_SENDS = "eager-sends"
+    SIMULATED_BROADCAST = "simulated-broadcast"
+    DIMENSION_SCHEDULERS = "dimension-schedulers"
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionNote:
+    """What users are told about a switch."""
+
+    correction: Correction
+    defect: str
+    instead: str
+
+
+CORRECTION_NOTES = (
+    CorrectionNote(
+        Correction.GROUP_COUNTERS,
+        "A collective of a group also uses up a number of the whole system's counter, so ranks that took "
+        "part in different groups no longer agree about the next collective of all, and wait for ever.",
+        "Every group counts its own collectives only.",
+    ),
+    CorrectionNote(
+        Correction.MATCH_BY_PROGRAM,
+        "Collectives are matched by the order in which each rank happens to issue them.",
+        "Collectives are matched by type, size and place among their like in the program.",
+    ),
+    CorrectionNote(
+        Correction.ISSUE_AT_ONCE,
+        "Nodes that become ready while a rank issues others wait until something else completes.",
+        "They are issued in the same pass.",
+    ),
+    CorrectionNote(
+        Correction.CUSTOM_BY_POSITION,
+        "In a custom collective a rank runs the program of its place among the sorted members, but peers "
+        "are places in the list as written; and its messages share tags with the workload's.",
+        "Both are places in the list as written; its messages meet only each other.",
+    ),
+    CorrectionNote(
+        Correction.EXACT_HALVING_DOUBLING,
+        "Odd sizes lose bytes, one reduction is not charged, and the others are charged for the size of "
+        "the next message.",
+        "Sizes are rounded up, and every received message is reduced at its own size.",
+    ),
+    CorrectionNote(
+        Correction.TREE_OPERATIONS,
+        "A tree does an all-reduce whatever was asked for, and reduces on the way down, too.",
+        "It reduces on the way up only; all other operations use a ring in its place.",
+    ),
+    CorrectionNote(
+        Correction.DIRECT_REDUCTIONS,
+        "Direct charges reductions by counting: a window less than the group leaves some out, and groups "
+        "of ranks pay for the gathering half, too.",
+        "Every message of the reducing half is reduced, and no other.",
+    ),
+    CorrectionNote(
+        Correction.TWO_WAY_QUEUES,
+        "With one queue per dimension, chunks on their way in and out of an all-reduce share it, and "
+        "ranks that differ in time can wait for each other for ever.",
+        "The two ways have queues of their own, and a chunk is let in over the limit before anything "
+        "stands still.",
+    ),
+    CorrectionNote(
+        Correction.ALL_QUEUES,
+        "An all-reduce over one dimension uses only the first half of its queues.",
+        "It uses all of them.",
+    ),
+    CorrectionNote(
+        Correction.EXACT_CHUNKS,
+        "The last chunk has full size, so one byte more can cost a whole chunk, and small collectives "
+        "grow to a byte per chunk and NPU.",
+        "Chunks differ by at most one byte and add up to the size; there are never more than bytes.",
+    ),
+    CorrectionNote(
+        Correction.WHOLE_PATH,
+        "A message between NPUs that differ in several dimensions pays for the first of them only "
+        "(analytical model).",
+        "It pays for each dimension it crosses.",
+    ),
+    CorrectionNote(
+        Correction.CONCURRENT_COMMUNICATION,
+        "A rank has one slot for collectives, sends and remote memory: groups never overlap, and a send "
+        "delays the next collective.",
+        "Collectives are limited by their queues alone, of which every group has its own; sends and "
+        "remote memory have a slot each.",
+    ),
+    CorrectionNote(
+        Correction.EAGER_SENDS,
+        "A send is complete when its message has been delivered.",
+        "It is complete when the last byte has left the rank.",
+    ),
+    CorrectionNote(
+        Correction.SIMULATED_BROADCAST,
+        "A broadcast takes the time the trace records, whatever the network.",
+        "It is simulated on a tree, like reduce, gather, scatter and barrier (which both profiles simulate).",
+    ),
+    CorrectionNote(
+        Correction.DIMENSION_SCHEDULERS,
+        "The keys `inter-dimension-scheduling` and `intra-dimension-scheduling` are not read.",
+        "They choose the order of dimensions and the order within a dimension.",
+    ),
+)
+
+
+def corrections_of(profile: Profile, switches: dict[str, bool]) -> frozenset[Correction]:
+    """The corrections that apply: the profile's, and then the single ones as switched."""
+    chosen = set(Correction) if profile is Profile.CORRECTED else set()
+    for name, wanted in switches.items():
+        if wanted:
+            chosen.add(Correction(name))
+        else:
+            chosen.discard(Correction(name))
+    return frozenset(chosen)
