@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.machine.corrections import Correction
 from et_sim.network.tables import NetworkTables
 from et_sim.plan.tables import LANES, Plan, record, table
 from et_sim.tables_by_reference import Tables
@@ -225,7 +226,12 @@ class Run(Tables):
     bus_requests: Any
 
 
-DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS = range(5)
+DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS, FIRST_CORRECTION = range(6)
+
+
+def setting_of(correction: Correction) -> int:
+    """Where among the settings a correction is switched: 1 if it applies, else 0."""
+    return FIRST_CORRECTION + list(Correction).index(correction)
 
 
 def new_run(plan: Plan, network: NetworkTables) -> Run:
@@ -309,6 +315,7 @@ def _plan_tables(plan: Plan) -> PlanTables:
             plan.running_limit,
             plan.stream_policy,
             plan.rendezvous,
+            *(correction in plan.corrections for correction in Correction),
         ],
         np.int64,
     )

@@ -73,6 +73,7 @@ def build_plan(workload: Workload, machine: Machine) -> Plan:
         handshakes=int(channels["handshake"].max(initial=-1)) + 1,
         rendezvous=system.rendezvous,
         memory_servers=int(actors["memory_server"].max(initial=-1)) + 1,
+        corrections=system.corrections,
     )
 
 

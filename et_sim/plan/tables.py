@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.machine.corrections import Correction
+
 
 class Action(IntEnum):
     """What issuing a node does."""
@@ -204,6 +206,7 @@ class Plan:
     handshakes: int
     rendezvous: bool
     memory_servers: int
+    corrections: frozenset[Correction]
 
     @property
     def expected_messages(self) -> int:

@@ -6,13 +6,38 @@ traces. Not here: reading files (`files`), checking ranks against each other (`p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from et_sim.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRule:
+    """Groups by arithmetic: each has `size` members, `stride` ranks apart, and every rank is in one.
+
+    With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; size 4 and stride 4 makes 0,4,8,12, then 1,5,9,13, ….
+    The number of ranks must be a multiple of size times stride.
+    """
+
+    size: int
+    stride: int = 1
+
+    def first(self, rank: int) -> int:
+        """The lowest member of the rank's group."""
+        return rank - rank // self.stride % self.size * self.stride
+
+    def members(self, rank: int) -> range:
+        """All members of the rank's group, in the order of their positions."""
+        first = self.first(rank)
+        return range(first, first + self.size * self.stride, self.stride)
+
+    def position(self, rank: int) -> int:
+        """The rank's place in its group."""
+        return rank // self.stride % self.size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +51,11 @@ class Workload:
     inputs: tuple[tuple[str, str], ...] = ()
     # What the reader accepted but somebody should know, one sentence each.
     notices: tuple[str, ...] = ()
+    # Per template: comm_src and comm_dst are distances from the rank, modulo the number of ranks. Empty:
+    # in no template.
+    relative_peers: tuple[bool, ...] = ()
+    # Groups that follow a rule, by the name that nodes give as `pg_name`.
+    group_rules: Mapping[str, GroupRule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         of_rank = self.template_of_rank
@@ -45,6 +75,10 @@ class Workload:
     def trace(self, rank: int) -> Trace:
         """The trace of one rank."""
         return self.templates[int(self.template_of_rank[rank])]
+
+    def has_relative_peers(self, template: int) -> bool:
+        """Whether a template names its peers by their distance."""
+        return bool(self.relative_peers) and self.relative_peers[template]
 
     @staticmethod
     def of(traces: Sequence[Trace], source: str = "<python>") -> Workload:
