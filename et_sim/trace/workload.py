@@ -19,7 +19,7 @@ from et_sim.trace.columns import RowColumn, Trace
 class GroupRule:
     """Groups by arithmetic: each has `size` members, `stride` ranks apart, and every rank is in one.
 
-    With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; size 4 and stride 4 makes 0,4,8,12, then 1,5,9,13, ….
+    With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; stride 4 makes 0,4,8,12; 1,5,9,13; ….
     The number of ranks must be a multiple of size times stride.
     """
 
