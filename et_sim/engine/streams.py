@@ -20,7 +20,7 @@ from et_sim.engine.state import (
     Run,
 )
 from et_sim.engine.steps import start_phase
-from et_sim.plan.tables import QueueCursor
+from et_sim.plan.tables import NO_LINE, QueueCursor
 from et_sim.tables_by_reference import works_on_tables
 
 ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
@@ -182,13 +182,16 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream = run.streams[stream_row]
     running = run.running[stream.running]
     phase = run.plan.phases[run.plan.collectives[running.collective].phase_first + index]
-    line = run.plan.lines[phase.line]
+    line_row = phase.line
+    if line_row == NO_LINE:
+        line_row = run.plan.groups[run.plan.seats[stream.seat].group].line
+    line = run.plan.lines[line_row]
     per_dim = run.plan.settings[QUEUES_PER_DIM]
     queue = run.stream_queue[stream_row, index] & (ROOT_FIRST - 1)
     root_first = run.stream_queue[stream_row, index] >= ROOT_FIRST
     stream.phase = index
     stream.program = phase.program
-    stream.line = phase.line
+    stream.line = line_row
     stream.queue = (stream.actor * run.plan.settings[DIMENSIONS] + phase.dimension) * per_dim + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     stream.direction = -1 if upper or phase.cursor == LAST else 1

@@ -1,8 +1,13 @@
 """Point-to-point messages: which sends and receives belong together.
 
-A channel is (source, target, tag, bytes); the k-th send on a channel meets its k-th receive, and
-nothing else ever matches. All channels are known before the run. Custom collectives send on the same
-channels as the workload.
+A channel is (source, target, tag, bytes); the k-th send on a channel meets its k-th receive, and nothing
+else ever matches. All channels are known before the run. Custom collectives send on the same channels as
+the workload.
+
+Where an actor stands for several ranks, a channel stands for those of all its ranks, and is named by the
+source actor's representative and the rank that this one sends to.
+
+Not here: whom the nodes of a template name (`peers`).
 """
 
 from __future__ import annotations
@@ -11,82 +16,88 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.errors import TraceError
 from et_sim.plan import tables
-from et_sim.trace.columns import TAG_RANGE, Has, NodeKind, Trace
+from et_sim.plan.actors import Actors
+from et_sim.plan.peers import Endpoints
+from et_sim.trace.workload import Workload
 
 
 class ChannelTables:
     """Collects the sends and receives of programs; `finish` says which channel each one uses."""
 
-    def __init__(self, ranks: int) -> None:
-        self._ranks = ranks
-        self._endpoints: dict[int, tuple[Any, ...]] = {}  # by trace
-        self._traces: list[Trace] = []  # keeps the keys above alive
+    def __init__(self, workload: Workload, endpoints: list[Endpoints], actors: Actors) -> None:
+        self._workload = workload
+        self._endpoints = endpoints
+        self._actors = actors
+        self._slots: dict[int, dict[int, int]] = {}  # per template: slot by peer
         self._keys: list[Any] = []
         self._count = 0
 
-    def add(self, rank: int, trace: Trace, members: Any = None) -> int:
-        """Add what a rank that runs `trace` sends and receives; returns where its channels begin.
+    def add_actor(self, actor: int) -> int:
+        """Add what an actor sends and receives; returns where its channels begin."""
+        rank = int(self._actors.representative[actor])
+        endpoints = self._endpoints[int(self._workload.template_of_rank[rank])]
+        if not len(endpoints.rows):
+            return self._count
+        peers = endpoints.ranks(rank, self._workload.ranks)
+        if self._actors.is_folded:
+            incoming = np.array([self._as_sent(rank, int(peer)) for peer in peers], np.int64)
+        else:
+            incoming = np.stack((peers, np.full(len(peers), rank)), axis=1)
+        outgoing = np.stack((np.full(len(peers), rank), peers), axis=1)
+        ends = np.where(endpoints.is_send[:, None], outgoing[endpoints.slot], incoming[endpoints.slot])
+        return self._add(ends, endpoints)
 
-        With `members`, the trace's peers are places in that list of ranks.
-        """
-        if id(trace) not in self._endpoints:
-            self._endpoints[id(trace)] = _endpoints(trace)
-            self._traces.append(trace)
-        rows, is_send, peer, tag, size = self._endpoints[id(trace)]
+    def add_custom(self, rank: int, endpoints: Endpoints, members: Any) -> int:
+        """The same for a program of a custom collective, whose peers are places among `members`."""
+        peers = members[endpoints.peers][endpoints.slot]
+        is_send = endpoints.is_send
+        ends = np.stack((np.where(is_send, rank, peers), np.where(is_send, peers, rank)), axis=1)
+        return self._add(ends, endpoints)
+
+    def _add(self, ends: Any, endpoints: Endpoints) -> int:
+        self._keys.append(np.concatenate((ends, endpoints.tag[:, None], endpoints.bytes[:, None]), axis=1))
         first = self._count
-        if len(rows):
-            place = f"rank {rank} ({trace.source})" if trace.source else f"rank {rank}"
-            _check_peers(trace, place, rows, peer, self._ranks if members is None else len(members))
-            if members is None:
-                _check_own_end(trace, place, rank, rows)
-            else:
-                peer = members[peer]
-            ends = (np.where(is_send, rank, peer), np.where(is_send, peer, rank))
-            self._keys.append(np.stack((*ends, tag, size), axis=1))
-            self._count += len(rows)
+        self._count += len(ends)
         return first
+
+    def _as_sent(self, rank: int, peer: int) -> tuple[int, int]:
+        """The channel from `peer` to `rank`, as the peer's representative names it."""
+        slot = self._slot(peer, rank)
+        if slot is None:
+            return peer, rank  # the peer never talks to this rank
+        representative = int(self._actors.representative[self._actors.of_rank[peer]])
+        template = int(self._workload.template_of_rank[representative])
+        targets = self._endpoints[template].ranks(representative, self._workload.ranks)
+        return representative, int(targets[slot])
+
+    def _slot(self, rank: int, peer: int) -> int | None:
+        """Under which slot a rank knows a peer."""
+        template = int(self._workload.template_of_rank[rank])
+        endpoints = self._endpoints[template]
+        if template not in self._slots:
+            self._slots[template] = {value: slot for slot, value in enumerate(endpoints.peers.tolist())}
+        value = (peer - rank) % self._workload.ranks if endpoints.relative else peer
+        return self._slots[template].get(value)
 
     def finish(self) -> tuple[Any, Any]:
         """(channel table, the channel of everything added, in order)."""
         keys = np.concatenate(self._keys) if self._keys else np.empty((0, 4), np.int64)
-        unique, of_endpoint = np.unique(keys, axis=0, return_inverse=True)
+        first, of_endpoint = _distinct(keys)
+        unique = keys[first]
         channels = tables.table(tables.CHANNEL, len(unique))
         for column, name in enumerate(("source", "target", "tag", "bytes")):
             channels[name] = unique[:, column]
-        handshakes = np.unique(unique[:, :3], axis=0, return_inverse=True)[1]
-        channels["handshake"] = handshakes.reshape(-1)
-        return channels, of_endpoint.reshape(-1).astype(np.int32)
+        channels["handshake"] = _distinct(unique[:, :3])[1]
+        return channels, of_endpoint.astype(np.int32)
 
 
-def _endpoints(trace: Trace) -> tuple[Any, Any, Any, Any, Any]:
-    rows = np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV))
-    is_send = trace.kind[rows] == NodeKind.SEND
-    peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    return rows, is_send, peer, trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows]
-
-
-def _check_peers(trace: Trace, place: str, rows: Any, peer: Any, ranks: int) -> None:
-    outside = np.flatnonzero((peer < 0) | (peer >= ranks))
-    if len(outside):
-        at = int(rows[outside[0]])
-        raise TraceError(
-            f"{trace.describe(at)} talks to rank {int(peer[outside[0]])}, and ranks are 0 to {ranks - 1}",
-            place=place,
-            remedy="correct comm_src or comm_dst, or describe a machine with more NPUs",
-        )
-
-
-def _check_own_end(trace: Trace, place: str, rank: int, rows: Any) -> None:
-    is_send = trace.kind[rows] == NodeKind.SEND
-    own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
-    bit = np.where(is_send, int(Has.COMM_SRC), int(Has.COMM_DST))
-    foreign = np.flatnonzero(((trace.present[rows] & bit) != 0) & (own != rank))
-    if len(foreign):
-        at = int(rows[foreign[0]])
-        raise TraceError(
-            f"{trace.describe(at)} names rank {int(own[foreign[0]])} as its own end",
-            place=place,
-            remedy="the source of a send and the target of a receive are the rank itself: leave them out",
-        )
+def _distinct(keys: Any) -> tuple[Any, Any]:
+    """(where each distinct row first occurs, in ascending order of rows; for every row its number)."""
+    order = np.lexsort(keys.T[::-1])
+    ordered = keys[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    number = np.empty(len(keys), np.int64)
+    number[order] = np.cumsum(new) - 1
+    return order[new], number

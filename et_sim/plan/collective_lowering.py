@@ -26,7 +26,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.model import Machine
 from et_sim.plan import tables
 from et_sim.plan.custom import CustomTables
-from et_sim.plan.groups import GroupTable
+from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.phases import Part, PhaseStep, plan_phases, split_into_chunks
 from et_sim.plan.tables import QueueCursor
 from et_sim.units import LONGEST_NS, MOST_BYTES, format_ns
@@ -56,9 +56,9 @@ class CollectiveRequest:
     operation: Operation
     size: int
     priority: int
-    group: int  # row of the group table
+    group: GroupShape
     involved: tuple[bool, ...] | None
-    custom: str | None = None  # prefix of the files of a custom program
+    custom: tuple[str, int] | None = None  # prefix of the files of a custom program, row of its group
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ class CustomProgram:
 
 @dataclass(frozen=True, slots=True)
 class _ProgramKey:
-    line: int
+    line: int  # NO_LINE: that of a group
+    members: int
     algorithm: Algorithm
     operation: Operation
     size: int
@@ -86,7 +87,6 @@ class CollectiveTables:
         self._customs = customs
         self._system_line = len(machine.network.dimensions)
         self._lines = self._dimension_lines()
-        self._group_lines: dict[int, int] = {}
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
         self._programs: list[
@@ -103,12 +103,10 @@ class CollectiveTables:
 
     def _lower(self, request: CollectiveRequest) -> int | None:
         if request.custom is not None:
-            return self._lower_custom(request, request.custom)
-        spanning = self._groups.spans_system(request.group)
+            return self._lower_custom(request, *request.custom)
+        spanning = request.group.spans_system
         algorithms = self._algorithms(request.operation, spanning)
-        parts = (
-            self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
-        )
+        parts = self._parts(request, algorithms) if spanning else _group_part(request.group, algorithms[0])
         chunks, chunk_bytes = split_into_chunks(
             request.operation, request.size, self._machine.system.splits, self._machine.network.ranks
         )
@@ -122,19 +120,17 @@ class CollectiveTables:
             )
         first = len(self._phases)
         for phase in plan_phases(request.operation, chunk_bytes, parts, self._machine.system.all_reduce_plan):
-            self._add_phase(phase, algorithms, request.group, spanning)
+            self._add_phase(phase, algorithms, spanning)
         self._collectives.append(
             (int(request.operation), len(self._phases) - first, chunks, first, request.priority)
         )
         return len(self._collectives) - 1
 
-    def _lower_custom(self, request: CollectiveRequest, prefix: str) -> int:
+    def _lower_custom(self, request: CollectiveRequest, prefix: str, group: int) -> int:
         """One chunk of one phase, in the first queue of dimension 0."""
-        group = request.group
-        line = self._system_line if group == 0 else self._group_line(group)
-        program = CustomProgram(self._groups.size(group), self._customs.first_member(prefix, group))
+        program = CustomProgram(request.group.members, self._customs.first_member(prefix, group))
         self._programs.append((program, -1))
-        phase = (len(self._programs) - 1, line, 0, int(QueueCursor.NONE), int(request.operation))
+        phase = (len(self._programs) - 1, tables.NO_LINE, 0, int(QueueCursor.NONE), int(request.operation))
         self._phases.append(phase)
         self._collectives.append((int(request.operation), 1, 1, len(self._phases) - 1, request.priority))
         return len(self._collectives) - 1
@@ -160,7 +156,7 @@ class CollectiveTables:
 
     def _parts(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Part]:
         involved = request.involved
-        listed = self._groups.is_listed(request.group)
+        listed = request.group.listed
         if involved is None or listed:
             involved = (True,) * (LISTED_GROUP_DIMENSIONS if listed else DEFAULT_INVOLVED_DIMENSIONS)
         parts = []
@@ -171,30 +167,26 @@ class CollectiveTables:
                 parts.append(Part(dimension, members, algorithm.keeps_size))
         return parts
 
-    def _group_part(self, group: int, algorithm: Algorithm) -> list[Part]:
-        members = self._groups.size(group)
-        return [Part(0, members, algorithm.keeps_size)] if members > 1 else []
-
-    def _add_phase(
-        self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], group: int, spanning: bool
-    ) -> None:
+    def _add_phase(self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool) -> None:
         algorithm = algorithms[phase.part.dimension]
         if not spanning:
-            line = self._group_line(group)
+            line = tables.NO_LINE
         else:
             line = self._system_line if algorithm.spans_system else phase.part.dimension
-        program = self._program(_ProgramKey(line, algorithm, phase.operation, phase.size), not spanning)
+        key = _ProgramKey(line, phase.part.members, algorithm, phase.operation, phase.size)
+        program = self._program(key)
         self._phases.append((program, line, phase.part.dimension, int(phase.cursor), int(phase.operation)))
 
-    def _program(self, key: _ProgramKey, subgroup: bool) -> int:
+    def _program(self, key: _ProgramKey) -> int:
         if key not in self._program_rows:
             if key.size > MOST_BYTES:
                 raise MachineError(
                     f"a phase of {key.operation.name.lower()} would hold {key.size} bytes per rank",
                     remedy="correct comm_size, which is in bytes",
                 )
-            _, members, _, _, dimension = self._lines[key.line]
-            program = lower(key.algorithm, key.operation, members, key.size, subgroup=subgroup)
+            subgroup = key.line == tables.NO_LINE
+            dimension = -1 if subgroup else self._lines[key.line][4]
+            program = lower(key.algorithm, key.operation, key.members, key.size, subgroup=subgroup)
             if len(self._programs) == MOST_PROGRAMS:
                 raise MachineError(
                     f"the workload has more than {MOST_PROGRAMS} collective phases that differ in size",
@@ -214,20 +206,21 @@ class CollectiveTables:
         along = 0 if len(network.dimensions) == 1 else -1
         return [*lines, (1, network.ranks, -1, endpoint, along)]
 
-    def _group_line(self, group: int) -> int:
-        if group not in self._group_lines:
-            self._group_lines[group] = len(self._lines)
-            first, members = self._groups.first_member(group), self._groups.size(group)
-            self._lines.append((0, members, first, SUBGROUP_ENDPOINT_NS, -1))
-        return self._group_lines[group]
-
-    def lines(self) -> np.ndarray:
-        """The line table."""
-        out = tables.table(tables.LINE, len(self._lines))
+    def lines(self) -> tuple[Any, Any]:
+        """(line table, the row of every group's own line)."""
+        small = [
+            (0, len(self._groups.members(row)), self._groups.first_member(row))
+            for row in range(1, len(self._groups))
+        ]
+        out = tables.table(tables.LINE, len(self._lines) + len(small))
         for row, values in enumerate(self._lines):
             out[row].stride, out[row].members, out[row].members_first = values[:3]
             out[row].endpoint_ns = values[3]
-        return out
+        if small:
+            rest = out[len(self._lines) :]
+            rest["stride"], rest["members"], rest["members_first"] = np.array(small, np.int64).T
+            rest["endpoint_ns"] = SUBGROUP_ENDPOINT_NS
+        return out, np.arange(self._system_line, len(out))
 
     def collectives(self) -> np.ndarray:
         """The collective table."""
@@ -275,6 +268,10 @@ class CollectiveTables:
             "trees": trees.whole(),
             "bundles": every,
         }
+
+
+def _group_part(group: GroupShape, algorithm: Algorithm) -> list[Part]:
+    return [Part(0, group.members, algorithm.keeps_size)] if group.members > 1 else []
 
 
 class _Column:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.collectives import Operation
+from et_sim.errors import TraceError
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables
 from et_sim.plan.groups import GroupTable
@@ -50,26 +51,38 @@ class CustomChoice:
 def lower_collectives(
     nodes: Any,
     trace: Trace,
+    rank: int,
     groups: GroupTable,
     collectives: CollectiveTables,
     custom: CustomChoice,
     place: str,
-) -> list[int]:
-    """Point collective nodes at their rows; returns the group rows the template uses."""
-    used: list[int] = []
+) -> list[str]:
+    """Point collective nodes at their rows; returns the names of the groups the template uses.
+
+    `rank` is any rank that runs the template: for the others, too, a name means a group of that shape.
+    """
+    used: list[str] = []
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     signature = _signature(trace, rows, custom)
     unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
     for index, (values, at) in enumerate(zip(unique.tolist(), first_at, strict=True)):
         kind, size, priority, name, dims, involved, code = values
-        group = groups.row(trace.group_names[name], f"{place}, {trace.describe(int(rows[at]))}")
+        group = groups.canonical(trace.group_names[name], f"{place}, {trace.describe(int(rows[at]))}")
+        group_row = groups.row(group, rank)
+        if code != NATIVE and groups.is_rule(group):
+            raise TraceError(
+                f"{trace.describe(int(rows[at]))} runs a custom collective in group {group!r}, "
+                "which is another one for other ranks",
+                place=place,
+                remedy="expand the workload to a file per rank (et-convert expand)",
+            )
         request = CollectiveRequest(
             operation=Operation(kind),
             size=size,
             priority=priority,
-            group=group,
+            group=groups.shape(group_row),
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
-            custom=None if code == NATIVE else custom.prefixes[code],
+            custom=None if code == NATIVE else (custom.prefixes[code], group_row),
         )
         row = collectives.add(request)
         which = rows[of_row.reshape(-1) == index]

@@ -7,6 +7,7 @@ without lanes, endpoint delays or reductions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,23 +17,32 @@ from et_sim.errors import TraceError
 from et_sim.plan import tables
 from et_sim.plan.channels import ChannelTables
 from et_sim.plan.groups import GroupTable
+from et_sim.plan.peers import Endpoints, check_peers, find_endpoints, rank_place
 from et_sim.plan.tables import Action, Treatment
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.columns import Has, NodeKind, Trace
 from et_sim.trace.files import read_workload
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Member:
+    rank: int
+    template: int
+    endpoints: Endpoints
+    members: Any
+    state_first: int
+
+
 class CustomTables:
     """Reads custom programs once each, and gives every member of a group its row."""
 
-    def __init__(self, groups: GroupTable, templates: TemplateTables, channels: ChannelTables) -> None:
+    def __init__(self, groups: GroupTable, templates: TemplateTables) -> None:
         self._groups = groups
         self._templates = templates
-        self._channels = channels
-        self._template_rows: dict[int, int] = {}  # by trace
+        self._template_rows: dict[int, tuple[int, Endpoints]] = {}  # by trace
         self._traces: list[Trace] = []  # keeps the keys above alive
         self._first: dict[tuple[str, int], int] = {}
-        self._members: list[tuple[int, int, int]] = []  # template, channel_first, state_first
+        self._members: list[_Member] = []
         self._state = 0
 
     def first_member(self, prefix: str, group: int) -> int:
@@ -43,28 +53,35 @@ class CustomTables:
         return self._first[key]
 
     def _add_members(self, prefix: str, group: int) -> int:
-        members = np.array(self._groups.members(group), np.int64)
+        members = self._groups.members(group).astype(np.int64)
         programs = read_workload(prefix, len(members))
         first = len(self._members)
         for rank, place in zip(members.tolist(), np.argsort(np.argsort(members)).tolist(), strict=True):
             trace = programs.trace(place)
-            row = self._template(trace)
-            channel_first = self._channels.add(rank, trace, members)
-            self._members.append((row, channel_first, self._state))
+            row, endpoints = self._template(trace)
+            check_peers(trace, rank_place(rank, trace), endpoints, len(members))
+            self._members.append(_Member(rank, row, endpoints, members, self._state))
             self._state += len(trace)
         return first
 
-    def _template(self, trace: Trace) -> int:
+    def _template(self, trace: Trace) -> tuple[int, Endpoints]:
         if id(trace) not in self._template_rows:
-            self._template_rows[id(trace)] = self._templates.add(_lower(trace), trace)
+            row = self._templates.add(_lower(trace), trace)
+            self._template_rows[id(trace)] = (row, find_endpoints(trace))
             self._traces.append(trace)
         return self._template_rows[id(trace)]
 
-    def finish(self) -> tuple[Any, int]:
-        """(member table, how many nodes have a state)."""
+    @property
+    def are_used(self) -> bool:
+        """Whether any collective is a custom one."""
+        return bool(self._members)
+
+    def finish(self, channels: ChannelTables) -> tuple[Any, int]:
+        """(member table, how many nodes have a state); adds the members' channels."""
         out = tables.table(tables.CUSTOM, len(self._members))
-        for row, values in zip(out, self._members, strict=True):
-            row.template, row.channel_first, row.state_first = values
+        for row, member in zip(out, self._members, strict=True):
+            row.template, row.state_first = member.template, member.state_first
+            row.channel_first = channels.add_custom(member.rank, member.endpoints, member.members)
         return out, self._state
 
 

@@ -1,89 +1,125 @@
-"""Communicator groups as tables: who sits where.
+"""Communicator groups: which ranks a name means to a rank, and who has which place.
 
-Group row 0 is the whole system in rank order. A listed group that holds every rank behaves like the
-whole system (its members' order in the file does not matter), but counts its own collectives.
+Group row 0 is the whole system in rank order; other rows are made when somebody first needs them. A listed
+group that holds every rank behaves like the whole system (its members' order in the file does not matter),
+but counts its own collectives.
+
+Not here: the seats of the actors in their groups (`seats`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.plan import tables
+from et_sim.trace.workload import GroupRule
 
 WHOLE_SYSTEM_NAMES = ("", "0")
+WHOLE_SYSTEM = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """What the lowering of a collective depends on, whichever group of that shape it runs in."""
+
+    members: int
+    spans_system: bool
+    listed: bool  # as opposed to the implicit group of all ranks
 
 
 class GroupTable:
-    """All groups of a machine, addressed by row."""
+    """All groups of a run, addressed by row."""
 
-    def __init__(self, ranks: int, listed: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(
+        self, ranks: int, listed: Mapping[int, tuple[int, ...]], rules: Mapping[str, GroupRule]
+    ) -> None:
         self._ranks = ranks
-        self._numbers = [0, *listed]
-        self._members = [
-            tuple(sorted(members)) if len(members) == ranks else members for members in listed.values()
-        ]
-        self._positions: dict[int, dict[int, int]] = {}
-        self._row_of = {number: row for row, number in enumerate(self._numbers)}
-        sizes = [0, *(len(m) for m in self._members)]
-        self._first = np.concatenate(([0], np.cumsum(sizes))).tolist()
+        self._listed = listed
+        self._rules = rules
+        self._rows: dict[tuple[str, int], int] = {(WHOLE_SYSTEM, 0): 0}
+        self._members: list[Any] = [np.arange(ranks, dtype=np.int32)]
+        self._first = [0]
+        self._flat = 0
+        self.names = [WHOLE_SYSTEM]  # per row
+        for name, rule in rules.items():
+            self._check_rule(name, rule)
 
-    def row(self, name: str, place: str) -> int:
-        """The row of the group that a node calls `name`."""
-        if name in WHOLE_SYSTEM_NAMES:
-            return 0
-        if not name.isdecimal() or int(name) not in self._row_of:
-            known = [str(number) for number in self._numbers[1:]]
-            hint = did_you_mean(name, known) or (
-                f"known groups: {', '.join(known[:8])}" if known else "pass the groups file with --groups"
+    def _check_rule(self, name: str, rule: GroupRule) -> None:
+        if rule.size < 1 or rule.stride < 1 or self._ranks % (rule.size * rule.stride):
+            raise TraceError(
+                f"group {name!r} has {rule.size} members {rule.stride} apart, which does not divide "
+                f"{self._ranks} ranks",
+                remedy="the number of ranks must be a multiple of size times stride",
             )
-            raise TraceError(f"communicator group {name!r} is not defined", place=place, remedy=hint)
-        return self._row_of[int(name)]
 
-    def number(self, row: int) -> int:
-        """The group's number in the input; 0 for the whole system."""
-        return self._numbers[row]
+    def canonical(self, name: str, place: str) -> str:
+        """One spelling for every group that a node can call `name`; raises if there is none."""
+        if name in WHOLE_SYSTEM_NAMES:
+            return WHOLE_SYSTEM
+        if name in self._rules:
+            return name
+        if name.isdecimal() and int(name) in self._listed:
+            return str(int(name))
+        known = [str(number) for number in self._listed] + list(self._rules)
+        hint = did_you_mean(name, known) or (
+            f"known groups: {', '.join(known[:8])}" if known else "pass the groups file with --groups"
+        )
+        raise TraceError(f"communicator group {name!r} is not defined", place=place, remedy=hint)
 
-    def is_listed(self, row: int) -> bool:
-        """Whether the group came from a file, as opposed to the implicit group of all ranks."""
-        return row > 0
+    def row(self, name: str, rank: int) -> int:
+        """The row of the group that `rank` means by a canonical name."""
+        rule = self._rules.get(name)
+        key = (name, rule.first(rank) if rule else 0)
+        if key not in self._rows:
+            members = rule.members(rank) if rule else self._listed[int(name)]
+            if len(members) == self._ranks:
+                members = tuple(sorted(members))
+            self._rows[key] = len(self._members)
+            self._first.append(self._flat)
+            self._flat += len(members)
+            self._members.append(np.array(members, np.int32))
+            self.names.append(name)
+        return self._rows[key]
+
+    def is_rule(self, name: str) -> bool:
+        """Whether a canonical name means different groups to different ranks."""
+        return name in self._rules
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def shape(self, row: int) -> GroupShape:
+        """What a collective of the group is lowered by."""
+        return GroupShape(len(self._members[row]), self.spans_system(row), row > 0)
 
     def spans_system(self, row: int) -> bool:
         """Whether every rank is a member."""
-        return self.size(row) == self._ranks
+        return len(self._members[row]) == self._ranks
 
-    def size(self, row: int) -> int:
-        """How many members the group has."""
-        return self._ranks if row == 0 else len(self._members[row - 1])
-
-    def members(self, row: int) -> Sequence[int]:
+    def members(self, row: int) -> Any:
         """Ranks of the group, in the order of their positions."""
-        return range(self._ranks) if row == 0 else self._members[row - 1]
+        return self._members[row]
 
     def first_member(self, row: int) -> int:
         """Where the group's members begin in the member table."""
-        return int(self._first[row])
-
-    def first_seat(self, row: int) -> int:
-        """The seat of the group's first member; the seats of all ranks come before all others."""
-        return 0 if row == 0 else self._ranks + self.first_member(row)
+        return self._first[row]
 
     def position(self, row: int, rank: int) -> int | None:
         """The rank's place in the group; None if it is not a member."""
         if row == 0:
             return rank
-        if row not in self._positions:
-            self._positions[row] = {member: k for k, member in enumerate(self._members[row - 1])}
-        return self._positions[row].get(rank)
+        places = np.flatnonzero(self._members[row] == rank)
+        return int(places[0]) if len(places) else None
 
-    def tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """The group table, and the ranks of all listed groups one after the other."""
-        out = tables.table(tables.GROUP, len(self._numbers))
-        for row, number in enumerate(self._numbers):
-            out[row].number, out[row].members = number, self.size(row)
-            out[row].members_first = self.first_member(row)
-            out[row].seat_first = self.first_seat(row)
-        flat = [rank for members in self._members for rank in members]
-        return out, np.array(flat, np.int32)
+    def tables(self, lines: Any) -> tuple[Any, Any]:
+        """The group table but for `seat_first`, and the ranks of all but the first group in a row."""
+        out = tables.table(tables.GROUP, len(self._members))
+        for row in range(len(out)):
+            out[row].members = len(self._members[row])
+            out[row].members_first, out[row].line = self._first[row], lines[row]
+        return out, np.concatenate([np.empty(0, np.int32), *self._members[1:]])

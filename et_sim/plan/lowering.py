@@ -1,6 +1,9 @@
 """Workload x machine -> `Plan`: everything that must happen, with all names resolved to numbers.
 
-Not here: the rules for single nodes (`nodes`), collectives (`collective_lowering`), groups and
+Two stages, so that folding can look at the first before the second is done: `Lowering` treats every
+template, whoever runs it; `build_plan` adds what differs from actor to actor.
+
+Not here: the rules for single nodes (`nodes`), collectives (`collective_lowering`), groups, seats and
 channels, which this module only puts together.
 """
 
@@ -15,12 +18,15 @@ from et_sim.machine.model import Machine, StreamPolicy, System
 from et_sim.machine.programs_file import read_programs
 from et_sim.memory import server_of_ranks
 from et_sim.plan import tables
+from et_sim.plan.actors import Actors
 from et_sim.plan.channels import ChannelTables
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import lower_nodes
+from et_sim.plan.peers import endpoints_of_templates
+from et_sim.plan.seats import SeatTables
 from et_sim.plan.tables import Plan
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.workload import Workload
@@ -29,51 +35,93 @@ from et_sim.units import LONGEST_NS, format_bytes, format_ns
 STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLICIT: 0}
 
 
+class Lowering:
+    """What every template does, whichever rank runs it."""
+
+    def __init__(self, workload: Workload, machine: Machine) -> None:
+        self.workload, self.machine = workload, machine
+        _check_rank_count(workload, machine.network.ranks)
+        _refuse_unsimulated(machine)
+        self.endpoints = endpoints_of_templates(workload)
+        self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
+        templates = TemplateTables(len(workload.templates))
+        self.customs = CustomTables(self.groups, templates)
+        self.collectives = CollectiveTables(machine, self.groups, self.customs)
+        choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
+        self.used_groups: list[list[str]] = []  # per template: canonical names
+        lowest = np.zeros(len(workload.templates), np.int64)
+        in_use, first = np.unique(workload.template_of_rank, return_index=True)
+        lowest[in_use] = first
+        for index, trace in enumerate(workload.templates):
+            place = trace.source or workload.source
+            nodes = lower_nodes(trace, machine, place)
+            rank = int(lowest[index])
+            used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
+            self.used_groups.append(used)
+            templates.put(index, nodes, trace)
+        self.templates, self.nodes, self.children = templates.finish()
+        self.memory_server = server_of_ranks(machine.memory, np.arange(machine.network.ranks, dtype=np.int32))
+
+
 def build_plan(workload: Workload, machine: Machine) -> Plan:
-    """Lower every rank of the workload onto the machine."""
-    ranks, system = machine.network.ranks, machine.system
-    _check_rank_count(workload, ranks)
-    _refuse_unsimulated(machine)
-    lowering = _Lowering(workload, machine)
-    group_table, group_members = lowering.groups.tables()
-    seats, member_seats = _build_seats(ranks, lowering.groups)
-    actors, actor_seats = lowering.actors()
-    templates, nodes, children = lowering.templates.finish()
-    sizes = templates["nodes"][actors["template"]]
-    actors["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    channels, actor_channels = lowering.channels.finish()
-    customs, custom_states = lowering.customs.finish()
+    """Lower every rank of the workload onto the machine, one actor each."""
+    return assemble(Lowering(workload, machine), Actors.one_per_rank(machine.network.ranks))
+
+
+def assemble(lowering: Lowering, actors: Actors) -> Plan:
+    """The plan of what the actors' representatives do."""
+    workload, machine, system = lowering.workload, lowering.machine, lowering.machine.system
+    channel_tables = ChannelTables(workload, lowering.endpoints, actors)
+    # Channels of the actors come first, so that an actor's place in them is its channel_first.
+    channel_first = [channel_tables.add_actor(actor) for actor in range(len(actors))]
+    customs, custom_states = lowering.customs.finish(channel_tables)
+    channels, actor_channels = channel_tables.finish()
+    seat_tables = SeatTables(workload, actors, lowering.groups, lowering.used_groups)
+    lines, group_lines = lowering.collectives.lines()
+    groups, group_members = lowering.groups.tables(group_lines)
+    seats, actor_seats, member_seats = seat_tables.finish(groups, len(group_members))
     programs = lowering.collectives.programs()
-    bus = _bus(system, int(programs["bundles"]["bytes"].max(initial=0)))
+    actor_table = tables.table(tables.ACTOR, len(actors))
+    actor_table["template"] = workload.template_of_rank[actors.representative]
+    actor_table["rank"] = actors.representative
+    actor_table["channel_first"] = channel_first
+    actor_table["seat_first"] = seat_tables.usage_first[:-1]
+    actor_table["memory_server"] = np.broadcast_to(lowering.memory_server, workload.ranks)[
+        actors.representative
+    ]
+    sizes = lowering.templates["nodes"][actor_table["template"]]
+    actor_table["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     return Plan(
-        ranks=ranks,
+        ranks=workload.ranks,
         dimensions=len(machine.network.dimensions),
         queues_per_dim=system.queues_per_dim,
         running_limit=-(-system.active_chunks // system.queues_per_dim),
         stream_policy=STREAM_POLICY[system.policy],
-        actor_of_rank=np.arange(ranks, dtype=np.int32),
-        templates=templates,
-        nodes=nodes,
-        children=children,
-        actors=actors,
+        actor_of_rank=actors.of_rank,
+        templates=lowering.templates,
+        nodes=lowering.nodes,
+        children=lowering.children,
+        actors=actor_table,
         actor_channels=actor_channels,
         channels=channels,
         collectives=lowering.collectives.collectives(),
         phases=lowering.collectives.phases(),
         **programs,
-        bus=bus,
+        bus=_bus(system, int(programs["bundles"]["bytes"].max(initial=0))),
         customs=customs,
         custom_states=custom_states,
-        lines=lowering.collectives.lines(),
-        groups=group_table,
+        lines=lines,
+        groups=groups,
+        group_names=tuple(lowering.groups.names),
         group_members=group_members,
         member_seats=member_seats,
         seats=seats,
         actor_seats=actor_seats,
         handshakes=int(channels["handshake"].max(initial=-1)) + 1,
         rendezvous=system.rendezvous,
-        memory_servers=int(actors["memory_server"].max(initial=-1)) + 1,
+        memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,
         corrections=system.corrections,
+        is_folded=actors.is_folded,
     )
 
 
@@ -120,71 +168,3 @@ def _refuse_unsimulated(machine: Machine) -> None:
                 place="system configuration",
                 remedy="remove the key to simulate without it",
             )
-
-
-class _Lowering:
-    """The tables under construction."""
-
-    def __init__(self, workload: Workload, machine: Machine) -> None:
-        self._workload = workload
-        self._machine = machine
-        self.groups = GroupTable(machine.network.ranks, machine.groups)
-        self.channels = ChannelTables(machine.network.ranks)
-        self.templates = TemplateTables(len(workload.templates))
-        # Channels of the actors come first, so that an actor's place in them is its channel_first.
-        self._channel_first = [
-            self.channels.add(rank, workload.trace(rank)) for rank in range(machine.network.ranks)
-        ]
-        self.customs = CustomTables(self.groups, self.templates, self.channels)
-        self.collectives = CollectiveTables(machine, self.groups, self.customs)
-        choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
-        self._group_rows: list[list[int]] = []  # per template: the groups it uses
-        for index, trace in enumerate(workload.templates):
-            place = trace.source or workload.source
-            nodes = lower_nodes(trace, machine, place)
-            used = lower_collectives(nodes, trace, self.groups, self.collectives, choice, place)
-            self._group_rows.append(used)
-            self.templates.put(index, nodes, trace)
-
-    def actors(self) -> tuple[Any, Any]:
-        """(actor table but for `node_first`, seats of every actor in the groups its template uses)."""
-        ranks = np.arange(self._workload.ranks, dtype=np.int32)
-        actors = tables.table(tables.ACTOR, len(ranks))
-        actors["template"] = self._workload.template_of_rank
-        actors["rank"] = ranks
-        actors["channel_first"] = self._channel_first
-        counts = np.array([len(rows) for rows in self._group_rows], np.int64)[actors["template"]]
-        first = np.concatenate(([0], np.cumsum(counts)))
-        actors["seat_first"] = first[:-1]
-        actors["memory_server"] = server_of_ranks(self._machine.memory, ranks)
-        seats = np.empty(int(first[-1]), np.int32)
-        for rank in np.flatnonzero(counts).tolist():
-            rows = self._group_rows[actors["template"][rank]]
-            seats[first[rank] : first[rank + 1]] = [self._seat(row, rank) for row in rows]
-        return actors, seats
-
-    def _seat(self, row: int, rank: int) -> int:
-        position = self.groups.position(row, rank)
-        if position is None:
-            raise TraceError(
-                f"rank {rank} has a collective in communicator group {self.groups.number(row)} "
-                "and is not a member of it",
-                place=self._workload.trace(rank).source or self._workload.source,
-                remedy="add the rank to the group or the collective to another group",
-            )
-        return self.groups.first_seat(row) + position
-
-
-def _build_seats(ranks: int, groups: GroupTable) -> tuple[Any, Any]:
-    """One seat per rank in the system's own group, then one per member of every listed group."""
-    group_table, members = groups.tables()
-    seats = tables.table(tables.SEAT, ranks + len(members))
-    seats["actor"][:ranks] = np.arange(ranks)
-    seats["position"][:ranks] = np.arange(ranks)
-    seats["actor"][ranks:] = members
-    for row in range(1, len(group_table)):
-        start = ranks + int(group_table[row].members_first)
-        span = slice(start, start + int(group_table[row].members))
-        seats["group"][span] = row
-        seats["position"][span] = np.arange(int(group_table[row].members))
-    return seats, np.arange(ranks, ranks + len(members), dtype=np.int32)

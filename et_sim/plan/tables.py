@@ -39,6 +39,7 @@ class Lane(IntEnum):
 
 
 LANES = len(Lane)
+NO_LINE = -1
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
 
@@ -107,7 +108,7 @@ COLLECTIVE = record(
 )
 PHASE = record(
     ("program", "i4"),
-    ("line", "i4"),
+    ("line", "i4"),  # NO_LINE: that of the group it runs in
     ("dimension", "i4"),  # whose queues it uses
     ("cursor", "u1"),
     ("operation", "u1"),
@@ -160,10 +161,10 @@ LINE = record(
     ("endpoint_ns", "i8"),
 )
 GROUP = record(
-    ("number", "i8"),  # as in the input; 0: all ranks
     ("members", "i4"),
+    ("line", "i4"),  # through its members, in their order
     ("members_first", "i8"),
-    ("seat_first", "i8"),
+    ("seat_first", "i8"),  # of a group that spans the system: the seat of the first actor
 )
 SEAT = record(
     ("actor", "i4"),
@@ -199,6 +200,7 @@ class Plan:
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     lines: Any
     groups: Any
+    group_names: tuple[str, ...]  # "": the whole system
     group_members: Any  # ranks of the listed groups
     member_seats: Any  # their seats
     seats: Any
@@ -207,6 +209,7 @@ class Plan:
     rendezvous: bool
     memory_servers: int
     corrections: frozenset[Correction]
+    is_folded: bool  # some actor stands for several ranks
 
     @property
     def expected_messages(self) -> int:

@@ -74,7 +74,7 @@ class TimelineSource:
     @cached_property
     def group_names(self) -> tuple[str, ...]:
         """Names of the plan's groups; the whole system is "all"."""
-        return tuple("all" if g.number == 0 else str(g.number) for g in self._plan.groups)
+        return tuple(name or "all" for name in self._plan.group_names)
 
     def blocks(self, rows_per_block: int = 1_000_000) -> Iterator[Rows]:
         """All issued nodes, in blocks of whole actors."""

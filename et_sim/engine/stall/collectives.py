@@ -279,9 +279,9 @@ class Collectives:
         """The row of the collective a node runs."""
         return self._detail(node)
 
-    def group_number(self, node: NodeAt) -> int:
-        """The communicator group of a collective as the input numbers it; 0: the whole system."""
+    def group_name(self, node: NodeAt) -> str:
+        """The communicator group of a collective as the input names it; "": the whole system."""
         actor = self._still.plan.actors[node.actor]
         seat_index = self._still.plan.nodes["seat"][self._still.plan_row(node)]
         seat = self._still.plan.actor_seats[int(actor["seat_first"]) + int(seat_index)]
-        return int(self._still.plan.groups["number"][self._seat_group[seat]])
+        return self._still.plan.group_names[self._seat_group[seat]]

@@ -27,7 +27,7 @@ class _Signature(NamedTuple):
 
 class _Side(NamedTuple):
     signature: _Signature
-    group: int
+    group: str
 
 
 def nearest_mismatches(graph: WaitGraph) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def _side(graph: WaitGraph, node: NodeAt) -> _Side:
         priority=int(trace.comm_priority[node.row]),
         dims=int(trace.involved_dims[node.row]),
     )
-    return _Side(signature, graph.collectives.group_number(node))
+    return _Side(signature, graph.collectives.group_name(node))
 
 
 def _sentence(graph: WaitGraph, one: _Side, other: _Side, ones: set[NodeAt], others: set[NodeAt]) -> str:

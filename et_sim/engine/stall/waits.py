@@ -254,8 +254,8 @@ class Teller:
     def collective(self, node: NodeAt) -> str:
         """`all_reduce of 1 MiB over group 3`."""
         trace = self._still.trace(node.actor)
-        number = self._graph.collectives.group_number(node)
-        over = f" over group {number}" if number else ""
+        name = self._graph.collectives.group_name(node)
+        over = f" over group {name}" if name else ""
         return f"{operation(trace, node.row)} of {exact_bytes(int(trace.comm_bytes[node.row]))}{over}"
 
     def hops(self, cycle: list[Vertex]) -> list[Hop]:
@@ -313,5 +313,5 @@ class Teller:
         node = self._graph.collectives.node_of(vertex) if isinstance(vertex, Chunk) else vertex
         if self._still.action(node) is not Action.COLLECTIVE:
             return self.node(node)
-        number = self._graph.collectives.group_number(node)
-        return self.node(node) + (f" of group {number}" if number else "")
+        name = self._graph.collectives.group_name(node)
+        return self.node(node) + (f" of group {name}" if name else "")

@@ -1,0 +1,130 @@
+"""Seats: the place of every actor in every group it has collectives in.
+
+Seat numbers: first one per actor in the whole system, in order; then one per actor for each listed group
+that spans the system; then those of the other groups, actor by actor. A member that has no collectives in
+a group has a seat, too, at the end: messages to it wait there for ever.
+
+Not here: who is in which group (`groups`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import TraceError
+from et_sim.plan import tables
+from et_sim.plan.actors import Actors
+from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
+from et_sim.trace.workload import Workload
+
+
+class SeatTables:
+    """Assigns seats; `used[t]` are the canonical names of the groups that template t uses."""
+
+    def __init__(self, workload: Workload, actors: Actors, groups: GroupTable, used: list[list[str]]) -> None:
+        self._workload = workload
+        self._actors = actors
+        self._groups = groups
+        self._used = used
+        self._template = workload.template_of_rank[actors.representative]
+        counts = np.array([len(names) for names in used], np.int64)[self._template]
+        self.usage_first = np.concatenate(([0], np.cumsum(counts)))  # per actor, into `actor_seats`
+        self._row = self._rows()
+        self._small_first, self._next = self._number_small()
+        self._extra: list[tuple[int, int, int]] = []
+
+    def _rows(self) -> Any:
+        """The group row of every usage of every actor."""
+        rows = np.zeros(int(self.usage_first[-1]), np.int64)
+        for template, names in enumerate(self._used):
+            mine = np.flatnonzero(self._template == template)
+            for usage, name in enumerate(names):
+                if name == WHOLE_SYSTEM:
+                    continue
+                ranks = self._actors.representative[mine].tolist()
+                if self._groups.is_rule(name):
+                    found = [self._groups.row(name, rank) for rank in ranks]
+                else:
+                    found = [self._groups.row(name, 0)] * len(ranks)
+                rows[self.usage_first[mine] + usage] = found
+        return rows
+
+    def _number_small(self) -> tuple[Any, int]:
+        """Seats of usages of groups that do not span the system, after those of all that do."""
+        spanning = [row for row in range(len(self._groups)) if self._groups.spans_system(row)]
+        self._spanning_first = {row: place * len(self._actors) for place, row in enumerate(spanning)}
+        small = ~np.isin(self._row, spanning)
+        first = len(spanning) * len(self._actors)
+        return first + np.cumsum(small) - small, first + int(small.sum())
+
+    def finish(self, groups: Any, member_count: int) -> tuple[Any, Any, Any]:
+        """(seat table, seats of the actors' usages, seats of all listed members); fills `seat_first`."""
+        owner = np.repeat(np.arange(len(self._actors)), np.diff(self.usage_first))
+        actor_seats = self._small_first.copy()
+        for row, first in self._spanning_first.items():
+            groups["seat_first"][row] = first
+            which = np.flatnonzero(self._row == row)
+            actor_seats[which] = first + owner[which]
+        member_seats = np.zeros(member_count, np.int32)
+        for row in range(1, len(self._groups)):
+            at = self._groups.first_member(row)
+            member_seats[at : at + len(self._groups.members(row))] = self._seats_of_members(row)
+        seats = tables.table(tables.SEAT, self._next)
+        for row, first in self._spanning_first.items():
+            span = slice(first, first + len(self._actors))
+            seats["actor"][span] = np.arange(len(self._actors))
+            seats["group"][span], seats["position"][span] = row, self._actors.representative
+        small = np.flatnonzero(~np.isin(self._row, list(self._spanning_first)))
+        seats["actor"][actor_seats[small]] = owner[small]
+        seats["group"][actor_seats[small]] = self._row[small]
+        positions = self._positions(owner[small], self._row[small])
+        seats["position"][actor_seats[small]] = positions
+        for seat, (actor, row, position) in enumerate(self._extra, self._next - len(self._extra)):
+            seats[seat] = (actor, row, position)
+        return seats, actor_seats.astype(np.int32), member_seats
+
+    def _positions(self, owner: Any, rows: Any) -> Any:
+        ranks = self._actors.representative[owner]
+        out = np.empty(len(owner), np.int32)
+        order = np.argsort(rows, kind="stable")
+        for block in np.split(order, np.flatnonzero(np.diff(rows[order])) + 1) if len(order) else []:
+            row = int(rows[block[0]])
+            members = self._groups.members(row)
+            by_rank = np.argsort(members)
+            at = np.minimum(np.searchsorted(members[by_rank], ranks[block]), len(members) - 1)
+            out[block] = by_rank[at]
+            outside = np.flatnonzero(members[out[block]] != ranks[block])
+            if len(outside):
+                self._refuse(int(ranks[block][outside[0]]), row)
+        return out
+
+    def _refuse(self, rank: int, row: int) -> None:
+        raise TraceError(
+            f"rank {rank} has a collective in communicator group {self._groups.names[row]} "
+            "and is not a member of it",
+            place=self._workload.trace(rank).source or self._workload.source,
+            remedy="add the rank to the group or the collective to another group",
+        )
+
+    def _seats_of_members(self, row: int) -> Any:
+        """The seat of every member's actor, found by the name under which the member uses the group."""
+        if row in self._spanning_first:
+            return self._spanning_first[row] + self._actors.of_rank[self._groups.members(row)]
+        name = self._groups.names[row]
+        members = self._groups.members(row)
+        actors = self._actors.of_rank[members]
+        templates = self._workload.template_of_rank[members]
+        out = np.empty(len(members), np.int64)
+        for template in np.unique(templates).tolist():
+            mine = np.flatnonzero(templates == template)
+            if name in self._used[template]:
+                usage = self._used[template].index(name)
+                out[mine] = self._small_first[self.usage_first[actors[mine]] + usage]
+                continue
+            for place in mine.tolist():
+                out[place] = self._next
+                self._next += 1
+                self._extra.append((int(actors[place]), row, place))
+        return out
