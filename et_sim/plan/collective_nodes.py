@@ -16,6 +16,7 @@ from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action, Treatment
 from et_sim.trace.columns import CollectiveKind, Has, Trace
+from et_sim.trace.process_groups import read_process_groups
 
 NATIVE, UNSAID = -1, -1
 
@@ -62,12 +63,14 @@ def lower_collectives(
     `rank` is any rank that runs the template: for the others, too, a name means a group of that shape.
     """
     used: list[str] = []
+    own_groups = read_process_groups(trace)
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     signature = _signature(trace, rows, custom)
     unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
     for index, (values, at) in enumerate(zip(unique.tolist(), first_at, strict=True)):
         kind, size, priority, name, dims, involved, code = values
-        group = groups.canonical(trace.group_names[name], f"{place}, {trace.describe(int(rows[at]))}")
+        where = f"{place}, {trace.describe(int(rows[at]))}"
+        group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
         if code != NATIVE and groups.is_rule(group):
             raise TraceError(

@@ -2,7 +2,8 @@
 
 Group row 0 is the whole system in rank order; other rows are made when somebody first needs them. A listed
 group that holds every rank behaves like the whole system (its members' order in the file does not matter),
-but counts its own collectives.
+but counts its own collectives. Where traces describe groups themselves, a name may mean one group to one
+rank and another to the next: such a group's canonical name is one that no other has.
 
 Not here: the seats of the actors in their groups (`seats`).
 """
@@ -17,10 +18,11 @@ import numpy as np
 
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.plan import tables
+from et_sim.trace.process_groups import ALL_RANKS, group_key
 from et_sim.trace.workload import GroupRule
 
-WHOLE_SYSTEM_NAMES = ("", "0")
 WHOLE_SYSTEM = ""
+OwnGroups = Mapping[str, tuple[int, ...]]  # what a trace describes, by group key
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,14 @@ class GroupTable:
         self._ranks = ranks
         self._listed = listed
         self._rules = rules
+        self._described: dict[str, tuple[int, ...]] = {}  # by canonical name
+        self._canonical = {(str(number), frozenset(of)): str(number) for number, of in listed.items()}
         self._rows: dict[tuple[str, int], int] = {(WHOLE_SYSTEM, 0): 0}
         self._members: list[Any] = [np.arange(ranks, dtype=np.int32)]
         self._first = [0]
         self._flat = 0
-        self.names = [WHOLE_SYSTEM]  # per row
+        self.names = [WHOLE_SYSTEM]  # per row, as in the input
+        self.canonical_names = [WHOLE_SYSTEM]  # per row
         for name, rule in rules.items():
             self._check_rule(name, rule)
 
@@ -57,33 +62,74 @@ class GroupTable:
                 remedy="the number of ranks must be a multiple of size times stride",
             )
 
-    def canonical(self, name: str, place: str) -> str:
-        """One spelling for every group that a node can call `name`; raises if there is none."""
-        if name in WHOLE_SYSTEM_NAMES:
+    def canonical(self, name: str, place: str, own: OwnGroups) -> str:
+        """One spelling for every group that a node can call `name`; raises if there is none.
+
+        `own` are the groups that the node's trace describes; they come before all others.
+        """
+        key = group_key(name)
+        if key in own:
+            return self._canonical_of_described(key, own[key], place)
+        if key == WHOLE_SYSTEM:
             return WHOLE_SYSTEM
         if name in self._rules:
             return name
-        if name.isdecimal() and int(name) in self._listed:
-            return str(int(name))
-        known = [str(number) for number in self._listed] + list(self._rules)
+        if key.isdecimal() and int(key) in self._listed:
+            return key
+        known = [*own, *(str(number) for number in self._listed), *self._rules]
         hint = did_you_mean(name, known) or (
             f"known groups: {', '.join(known[:8])}" if known else "pass the groups file with --groups"
         )
         raise TraceError(f"communicator group {name!r} is not defined", place=place, remedy=hint)
+
+    def _canonical_of_described(self, key: str, members: tuple[int, ...], place: str) -> str:
+        members = tuple(range(self._ranks)) if members == ALL_RANKS else members
+        beyond = [rank for rank in members if not 0 <= rank < self._ranks]
+        if beyond:
+            raise TraceError(
+                f"process group {key or '0'!r} lists rank {beyond[0]}, and ranks are 0 to {self._ranks - 1}",
+                place=place,
+                remedy="describe a machine with more NPUs, or correct the trace's metadata",
+            )
+        if key == WHOLE_SYSTEM:
+            if len(members) == self._ranks:
+                return WHOLE_SYSTEM
+            raise TraceError(
+                f'process group "0" lists {len(members)} ranks, and there are {self._ranks}',
+                place=place,
+                remedy="group 0 always means all ranks: run on as many NPUs as the trace is from",
+            )
+        known = (key, frozenset(members))
+        if known not in self._canonical:
+            self._canonical[known] = f"{key}\n{len(self._described)}"
+            self._described[self._canonical[known]] = members
+        canonical = self._canonical[known]
+        if len(members) < self._ranks and tuple(self._listing(canonical)) != members:
+            raise TraceError(
+                f"process group {key!r} lists its members in another order than elsewhere",
+                place=place,
+                remedy="list them in one order in all traces and in the groups file: it is that of the ring",
+            )
+        return canonical
+
+    def _listing(self, name: str) -> tuple[int, ...]:
+        """Members of a group that follows no rule, as listed."""
+        return self._described[name] if name in self._described else self._listed[int(name)]
 
     def row(self, name: str, rank: int) -> int:
         """The row of the group that `rank` means by a canonical name."""
         rule = self._rules.get(name)
         key = (name, rule.first(rank) if rule else 0)
         if key not in self._rows:
-            members = rule.members(rank) if rule else self._listed[int(name)]
+            members = rule.members(rank) if rule else self._listing(name)
             if len(members) == self._ranks:
                 members = tuple(sorted(members))
             self._rows[key] = len(self._members)
             self._first.append(self._flat)
             self._flat += len(members)
             self._members.append(np.array(members, np.int32))
-            self.names.append(name)
+            self.names.append(name.rpartition("\n")[0] if name in self._described else name)
+            self.canonical_names.append(name)
         return self._rows[key]
 
     def is_rule(self, name: str) -> bool:

@@ -112,7 +112,7 @@ class SeatTables:
         """The seat of every member's actor, found by the name under which the member uses the group."""
         if row in self._spanning_first:
             return self._spanning_first[row] + self._actors.of_rank[self._groups.members(row)]
-        name = self._groups.names[row]
+        name = self._groups.canonical_names[row]
         members = self._groups.members(row)
         actors = self._actors.of_rank[members]
         templates = self._workload.template_of_rank[members]

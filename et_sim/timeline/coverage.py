@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.timeline.rows import KIND_NAMES, TREATMENT_NAMES, Rows
+from et_sim.trace.process_groups import count_metadata
 from et_sim.trace.workload import Workload
 
 
@@ -38,6 +39,7 @@ class CoverageCounter:
             "nodes_by_kind": _nonzero(self.nodes.sum(axis=0)),
             "bytes_by_kind": _nonzero(self.bytes),
             "ignored_attributes": _ignored_attributes(workload),
+            "ignored_metadata": _ignored_metadata(workload),
         }
 
 
@@ -45,9 +47,19 @@ def _nonzero(of_kind: Any) -> dict[str, int]:
     return {name: int(of_kind[code]) for code, name in enumerate(KIND_NAMES) if of_kind[code]}
 
 
+def _ranks_of_template(workload: Workload) -> Any:
+    return np.bincount(workload.template_of_rank, minlength=len(workload.templates))
+
+
+def _ignored_metadata(workload: Workload) -> int:
+    """METADATA nodes that describe no process groups, over all ranks."""
+    counts = np.array([count_metadata(trace)[1] for trace in workload.templates], np.int64)
+    return int(counts @ _ranks_of_template(workload))
+
+
 def _ignored_attributes(workload: Workload) -> dict[str, int]:
     """Attributes that no model reads: name -> nodes that carry it, over all ranks."""
-    ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
+    ranks_of_template = _ranks_of_template(workload)
     total: dict[str, int] = {}
     for ranks, trace in zip(ranks_of_template, workload.templates, strict=True):
         for name, count in trace.ignored_attributes.items():

@@ -14,7 +14,7 @@ Not here: reading and writing files (`files`), checks across ranks (`preflight`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.trace.columns import CollectiveKind, Has, IntColumn, NodeKind, RowColumn, Trace
+from et_sim.trace.process_groups import process_group_text
 
 _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
@@ -188,6 +189,10 @@ class TraceBuilder:
     def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
         """A node that only carries text, such as a description of the process groups."""
         return self._add(NodeKind.METADATA, name or "metadata", {}, node_id=node_id, text=text)
+
+    def process_groups(self, groups: Mapping[str, Sequence[int]], *, node_id: int | None = None) -> int:
+        """A metadata node that says who is in which group, as PyTorch writes it; no ranks means all."""
+        return self.metadata(process_group_text(groups), name="process_group:init", node_id=node_id)
 
     def invalid(
         self,

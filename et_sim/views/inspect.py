@@ -132,6 +132,9 @@ def _coverage(run: RunDirectory) -> list[str]:
     )
     parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
     lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
+    if coverage["ignored_metadata"]:
+        count = plural(coverage["ignored_metadata"], "node")
+        lines.append(_fact("", f"metadata without effect: {count} that describe no process groups"))
     ignored = coverage["ignored_attributes"]
     if ignored:
         named = (f"{name} ({count:,})" for name, count in ignored.items())

@@ -32,6 +32,7 @@ COVERAGE = {
     "instant": int,
     "not_executed": int,
     "ignored_attributes": dict,
+    "ignored_metadata": int,
 }
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {

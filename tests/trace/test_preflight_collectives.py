@@ -245,3 +245,45 @@ def test_many_circles_are_counted() -> None:
     problems = find_problems(workload(straight, crossed), groups=dict.fromkeys(range(1, 11), (0, 1)))
     assert len(problems) == 4
     assert problems[-1].text == "2 more circles of collectives of different groups"
+
+
+def described(groups: dict[str, list[int]], name: str, size: int = MIB) -> Fill:
+    def fill(build: TraceBuilder) -> None:
+        build.process_groups(groups)
+        build.collective("all_reduce", size, name)
+
+    return fill
+
+
+def test_groups_that_the_traces_describe_need_no_groups_file() -> None:
+    low, high = described({"1": [0, 1]}, "1"), described({"1": [2, 3]}, "1", 2 * MIB)
+    assert find_problems(workload(low, low, high, high)) == []
+    assert find_problems(workload(low, low, high, high), groups={1: (0, 3)}) == []
+
+
+def test_members_of_a_described_group_are_compared() -> None:
+    low, other = described({"1": [0, 1]}, "1"), described({"1": [0, 1]}, "1", 2 * MIB)
+    problem = only(find_problems(workload(low, other)), "collective-size")
+    assert "collectives of group 1 (ranks 0-1) differ" in problem.text
+
+
+def test_a_stranger_to_a_described_group_is_an_error() -> None:
+    mine = described({"1": [0, 1]}, "1")
+    assert only(find_problems(workload(mine, mine, mine)), "not-a-member").ranks == "2"
+
+
+def test_a_described_group_with_a_rank_that_does_not_exist_is_an_error() -> None:
+    mine = described({"1": [0, 1, 9]}, "1")
+    problem = only(find_problems(workload(mine, mine)), "unknown-member")
+    assert problem.text == "group 1 lists rank 9, and there are ranks 0 to 1"
+    assert problem.remedy.startswith("correct the traces' metadata")
+
+
+def test_a_description_that_cannot_be_used_is_an_error() -> None:
+    def broken(build: TraceBuilder) -> None:
+        build.metadata("pg_name")
+        build.collective("all_reduce", MIB)
+
+    assert only(find_problems(workload(broken, broken)), "process-groups").ranks == "0-1"
+    partial = described({"0": [0]}, "")
+    assert "lists 1 of 2 ranks" in only(find_problems(workload(partial, partial)), "process-groups").text

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.errors import TraceError
 from et_sim.trace.columns import CollectiveKind, Has, NodeKind, RowColumn, Trace
 from et_sim.trace.preflight.differences import (
     explain_difference,
@@ -26,6 +27,7 @@ from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
 from et_sim.trace.preflight.streams import Sequence, Stream
+from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
 from et_sim.units import format_ranks
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
@@ -37,6 +39,7 @@ def check_collectives(
 ) -> list[Problem]:
     """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
     problems: list[Problem] = []
+    described = _described_groups(sharing, ranks, problems)
     sequences: _Sequences = defaultdict(dict)
     started: dict[int, RowColumn] = {}
     for template in sharing.used_templates():
@@ -45,9 +48,9 @@ def check_collectives(
         if len(rows):
             problems += _empty(sharing, template, rows)
             started[template] = _as_started(trace, rows)
-            _sort_into_streams(trace, template, started[template], sequences)
-    for name in sorted({stream.group for stream in sequences}):
-        problems += _check_group(sharing, name, sequences, ranks, groups)
+            _sort_into_streams(trace, template, started[template], described[template], sequences)
+    for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
+        problems += _check_group(sharing, stream, sequences, ranks, groups)
     for stream in sorted(sequences):
         members = _members(sharing, stream, sequences, ranks, groups)
         problems += _compare(sharing, stream, members, sequences)
@@ -61,20 +64,45 @@ def _as_started(trace: Trace, rows: RowColumn) -> RowColumn:
     return rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
 
 
-def _sort_into_streams(trace: Trace, template: int, rows: RowColumn, sequences: _Sequences) -> None:
+def _described_groups(
+    sharing: Sharing, ranks: int, problems: list[Problem]
+) -> dict[int, dict[str, tuple[int, ...]]]:
+    """Per template, the groups that its trace describes; what cannot be used becomes a problem."""
+    found: dict[int, dict[str, tuple[int, ...]]] = {}
+    for template in sharing.used_templates():
+        users = sharing.ranks_of(template)
+        found[template] = {}
+        try:
+            groups = read_process_groups(sharing.workload.templates[template])
+        except TraceError as error:
+            text = f"{sharing.place(users)}: {error.cause}"
+            problems.append(Problem("error", "process-groups", format_ranks(users), text, error.remedy))
+            continue
+        for name, members in groups.items():
+            members = tuple(range(ranks)) if members == ALL_RANKS else members
+            if name:
+                found[template][name] = members
+            elif len(members) != ranks:
+                text = f'{sharing.place(users)}: process group "0" lists {len(members)} of {ranks} ranks'
+                remedy = "group 0 always means all ranks: give all the ranks, or call it something else"
+                problems.append(Problem("error", "process-groups", format_ranks(users), text, remedy))
+    return found
+
+
+def _sort_into_streams(
+    trace: Trace,
+    template: int,
+    rows: RowColumn,
+    described: Mapping[str, tuple[int, ...]],
+    sequences: _Sequences,
+) -> None:
     for group, of_group in _by_group(trace, rows):
+        members = tuple(sorted(described.get(group, ())))
         is_broadcast = trace.comm_type[of_group] == CollectiveKind.BROADCAST
         for broadcast in (False, True):
             part = of_group[is_broadcast == broadcast]
             if len(part):
-                sequences[Stream(group, broadcast)][template] = _sequence(trace, part, group)
-
-
-def group_key(name: str) -> str:
-    """One spelling per group; "" is the group of all ranks."""
-    if name.isdecimal():
-        return str(int(name)) if int(name) else ""
-    return name
+                sequences[Stream(group, broadcast, members)][template] = _sequence(trace, part, group)
 
 
 def _by_group(trace: Trace, rows: Any) -> list[tuple[str, Any]]:
@@ -109,9 +137,14 @@ def _empty(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
     return [Problem("warning", "empty-collective", format_ranks(users), text, remedy)]
 
 
-def _users(sharing: Sharing, group: str, sequences: _Sequences) -> Any:
-    """Ranks that start any collective in the group, ascending."""
-    templates = {t for broadcast in (False, True) for t in sequences.get(Stream(group, broadcast), {})}
+def _both(stream: Stream) -> tuple[Stream, Stream]:
+    """The group's collectives and its broadcasts."""
+    return stream._replace(is_broadcast=False), stream._replace(is_broadcast=True)
+
+
+def _users(sharing: Sharing, stream: Stream, sequences: _Sequences) -> Any:
+    """Ranks that start any collective in the stream's group, ascending."""
+    templates = {template for part in _both(stream) for template in sequences.get(part, {})}
     return np.sort(np.concatenate([sharing.ranks_of(template) for template in sorted(templates)]))
 
 
@@ -125,9 +158,9 @@ def _members(
     """The group's members that have a trace; of a group that nobody described, those that use it."""
     if not stream.group:
         return np.arange(min(ranks, sharing.workload.ranks))
-    listed = _listed(stream.group, groups)
+    listed = stream.described or _listed(stream.group, groups)
     if listed is None:
-        return _users(sharing, stream.group, sequences)
+        return _users(sharing, stream, sequences)
     members = np.unique(np.array(listed, np.int64))
     return members[(members >= 0) & (members < sharing.workload.ranks)]
 
@@ -138,27 +171,29 @@ def _listed(group: str, groups: Mapping[int, tuple[int, ...]] | None) -> tuple[i
 
 def _check_group(
     sharing: Sharing,
-    group: str,
+    stream: Stream,
     sequences: _Sequences,
     ranks: int,
     groups: Mapping[int, tuple[int, ...]] | None,
 ) -> list[Problem]:
     """Does the group exist, and do only members use it?"""
+    group = stream.group
     if not group:
         return []
-    users = _users(sharing, group, sequences)
-    listed = _listed(group, groups)
+    users = _users(sharing, stream, sequences)
+    listed = stream.described or _listed(group, groups)
     if listed is None:
-        return [_undescribed(sharing, group, users, sequences, groups)]
+        return [_undescribed(sharing, stream, users, sequences, groups)]
     problems = []
     beyond = [rank for rank in listed if not 0 <= rank < ranks]
     if beyond:
         text = f"group {group} lists rank {beyond[0]}, and there are ranks 0 to {ranks - 1}"
-        remedy = "correct the groups file, or give all the ranks"
+        whose = "the traces' metadata" if stream.described else "the groups file"
+        remedy = f"correct {whose}, or give all the ranks"
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
     strangers = users[~np.isin(users, np.array(listed, np.int64))]
     if len(strangers):
-        use = _first_use(sharing, group, int(strangers[0]), sequences)
+        use = _first_use(sharing, stream, int(strangers[0]), sequences)
         text = (
             f"{sharing.place(strangers)}: {use} is a collective of group {group},"
             f" whose members are ranks {format_ranks(listed)}"
@@ -170,12 +205,13 @@ def _check_group(
 
 def _undescribed(
     sharing: Sharing,
-    group: str,
+    stream: Stream,
     users: Any,
     sequences: _Sequences,
     groups: Mapping[int, tuple[int, ...]] | None,
 ) -> Problem:
-    where = f"{sharing.place(users)}: {_first_use(sharing, group, int(users[0]), sequences)}"
+    group = stream.group
+    where = f"{sharing.place(users)}: {_first_use(sharing, stream, int(users[0]), sequences)}"
     if groups is None:
         text = f"{where} names group {group!r}, and no groups are given: its users are taken for its members"
         remedy = "pass the groups file with --groups"
@@ -186,12 +222,10 @@ def _undescribed(
     return Problem("error", "unknown-group", format_ranks(users), text, remedy)
 
 
-def _first_use(sharing: Sharing, group: str, rank: int, sequences: _Sequences) -> str:
+def _first_use(sharing: Sharing, stream: Stream, rank: int, sequences: _Sequences) -> str:
     template = int(sharing.workload.template_of_rank[rank])
     rows = [
-        sequences[stream][template].rows.min()
-        for stream in (Stream(group, False), Stream(group, True))
-        if template in sequences.get(stream, {})
+        sequences[part][template].rows.min() for part in _both(stream) if template in sequences.get(part, {})
     ]
     return sharing.workload.templates[template].describe(int(min(rows)))
 

@@ -141,9 +141,10 @@ def _another_count(sharing: Sharing, stream: Stream, one: _Side, other: _Side, s
 def _elsewhere(sharing: Sharing, stream: Stream, one: _Side, other: _Side, at: int, streams: Streams) -> str:
     """A hint at the same collective in another group, which `other` has more often than `one`."""
     wanted = one.sequence.content[at, :2]
-    for group in sorted({candidate.group for candidate in streams} - {stream.group}):
-        elsewhere = Stream(group, stream.is_broadcast)
-        having = streams.get(elsewhere, {})
+    for elsewhere in sorted(streams):
+        if elsewhere == stream or elsewhere.is_broadcast != stream.is_broadcast:
+            continue
+        having = streams[elsewhere]
         theirs, ours = having.get(other.template), having.get(one.template)
         if theirs is None:
             continue

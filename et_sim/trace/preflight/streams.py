@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.preflight.problem import Sharing
-from et_sim.units import exact_bytes
+from et_sim.units import exact_bytes, format_ranks
 
 
 class Stream(NamedTuple):
@@ -18,11 +18,13 @@ class Stream(NamedTuple):
 
     group: str  # "" is the group of all ranks
     is_broadcast: bool
+    described: tuple[int, ...] = ()  # members, if the traces describe the group; ascending
 
     @property
     def name(self) -> str:
-        """`group 3` or `the group of all ranks`."""
-        return f"group {self.group}" if self.group else "the group of all ranks"
+        """`group 3`, `group 3 (ranks 0-1)` or `the group of all ranks`."""
+        members = f" (ranks {format_ranks(self.described)})" if self.described else ""
+        return f"group {self.group}{members}" if self.group else "the group of all ranks"
 
     @property
     def noun(self) -> str:
