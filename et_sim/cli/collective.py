@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from et_sim.collectives import Algorithm, StepProgram, TreeProgram
+    from et_sim.collectives import Accounting, Algorithm, StepProgram, TreeProgram
     from et_sim.collectives.movement import Movement
     from et_sim.collectives.schedule import Schedule
 
-TYPES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-TREE = "doubleBinaryTree"
+EXCHANGES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+OVER_A_TREE = ("reduce", "gather", "scatter", "broadcast", "barrier")
+TREE, DOUBLE_TREE = "tree", "doubleBinaryTree"
+PUT_IN = {
+    "scatter": "{each} for each",
+    "broadcast": "{each} for all",
+    "barrier": "a byte each way",
+}
 MOST_RANKS = 1 << 16
 MOST_STEPS = 4_000_000  # that are looked at
 MOST_LISTED = 1_000_000  # messages and pieces that are printed as JSON
@@ -29,17 +35,22 @@ def add_parser(commands: Any) -> None:
         description="Show the steps of a collective algorithm in one group of ranks: who sends how much to"
         " whom. One chunk and one network dimension, as a simulation would send it.",
         epilog="algorithms, as in the system file: ring, direct, direct<WINDOW>, halvingDoubling,"
-        " doubleBinaryTree",
+        f" doubleBinaryTree; {', '.join(OVER_A_TREE)} always go over a tree, called {TREE} here",
     )
     parser.add_argument("algorithm", metavar="ALGORITHM", help="which algorithm, see below")
-    parser.add_argument("--type", choices=TYPES, default="all_reduce", help="default: all_reduce")
+    types = (*EXCHANGES, *OVER_A_TREE)
+    parser.add_argument("--type", choices=types, default="all_reduce", help="default: all_reduce")
     parser.add_argument("--ranks", type=int, required=True, help="how many ranks take part")
     parser.add_argument(
         "--bytes", default="1MiB", help="what each rank puts in: 1024, 64KiB, 1.5GB, … (default: 1MiB)"
     )
     parser.add_argument("--window", type=int, metavar="W", help="direct: talk to W others at a time")
     parser.add_argument(
-        "--second-tree", action="store_true", help=f"{TREE}: show the tree of every other chunk"
+        "--second-tree", action="store_true", help=f"{DOUBLE_TREE}: show the tree of every other chunk"
+    )
+    parser.add_argument("--root", type=int, metavar="RANK", help=f"{TREE}: the rank at its root (default: 0)")
+    parser.add_argument(
+        "--corrected", action="store_true", help="as the corrected profile does it, not the reference"
     )
     parser.add_argument("--json", action="store_true", help="print every message")
     parser.set_defaults(run=run)
@@ -47,7 +58,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lower the collective as a simulation would, and print what that means."""
-    from et_sim.collectives import Operation, lower
+    from et_sim.collectives import AS_REFERENCE, CORRECTED, Operation, lower
     from et_sim.collectives.movement import movement
     from et_sim.units import parse_bytes
 
@@ -55,35 +66,52 @@ def run(options: argparse.Namespace) -> int:
     algorithm = _algorithm(options)
     _check(options, algorithm, size)
     operation = Operation[options.type.upper()]
-    program = lower(algorithm, operation, options.ranks, size)
-    moved = movement(algorithm, operation, options.ranks)
+    accounting = CORRECTED if options.corrected else AS_REFERENCE
+    root = options.root or 0
+    program = lower(algorithm, operation, options.ranks, size, accounting=accounting, root=root)
+    moved = movement(algorithm, operation, options.ranks, accounting=accounting, root=root)
     if options.json:
         print(json.dumps(_data(options, size, program, moved), indent=2))
     else:
-        print("\n".join(_text(options, size, program, moved)))
+        print("\n".join([*_text(options, size, program, moved), *_remarks(options, algorithm, accounting)]))
     return 0
 
 
 def _algorithm(options: argparse.Namespace) -> Algorithm:
+    from et_sim.collectives import TREE as OVER_TREE
     from et_sim.collectives import parse_algorithm
 
     name = options.algorithm
+    if options.root is not None and name != TREE:
+        raise UsageError(f"--root does not belong to {name}", remedy=f"use it with {TREE}")
+    if (name == TREE) != (options.type in OVER_A_TREE):
+        raise UsageError(
+            f"{name} does not do {options.type}",
+            remedy=f"{TREE} does {', '.join(OVER_A_TREE)}; the other algorithms do {', '.join(EXCHANGES)}",
+        )
     if options.window is not None:
         if name not in ("direct", "oneDirect"):
             raise UsageError(f"--window does not belong to {name}", remedy="use it with direct")
         if options.window < 1:
             raise UsageError(f"--window is {options.window}", remedy="talk to at least one rank at a time")
         name = f"{name}{options.window}"
-    algorithm = parse_algorithm(name)
-    if options.second_tree and algorithm.family != TREE:
-        raise UsageError(f"--second-tree does not belong to {name}", remedy=f"use it with {TREE}")
+    algorithm = OVER_TREE if name == TREE else parse_algorithm(name)
+    if options.second_tree and (algorithm.family != DOUBLE_TREE or options.type != "all_reduce"):
+        raise UsageError(
+            f"--second-tree does not belong to {name} {options.type}",
+            remedy=f"use it with {DOUBLE_TREE} all_reduce",
+        )
     return algorithm
 
 
 def _check(options: argparse.Namespace, algorithm: Algorithm, size: int) -> None:
     if not 2 <= options.ranks <= MOST_RANKS:
         raise UsageError(f"--ranks is {options.ranks}", remedy=f"give 2 to {MOST_RANKS:,} ranks")
-    least = 1 if options.type == "all_gather" or algorithm.family == TREE else options.ranks
+    if not 0 <= (options.root or 0) < options.ranks:
+        raise UsageError(f"--root is {options.root}", remedy=f"ranks are 0 to {options.ranks - 1}")
+    rounds_up = options.corrected or algorithm.family == "halvingDoubling"
+    whole = rounds_up or algorithm.family in (TREE, DOUBLE_TREE) or options.type == "all_gather"
+    least = 1 if whole else options.ranks
     if size < least:
         raise UsageError(
             f"{size} bytes cannot be cut into {least} pieces" if size else "there are no bytes to move",
@@ -99,15 +127,25 @@ def _text(
     from et_sim.units import format_bytes
 
     each = f"{format_bytes(size)} ({size} bytes)" if size >= 1024 else f"{size} bytes"
-    yield f"{options.algorithm} {options.type}: {options.ranks} ranks, each puts in {each}"
+    put_in = PUT_IN.get(options.type, "each puts in {each}").format(each=each)
+    profile = ", corrected" if options.corrected else ""
+    yield f"{options.algorithm} {options.type}{profile}: {options.ranks} ranks, {put_in}"
     _refuse_more_than(MOST_STEPS, getattr(program, "sends", 2), "steps", "give fewer ranks")
     if isinstance(program, TreeProgram):
         yield from tree_lines(_expanded(options, program))
     else:
         yield from step_lines(program, moved)
     yield from total_lines(program, second_tree=options.second_tree)
-    if moved.family == TREE and options.type != "all_reduce":
-        yield f"{TREE} does an all-reduce, whatever the type (as the reference simulator does)"
+
+
+def _remarks(options: argparse.Namespace, algorithm: Algorithm, accounting: Accounting) -> Iterator[str]:
+    """What runs, if it is not what the name says."""
+    if algorithm.family != DOUBLE_TREE or options.type == "all_reduce":
+        return
+    if algorithm.keeps_size(accounting):
+        yield f"{DOUBLE_TREE} does an all-reduce, whatever the type (as the reference simulator does)"
+    else:
+        yield f"{DOUBLE_TREE} leaves all but all_reduce to a ring"
 
 
 def _expanded(options: argparse.Namespace, program: StepProgram | TreeProgram) -> Schedule:
@@ -135,6 +173,8 @@ def _data(
         "ranks": options.ranks,
         "bytes": size,
         "window": options.window,
+        "root": options.root,
+        "profile": "corrected" if options.corrected else "reference",
         "pieces": moved.pieces,
         "rounds": schedule.rounds,
         "per_rank": totals(program, second_tree=options.second_tree),

@@ -64,16 +64,18 @@ def step_lines(program: StepProgram, moved: Movement) -> Iterator[str]:
 
 def tree_lines(schedule: Schedule) -> Iterator[str]:
     """The rounds of a tree, the pairs that exchange messages in each of them."""
-    size = format_bytes(int(schedule.bytes[0]))
     for number in range(schedule.rounds):
         rows = schedule.round == number
-        pairs = list(zip(schedule.source[rows].tolist(), schedule.target[rows].tolist(), strict=True))
-        way = "up, reduced" if schedule.step[rows][0] == UP else "down"
-        if way == "down" and schedule.charged[rows].any():
-            way += ", charged as a reduction to ranks with children"
-        shown = ", ".join(f"{source} -> {target}" for source, target in pairs[:PAIRS_SHOWN])
-        more = f" and {len(pairs) - PAIRS_SHOWN:,} more" if len(pairs) > PAIRS_SHOWN else ""
-        yield f"  {_span('round', number, number):<9} {size} {way}: {shown}{more}"
+        going_up, charged = schedule.step[rows][0] == UP, bool(schedule.charged[rows].any())
+        way = "up" if going_up else "down"
+        if charged:
+            way += ", reduced" if going_up else ", charged as a reduction to ranks with children"
+        for size in sorted(set(schedule.bytes[rows].tolist()), reverse=True):
+            alike = rows & (schedule.bytes == size)
+            pairs = list(zip(schedule.source[alike].tolist(), schedule.target[alike].tolist(), strict=True))
+            shown = ", ".join(f"{source} -> {target}" for source, target in pairs[:PAIRS_SHOWN])
+            more = f" and {len(pairs) - PAIRS_SHOWN:,} more" if len(pairs) > PAIRS_SHOWN else ""
+            yield f"  {_span('round', number, number):<9} {format_bytes(size)} {way}: {shown}{more}"
 
 
 def total_lines(program: StepProgram | TreeProgram, *, second_tree: bool) -> Iterator[str]:
@@ -96,13 +98,12 @@ def totals(program: StepProgram | TreeProgram, *, second_tree: bool) -> list[dic
     schedule = expand(program, second_tree=second_tree)
     sent_by = np.bincount(schedule.source, minlength=program.members)
     charged_to = np.bincount(schedule.target, schedule.charged, minlength=program.members).astype(np.int64)
-    figures: dict[tuple[int, int], list[int]] = {}
-    for rank, pair in enumerate(zip(sent_by.tolist(), charged_to.tolist(), strict=True)):
-        figures.setdefault(pair, []).append(rank)
-    return [
-        _figures(ranks, sent, sent * program.message_bytes, charged)
-        for (sent, charged), ranks in figures.items()
-    ]
+    size_of = np.zeros(program.members, np.int64)
+    np.add.at(size_of, schedule.source, schedule.bytes)
+    figures: dict[tuple[int, int, int], list[int]] = {}
+    for rank, of_rank in enumerate(zip(sent_by.tolist(), size_of.tolist(), charged_to.tolist(), strict=True)):
+        figures.setdefault(of_rank, []).append(rank)
+    return [_figures(ranks, *of_rank) for of_rank, ranks in figures.items()]
 
 
 def _figures(ranks: Iterable[int], sent: int, size: int, charged: int) -> dict[str, Any]:

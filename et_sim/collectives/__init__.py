@@ -1,10 +1,26 @@
 """Collective algorithms: group x bytes -> steps, as pure functions, one file an algorithm."""
 
-from et_sim.collectives.algorithm import Algorithm, lower, parse_algorithm
-from et_sim.collectives.double_binary_tree import TreeProgram
-from et_sim.collectives.program import Bundles, Operation, Peer, StepProgram
+from et_sim.collectives.algorithm import TREE, Algorithm, lower, parse_algorithm
+from et_sim.collectives.program import (
+    AS_REFERENCE,
+    CORRECTED,
+    EXCHANGES,
+    OVER_A_TREE,
+    Accounting,
+    Bundles,
+    Operation,
+    Peer,
+    StepProgram,
+)
+from et_sim.collectives.tree import TreeProgram
 
 __all__ = [
+    "AS_REFERENCE",
+    "CORRECTED",
+    "EXCHANGES",
+    "OVER_A_TREE",
+    "TREE",
+    "Accounting",
     "Algorithm",
     "Bundles",
     "Operation",

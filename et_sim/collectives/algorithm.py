@@ -1,7 +1,8 @@
 """Which algorithm a configured name means, and the program it makes for one phase.
 
 Names are the reference's: `ring`, `direct`, `direct4` (a window of four), `halvingDoubling`, and the
-`one…` forms, which treat the whole system as a single group in rank order.
+`one…` forms, which treat the whole system as a single group in rank order. Collectives with a root, and
+barriers, go over a tree that no name chooses.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from et_sim.collectives.direct import direct
-from et_sim.collectives.double_binary_tree import TreeProgram, double_binary_tree
+from et_sim.collectives.double_binary_tree import double_binary_tree
 from et_sim.collectives.halving_doubling import halving_doubling
-from et_sim.collectives.program import Operation, StepProgram
+from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, Accounting, Operation, StepProgram
 from et_sim.collectives.ring import ring
+from et_sim.collectives.tree import TreeProgram, rooted_tree
 from et_sim.errors import MachineError
 
 
@@ -20,14 +22,23 @@ from et_sim.errors import MachineError
 class Algorithm:
     """A parsed algorithm name."""
 
-    family: str  # "ring", "direct", "halvingDoubling", "doubleBinaryTree"
+    family: str  # "ring", "direct", "halvingDoubling", "doubleBinaryTree"; "tree" has no name in files
     spans_system: bool = False
     window: int | None = None
 
-    @property
-    def keeps_size(self) -> bool:
+    def keeps_size(self, accounting: Accounting) -> bool:
         """Whether a phase leaves as many bytes as it found, whatever its operation."""
-        return self.family == "doubleBinaryTree"
+        return self.family == "doubleBinaryTree" and not accounting.tree_operations
+
+    def used_for(self, operation: Operation, accounting: Accounting) -> Algorithm:
+        """What really runs: a double binary tree that is mended leaves all but all-reduce to a ring."""
+        if operation in OVER_A_TREE:
+            return TREE
+        mended_tree = self.family == "doubleBinaryTree" and accounting.tree_operations
+        return RING if mended_tree and operation is not Operation.ALL_REDUCE else self
+
+
+TREE, RING = Algorithm("tree"), Algorithm("ring")
 
 
 def parse_algorithm(name: str) -> Algorithm:
@@ -51,13 +62,25 @@ def parse_algorithm(name: str) -> Algorithm:
 
 
 def lower(
-    algorithm: Algorithm, operation: Operation, members: int, size: int, *, subgroup: bool = False
+    algorithm: Algorithm,
+    operation: Operation,
+    members: int,
+    size: int,
+    *,
+    subgroup: bool = False,
+    accounting: Accounting = AS_REFERENCE,
+    root: int = 0,
 ) -> StepProgram | TreeProgram:
     """The steps of one phase: `members` take part, each starting with `size` bytes."""
+    algorithm = algorithm.used_for(operation, accounting)
+    if algorithm is TREE:
+        return rooted_tree(operation, members, size, root)
     if algorithm.family == "ring":
-        return ring(operation, members, size)
+        return ring(operation, members, size, accounting)
     if algorithm.family == "direct":
-        return direct(operation, members, size, window=algorithm.window, subgroup=subgroup)
+        return direct(
+            operation, members, size, window=algorithm.window, subgroup=subgroup, accounting=accounting
+        )
     if algorithm.family == "halvingDoubling":
-        return halving_doubling(operation, members, size)
-    return double_binary_tree(members, size)
+        return halving_doubling(operation, members, size, accounting)
+    return double_binary_tree(members, size, accounting)

@@ -1,32 +1,63 @@
 """Direct: every member talks to every other one, `window` of them at a time.
 
 All-reduce is a direct reduce-scatter and a direct all-gather: its second half waits until the first
-has arrived completely. Which bundles are charged a reduction follows the reference: groups of
-`window` silent bundles and `window` (in sub-groups: (n-1) * window) that reduce.
+has arrived completely.
+
+Which bundles are charged a reduction follows the reference: groups of `window` silent bundles and `window`
+(in sub-groups: (n-1) * window) that reduce. Mended, exactly the messages of the reducing half are.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Operation, Peer, StepProgram, bundle_pattern
+from et_sim.collectives.program import (
+    Accounting,
+    Bundles,
+    Operation,
+    Peer,
+    StepProgram,
+    bundle_pattern,
+    bundles_of_messages,
+    piece_bytes,
+)
+
+REDUCING = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
 
 
 def direct(
-    operation: Operation, members: int, size: int, *, window: int | None, subgroup: bool
+    operation: Operation,
+    members: int,
+    size: int,
+    *,
+    window: int | None,
+    subgroup: bool,
+    accounting: Accounting,
 ) -> StepProgram:
     """The direct program of one phase with `size` input bytes per member."""
     others = members - 1
     width = others if window is None else min(window, others)
-    message = size if operation is Operation.ALL_GATHER else size // members
+    message = piece_bytes(operation, members, size, accounting)
     both_halves = operation is Operation.ALL_REDUCE
+    sends = 2 * others if both_halves else others
+    if accounting.direct_reductions:
+        bundles = _mended(operation, others, sends, width, message)
+    else:
+        bundles = bundle_pattern(operation, width, others * width if subgroup else width, message)
     return StepProgram(
         members=members,
-        sends=2 * others if both_halves else others,
+        sends=sends,
         start_bundles=width,
         half=others if both_halves else 0,
         peer=Peer.SHIFT,
         distance=np.arange(1, members, dtype=np.int32),
         message_bytes=np.full(others, message, np.int64),
-        bundles=bundle_pattern(operation, width, others * width if subgroup else width, message),
+        bundles=bundles,
     )
+
+
+def _mended(operation: Operation, others: int, sends: int, width: int, message: int) -> Bundles:
+    """The first n-1 messages received are those of the first half, whatever the window."""
+    sizes = np.full(sends, message, np.int64)
+    reduces = (np.arange(sends) < others) & (operation in REDUCING)
+    return bundles_of_messages(sizes, sizes, reduces, width)

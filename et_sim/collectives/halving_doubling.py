@@ -1,23 +1,58 @@
-"""Halving-doubling: pairs exchange half of what is left, over doubling distances, and back.
+"""Halving-doubling: members exchange half of what is left, over distances that halve or double, and back.
 
-The reference's accounting is kept: a bundle is charged for the packet it will send, and groups of
-log2(n) bundles start with a silent one. Only powers of two work, and not all-to-all.
+Powers of two: pairs exchange over doubling distances. The reference's accounting is kept: sizes are halved
+with truncation, a bundle is charged for the packet it will send, and groups of log2(n) bundles start with a
+silent one. Mended (and where truncation would leave nothing to send), the vector is cut into n pieces,
+rounded up, and every message of the reducing half is charged at its own size.
+
+Other numbers of members, on which the reference hangs, use a circulant instead of pairs: of the s pieces
+that a member is still concerned with (s = n at first), it sends the farther half to the member
+ceil(s/2) ahead, and takes in as much from behind; after ceil(log2 n) rounds one piece is left, its own. An
+all-gather takes the same rounds in reverse. Not all-to-all.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Bundles, Bytes, Distances, Operation, Peer, StepProgram, bundle_pattern
+from et_sim.collectives.program import (
+    Accounting,
+    Bundles,
+    Bytes,
+    Distances,
+    Operation,
+    Peer,
+    StepProgram,
+    bundle_pattern,
+    bundles_of_messages,
+)
 from et_sim.errors import MachineError
 
 
-def halving_doubling(operation: Operation, members: int, size: int) -> StepProgram:
+def halving_doubling(operation: Operation, members: int, size: int, accounting: Accounting) -> StepProgram:
     """The halving-doubling program of one phase with `size` input bytes per member."""
+    if operation is Operation.ALL_TO_ALL:
+        raise MachineError(
+            "halvingDoubling cannot do an all-to-all",
+            place='system key "all-to-all-implementation"',
+            remedy="use ring or direct for all-to-all",
+        )
+    if uses_pairs(members) and not accounting.exact_halving_doubling:
+        program = _as_reference(operation, members, size)
+        if program.message_bytes.min() > 0:
+            return program
+    return _exact(operation, members, size)
+
+
+def uses_pairs(members: int) -> bool:
+    """Whether members exchange in pairs, as opposed to around a circulant."""
+    return members & (members - 1) == 0
+
+
+def _as_reference(operation: Operation, members: int, size: int) -> StepProgram:
     levels = members.bit_length() - 1
-    _refuse_what_cannot_work(operation, members, size, levels)
     sends = 2 * levels if operation is Operation.ALL_REDUCE else levels
-    sizes, distances = _schedule(operation, members, size, sends + 1)
+    sizes, distances = _truncated(operation, members, size, sends + 1)
     return StepProgram(
         members=members,
         sends=sends,
@@ -26,37 +61,18 @@ def halving_doubling(operation: Operation, members: int, size: int) -> StepProgr
         peer=Peer.PAIR,
         distance=distances[:-1],
         message_bytes=sizes[:-1],
-        bundles=_bundles(operation, levels, sizes),
+        bundles=_reference_bundles(operation, levels, sizes),
     )
 
 
-def _bundles(operation: Operation, levels: int, sizes: Bytes) -> Bundles:
+def _reference_bundles(operation: Operation, levels: int, sizes: Bytes) -> Bundles:
     """One bundle more than packets: the last one is made for a packet that is never sent."""
     pattern = bundle_pattern(operation, 1, levels - 1, 0)
     place = np.arange(len(sizes)) % len(pattern.size)
     return Bundles(sizes, pattern.reduces[place], pattern.inward[place], pattern.returns[place])
 
 
-def _refuse_what_cannot_work(operation: Operation, members: int, size: int, levels: int) -> None:
-    if operation is Operation.ALL_TO_ALL:
-        raise MachineError(
-            "halvingDoubling cannot do an all-to-all",
-            place='system key "all-to-all-implementation"',
-            remedy="use ring or direct for all-to-all",
-        )
-    if members != 1 << levels:
-        raise MachineError(
-            f"halvingDoubling needs a power of two, and this dimension or group has {members} NPUs",
-            remedy="use ring or direct there",
-        )
-    if operation is not Operation.ALL_GATHER and size < members:
-        raise MachineError(
-            f"halvingDoubling would send empty messages: {size} bytes over {members} NPUs",
-            remedy="use ring or direct, or fewer chunks",
-        )
-
-
-def _schedule(operation: Operation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
+def _truncated(operation: Operation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
     """Message size and pair distance of every step; halving truncates, as in the reference."""
     sizes, distances = np.empty(steps, np.int64), np.empty(steps, np.int32)
     growing = operation is not Operation.ALL_GATHER
@@ -72,3 +88,40 @@ def _schedule(operation: Operation, members: int, size: int, steps: int) -> tupl
 
 def _next(left: int, offset: int, growing: bool) -> tuple[int, int]:
     return (left // 2, offset * 2) if growing else (left * 2, offset // 2)
+
+
+def _exact(operation: Operation, members: int, size: int) -> StepProgram:
+    """Nothing is lost, and every reduction is charged."""
+    inward = pairs_inward(members) if uses_pairs(members) else circulant_inward(members)
+    reducing = [] if operation is Operation.ALL_GATHER else inward
+    rounds = reducing + ([] if operation is Operation.REDUCE_SCATTER else inward[::-1])
+    piece = size if operation is Operation.ALL_GATHER else -(-size // members)
+    sizes = np.array([piece * pieces for _, pieces in rounds], np.int64)
+    reduces = np.arange(len(rounds)) < len(reducing)
+    return StepProgram(
+        members=members,
+        sends=len(rounds),
+        start_bundles=1,
+        half=0,
+        peer=Peer.PAIR if uses_pairs(members) else Peer.AHEAD,
+        distance=np.array([distance for distance, _ in rounds], np.int32),
+        message_bytes=sizes,
+        bundles=bundles_of_messages(sizes, sizes, reduces, 1),
+    )
+
+
+def pairs_inward(members: int) -> list[tuple[int, int]]:
+    """(distance, pieces) of the rounds of a reduce-scatter in pairs."""
+    distances = [1 << level for level in range(members.bit_length() - 1)]
+    return [(distance, members // (2 * distance)) for distance in distances]
+
+
+def circulant_inward(members: int) -> list[tuple[int, int]]:
+    """(distance, pieces) of the rounds of a reduce-scatter around a circulant."""
+    rounds = []
+    concerned = members
+    while concerned > 1:
+        half = (concerned + 1) // 2
+        rounds.append((half, concerned - half))
+        concerned = half
+    return rounds

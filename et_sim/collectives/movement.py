@@ -2,8 +2,9 @@
 
 The data of a group is cut into equal pieces: parts of the vector (all-reduce, reduce-scatter), the members'
 shards (all-gather), or one block per pair of members (all-to-all, block origin * members + destination).
-Piece p of a reduce-scatter is what member p ends with. A tree moves the vector as one piece, and does every
-operation as an all-reduce.
+Piece p of a reduce-scatter is what member p ends with. A double binary tree moves the vector as one piece,
+and does every operation as an all-reduce. Over a tree with a root go the vector as one piece (reduce,
+broadcast), the members' shares (gather, scatter), or the news of everybody's arrival (barrier).
 
 Invariant: `load` depends on nothing but its arguments, so that schedules can be checked by moving data along
 them. Not here: the order of messages (`schedule`), and their bytes, in which the reference truncates.
@@ -11,18 +12,25 @@ them. Not here: the order of messages (`schedule`), and their bytes, in which th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from et_sim.collectives.algorithm import Algorithm
-from et_sim.collectives.program import Operation
+from et_sim.collectives.halving_doubling import circulant_inward, pairs_inward, uses_pairs
+from et_sim.collectives.program import AS_REFERENCE, Accounting, Operation
 from et_sim.collectives.schedule import UP
+from et_sim.collectives.tree import BY_SUBTREE, subtree_places
+
+REDUCED = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.REDUCE, Operation.BARRIER)
+ROOT_BEGINS = (Operation.BROADCAST, Operation.SCATTER)
+ROOT_ENDS = (Operation.REDUCE, Operation.GATHER)
 
 
 class Load(NamedTuple):
     """What one message carries, and whether its target adds it to what it has."""
 
-    pieces: range
+    pieces: Sequence[int]
     reduces: bool
 
 
@@ -33,17 +41,25 @@ class Movement:
     family: str
     operation: Operation
     members: int
+    root: int = 0
 
     @property
     def pieces(self) -> int:
         """Into how many pieces the data is cut."""
-        if self.family == "doubleBinaryTree":
+        if self._is_whole:
             return 1
         return self.members**2 if self.operation is Operation.ALL_TO_ALL else self.members
 
+    @property
+    def _is_whole(self) -> bool:
+        of_tree = self.family == "tree" and self.operation not in BY_SUBTREE
+        return of_tree or self.family == "doubleBinaryTree"
+
     def before(self, member: int) -> range:
         """The pieces to which a member contributes."""
-        if self.operation is Operation.ALL_GATHER:
+        if self.operation in ROOT_BEGINS:
+            return range(self.pieces if member == self.root else 0)
+        if self.operation in (Operation.ALL_GATHER, Operation.GATHER):
             return range(member, member + 1)
         if self.operation is Operation.ALL_TO_ALL:
             return range(member * self.members, (member + 1) * self.members)
@@ -51,7 +67,9 @@ class Movement:
 
     def after(self, member: int) -> range:
         """The pieces that a member must have at the end."""
-        if self.operation is Operation.REDUCE_SCATTER:
+        if self.operation in ROOT_ENDS:
+            return range(self.pieces if member == self.root else 0)
+        if self.operation in (Operation.REDUCE_SCATTER, Operation.SCATTER):
             return range(member, member + 1)
         if self.operation is Operation.ALL_TO_ALL:
             return range(member, self.pieces, self.members)
@@ -59,33 +77,42 @@ class Movement:
 
     def contributors(self, piece: int) -> range:
         """Whose contributions a piece consists of at the end."""
-        if self.operation is Operation.ALL_GATHER:
-            return range(piece, piece + 1)
-        if self.operation is Operation.ALL_TO_ALL:
-            origin = piece // self.members
-            return range(origin, origin + 1)
-        return range(self.members)
+        if self.operation in REDUCED:
+            return range(self.members)
+        if self.operation in ROOT_BEGINS:
+            return range(self.root, self.root + 1)
+        origin = piece // self.members if self.operation is Operation.ALL_TO_ALL else piece
+        return range(origin, origin + 1)
 
     @property
     def reducing_steps(self) -> int:
         """How many steps add what they carry; they come first."""
-        if self.family == "doubleBinaryTree":
-            return UP + 1
-        if self.operation not in (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER):
+        if self.operation not in REDUCED:
             return 0
-        return self._levels if self.family == "halvingDoubling" else self.members - 1
+        if self.family in ("tree", "doubleBinaryTree"):
+            return UP + 1
+        return len(self._inward) if self.family == "halvingDoubling" else self.members - 1
 
     def load(self, source: int, target: int, step: int) -> Load:
         """What the message of one step carries."""
-        if self.family == "doubleBinaryTree":
+        pieces: Sequence[int]
+        if self._is_whole:
             pieces = range(1)
+        elif self.family == "tree":
+            pieces = self._subtree(source if step == UP else target)
         elif self.family == "ring":
             pieces = self._ring(source, step)
         elif self.family == "direct":
             pieces = self._direct(source, target, step)
+        elif uses_pairs(self.members):
+            pieces = self._in_pairs(source, target, step)
         else:
-            pieces = self._halving_doubling(source, target, step)
+            pieces = self._around_a_circulant(source, step)
         return Load(pieces, step < self.reducing_steps)
+
+    def _subtree(self, member: int) -> list[int]:
+        places = subtree_places(self.members, (member - self.root) % self.members)
+        return [(self.root + place) % self.members for place in places]
 
     def _ring(self, source: int, step: int) -> range:
         """A member passes on what it received last, first its own; a relay passes on what is not for it."""
@@ -110,21 +137,40 @@ class Movement:
         return _one(target if step < self.reducing_steps else source)
 
     @property
-    def _levels(self) -> int:
-        return self.members.bit_length() - 1
+    def _inward(self) -> list[tuple[int, int]]:
+        """(distance, pieces) of the rounds of a reduce-scatter by halving."""
+        return pairs_inward(self.members) if uses_pairs(self.members) else circulant_inward(self.members)
 
-    def _halving_doubling(self, source: int, target: int, step: int) -> range:
+    def _in_pairs(self, source: int, target: int, step: int) -> range:
         """Level i leaves the pieces that agree with a member in the lowest i + 1 bits."""
+        levels = len(self._inward)
         scatters = step < self.reducing_steps
-        level = step if scatters else self._levels - 1 - step % self._levels
+        level = step if scatters else levels - 1 - step % levels
         stride = 2 << level
         return range((target if scatters else source) % stride, self.members, stride)
 
+    def _around_a_circulant(self, source: int, step: int) -> list[int]:
+        """Inwards, pieces of members from the target on; outwards, of those from the source back."""
+        inward = self._inward
+        scatters = step < self.reducing_steps
+        distance, count = inward[step if scatters else len(inward) - 1 - step % len(inward)]
+        if scatters:
+            return [(source + distance + k) % self.members for k in range(count)]
+        return [(source - k) % self.members for k in range(count)]
 
-def movement(algorithm: Algorithm, operation: Operation, members: int) -> Movement:
+
+def movement(
+    algorithm: Algorithm,
+    operation: Operation,
+    members: int,
+    *,
+    accounting: Accounting = AS_REFERENCE,
+    root: int = 0,
+) -> Movement:
     """The movement of data that an algorithm makes for an operation."""
-    effective = Operation.ALL_REDUCE if algorithm.keeps_size else operation
-    return Movement(algorithm.family, effective, members)
+    algorithm = algorithm.used_for(operation, accounting)
+    effective = Operation.ALL_REDUCE if algorithm.keeps_size(accounting) else operation
+    return Movement(algorithm.family, effective, members, root)
 
 
 def _one(piece: int) -> range:

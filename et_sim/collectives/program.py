@@ -28,9 +28,25 @@ class Operation(IntEnum):
     """What a phase does to the data of its group."""
 
     ALL_REDUCE = 0
+    REDUCE = 1
     ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
     ALL_TO_ALL = 6
     REDUCE_SCATTER = 7
+    BARRIER = 9
+
+
+# These have no algorithm to choose: they go over one tree. All others are exchanges among equals.
+OVER_A_TREE = (
+    Operation.REDUCE,
+    Operation.GATHER,
+    Operation.SCATTER,
+    Operation.BROADCAST,
+    Operation.BARRIER,
+)
+EXCHANGES = tuple(operation for operation in Operation if operation not in OVER_A_TREE)
 
 
 class Peer(IntEnum):
@@ -38,6 +54,7 @@ class Peer(IntEnum):
 
     SHIFT = 0  # send `distance` ahead, receive from `distance` behind, in the queue's direction
     PAIR = 1  # exchange with the member whose block of `distance` members is the neighbour of mine
+    AHEAD = 2  # as SHIFT, but in every queue the same way round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +80,45 @@ class StepProgram:
     distance: Distances  # per step, periodic
     message_bytes: Bytes  # per step, periodic
     bundles: Bundles  # periodic
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """Which of the reference's inaccuracies are mended."""
+
+    exact_halving_doubling: bool = False
+    tree_operations: bool = False
+    direct_reductions: bool = False
+    whole_pieces: bool = False  # a piece of a chunk that does not divide is rounded up, not down
+
+
+AS_REFERENCE = Accounting()
+CORRECTED = Accounting(
+    exact_halving_doubling=True, tree_operations=True, direct_reductions=True, whole_pieces=True
+)
+
+
+def piece_bytes(operation: Operation, members: int, size: int, accounting: Accounting) -> int:
+    """One member's part of `size` bytes; of an all-gather, what it puts in."""
+    if operation is Operation.ALL_GATHER:
+        return size
+    return -(-size // members) if accounting.whole_pieces else size // members
+
+
+def bundles_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: int) -> Bundles:
+    """A bundle per message: `start` silent ones, then one for every message received, of its size.
+
+    A bundle goes back to the network if there is another message for it to send.
+    """
+    count = start + len(received)
+    size = np.concatenate((sent[:start], received))
+    place = np.arange(count)
+    return Bundles(
+        size=size.astype(np.int64),
+        reduces=np.concatenate((np.zeros(start, np.bool_), reduces)),
+        inward=place < start,
+        returns=(place >= start) & (place < len(sent)),
+    )
 
 
 def bundle_pattern(operation: Operation, head: int, tail: int, size: int) -> Bundles:

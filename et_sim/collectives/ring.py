@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Operation, Peer, StepProgram, bundle_pattern
+from et_sim.collectives.program import (
+    Accounting,
+    Operation,
+    Peer,
+    StepProgram,
+    bundle_pattern,
+    piece_bytes,
+)
 
 
-def ring(operation: Operation, members: int, size: int) -> StepProgram:
+def ring(operation: Operation, members: int, size: int, accounting: Accounting) -> StepProgram:
     """The ring program of one phase with `size` input bytes per member."""
-    message = size if operation is Operation.ALL_GATHER else size // members
+    message = piece_bytes(operation, members, size, accounting)
     return StepProgram(
         members=members,
         sends=_sends(operation, members),

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.collectives.double_binary_tree import NOBODY, TreeProgram
 from et_sim.collectives.program import Bytes, Distances, Flags, Peer, StepProgram
+from et_sim.collectives.tree import NOBODY, TreeProgram
 
 UP, DOWN = 0, 1  # the two steps of a tree
 Counts = npt.NDArray[np.int32]
@@ -84,7 +84,7 @@ def expand(program: StepProgram | TreeProgram, *, second_tree: bool = False) -> 
 
 def peer_of(peer: Peer, members: int, position: Counts, distance: Distances) -> Counts:
     """To whom members send, in the clockwise direction."""
-    ahead = ((position // distance) % 2 == 0) | (peer is Peer.SHIFT)
+    ahead = ((position // distance) % 2 == 0) | (peer is not Peer.PAIR)
     return np.asarray((position + np.where(ahead, distance, -distance)) % members, np.int32)
 
 
@@ -130,7 +130,10 @@ def _spend_all_bundles(program: StepProgram) -> tuple[Counts, Counts]:
 
 
 def _tree_schedule(program: TreeProgram, second_tree: bool) -> Schedule:
-    """Up to the root, then down again; every member hears from all its children before it sends."""
+    """Up to the root, then down again, or one of the two.
+
+    On the way up every member hears from all its children before it sends; on the way down, from its parent.
+    """
     chosen = slice(program.members, None) if second_tree else slice(program.members)
     parent = program.parent[chosen].tolist()
     children = [
@@ -141,27 +144,31 @@ def _tree_schedule(program: TreeProgram, second_tree: bool) -> Schedule:
     for position in top_down:  # grows while it is walked
         top_down += children[position]
     ready = [0] * program.members  # the round in which a member can send up, then down
-    for position in reversed(top_down):
-        ready[position] = max((ready[child] + 1 for child in children[position]), default=0)
-    rows = [
-        (ready[position], UP, position, parent[position], len(children[position]))
-        for position in top_down[1:]
-    ]
-    for position in top_down:
-        if parent[position] != NOBODY:
-            ready[position] = ready[parent[position]] + 1
-        heard = len(children[position]) + (parent[position] != NOBODY)
-        rows += [(ready[position], DOWN, position, child, heard) for child in children[position]]
+    rows: list[tuple[int, int, int, int, int]] = []
+    if program.goes_up:
+        for position in reversed(top_down):
+            ready[position] = max((ready[child] + 1 for child in children[position]), default=0)
+        rows += [
+            (ready[position], UP, position, parent[position], len(children[position]))
+            for position in top_down[1:]
+        ]
+    if program.goes_down:
+        for position in top_down:
+            if parent[position] != NOBODY:
+                ready[position] = ready[parent[position]] + 1
+            heard = len(children[position]) * program.goes_up + (parent[position] != NOBODY)
+            rows += [(ready[position], DOWN, position, child, heard) for child in children[position]]
     columns = np.array(sorted(rows), np.int32).reshape(-1, 5).T
     number, step, source, target, after = columns
     is_leaf = np.array([not below for below in children], np.bool_)
+    up = step == UP
     return Schedule(
         members=program.members,
         step=step,
         round=number,
         source=source,
         target=target,
-        bytes=np.full(len(rows), program.message_bytes, np.int64),
+        bytes=np.where(up, program.up_bytes[chosen][source], program.down_bytes[chosen][target]),
         after_received=after,
-        charged=~is_leaf[target],
+        charged=np.where(up, program.reduces_up, program.reduces_down & ~is_leaf[target]),
     )

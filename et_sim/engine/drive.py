@@ -81,8 +81,10 @@ def run_plan(
 
 
 def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:
-    sizes = (plan.steps["bytes"].max(initial=0), plan.channels["bytes"].max(initial=0), REQUEST_BYTES)
-    check_reach(network, int(max(sizes)))
+    columns = (plan.steps, plan.channels)
+    sizes = [int(column["bytes"].max(initial=REQUEST_BYTES)) for column in columns]
+    sizes += [int(plan.trees[name].max(initial=0)) for name in ("up_bytes", "down_bytes")]
+    check_reach(network, max(sizes))
     if model is Model.LINK:
         return link.prepare(network)
     return analytical.prepare(network, plan.programs, plan.steps)

@@ -88,7 +88,7 @@ def seen_from_other_direction(run: Run, label: int, stage: int) -> int:
     then still meets all its peers, in another order; a ring of more than two never closes.
     """
     program = run.plan.programs[(stage >> PHASE_BITS) & PROGRAM_MASK]
-    if program.pairs or program.step_period != program.members - 1:
+    if not program.turns or program.step_period != program.members - 1:
         return NONE
     flags, step, turned = label & FLAGS, (label & ~FLAGS) >> 1, label & 1
     lap, place = step // program.step_period, step % program.step_period

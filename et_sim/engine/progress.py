@@ -25,7 +25,7 @@ from et_sim.engine.seats import rank_at, stage_of
 from et_sim.engine.state import BUS_SIDES, NONE, Run
 from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
-from et_sim.engine.trees import expects, hear, peer_of, spend_tree_bundle
+from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
 from et_sim.tables_by_reference import works_on_tables
 
 
@@ -126,7 +126,7 @@ def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
     stream = run.streams[stream_row]
     running = run.running[stream.running]
     program = run.plan.programs[stream.program]
-    if program.custom_first != NONE:
+    if program.custom_first != NONE or label == START:
         return
     if program.tree_first != NONE:
         position = peer_of(run, stream_row, label)

@@ -147,7 +147,7 @@ def _choose_queues(run: Run, stream_row: int, collective: int) -> None:
         phase = run.plan.phases[phase_first + index]
         cursor = run.cursors[actor_row * run.plan.settings[DIMENSIONS] + phase.dimension]
         chosen = _take_cursor(cursor, phase.cursor, per_dim)
-        if run.plan.programs[phase.program].tree_first != NONE:
+        if run.plan.programs[phase.program].trees > 1:
             chosen |= _take_tree(cursor, run.plan.collectives[collective].kind) * ROOT_FIRST
         run.stream_queue[stream_row, index] = chosen
 
@@ -194,7 +194,8 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.line = line_row
     stream.queue = (stream.actor * run.plan.settings[DIMENSIONS] + phase.dimension) * per_dim + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
-    stream.direction = -1 if upper or phase.cursor == LAST else 1
+    anticlockwise = upper or phase.cursor == LAST
+    stream.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
     if line.members_first >= 0:
         stream.position = run.plan.seats[stream.seat].position
     else:

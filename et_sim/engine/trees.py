@@ -1,8 +1,8 @@
-"""Tree phases: reduce towards the root of a tree, then broadcast from it.
+"""Tree phases: towards the root of a tree, then from it, or one of the two.
 
-A leaf begins by sending up. Whoever has heard from all its children (each message crosses the endpoint and
-is reduced) sends up in turn, the root down. Whoever hears from its parent passes the message on to its
-children and is done; a leaf is done at once.
+On the way up, a leaf begins. Whoever has heard from all its children (each message crosses the endpoint, and
+may be reduced) sends up in turn; if nothing comes down again, it is done. On the way down, the root begins,
+where nothing came up before; whoever hears from its parent passes the message on to its children and is done.
 
 Not here: how a message finds its stream (`progress`), and what follows the end of a phase.
 """
@@ -27,10 +27,17 @@ FROM_LEFT, FROM_RIGHT, FROM_PARENT, START = 0, 2, 4, 6
 
 @works_on_tables
 def start_tree(run: Run, stream_row: int) -> None:
-    """Leaves make their first bundle, the others wait for their children."""
-    tree = run.plan.trees[run.streams[stream_row].tree]
+    """Whoever has nobody to wait for makes its first bundle; the others post receives."""
+    stream = run.streams[stream_row]
+    tree = run.plan.trees[stream.tree]
+    if not run.plan.programs[stream.program].goes_up:
+        if tree.parent == NONE:
+            cross_endpoint(run, stream_row, START, tree.down_bytes, NONE, True, False)
+        else:
+            _post_receive(run, stream_row, FROM_PARENT)
+        return
     if tree.left == NONE and tree.right == NONE:
-        _make_bundle(run, stream_row, START, False, False)
+        cross_endpoint(run, stream_row, START, tree.up_bytes, NONE, True, False)
     if tree.left != NONE:
         _post_receive(run, stream_row, FROM_LEFT)
     if tree.right != NONE:
@@ -50,9 +57,15 @@ def hear(run: Run, stream_row: int, label: int) -> None:
     tree = run.plan.trees[stream.tree]
     stream.credit &= ~(1 << label)
     stream.received += 1
-    is_leaf = tree.left == NONE and tree.right == NONE
-    is_first_child = label != FROM_PARENT and stream.received == 1 and tree.right != NONE
-    _make_bundle(run, stream_row, label, not is_leaf, not is_leaf and not is_first_child)
+    if label == FROM_PARENT:
+        size, reduction = tree.down_bytes, tree.down_reduction_ns
+        returns = tree.left != NONE
+    else:
+        child = run.plan.trees[stream.tree - stream.position + peer_of(run, stream_row, label)]
+        size, reduction = child.up_bytes, child.up_reduction_ns
+        is_last = stream.received == 2 or tree.right == NONE
+        returns = is_last and (tree.parent != NONE or run.plan.programs[stream.program].goes_down == 1)
+    cross_endpoint(run, stream_row, label, size, reduction, False, returns)
 
 
 @works_on_tables
@@ -60,6 +73,7 @@ def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
     """A bundle is through: pass on what it allows. True when the phase is complete."""
     stream = run.streams[stream_row]
     tree = run.plan.trees[stream.tree]
+    goes_down = run.plan.programs[stream.program].goes_down == 1
     if label == FROM_PARENT:
         _send_down(run, stream_row)
         return True
@@ -68,11 +82,14 @@ def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
         if stream.bundles < (tree.left != NONE) + (tree.right != NONE):
             return False
     if tree.parent == NONE:
-        _send_down(run, stream_row)
+        if goes_down:
+            _send_down(run, stream_row)
         return True
-    _send(run, stream_row, tree.parent, FROM_LEFT if _is_left_child(run, stream_row) else FROM_RIGHT)
-    _post_receive(run, stream_row, FROM_PARENT)
-    return False
+    side = FROM_LEFT if _is_left_child(run, stream_row) else FROM_RIGHT
+    _send(run, stream_row, tree.parent, side, tree.up_bytes)
+    if goes_down:
+        _post_receive(run, stream_row, FROM_PARENT)
+    return not goes_down
 
 
 @works_on_tables
@@ -93,17 +110,17 @@ def _is_left_child(run: Run, stream_row: int) -> bool:
 
 @works_on_tables
 def _send_down(run: Run, stream_row: int) -> None:
-    tree = run.plan.trees[run.streams[stream_row].tree]
+    stream = run.streams[stream_row]
+    tree, first = run.plan.trees[stream.tree], stream.tree - stream.position
     if tree.left != NONE:
-        _send(run, stream_row, tree.left, FROM_PARENT)
+        _send(run, stream_row, tree.left, FROM_PARENT, run.plan.trees[first + tree.left].down_bytes)
     if tree.right != NONE:
-        _send(run, stream_row, tree.right, FROM_PARENT)
+        _send(run, stream_row, tree.right, FROM_PARENT, run.plan.trees[first + tree.right].down_bytes)
 
 
 @works_on_tables
-def _send(run: Run, stream_row: int, position: int, label: int) -> None:
+def _send(run: Run, stream_row: int, position: int, label: int, size: int) -> None:
     stream = run.streams[stream_row]
-    size = run.plan.steps[run.plan.programs[stream.program].step_first].bytes
     target_seat, stage = seat_at(run, stream_row, position), stage_of(stream)
     stream.sent += 1
     if run.plan.settings[RENDEZVOUS]:
@@ -123,10 +140,3 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
         ask_for_step(run, stream.seat, source, label, stage)
     if run.seats[stream.seat].parked > 0 and take_parked(run, stream.seat, label, stage) != NONE:
         schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)
-
-
-@works_on_tables
-def _make_bundle(run: Run, stream_row: int, label: int, reduces: bool, returns: bool) -> None:
-    bundle = run.plan.bundles[run.plan.programs[run.streams[stream_row].program].bundle_first]
-    reduction = bundle.reduction_ns if reduces else NONE
-    cross_endpoint(run, stream_row, label, bundle.bytes, reduction, label == START, returns)

@@ -12,24 +12,25 @@ from typing import Any
 import numpy as np
 
 from et_sim.collectives import (
+    OVER_A_TREE,
+    TREE,
+    Accounting,
     Algorithm,
-    Bundles,
     Operation,
-    Peer,
-    StepProgram,
-    TreeProgram,
     lower,
     parse_algorithm,
 )
-from et_sim.compute import reduction_ns
+from et_sim.collectives.tree import BY_SUBTREE
 from et_sim.errors import MachineError
-from et_sim.machine.model import Machine
+from et_sim.machine.corrections import Correction
+from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.phases import Part, PhaseStep, plan_phases, split_into_chunks
+from et_sim.plan.program_tables import CustomProgram, Program, program_tables
 from et_sim.plan.tables import QueueCursor
-from et_sim.units import LONGEST_NS, MOST_BYTES, format_ns
+from et_sim.units import MOST_BYTES
 
 # Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
 SUBGROUP_ENDPOINT_NS = 10
@@ -39,7 +40,6 @@ DEFAULT_INVOLVED_DIMENSIONS = 4
 LISTED_GROUP_DIMENSIONS = 10
 MOST_CHUNKS = 1 << 24
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
-ABSENT = -1
 
 KEY_OF_OPERATION = {
     Operation.ALL_REDUCE: "all-reduce-implementation",
@@ -59,14 +59,7 @@ class CollectiveRequest:
     group: GroupShape
     involved: tuple[bool, ...] | None
     custom: tuple[str, int] | None = None  # prefix of the files of a custom program, row of its group
-
-
-@dataclass(frozen=True, slots=True)
-class CustomProgram:
-    """A program from files; what its members run begins at row `first_member` of the custom table."""
-
-    members: int
-    first_member: int
+    root: int = 0  # its position in the group
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +69,7 @@ class _ProgramKey:
     algorithm: Algorithm
     operation: Operation
     size: int
+    root: int = 0  # position
 
 
 class CollectiveTables:
@@ -89,9 +83,8 @@ class CollectiveTables:
         self._lines = self._dimension_lines()
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
-        self._programs: list[
-            tuple[StepProgram | TreeProgram | CustomProgram, int]
-        ] = []  # with the dimension it runs along
+        self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
+        self._accounting = accounting_of(machine.system)
         self._phases: list[tuple[int, int, int, int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int]] = []
 
@@ -104,20 +97,16 @@ class CollectiveTables:
     def _lower(self, request: CollectiveRequest) -> int | None:
         if request.custom is not None:
             return self._lower_custom(request, *request.custom)
+        if request.operation in OVER_A_TREE:
+            return self._lower_tree(request)
         spanning = request.group.spans_system
         algorithms = self._algorithms(request.operation, spanning)
-        parts = self._parts(request, algorithms) if spanning else _group_part(request.group, algorithms[0])
-        chunks, chunk_bytes = split_into_chunks(
-            request.operation, request.size, self._machine.system.splits, self._machine.network.ranks
+        parts = (
+            self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
         )
+        chunks, chunk_bytes = self._chunks(request)
         if not parts or not chunks:
             return None
-        if chunks > MOST_CHUNKS:
-            raise MachineError(
-                f"a collective would be cut into {chunks} chunks, and {MOST_CHUNKS} are the most",
-                place="system configuration",
-                remedy='choose a smaller "preferred-dataset-splits"',
-            )
         first = len(self._phases)
         for phase in plan_phases(request.operation, chunk_bytes, parts, self._machine.system.all_reduce_plan):
             self._add_phase(phase, algorithms, spanning)
@@ -134,6 +123,54 @@ class CollectiveTables:
         self._phases.append(phase)
         self._collectives.append((int(request.operation), 1, 1, len(self._phases) - 1, request.priority))
         return len(self._collectives) - 1
+
+    def _lower_tree(self, request: CollectiveRequest) -> int | None:
+        """One phase along one line, in a queue of dimension 0."""
+        line = self._tree_line(request)
+        chunks, chunk_bytes = self._chunks(request)
+        if line is None or not chunks:
+            return None
+        members, root = request.group.members, request.root
+        if line != tables.NO_LINE:
+            stride, members = self._lines[line][:2]
+            root = root // stride % members
+        program = self._program(_ProgramKey(line, members, TREE, request.operation, chunk_bytes, root))
+        self._phases.append((program, line, 0, int(QueueCursor.NEXT), int(request.operation)))
+        self._collectives.append((int(request.operation), 1, chunks, len(self._phases) - 1, request.priority))
+        return len(self._collectives) - 1
+
+    def _tree_line(self, request: CollectiveRequest) -> int | None:
+        """The group's own, the whole system's, or that of one dimension; None: nobody but oneself."""
+        if not request.group.spans_system:
+            return tables.NO_LINE if request.group.members > 1 else None
+        dimensions = self._machine.network.dimensions
+        real = [d for d, dimension in enumerate(dimensions) if dimension.npus > 1]
+        involved = request.involved
+        if involved is None or request.group.listed:
+            involved = (True,) * len(dimensions)
+        chosen = [d for d in real if d < len(involved) and involved[d]]
+        if chosen == real and real:
+            return self._system_line
+        if len(chosen) > 1:
+            raise MachineError(
+                f"a {request.operation.name.lower()} over {len(chosen)} of {len(real)} dimensions is asked "
+                "for, and it goes over one of them or all",
+                place="involved_dim",
+                remedy="use a communicator group instead of involved_dim",
+            )
+        return chosen[0] if chosen else None
+
+    def _chunks(self, request: CollectiveRequest) -> tuple[int, int]:
+        """(number of chunks, bytes of each)."""
+        system, ranks = self._machine.system, self._machine.network.ranks
+        chunks, chunk_bytes = split_into_chunks(request.operation, request.size, system.splits, ranks)
+        if chunks > MOST_CHUNKS:
+            raise MachineError(
+                f"a collective would be cut into {chunks} chunks, and {MOST_CHUNKS} are the most",
+                place="system configuration",
+                remedy='choose a smaller "preferred-dataset-splits"',
+            )
+        return chunks, chunk_bytes
 
     def _algorithms(self, operation: Operation, spanning: bool) -> tuple[Algorithm, ...]:
         """One algorithm per dimension; the list ends at the first that spans the system."""
@@ -164,8 +201,15 @@ class CollectiveTables:
             own = self._machine.network.dimensions[dimension].npus
             members = self._machine.network.ranks if algorithm.spans_system else own
             if members > 1 and dimension < len(involved) and involved[dimension]:
-                parts.append(Part(dimension, members, algorithm.keeps_size))
+                parts.append(self._part(dimension, members, algorithm))
         return parts
+
+    def _group_part(self, group: GroupShape, algorithm: Algorithm) -> list[Part]:
+        return [self._part(0, group.members, algorithm)] if group.members > 1 else []
+
+    def _part(self, dimension: int, members: int, algorithm: Algorithm) -> Part:
+        keeps_size = algorithm.keeps_size(self._accounting)
+        return Part(dimension, members, keeps_size, self._accounting.whole_pieces)
 
     def _add_phase(self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool) -> None:
         algorithm = algorithms[phase.part.dimension]
@@ -179,14 +223,23 @@ class CollectiveTables:
 
     def _program(self, key: _ProgramKey) -> int:
         if key not in self._program_rows:
-            if key.size > MOST_BYTES:
+            most = key.size * key.members if key.operation in BY_SUBTREE else key.size
+            if most > MOST_BYTES:
                 raise MachineError(
-                    f"a phase of {key.operation.name.lower()} would hold {key.size} bytes per rank",
+                    f"a phase of {key.operation.name.lower()} would hold {most} bytes per rank",
                     remedy="correct comm_size, which is in bytes",
                 )
             subgroup = key.line == tables.NO_LINE
             dimension = -1 if subgroup else self._lines[key.line][4]
-            program = lower(key.algorithm, key.operation, key.members, key.size, subgroup=subgroup)
+            program = lower(
+                key.algorithm,
+                key.operation,
+                key.members,
+                key.size,
+                subgroup=subgroup,
+                accounting=self._accounting,
+                root=key.root,
+            )
             if len(self._programs) == MOST_PROGRAMS:
                 raise MachineError(
                     f"the workload has more than {MOST_PROGRAMS} collective phases that differ in size",
@@ -237,93 +290,15 @@ class CollectiveTables:
         return out
 
     def programs(self) -> dict[str, Any]:
-        """The program, step and tree tables, and the reduction time per bundle."""
-        programs = tables.table(tables.PROGRAM, len(self._programs))
-        steps = _Column(tables.STEP)
-        trees = _Column(tables.TREE)
-        bundles = _Column(tables.BUNDLE)
-        for row, (program, dimension) in zip(programs, self._programs, strict=True):
-            row.dimension = dimension
-            row.tree_first = row.custom_first = ABSENT
-            if isinstance(program, CustomProgram):
-                row.members, row.pairs, row.custom_first = program.members, 1, program.first_member
-                row.step_period = row.bundle_period = 1
-            elif isinstance(program, TreeProgram):
-                _fill_tree(row, program, steps, trees, bundles)
-            else:
-                _fill_steps(row, program, steps, bundles)
-        every = bundles.whole()
-        reduces = every["reduction_ns"] != tables.NO_REDUCTION
-        charged = reduction_ns(every["bytes"], self._machine.system.local_mem_bw)
-        every["reduction_ns"][reduces] = charged[reduces]
-        if every["reduction_ns"].max(initial=0) > LONGEST_NS:
-            raise MachineError(
-                f"a local reduction would take longer than {format_ns(LONGEST_NS)}",
-                place="system configuration",
-                remedy='correct "local-mem-bw", which is in GB/s',
-            )
-        return {
-            "programs": programs,
-            "steps": steps.whole(),
-            "trees": trees.whole(),
-            "bundles": every,
-        }
+        """The program, step, bundle and tree tables."""
+        return program_tables(self._programs, self._machine.system.local_mem_bw)
 
 
-def _group_part(group: GroupShape, algorithm: Algorithm) -> list[Part]:
-    return [Part(0, group.members, algorithm.keeps_size)] if group.members > 1 else []
-
-
-class _Column:
-    """A table that grows by blocks."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._blocks = [np.zeros(0, dtype)]
-        self._rows = 0
-
-    def add(self, block: Any) -> int:
-        """Append a block; returns where it begins."""
-        self._blocks.append(block)
-        self._rows += len(block)
-        return self._rows - len(block)
-
-    def whole(self) -> Any:
-        """All blocks as one table."""
-        return np.concatenate(self._blocks).view(np.recarray)
-
-
-def _fill_steps(row: Any, program: StepProgram, steps: _Column, bundles: _Column) -> None:
-    row.members, row.sends = program.members, program.sends
-    row.start_bundles, row.half = program.start_bundles, program.half
-    row.pairs = int(program.peer is Peer.PAIR)
-    row.step_period, row.bundle_period = len(program.distance), len(program.bundles.size)
-    row.step_first = steps.add(_steps(program.distance, program.message_bytes))
-    row.bundle_first = bundles.add(_bundles(program.bundles))
-
-
-def _fill_tree(row: Any, program: TreeProgram, steps: _Column, trees: _Column, bundles: _Column) -> None:
-    """A tree sends up and down once; its one bundle row is the reduction of a whole message."""
-    row.members, row.sends, row.start_bundles = program.members, 2, 1
-    row.pairs = 1  # directions mean nothing to it
-    nodes = np.zeros(len(program.parent), tables.TREE)
-    nodes["parent"], nodes["left"], nodes["right"] = program.parent, program.left, program.right
-    row.tree_first = trees.add(nodes)
-    row.step_period = row.bundle_period = 1
-    message = np.array([program.message_bytes], np.int64)
-    row.step_first = steps.add(_steps(np.zeros(1, np.int32), message))
-    whole = np.ones(1, np.bool_)
-    row.bundle_first = bundles.add(_bundles(Bundles(message, whole, whole, whole)))
-
-
-def _bundles(pattern: Bundles) -> Any:
-    """Rows whose reduction is still marked only: 0 where there is one."""
-    out = np.zeros(len(pattern.size), tables.BUNDLE)
-    out["reduction_ns"] = np.where(pattern.reduces, 0, tables.NO_REDUCTION)
-    out["bytes"], out["inward"], out["returns"] = pattern.size, pattern.inward, pattern.returns
-    return out
-
-
-def _steps(distance: Any, message_bytes: Any) -> Any:
-    out = np.zeros(len(distance), tables.STEP)
-    out["distance"], out["bytes"] = distance, message_bytes
-    return out
+def accounting_of(system: System) -> Accounting:
+    """What the corrections say about the programs of collectives."""
+    return Accounting(
+        exact_halving_doubling=system.corrects(Correction.EXACT_HALVING_DOUBLING),
+        tree_operations=system.corrects(Correction.TREE_OPERATIONS),
+        direct_reductions=system.corrects(Correction.DIRECT_REDUCTIONS),
+        whole_pieces=system.corrects(Correction.EXACT_CHUNKS),
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.collectives import Operation
+from et_sim.collectives.tree import GOES_DOWN, GOES_UP
 from et_sim.errors import TraceError
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables
@@ -35,10 +36,11 @@ class CustomChoice:
         A listed group settles on the algorithm of its first collective of a type, as the reference does.
         """
         out = np.full(len(rows), NATIVE, np.int64)
+        operations = _operations(trace, rows)
         for code, prefix in enumerate(self.prefixes):
             for kind, of_kind in self._by_kind.items():
                 if of_kind == prefix:
-                    out[trace.comm_type[rows] == kind] = code
+                    out[operations == kind] = code
         for node, prefix in self._by_node.items():
             out[trace.node_id[rows] == node] = self.prefixes.index(prefix)
         listed = np.flatnonzero(trace.group[rows] != 0)
@@ -68,13 +70,14 @@ def lower_collectives(
     signature = _signature(trace, rows, custom)
     unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
     for index, (values, at) in enumerate(zip(unique.tolist(), first_at, strict=True)):
-        kind, size, priority, name, dims, involved, code = values
+        kind, size, priority, name, dims, involved, code, root = values
         where = f"{place}, {trace.describe(int(rows[at]))}"
         group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
-        if code != NATIVE and groups.is_rule(group):
+        if groups.is_rule(group) and (code != NATIVE or root != UNSAID):
+            what = "runs a custom collective" if code != NATIVE else f"names the root {root}"
             raise TraceError(
-                f"{trace.describe(int(rows[at]))} runs a custom collective in group {group!r}, "
+                f"{trace.describe(int(rows[at]))} {what} in group {group!r}, "
                 "which is another one for other ranks",
                 place=place,
                 remedy="expand the workload to a file per rank (et-convert expand)",
@@ -86,6 +89,7 @@ def lower_collectives(
             group=groups.shape(group_row),
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
             custom=None if code == NATIVE else (custom.prefixes[code], group_row),
+            root=0 if root == UNSAID else _root_position(groups, group_row, root, where),
         )
         row = collectives.add(request)
         which = rows[of_row.reshape(-1) == index]
@@ -104,12 +108,46 @@ def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:
     """What distinguishes collectives, one row of integers each."""
     says_involved = (trace.present[rows] & int(Has.INVOLVED_DIM)) != 0
     columns = (
-        trace.comm_type[rows],
+        _operations(trace, rows),
         trace.comm_bytes[rows],
         trace.comm_priority[rows],
         trace.group[rows],
         trace.involved_dims[rows],
         np.where(says_involved, trace.involved_count[rows].astype(np.int64), UNSAID),
         custom.codes(trace, rows),
+        _roots(trace, rows),
     )
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
+
+
+def _roots(trace: Trace, rows: Any) -> Any:
+    """The rank that data of a rooted collective comes from (comm_src) or goes to (comm_dst), if said."""
+    kinds, present = trace.comm_type[rows], trace.present[rows]
+    from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
+    to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])
+    out = np.full(len(rows), UNSAID, np.int64)
+    for which, bit, column in (
+        (from_root, Has.COMM_SRC, trace.comm_src),
+        (to_root, Has.COMM_DST, trace.comm_dst),
+    ):
+        said = which & ((present & int(bit)) != 0)
+        out[said] = column[rows[said]]
+    return out
+
+
+def _root_position(groups: GroupTable, group: int, root: int, place: str) -> int:
+    position = groups.position(group, root)
+    if position is None:
+        raise TraceError(
+            f"the root is rank {root}, which is not a member of the group",
+            place=place,
+            remedy="name a member as comm_src (broadcast, scatter) or comm_dst (reduce, gather)",
+        )
+    return position
+
+
+def _operations(trace: Trace, rows: Any) -> Any:
+    """In blocks or not, a reduce-scatter moves the same."""
+    kinds = trace.comm_type[rows]
+    in_blocks = kinds == CollectiveKind.REDUCE_SCATTER_BLOCK
+    return np.where(in_blocks, int(CollectiveKind.REDUCE_SCATTER), kinds)

@@ -158,7 +158,7 @@ class GroupTable:
     def position(self, row: int, rank: int) -> int | None:
         """The rank's place in the group; None if it is not a member."""
         if row == 0:
-            return rank
+            return rank if 0 <= rank < self._ranks else None
         places = np.flatnonzero(self._members[row] == rank)
         return int(places[0]) if len(places) else None
 

@@ -107,7 +107,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         collectives=lowering.collectives.collectives(),
         phases=lowering.collectives.phases(),
         **programs,
-        bus=_bus(system, int(programs["bundles"]["bytes"].max(initial=0))),
+        bus=_bus(system, _most_bytes(programs)),
         customs=customs,
         custom_states=custom_states,
         lines=lines,
@@ -123,6 +123,13 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         corrections=system.corrections,
         is_folded=actors.is_folded,
     )
+
+
+def _most_bytes(programs: dict[str, Any]) -> int:
+    """The largest message of any collective."""
+    trees = programs["trees"]
+    columns = (programs["bundles"]["bytes"], trees["up_bytes"], trees["down_bytes"])
+    return max(int(column.max(initial=0)) for column in columns)
 
 
 def _bus(system: System, most_bytes: int) -> Any:

@@ -12,19 +12,13 @@ import numpy as np
 
 from et_sim.compute import Roofline, replay_ns
 from et_sim.errors import TraceError
-from et_sim.machine.model import Machine, MemoryKind
+from et_sim.machine.corrections import Correction
+from et_sim.machine.model import Machine, MemoryKind, System
 from et_sim.memory import service_ns
 from et_sim.plan import tables
 from et_sim.plan.tables import Action, Lane, Treatment
 from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
 from et_sim.units import LONGEST_NS, MOST_BYTES, format_bytes, format_ns
-
-SIMULATED_COLLECTIVES = (
-    CollectiveKind.ALL_REDUCE,
-    CollectiveKind.ALL_GATHER,
-    CollectiveKind.ALL_TO_ALL,
-    CollectiveKind.REDUCE_SCATTER,
-)
 
 
 def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
@@ -59,7 +53,8 @@ def _lower(trace: Trace, machine: Machine, place: str) -> Any:
     nodes["busy"] = compute & ~trace.is_cpu
     if machine.system.roofline:
         _apply_roofline(nodes, compute & ~trace.is_cpu, trace, machine)
-    _lower_communication(nodes, trace, recorded)
+    _lower_communication(nodes, trace)
+    _replay(nodes, _replayed_broadcasts(trace, machine.system), trace, recorded)
     _lower_memory(nodes, trace, machine)
     return nodes
 
@@ -91,7 +86,7 @@ def _apply_roofline(nodes: Any, kernels: Any, trace: Trace, machine: Machine) ->
     nodes["treatment"][timed] = Treatment.MODELLED
 
 
-def _lower_communication(nodes: Any, trace: Trace, recorded: Any) -> None:
+def _lower_communication(nodes: Any, trace: Trace) -> None:
     kind = trace.kind
     point_to_point = (kind == NodeKind.SEND) | (kind == NodeKind.RECV)
     nodes["action"][kind == NodeKind.SEND] = Action.SEND
@@ -100,7 +95,12 @@ def _lower_communication(nodes: Any, trace: Trace, recorded: Any) -> None:
     collective = kind == NodeKind.COLL
     nodes["action"][collective] = Action.COLLECTIVE
     nodes["bytes"][point_to_point | collective] = trace.comm_bytes[point_to_point | collective]
-    _replay(nodes, collective & (trace.comm_type == CollectiveKind.BROADCAST), trace, recorded)
+
+
+def _replayed_broadcasts(trace: Trace, system: System) -> Any:
+    """Broadcasts that only take the time the trace records, as in the reference."""
+    broadcast = (trace.kind == NodeKind.COLL) & (trace.comm_type == CollectiveKind.BROADCAST)
+    return broadcast & (not system.corrects(Correction.SIMULATED_BROADCAST))
 
 
 def _lower_memory(nodes: Any, trace: Trace, machine: Machine) -> None:
@@ -134,9 +134,10 @@ def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:
     send, receive = kind == NodeKind.SEND, kind == NodeKind.RECV
     collective = kind == NodeKind.COLL
     memory = (kind == NodeKind.MEM_LOAD) | (kind == NodeKind.MEM_STORE)
+    barrier = trace.comm_type == CollectiveKind.BARRIER
     kernel = (kind == NodeKind.COMP) & ~cpu if machine.system.roofline else np.zeros(len(trace), bool)
     needs = [
-        (send | receive | collective, Has.COMM_SIZE, "comm_size"),
+        (send | receive | (collective & ~barrier), Has.COMM_SIZE, "comm_size"),
         (collective, Has.COMM_TYPE, "comm_type"),
         (send, Has.COMM_DST, "comm_dst"),
         (receive, Has.COMM_SRC, "comm_src"),
@@ -144,9 +145,9 @@ def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:
         (memory | kernel, Has.TENSOR_SIZE, "tensor_size"),
         (kernel, Has.NUM_OPS, "num_ops"),
     ]
-    broadcast = collective & (trace.comm_type == CollectiveKind.BROADCAST)
+    replayed = _replayed_broadcasts(trace, machine.system)
     for which, bit, attribute in needs:
-        missing = which & ~broadcast & ((trace.present & int(bit)) == 0)
+        missing = which & ~replayed & ((trace.present & int(bit)) == 0)
         _refuse_first(missing, trace, place, f"lacks the attribute {attribute!r}", "add it when converting")
     _refuse_first(
         (send | receive | collective) & cpu,
@@ -154,14 +155,6 @@ def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:
         place,
         "is a communication node marked is_cpu_op",
         "communication runs on the device: set is_cpu_op to false",
-    )
-    simulated = np.isin(trace.comm_type, [int(k) for k in SIMULATED_COLLECTIVES]) | broadcast
-    _refuse_first(
-        collective & ~simulated,
-        trace,
-        place,
-        "is a collective of a type that is not simulated",
-        "all-reduce, all-gather, reduce-scatter, all-to-all and broadcast are",
     )
     if machine.memory.kind is MemoryKind.NONE:
         _refuse_first(

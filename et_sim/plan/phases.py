@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from et_sim.collectives import Operation
+from et_sim.collectives import OVER_A_TREE, Operation
 from et_sim.machine.model import AllReducePlan
 from et_sim.plan.tables import QueueCursor
 
@@ -21,6 +21,7 @@ class Part:
     dimension: int
     members: int
     keeps_size: bool = False  # its algorithm leaves as many bytes as it found
+    whole_pieces: bool = False  # sizes that do not divide are rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,14 @@ def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) 
     """(number of chunks, bytes of each).
 
     A chunk holds at least one byte for every rank of the system, so small collectives grow; an
-    all-gather is exempt, and its chunks hold at least one byte.
+    all-gather and what goes over a tree are exempt, and their chunks hold at least one byte. A barrier is
+    a single chunk.
     """
+    if operation is Operation.BARRIER:
+        return 1, 1
     chunk = size // splits
-    if operation is not Operation.ALL_GATHER and chunk < ranks:
+    exempt = operation is Operation.ALL_GATHER or operation in OVER_A_TREE
+    if not exempt and chunk < ranks:
         return splits, ranks
     chunk = max(chunk, 1)
     return -(-size // chunk), chunk
@@ -78,7 +83,7 @@ def output_bytes(operation: Operation, size: int, part: Part) -> int:
     if part.keeps_size:
         return size
     if operation is Operation.REDUCE_SCATTER:
-        return size // part.members
+        return -(-size // part.members) if part.whole_pieces else size // part.members
     if operation is Operation.ALL_GATHER:
         return size * part.members
     return size

@@ -120,7 +120,11 @@ PROGRAM = record(
     ("half", "i4"),
     ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
     ("custom_first", "i4"),  # into `customs`, where the program is a custom one; -1: it is not
-    ("pairs", "i4"),  # 1: peers by pairing, 0: by shifting
+    ("pairs", "u1"),  # 1: peers by pairing, 0: by shifting
+    ("turns", "u1"),  # 1: the other way round in queues that run anticlockwise
+    ("goes_up", "u1"),  # trees: towards the root, from it, or both
+    ("goes_down", "u1"),
+    ("trees", "u1"),  # how many there are, for the phases of an actor to use in turn
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
     ("bundle_period", "i4"),
@@ -144,10 +148,14 @@ BUS = record(
     ("reduction_delay_ns", "i8"),  # per 100 bytes
     ("gap_per_byte", "f8"),
 )
-TREE = record(
+TREE = record(  # a member's place in a tree
     ("parent", "i4"),
     ("left", "i4"),
     ("right", "i4"),
+    ("up_bytes", "i8"),  # of its message to its parent
+    ("down_bytes", "i8"),  # of its parent's message to it; the root: what it begins with
+    ("up_reduction_ns", "i8"),  # what its message costs its parent; NO_REDUCTION: nothing
+    ("down_reduction_ns", "i8"),  # what its parent's message costs it
 )
 CUSTOM = record(  # what one member of a group runs in a custom collective
     ("template", "i4"),

@@ -47,6 +47,35 @@ def test_a_tree_is_shown_by_its_pairs(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
+def test_a_rooted_tree_shows_the_sizes_of_its_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, "tree", "--type", "gather", "--ranks", "6", "--bytes", "1KiB", "--root", "5") == [
+        "tree gather: 6 ranks, each puts in 1 KiB (1024 bytes)",
+        "  round 0   1 KiB up: 0 -> 1, 2 -> 1, 3 -> 4",
+        "  round 1   3 KiB up: 1 -> 5",
+        "  round 1   2 KiB up: 4 -> 5",
+        "ranks 0,2-3: 1 message and 1 KiB sent, 0 reductions charged",
+        "rank 1: 1 message and 3 KiB sent, 0 reductions charged",
+        "rank 4: 1 message and 2 KiB sent, 0 reductions charged",
+        "rank 5: 0 messages and 0 B sent, 0 reductions charged",
+    ]
+
+
+def test_json_of_a_scatter_says_whose_share_each_message_carries(capsys: pytest.CaptureFixture[str]) -> None:
+    content = data(capsys, "tree", "--type", "scatter", "--ranks", "4", "--bytes", "10", "--root", "1")
+    carried = {(m["source"], m["target"]): (m["bytes"], m["pieces"]) for m in content["messages"]}
+    assert carried == {(1, 3): (20, [2, 3]), (1, 0): (10, [0]), (3, 2): (10, [2])}
+    assert content["root"] == 1
+
+
+def test_corrected_shows_what_the_corrected_profile_does(capsys: pytest.CaptureFixture[str]) -> None:
+    reference = lines(capsys, "direct", "--window", "2", "--ranks", "5")
+    corrected = lines(capsys, "direct", "--window", "2", "--ranks", "5", "--corrected")
+    assert reference[-1] == "ranks 0-4: 8 messages and 1.6 MiB sent, 2 reductions charged"
+    assert corrected[-1] == "ranks 0-4: 8 messages and 1.6 MiB sent, 4 reductions charged"
+    as_ring = lines(capsys, "doubleBinaryTree", "--type", "all_gather", "--ranks", "5", "--corrected")
+    assert as_ring[-1] == "doubleBinaryTree leaves all but all_reduce to a ring"
+
+
 def test_json_has_every_message_and_what_it_carries(capsys: pytest.CaptureFixture[str]) -> None:
     content = data(capsys, "direct", "--type", "reduce_scatter", "--ranks", "3", "--bytes", "300")
     assert (content["pieces"], content["rounds"], len(content["messages"])) == (3, 1, 6)
@@ -82,7 +111,6 @@ def test_totals_agree_with_the_messages(capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "sentence"),
     [
         (["rings", "--ranks", "4"], "collective algorithm 'rings' is not known"),
-        (["halvingDoubling", "--ranks", "6"], "needs a power of two, and this dimension or group has 6"),
         (["halvingDoubling", "--ranks", "4", "--type", "all_to_all"], "cannot do an all-to-all"),
         (["ring", "--ranks", "1"], "--ranks is 1"),
         (["ring", "--ranks", "8", "--bytes", "7"], "7 bytes cannot be cut into 8 pieces"),
@@ -90,6 +118,10 @@ def test_totals_agree_with_the_messages(capsys: pytest.CaptureFixture[str]) -> N
         (["ring", "--ranks", "8", "--window", "2"], "--window does not belong to ring"),
         (["direct", "--ranks", "8", "--window", "0"], "--window is 0"),
         (["ring", "--ranks", "8", "--second-tree"], "--second-tree does not belong to ring"),
+        (["tree", "--ranks", "8"], "tree does not do all_reduce"),
+        (["direct", "--ranks", "8", "--type", "gather"], "direct does not do gather"),
+        (["ring", "--ranks", "8", "--root", "1"], "--root does not belong to ring"),
+        (["tree", "--ranks", "8", "--type", "scatter", "--root", "8"], "--root is 8"),
         (["ring", "--ranks", "1024", "--json"], "these are 2,095,104 messages, more than 1,000,000"),
         (["ring", "--ranks", "65536", "--type", "all_to_all"], "2,147,450,880 steps, more than 4,000,000"),
     ],

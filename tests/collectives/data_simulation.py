@@ -3,7 +3,7 @@
 Members are executed in a random order, as if some were fast and others slow, by the rules that a schedule
 states: a member sends its next message once it has received `after_received` messages. Of a step program, it
 takes in the message of a step once it has sent its own of that step; in a tree, what comes down once it has
-sent up. Adding a contribution twice, and sending what one does not have, are errors.
+sent up what it must. Adding a contribution twice, and sending what one does not have, are errors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 
 from et_sim.collectives.movement import Load, Movement
-from et_sim.collectives.schedule import DOWN, Schedule
+from et_sim.collectives.schedule import DOWN, UP, Schedule
 
 Pieces = dict[int, frozenset[int]]
 
@@ -24,6 +24,7 @@ class Member:
         self.to_send: list[tuple[int, int, int]] = []  # step, target, after how many received
         self.sent = 0
         self.received = 0
+        self.ups = 0  # how many of its messages go up a tree; they come first
         self.arrived: list[tuple[int, bool, Pieces]] = []  # step, to be added, data
 
     def can_send(self) -> bool:
@@ -35,7 +36,7 @@ class Member:
         return [
             place
             for place, (step, _, _) in enumerate(self.arrived)
-            if (step != DOWN or sent > 0 if is_tree else sent > step)
+            if (step != DOWN or sent >= self.ups if is_tree else sent > step)
         ]
 
     def take(self, place: int) -> None:
@@ -61,6 +62,7 @@ def move(schedule: Schedule, moved: Movement, seed: int, *, is_tree: bool = Fals
     columns = (schedule.source, schedule.step, schedule.target, schedule.after_received)
     for source, *message in zip(*(column.tolist() for column in columns), strict=True):
         members[source].to_send.append(tuple(message))
+        members[source].ups += is_tree and message[0] == UP
     chance = random.Random(seed)
     active = list(range(schedule.members))
     while active:

@@ -216,7 +216,7 @@ class Collectives:
     def _turned(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
         """Members of a ring that go the other way than the waiting one; a direct exchange does not mind."""
         program = self._still.plan.programs[self._streams["program"][waiter.stream]]
-        if program["pairs"] or program["step_period"] == program["members"] - 1:
+        if not program["turns"] or program["step_period"] == program["members"] - 1:
             return []
         found = []
         for actor, seat in self.members(stage):

@@ -1,0 +1,120 @@
+"""Trees: what a phase does whose messages go up a tree to its root, down from it, or both.
+
+`rooted_tree` serves the collectives that no algorithm is chosen for: reduce and gather (up), broadcast and
+scatter (down), and barrier (up and down, a byte each way). The members stand in the order of the group,
+beginning with the root; it has two children, each the middle of one half of the others, and so on: a tree of
+floor(log2 n) levels of messages, whose subtrees are blocks of neighbours.
+
+Not here: the double binary tree (`double_binary_tree`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.collectives.program import Bytes, Operation
+
+Positions = npt.NDArray[np.int32]
+NOBODY = -1
+BARRIER_BYTES = 1
+GOES_UP = (Operation.REDUCE, Operation.GATHER, Operation.BARRIER)
+GOES_DOWN = (Operation.BROADCAST, Operation.SCATTER, Operation.BARRIER)
+BY_SUBTREE = (Operation.GATHER, Operation.SCATTER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """Positions of parent and children, NOBODY where there is none, and how many members hang on each."""
+
+    parent: Positions
+    left: Positions
+    right: Positions
+    subtree: Bytes  # members of the subtree, itself included
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeProgram:
+    """One tree or several end to end, of which the phases of an actor use one each in turn."""
+
+    members: int
+    parent: Positions
+    left: Positions
+    right: Positions
+    up_bytes: Bytes  # what each member sends to its parent; the root: what it ends with
+    down_bytes: Bytes  # what each member gets from its parent; the root: what it begins with
+    goes_up: bool
+    goes_down: bool
+    reduces_up: bool  # whether a message from a child is charged a reduction
+    reduces_down: bool = False  # the same for a message from the parent, unless a leaf receives it
+
+    @property
+    def trees(self) -> int:
+        """How many trees there are."""
+        return len(self.parent) // self.members
+
+    @property
+    def messages(self) -> int:
+        """How many messages go over each edge."""
+        return int(self.goes_up) + int(self.goes_down)
+
+
+def rooted_tree(operation: Operation, members: int, size: int, root: int) -> TreeProgram:
+    """The tree of a collective with a root; `size` is one member's share of a gather or scatter."""
+    half = (members + 2) // 2
+    in_order = hang(members, 0, [1, half], [half, members])
+    order = (root + np.arange(members)) % members
+    place = np.argsort(order)
+    if operation is Operation.BARRIER:
+        each = np.full(members, BARRIER_BYTES, np.int64)
+    else:
+        each = size * (in_order.subtree[place] if operation in BY_SUBTREE else np.ones(members, np.int64))
+    return TreeProgram(
+        members=members,
+        parent=_renamed(in_order.parent[place], order),
+        left=_renamed(in_order.left[place], order),
+        right=_renamed(in_order.right[place], order),
+        up_bytes=each,
+        down_bytes=each,
+        goes_up=operation in GOES_UP,
+        goes_down=operation in GOES_DOWN,
+        reduces_up=operation is Operation.REDUCE,
+    )
+
+
+def hang(members: int, root: int, low: list[int], high: list[int]) -> Tree:
+    """A tree of blocks of positions from `low` to before `high` (one or two of them) below a root.
+
+    The middle of a block is a child of what is above it, and what stands to either side is a block again.
+    """
+    parent, left, right = (np.full(members, NOBODY, np.int32) for _ in range(3))
+    subtree = np.full(members, members, np.int64)
+    first, last = np.array(low), np.array(high)
+    above, is_left = np.full(len(low), root), np.arange(len(low)) == 0
+    while len(first):
+        real = first < last
+        first, last, above, is_left = first[real], last[real], above[real], is_left[real]
+        middle = (first + last) // 2
+        parent[middle], subtree[middle] = above, last - first
+        left[above[is_left]], right[above[~is_left]] = middle[is_left], middle[~is_left]
+        first, last = np.concatenate((first, middle + 1)), np.concatenate((middle, last))
+        above = np.concatenate((middle, middle))
+        is_left = np.arange(len(first)) < len(middle)
+    return Tree(parent, left, right, subtree)
+
+
+def _renamed(positions: Positions, names: npt.NDArray[np.int64]) -> Positions:
+    return np.where(positions == NOBODY, NOBODY, names[positions]).astype(np.int32)
+
+
+def subtree_places(members: int, place: int) -> range:
+    """The places, counted from the root, of the subtree of the member at one of them."""
+    if place == 0:
+        return range(members)
+    half = (members + 2) // 2
+    first, last = (1, half) if place < half else (half, members)
+    while (middle := (first + last) // 2) != place:
+        first, last = (first, middle) if place < middle else (middle + 1, last)
+    return range(first, last)

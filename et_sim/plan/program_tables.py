@@ -1,0 +1,122 @@
+"""Programs of collectives -> rows of the program, step, bundle and tree tables.
+
+Not here: which programs a workload needs (`collective_lowering`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.collectives import Bundles, Peer, StepProgram, TreeProgram
+from et_sim.compute import reduction_ns
+from et_sim.errors import MachineError
+from et_sim.plan import tables
+from et_sim.units import LONGEST_NS, format_ns
+
+ABSENT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CustomProgram:
+    """A program from files; what its members run begins at row `first_member` of the custom table."""
+
+    members: int
+    first_member: int
+
+
+Program = StepProgram | TreeProgram | CustomProgram
+
+
+def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float) -> dict[str, Any]:
+    """The tables of programs, each with the dimension it runs along, by their names in the plan."""
+    rows = tables.table(tables.PROGRAM, len(programs))
+    steps, trees, bundles = _Column(tables.STEP), _Column(tables.TREE), _Column(tables.BUNDLE)
+    for row, (program, dimension) in zip(rows, programs, strict=True):
+        row.dimension = dimension
+        row.tree_first = row.custom_first = ABSENT
+        if isinstance(program, CustomProgram):
+            row.members, row.custom_first = program.members, program.first_member
+            row.step_period = row.bundle_period = 1
+        elif isinstance(program, TreeProgram):
+            _fill_tree(row, program, trees)
+        else:
+            _fill_steps(row, program, steps, bundles)
+    every_bundle, every_tree = bundles.whole(), trees.whole()
+    _charge(every_bundle, "reduction_ns", "bytes", local_mem_bw)
+    _charge(every_tree, "up_reduction_ns", "up_bytes", local_mem_bw)
+    _charge(every_tree, "down_reduction_ns", "down_bytes", local_mem_bw)
+    return {"programs": rows, "steps": steps.whole(), "trees": every_tree, "bundles": every_bundle}
+
+
+class _Column:
+    """A table that grows by blocks."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._blocks = [np.zeros(0, dtype)]
+        self._rows = 0
+
+    def add(self, block: Any) -> int:
+        """Append a block; returns where it begins."""
+        self._blocks.append(block)
+        self._rows += len(block)
+        return self._rows - len(block)
+
+    def whole(self) -> Any:
+        """All blocks as one table."""
+        return np.concatenate(self._blocks).view(np.recarray)
+
+
+def _fill_steps(row: Any, program: StepProgram, steps: _Column, bundles: _Column) -> None:
+    row.members, row.sends = program.members, program.sends
+    row.start_bundles, row.half = program.start_bundles, program.half
+    row.pairs, row.turns = program.peer is Peer.PAIR, program.peer is Peer.SHIFT
+    row.step_period, row.bundle_period = len(program.distance), len(program.bundles.size)
+    row.step_first = steps.add(_steps(program.distance, program.message_bytes))
+    row.bundle_first = bundles.add(_bundles(program.bundles))
+
+
+def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
+    row.members, row.sends, row.start_bundles = program.members, program.messages, 1
+    row.goes_up, row.goes_down, row.trees = program.goes_up, program.goes_down, program.trees
+    row.step_period = row.bundle_period = 1
+    places = np.zeros(len(program.parent), tables.TREE)
+    for name in ("parent", "left", "right", "up_bytes", "down_bytes"):
+        places[name] = getattr(program, name)
+    is_leaf = (program.left == ABSENT) & (program.right == ABSENT)
+    places["up_reduction_ns"] = _marked(np.full(len(places), program.reduces_up))
+    places["down_reduction_ns"] = _marked(program.reduces_down & ~is_leaf)
+    row.tree_first = trees.add(places)
+
+
+def _bundles(pattern: Bundles) -> Any:
+    out = np.zeros(len(pattern.size), tables.BUNDLE)
+    out["reduction_ns"] = _marked(pattern.reduces)
+    out["bytes"], out["inward"], out["returns"] = pattern.size, pattern.inward, pattern.returns
+    return out
+
+
+def _steps(distance: Any, message_bytes: Any) -> Any:
+    out = np.zeros(len(distance), tables.STEP)
+    out["distance"], out["bytes"] = distance, message_bytes
+    return out
+
+
+def _marked(reduces: Any) -> Any:
+    """Where there will be a reduction (0), and where not."""
+    return np.where(reduces, 0, tables.NO_REDUCTION)
+
+
+def _charge(rows: Any, time: str, size: str, local_mem_bw: float) -> None:
+    """Fill in the times of the reductions that are marked."""
+    reduces = rows[time] != tables.NO_REDUCTION
+    rows[time][reduces] = reduction_ns(rows[size][reduces], local_mem_bw)
+    if rows[time].max(initial=0) > LONGEST_NS:
+        raise MachineError(
+            f"a local reduction would take longer than {format_ns(LONGEST_NS)}",
+            place="system configuration",
+            remedy='correct "local-mem-bw", which is in GB/s',
+        )
