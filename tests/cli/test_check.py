@@ -95,10 +95,11 @@ def test_a_whole_machine_is_checked_with_the_workload(
 
 
 def test_what_the_plan_refuses_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    system = write(tmp_path / "system.json", SYSTEM)
-    workload = make(tmp_path / "g", "gather")
+    without_gather = {key: value for key, value in SYSTEM.items() if key != "all-gather-implementation"}
+    system = write(tmp_path / "system.json", without_gather)
+    workload = make(tmp_path / "g", "all_gather")
     assert main(["check", workload, "--system", system, "--network", network(tmp_path)]) == 2
-    assert "is a collective of a type that is not simulated" in capsys.readouterr().out
+    assert "key 'all-gather-implementation' is not given" in capsys.readouterr().out
 
 
 def test_an_unsound_system_is_an_error_beside_those_of_the_workload(
