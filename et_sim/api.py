@@ -11,15 +11,18 @@ from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 from et_sim import __version__
-from et_sim.engine.drive import run_plan
+from et_sim.engine.drive import Outcome, run_plan
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.fold import fold as fold_ranks
 from et_sim.machine import Machine, read_machine
 from et_sim.network.tables import Model
-from et_sim.plan import build_plan
+from et_sim.plan.actors import Actors
+from et_sim.plan.lowering import Lowering, assemble
 from et_sim.timeline import Result
 from et_sim.trace import Workload, read_workload
 
 MODELS = ("analytical", "link")
+MOST_RANKS_EXPLAINED = 65_536
 Description = str | Path | Mapping[str, Any]
 
 
@@ -80,7 +83,7 @@ def run(
     memory: Description | None = None,
     groups: Description | None = None,
     model: str = "analytical",
-    fold: bool = True,  # noqa: ARG001  every rank is an actor of its own in this version
+    fold: bool = True,
     watch: Watcher | None = None,
 ) -> Result:
     """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
@@ -95,11 +98,28 @@ def run(
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     if not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
-    watch.stage("planning")
-    plan = build_plan(workload, machine)
-    watch.stage("simulating")
-    outcome = run_plan(plan, machine.network, watch.report, Model[model.upper()])
+    outcome = _simulated(workload, machine, Model[model.upper()], fold, watch)
     return Result(outcome, workload, make_manifest(workload, machine, model))
+
+
+def _simulated(workload: Workload, machine: Machine, model: Model, may_fold: bool, watch: Watcher) -> Outcome:
+    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
+    watch.stage("planning")
+    lowering = Lowering(workload, machine)
+    alone = Actors.one_per_rank(workload.ranks)
+    actors = fold_ranks(lowering, on_links=model is Model.LINK) if may_fold else alone
+    watch.stage("simulating")
+    outcome = run_plan(assemble(lowering, actors), machine.network, watch.report, model)
+    if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
+        watch.stage("simulating every rank by itself")
+        outcome = run_plan(assemble(lowering, alone), machine.network, watch.report, model)
+    assert outcome is not None  # only a folded run is given up
+    return outcome
+
+
+def _can_tell_apart(workload: Workload) -> bool:
+    """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
+    return workload.ranks <= MOST_RANKS_EXPLAINED
 
 
 def check_model(model: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TOO_LATE, simulate
+from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TIED, TOO_LATE, simulate
 from et_sim.engine.room import make_room, reserve_per_event
 from et_sim.engine.state import Run, new_run
 from et_sim.engine.transport import REQUEST_BYTES
@@ -48,8 +48,11 @@ class Outcome:
 
 def run_plan(
     plan: Plan, network: Network, report: Report | None = None, model: Model = Model.ANALYTICAL
-) -> Outcome:
-    """Simulate a plan until nothing is left to happen."""
+) -> Outcome | None:
+    """Simulate a plan until nothing is left to happen.
+
+    None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
+    """
     run = new_run(plan, _prepare(plan, network, model))
     reserve, block_reserve = reserve_per_event(plan)
     expected = plan.expected_messages if report else 0
@@ -57,6 +60,8 @@ def run_plan(
         status = simulate(run, reserve, block_reserve, EVENTS_BETWEEN_REPORTS)
         if status == FINISHED:
             break
+        if status == TIED:
+            return None
         if status == TOO_LATE:
             raise InputError(
                 f"simulated time passed {format_ns(LONGEST_NS)}",
@@ -86,5 +91,5 @@ def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:
     sizes += [int(plan.trees[name].max(initial=0)) for name in ("up_bytes", "down_bytes")]
     check_reach(network, max(sizes))
     if model is Model.LINK:
-        return link.prepare(network)
+        return link.prepare(network, plan.actor_of_rank)
     return analytical.prepare(network, plan.programs, plan.steps)

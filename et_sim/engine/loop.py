@@ -23,7 +23,8 @@ from et_sim.engine.progress import (
 )
 from et_sim.engine.ranks import complete, free_server, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.state import FOLDED, NONE, Run
+from et_sim.engine.ties import next_event
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
@@ -32,7 +33,7 @@ from et_sim.units import LONGEST_NS
 # An arrival may complete a node at either end, and each may start a collective.
 COLLECTIVES_PER_EVENT = 2
 
-FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE = range(4)
+FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 
 LINK_MODEL = int(Model.LINK)
 DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
@@ -57,6 +58,7 @@ def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
             event = take_from_bucket(run)
         elif clock.to_start < len(run.actors):
             clock.to_start += 1
+            next_event(run)
             start_rank(run, clock.to_start - 1)
             continue
         else:
@@ -67,6 +69,8 @@ def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
                 return TOO_LATE
         if event != NONE:
             _happen(run, event)
+            if clock.ties > 0 and run.plan.settings[FOLDED]:
+                return TIED
     return PAUSED
 
 
@@ -90,6 +94,7 @@ def _happen(run: Run, event_row: int) -> None:
     """Take an event off the calendar and let it happen."""
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
+    next_event(run)
     release_event(run, event_row)
     if kind == HOP_DONE:
         if not has_arrived(run, a):

@@ -16,6 +16,7 @@ from et_sim.engine.clock import new_event, release_event, schedule
 from et_sim.engine.kinds import ASKED_MESSAGE, INJECT_MESSAGE
 from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.ties import note_second
 from et_sim.engine.transport import REQUEST_BYTES, carry
 from et_sim.tables_by_reference import works_on_tables
 
@@ -27,6 +28,7 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
         _inject(run, channel_row, kind, b, c)
         return
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+    note_second(run, handshake)
     join(run.events, handshake, new_event(run, kind, channel_row, b, c))
     if handshake.arrived > 0:
         handshake.arrived -= 1
@@ -64,6 +66,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     if run.plan.settings[RENDEZVOUS]:
         carry(run, channel.target, channel.source, REQUEST_BYTES, ASKED_MESSAGE, channel_row, 0, 0)
     state = run.channels[channel_row]
+    note_second(run, state)
     if state.arrived > 0:
         state.arrived -= 1
         schedule(run, run.clock[0].now, kind, a, b, 0)

@@ -28,8 +28,8 @@ def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
 
 
 @works_on_tables
-def park(run: Run, seat: int, label: int, stage: int, peer: int, size: int) -> None:
-    """Keep a message until somebody takes it; `peer` and `size` are for whoever does."""
+def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> None:
+    """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does."""
     clock = run.clock[0]
     row = clock.free_parked
     message = run.parked[row]
@@ -40,6 +40,7 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, size: int) -> N
     message.step = label
     message.stage = stage
     message.peer = peer
+    message.rank = rank
     message.bytes = size
     message.chain = run.parked_index[home]
     run.parked_index[home] = row

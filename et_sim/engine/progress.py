@@ -23,8 +23,9 @@ from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.seats import rank_at, stage_of
 from et_sim.engine.state import BUS_SIDES, NONE, Run
-from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
+from et_sim.engine.steps import make_bundle, note_received, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
+from et_sim.engine.ties import next_event
 from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
 from et_sim.tables_by_reference import works_on_tables
 
@@ -160,6 +161,7 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
     met = match(run, channel_row)
     if met == NONE:
         return
+    next_event(run)  # it happens to another rank, though perhaps to the same actor
     kind, receiver, node = run.events[met].kind, run.events[met].a, run.events[met].b
     if kind == CUSTOM_DONE:
         custom_done(run, receiver, node)
@@ -178,6 +180,7 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
         hear(run, stream_row, label)
     else:
         stream.received += 1
+        note_received(run, stream_row)
         make_bundle(run, stream_row)
 
 
@@ -189,7 +192,7 @@ def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     if stream_row != NONE and _is_expected(run, stream_row, label, stage):
         receive_step(run, stream_row, label)
     else:
-        park(run, seat_row, label, stage, NONE, 0)
+        park(run, seat_row, label, stage, NONE, NONE, 0)
 
 
 @works_on_tables

@@ -16,6 +16,7 @@ from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.streams import start_collective
+from et_sim.engine.ties import note_freed, note_issue
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables_by_reference import works_on_tables
 
@@ -83,7 +84,9 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     state.start_ns = run.clock[0].now
     if state.start_ns > state.ready_ns:
         state.freed_by = lane_state.last
-    lane_state.busy = lane != RECEIVE_LANE
+    if lane != RECEIVE_LANE:
+        note_issue(run, lane_state, node, state.ready_ns)
+        lane_state.busy = 1
     run.actors[actor_row].running += 1
     action = plan_node.action
     if action == DELAY:
@@ -162,6 +165,7 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     lane = run.lanes[actor_row * LANES + plan_node.lane]
     lane.busy = 0
     lane.last = node
+    note_freed(run, lane)
     state.running -= 1
     state.completed += 1
     run.clock[0].completed += 1

@@ -6,8 +6,11 @@ The heaps of all lanes share one array; a lane's part is as long as the number o
 from __future__ import annotations
 
 from et_sim.engine.state import NONE, Run
-from et_sim.plan.tables import LANES
+from et_sim.engine.ties import note_ready
+from et_sim.plan.tables import LANES, Lane
 from et_sim.tables_by_reference import works_on_tables
+
+RECEIVE_LANE = int(Lane.RECEIVE)
 
 
 @works_on_tables
@@ -23,6 +26,8 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     lane = run.plan.nodes[run.plan.templates[actor.template].node_first + node].lane
     state = run.lanes[actor_row * LANES + lane]
+    if lane != RECEIVE_LANE:
+        note_ready(run, state, node)
     first = heap_first(run, actor_row, lane)
     at = state.ready
     state.ready += 1

@@ -11,24 +11,28 @@ from __future__ import annotations
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.parking import ASKED, OFFERED, park, take_parked_either_way
+from et_sim.engine.seats import rank_at, seat_at
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.transport import REQUEST_BYTES, carry
 from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables
-def offer_step(run: Run, seat: int, peer: int, size: int, label: int, stage: int) -> None:
-    """Send a step's message as soon as it is asked for; if it already is, in an event of its own."""
+def offer_step(run: Run, stream_row: int, position: int, size: int, label: int, stage: int) -> None:
+    """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
+    seat = run.streams[stream_row].seat
+    peer, rank = seat_at(run, stream_row, position), rank_at(run, stream_row, position)
     asked = take_parked_either_way(run, seat, label | ASKED, stage)
-    park(run, seat, label | OFFERED, stage, peer, size)
+    park(run, seat, label | OFFERED, stage, peer, rank, size)
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
 
 
 @works_on_tables
-def ask_for_step(run: Run, seat: int, source: int, label: int, stage: int) -> None:
+def ask_for_step(run: Run, stream_row: int, position: int, label: int, stage: int) -> None:
     """Tell the source of a step's message that the receive is posted."""
-    here, there = _rank_of_seat(run, seat), _rank_of_seat(run, source)
+    here = _rank_of_seat(run, run.streams[stream_row].seat)
+    there, source = rank_at(run, stream_row, position), seat_at(run, stream_row, position)
     carry(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage)
 
 
@@ -36,7 +40,7 @@ def ask_for_step(run: Run, seat: int, source: int, label: int, stage: int) -> No
 def step_asked(run: Run, seat: int, label: int, stage: int) -> None:
     """A request arrived: send what is offered, or remember that it was asked for."""
     if not inject_step(run, seat, label, stage):
-        park(run, seat, label | ASKED, stage, NONE, 0)
+        park(run, seat, label | ASKED, stage, NONE, NONE, 0)
 
 
 @works_on_tables
@@ -46,9 +50,8 @@ def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
     if row == NONE:
         return False
     offer = run.parked[row]
-    source, target = _rank_of_seat(run, seat), _rank_of_seat(run, offer.peer)
     own_label = offer.step & ~OFFERED
-    carry(run, source, target, offer.bytes, STEP, offer.peer, own_label, stage)
+    carry(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage)
     return True
 
 

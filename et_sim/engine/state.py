@@ -28,6 +28,8 @@ CLOCK = record(
     ("times", "i4"),  # distinct future times in the heap
     ("delivered", "i8"),  # messages
     ("completed", "i8"),  # nodes
+    ("event", "i8"),  # number of the event under way
+    ("ties", "i8"),  # events whose order would decide something (`ties`)
     ("free_event", "i4"),
     ("free_events", "i4"),
     ("free_slot", "i4"),
@@ -53,6 +55,7 @@ PARKED = record(
     ("seat", "i4"),
     ("step", "i4"),
     ("peer", "i4"),  # the seat an offered message is for
+    ("rank", "i4"),  # and the rank
     ("chain", "i4"),
 )
 NODE_STATE = record(
@@ -67,7 +70,20 @@ NODE_STATE = record(
     ("message_node", "i4"),  # and its node, for point-to-point
     ("sequence", "i8"),  # of a collective's first chunk within its group
 )
-LANE_STATE = record(("ready", "i4"), ("busy", "i4"), ("last", "i4"))
+LANE_STATE = record(
+    ("ready", "i4"),
+    ("busy", "i4"),
+    ("last", "i4"),
+    ("issued_node", "i4"),
+    ("issued_ns", "i8"),  # this and what follows: to notice ties
+    ("issued_event", "i8"),
+    ("readied_ns", "i8"),
+    ("readied_event", "i8"),
+    ("freed_ns", "i8"),
+    ("freed_event", "i8"),
+    ("issued_freed", "i4"),
+    ("readied_twice", "i4"),
+)
 ACTOR_STATE = record(
     ("finish_ns", "i8"),
     ("busy_ns", "i8"),
@@ -114,9 +130,21 @@ STREAM = record(
     ("bundles", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
     ("bundle", "i4"),  # row of the next bundle within the program's period
+    ("gate_ns", "i8"),  # when the second half of a direct exchange was last tried
+    ("gated_ns", "i8"),  # when its first half had arrived
     ("tree", "i4"),  # row of its actor's place in the tree of the phase
 )
-QUEUE = record(("head", "i4"), ("tail", "i4"), ("waiting", "i4"), ("running", "i4"))
+QUEUE = record(
+    ("head", "i4"),
+    ("tail", "i4"),
+    ("waiting", "i4"),
+    ("running", "i4"),
+    ("joined_ns", "i8"),  # this and what follows: to notice ties
+    ("joined_event", "i8"),
+    ("started_ns", "i8"),
+    ("started_event", "i8"),
+    ("started_priority", "i8"),
+)
 CURSOR = record(
     ("next", "i4"),
     ("first", "i4"),
@@ -156,7 +184,13 @@ BUS_REQUEST = record(
     ("after", "i4"),  # what the outer request does after the inner trip
     ("next", "i4"),
 )
-WAITING_LINE = record(("arrived", "i4"), ("head", "i4"), ("tail", "i4"))  # of events without a time
+WAITING_LINE = record(  # of events without a time
+    ("arrived", "i4"),
+    ("head", "i4"),
+    ("tail", "i4"),
+    ("joined_ns", "i8"),
+    ("joined_event", "i8"),
+)
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 
 
@@ -226,7 +260,7 @@ class Run(Tables):
     bus_requests: Any
 
 
-DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS, FIRST_CORRECTION = range(6)
+DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS, FOLDED, FIRST_CORRECTION = range(7)
 
 
 def setting_of(correction: Correction) -> int:
@@ -239,18 +273,21 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     actors = len(plan.actors)
     queues = table(QUEUE, actors * plan.dimensions * plan.queues_per_dim)
     queues["head"] = queues["tail"] = queues["waiting"] = NONE
+    queues["joined_ns"] = queues["started_ns"] = NONE
     cursors = table(CURSOR, actors * plan.dimensions)
     cursors["last"] = plan.queues_per_dim // 2
     lanes = table(LANE_STATE, actors * LANES)
     lanes["last"] = NONE
+    for mark in ("issued_ns", "readied_ns", "freed_ns"):
+        lanes[mark] = NONE
     seats = table(SEAT_STATE, len(plan.seats))
     seats["running"] = NONE
     state = table(ACTOR_STATE, actors)
     state["finish_ns"] = state["late"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
-    channels["head"] = channels["tail"] = NONE
+    channels["head"] = channels["tail"] = channels["joined_ns"] = NONE
     handshakes = table(WAITING_LINE, plan.handshakes)
-    handshakes["head"] = handshakes["tail"] = NONE
+    handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = NONE
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
@@ -315,6 +352,7 @@ def _plan_tables(plan: Plan) -> PlanTables:
             plan.running_limit,
             plan.stream_policy,
             plan.rendezvous,
+            plan.is_folded,
             *(correction in plan.corrections for correction in Correction),
         ],
         np.int64,

@@ -60,6 +60,8 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
     stream.credit += 1
     burst = 1
     if program.half > 0 and program.sends - stream.sent <= program.half:
+        stream.gate_ns = run.clock[0].now
+        run.clock[0].ties += stream.gated_ns == stream.gate_ns
         if stream.received < program.half:
             return False  # the second half waits for all of the first
         burst = program.start_bundles
@@ -68,6 +70,15 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
         stream.credit -= 1
         burst -= 1
     return stream.sent == program.sends and stream.credit == program.start_bundles
+
+
+@works_on_tables
+def note_received(run: Run, stream_row: int) -> None:
+    """A tie, if the second half of a direct exchange was just tried, and this completes the first."""
+    stream = run.streams[stream_row]
+    if stream.received == run.plan.programs[stream.program].half:
+        stream.gated_ns = run.clock[0].now
+        run.clock[0].ties += stream.gated_ns == stream.gate_ns
 
 
 @works_on_tables
@@ -82,9 +93,9 @@ def send_packet(run: Run, stream_row: int) -> None:
     stage = stage_of(stream)
     if run.plan.settings[RENDEZVOUS]:
         size = run.plan.steps[step_row].bytes
-        offer_step(run, stream.seat, seat_at(run, stream_row, position), size, label, stage)
-        source = seat_at(run, stream_row, peer_position(run, stream_row, distance, -1))
-        ask_for_step(run, stream.seat, source, label, stage)
+        offer_step(run, stream_row, position, size, label, stage)
+        source = peer_position(run, stream_row, distance, -1)
+        ask_for_step(run, stream_row, source, label, stage)
     else:
         _inject(run, stream_row, step_row, position, label, stage)
     _post_receive(run, stream_row, label, stage)

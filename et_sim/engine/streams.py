@@ -20,6 +20,7 @@ from et_sim.engine.state import (
     Run,
 )
 from et_sim.engine.steps import start_phase
+from et_sim.engine.ties import note_queued, note_started
 from et_sim.plan.tables import NO_LINE, QueueCursor
 from et_sim.tables_by_reference import works_on_tables
 
@@ -203,6 +204,7 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.started = 0
     stream.sent = stream.received = stream.credit = stream.bundles = 0
     stream.step = stream.bundle = 0
+    stream.gate_ns = stream.gated_ns = NONE
     variant = line.members if root_first else 0
     stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
 
@@ -212,6 +214,7 @@ def insert(run: Run, stream_row: int) -> None:
     """Join the stream's queue behind the started ones and those of at least its priority."""
     stream = run.streams[stream_row]
     queue = run.queues[stream.queue]
+    note_queued(run, queue, stream.priority, run.plan.settings[RUNNING_LIMIT])
     behind = NONE
     last = queue.tail
     if last != NONE and not run.streams[last].started and run.streams[last].priority < stream.priority:
@@ -254,6 +257,8 @@ def pump(run: Run, queue_row: int) -> None:
     while queue.waiting != NONE and queue.running < run.plan.settings[RUNNING_LIMIT]:
         stream_row = queue.waiting
         queue.waiting = run.streams[stream_row].next
+        after = stream_row if queue.waiting == NONE else queue.waiting
+        note_started(run, queue, run.streams[stream_row].priority, run.streams[after].priority)
         queue.running += 1
         start_phase(run, stream_row)
 

@@ -13,6 +13,7 @@ from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import HOP_DONE, LINK_FREE
 from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, Run
+from et_sim.engine.ties import note_second
 from et_sim.network.analytical import flight_ns
 from et_sim.network.link import take_hop
 from et_sim.network.tables import SWITCH, Model
@@ -70,6 +71,7 @@ def enter_link(run: Run, row: int) -> None:
     """Take the next link, or queue for it."""
     link_row = take_hop(run.network, run.transits[row])
     link = run.network.links[link_row]
+    note_second(run, link)
     if not link.busy:
         _occupy(run, link_row, row)
     else:

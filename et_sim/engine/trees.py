@@ -124,7 +124,7 @@ def _send(run: Run, stream_row: int, position: int, label: int, size: int) -> No
     target_seat, stage = seat_at(run, stream_row, position), stage_of(stream)
     stream.sent += 1
     if run.plan.settings[RENDEZVOUS]:
-        offer_step(run, stream.seat, target_seat, size, label, stage)
+        offer_step(run, stream_row, position, size, label, stage)
     else:
         here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
         carry(run, here, there, size, STEP, target_seat, label, stage)
@@ -136,7 +136,6 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
     stage = stage_of(stream)
     stream.credit |= 1 << label
     if run.plan.settings[RENDEZVOUS]:
-        source = seat_at(run, stream_row, peer_of(run, stream_row, label))
-        ask_for_step(run, stream.seat, source, label, stage)
+        ask_for_step(run, stream_row, peer_of(run, stream_row, label), label, stage)
     if run.seats[stream.seat].parked > 0 and take_parked(run, stream.seat, label, stage) != NONE:
         schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)

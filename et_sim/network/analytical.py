@@ -27,7 +27,7 @@ from et_sim.tables_by_reference import works_on_tables
 
 def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:
     """Tables for one run; steps that stay within one dimension get their flight time here, once."""
-    dimensions = dimension_table(network)
+    dimensions = dimension_table(network, 0)
     flights = np.full(len(steps), -1, np.int64)
     for program in programs:
         along = int(program["dimension"])
@@ -35,7 +35,8 @@ def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:
             first = int(program["step_first"])
             rows = slice(first, first + int(program["step_period"]))
             flights[rows] = _flight_along(dimensions[along], steps[rows])
-    return NetworkTables(dimensions, table(LINK, 0), flights, np.array([Model.ANALYTICAL], np.int64))
+    nobody = np.zeros(0, np.int32)
+    return NetworkTables(dimensions, table(LINK, 0), flights, nobody, np.array([Model.ANALYTICAL], np.int64))
 
 
 def _flight_along(dimension: Any, steps: Any) -> Any:

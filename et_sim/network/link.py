@@ -29,11 +29,12 @@ UP, DOWN = 0, 1  # links between an NPU and its switch
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 
 
-def prepare(network: Network) -> NetworkTables:
-    """Tables for one run."""
-    dimensions = dimension_table(network)
-    links = link_table(network, dimensions)
-    return NetworkTables(dimensions, links, np.zeros(0, np.int64), np.array([Model.LINK], np.int64))
+def prepare(network: Network, home: Any) -> NetworkTables:
+    """Tables for one run; `home` says per rank whose links stand for its own."""
+    homes = int(home.max()) + 1
+    dimensions = dimension_table(network, homes)
+    links = link_table(network, dimensions, homes)
+    return NetworkTables(dimensions, links, np.zeros(0, np.int64), home, np.array([Model.LINK], np.int64))
 
 
 @works_on_tables
@@ -45,27 +46,28 @@ def take_hop(network: NetworkTables, transit: Any) -> int:
     if transit.via_switch:
         dimension = network.dimensions[transit.dimension]
         transit.via_switch = 0
-        return dimension.link_first + transit.at * LINKS_PER_NPU + DOWN
+        return dimension.link_first + network.home[transit.at] * LINKS_PER_NPU + DOWN
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
         here = (transit.at // dimension.stride) % dimension.npus
         there = (transit.target // dimension.stride) % dimension.npus
         if here != there:
             transit.dimension = row
-            return _leave(dimension, transit, here, there)
+            return _leave(network, dimension, transit, here, there)
     transit.dimension = 0  # a message to oneself goes through the switch and back
     transit.via_switch = 1
-    return network.dimensions[0].link_first + transit.at * LINKS_PER_NPU + UP
+    return network.dimensions[0].link_first + network.home[transit.at] * LINKS_PER_NPU + UP
 
 
 @works_on_tables
-def _leave(dimension: Any, transit: Any, here: int, there: int) -> int:
+def _leave(network: NetworkTables, dimension: Any, transit: Any, here: int, there: int) -> int:
     origin = transit.at
+    home = network.home[origin]
+    ahead = there - here if there > here else there - here + dimension.npus
     if dimension.wiring == FULLY_CONNECTED:
         transit.at = origin + (there - here) * dimension.stride
-        return dimension.link_first + origin * dimension.npus + there
+        return dimension.link_first + home * dimension.npus + ahead
     if dimension.wiring == RING:
-        ahead = there - here if there > here else there - here + dimension.npus
         way = ANTICLOCKWISE if dimension.npus - ahead < ahead else CLOCKWISE
         after = here + 1 if way == CLOCKWISE else here - 1
         if after == dimension.npus:
@@ -73,7 +75,7 @@ def _leave(dimension: Any, transit: Any, here: int, there: int) -> int:
         elif after < 0:
             after = dimension.npus - 1
         transit.at = origin + (after - here) * dimension.stride
-        return dimension.link_first + origin * LINKS_PER_NPU + way
+        return dimension.link_first + home * LINKS_PER_NPU + way
     transit.at = origin + (there - here) * dimension.stride
     transit.via_switch = 1
-    return dimension.link_first + origin * LINKS_PER_NPU + UP
+    return dimension.link_first + home * LINKS_PER_NPU + UP

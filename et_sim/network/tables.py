@@ -2,7 +2,8 @@
 
 Both models use the same dimensions; the link model adds links with a state. A link belongs to the NPU
 it leaves (or, behind a switch, reaches): a ring dimension has two per NPU, a fully connected one has one
-per pair, a switch dimension has one up and one down per NPU.
+per pair, a switch dimension has one up and one down per NPU. NPUs that behave alike share their links'
+records, as they share an actor.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ LINK = record(
     ("head", "i4"),  # messages that wait for the link
     ("tail", "i4"),
     ("dimension", "i4"),
+    ("joined_ns", "i8"),  # to notice ties
+    ("joined_event", "i8"),
 )
 
 
@@ -54,11 +57,12 @@ class NetworkTables(Tables):
     dimensions: Any
     links: Any
     step_flight_ns: Any  # analytical: per row of the plan's steps; -1: depends on who talks to whom
+    home: Any  # link: per rank, the NPU whose links stand for its own
     model: Any  # one Model
 
 
-def dimension_table(network: Network) -> Any:
-    """The network's dimensions as records."""
+def dimension_table(network: Network, homes: int) -> Any:
+    """The network's dimensions as records; `homes` NPUs have links."""
     dimensions = table(DIMENSION, len(network.dimensions))
     link_first = 0
     for row, dimension, stride in zip(dimensions, network.dimensions, network.strides, strict=True):
@@ -66,18 +70,17 @@ def dimension_table(network: Network) -> Any:
         row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns, dimension.latency_ns
         row.link_first = link_first
         per_npu = dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
-        link_first += network.ranks * per_npu
+        link_first += homes * per_npu
     return dimensions
 
 
-def link_table(network: Network, dimensions: Any) -> Any:
+def link_table(network: Network, dimensions: Any, homes: int) -> Any:
     """All links, idle."""
     counts = [
-        network.ranks * (d.npus if d.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU)
-        for d in network.dimensions
+        homes * (d.npus if d.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU) for d in network.dimensions
     ]
     links = table(LINK, sum(counts))
-    links["head"] = links["tail"] = -1
+    links["head"] = links["tail"] = links["joined_ns"] = -1
     links["dimension"] = np.repeat(np.arange(len(dimensions)), counts)
     return links
 

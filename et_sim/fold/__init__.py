@@ -1,0 +1,5 @@
+"""Folding: ranks that provably behave identically are simulated as one actor."""
+
+from et_sim.fold.partition import fold
+
+__all__ = ["fold"]

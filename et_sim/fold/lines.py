@@ -1,0 +1,185 @@
+"""What a rank sees of the others on the lines and in the groups it runs collectives with.
+
+A line of a ring or a direct exchange looks the same from two places if reading it round from either gives
+the same colours; exchanges in pairs look the same if swapping halves, quarters, … does; in a tree every
+place differs. Lines of one colour only are the common case, and cost one comparison.
+
+Not here: sends and receives (`partition`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.fold.hashing import exchanges, mix, rotations
+from et_sim.fold.paths import crosses_one_link, path_codes
+from et_sim.machine.model import Network
+from et_sim.plan.lowering import Lowering
+from et_sim.plan.tables import NO_LINE
+
+
+@dataclass(slots=True)
+class Pattern:
+    """How the members of a line exchange messages in some program."""
+
+    shifts: bool = False
+    pairs: bool = False
+    places: bool = False  # every place has its own role
+    distances: frozenset[int] = frozenset()
+
+    def add(self, program: Any, steps: Any) -> None:
+        """Take in what a program does."""
+        if program["tree_first"] >= 0:
+            self.places = True
+            return
+        first = int(program["step_first"])
+        used = steps["distance"][first : first + int(program["step_period"])]
+        self.distances |= frozenset(used.tolist())
+        if program["pairs"]:
+            self.pairs = True
+        else:
+            self.shifts = True
+
+
+def patterns_of_lines(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
+    """By (line, members) what is run there; NO_LINE for groups."""
+    programs = lowering.collectives.programs()
+    found: dict[tuple[int, int], Pattern] = {}
+    phases = lowering.collectives.phases()
+    pairs = np.unique(np.stack((phases["line"], phases["program"]), axis=1), axis=0)
+    for line, program in pairs.tolist():
+        row = programs["programs"][program]
+        key = (line, int(row["members"]))
+        found.setdefault(key, Pattern()).add(row, programs["steps"])
+    return found
+
+
+def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
+    """Signatures of the places of lines (last axis); `words` are their members' colours, mixed."""
+    out = np.zeros(words.shape, np.uint64)
+    if pattern.places:
+        place = mix(np.arange(words.shape[-1]), seed + 1)
+        with np.errstate(over="ignore"):
+            out = out + (words * (place | np.uint64(1))).sum(axis=-1, keepdims=True) + place
+    if (words == words[..., :1]).all():  # of one colour: all places look alike
+        return out + words
+    with np.errstate(over="ignore"):
+        if pattern.shifts:
+            out = out + rotations(words, seed)
+        if pattern.pairs:
+            out = out + exchanges(words, seed + 2)
+    return out
+
+
+class SystemLines:
+    """Lines along the dimensions, and the one through the whole system in rank order."""
+
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], directed: bool) -> None:
+        network = lowering.machine.network
+        self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
+        self.fixed: list[Any] = []  # per rank, what never changes
+        self.crosses_one_link = True
+        for (line, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
+            if line == NO_LINE:
+                continue
+            through_all = line == len(network.dimensions)
+            stride = 1 if through_all else network.strides[line]
+            self._grids.append((stride, members, pattern))
+            if (through_all and len(network.dimensions) > 1) or directed:
+                ranks = np.arange(network.ranks)
+                first = ranks - ranks // stride % members * stride
+                self._add_paths(network, ranks, first, stride, members, pattern, directed)
+
+    def _add_paths(
+        self,
+        network: Network,
+        ranks: Any,
+        first: Any,
+        stride: int,
+        members: int,
+        pattern: Pattern,
+        directed: bool,
+    ) -> None:
+        place = (ranks - first) // stride
+        for distance in _both_ways(pattern, members):
+            peer = first + (place + distance) % members * stride
+            self.fixed.append(mix(path_codes(network, ranks, peer, directed=directed), distance))
+            if directed and not crosses_one_link(network, ranks, peer).all():
+                self.crosses_one_link = False
+                return
+
+    def look(self, mixed: Any, seed: int) -> Any:
+        """What every rank sees, given its own and the others' mixed colours."""
+        out = np.zeros(len(mixed), np.uint64)
+        for number, (stride, members, pattern) in enumerate(self._grids):
+            grid = np.moveaxis(mixed.reshape(-1, members, stride), 1, -1)
+            seen = np.moveaxis(look_around(grid, pattern, seed + 16 * number), -1, 1).reshape(-1)
+            with np.errstate(over="ignore"):
+                out += mix(seen, seed + number)
+        return out
+
+
+def _both_ways(pattern: Pattern, members: int) -> list[int]:
+    """Distances, forward, to every member that one exchanges messages with."""
+    if pattern.places or pattern.pairs:
+        return list(range(1, members))
+    return sorted({way for d in pattern.distances for way in (d % members, -d % members)} - {0})
+
+
+class GroupLines:
+    """Groups that do not span the system: for every use of one by a template, its members."""
+
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], directed: bool) -> None:
+        self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (group x place), usage, pattern
+        self.fixed = np.zeros(lowering.workload.ranks, np.uint64)
+        self.crosses_one_link = True
+        for usage_of_rank, members in _groups_in_use(lowering):
+            pattern = patterns.get((NO_LINE, members.shape[1]))
+            if pattern is not None:
+                usage = usage_of_rank[members]
+                self._blocks.append((members, usage, pattern))
+                self._add_paths(lowering.machine.network, members, usage, pattern, directed)
+
+    def _add_paths(
+        self, network: Network, members: Any, usage: Any, pattern: Pattern, directed: bool
+    ) -> None:
+        with np.errstate(over="ignore"):
+            for distance in _both_ways(pattern, members.shape[1]):
+                peer = np.roll(members, -distance, axis=1)
+                code = path_codes(network, members, peer, directed=directed)
+                np.add.at(self.fixed, members, mix(mix(code, distance), 1) * (mix(usage, 3) | np.uint64(1)))
+                if directed and not crosses_one_link(network, members, peer).all():
+                    self.crosses_one_link = False
+                    return
+
+    def look(self, mixed: Any, seed: int) -> Any:
+        """What every rank sees in its groups."""
+        out = np.zeros(len(mixed), np.uint64)
+        for members, usage, pattern in self._blocks:
+            with np.errstate(over="ignore"):
+                words = mix(mixed[members] + mix(usage, seed), seed + members.shape[1])
+                seen = mix(look_around(words, pattern, seed) + mix(usage, seed + 1), seed)
+                np.add.at(out, members, seen)
+        return out
+
+
+def _groups_in_use(lowering: Lowering) -> list[tuple[Any, Any]]:
+    """(per rank under which number its template uses the groups, members by group and place)."""
+    workload, groups = lowering.workload, lowering.groups
+    names = sorted({name for used in lowering.used_groups for name in used if name})
+    found = []
+    for name in names:
+        usage = np.array([used.index(name) if name in used else -1 for used in lowering.used_groups])
+        usage_of_rank = usage[workload.template_of_rank]
+        if groups.is_rule(name):
+            rule = workload.group_rules[name]
+            ranks = np.arange(workload.ranks).reshape(-1, rule.size, rule.stride)
+            members = np.moveaxis(ranks, 1, -1).reshape(-1, rule.size)
+        else:
+            members = np.asarray(groups.members(groups.row(name, 0)))[None, :]
+        if members.shape[1] < workload.ranks:
+            found.append((usage_of_rank, members))
+    return found

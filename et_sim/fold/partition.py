@@ -1,0 +1,143 @@
+"""Which ranks cannot differ: the coarsest equitable partition of the ranks.
+
+Ranks begin with the colour of their program, and are told apart by the colours of those they exchange
+messages with (in sends and receives, on the lines of collectives, in groups), by the paths there, and by the
+places they have with each other, until nothing changes. Ranks of one colour then see the same messages at
+the same times; what could still differ is the order of things that happen to one rank within a nanosecond,
+and the engine watches for that (`engine.ties`).
+
+Not folded at all, because ranks share something besides messages: custom collectives, the shared memory bus,
+and on the link model everything that crosses links of third ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.fold.hashing import mix
+from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
+from et_sim.fold.paths import crosses_one_link, path_codes
+from et_sim.fold.shapes import shapes_of_templates
+from et_sim.machine.model import MemoryKind
+from et_sim.plan.actors import Actors
+from et_sim.plan.lowering import Lowering
+from et_sim.plan.tables import Action
+
+NOT_KNOWN = -1
+
+
+def fold(lowering: Lowering, *, on_links: bool) -> Actors:
+    """The actors of a workload on a machine; `on_links`: messages queue for links."""
+    ranks = lowering.workload.ranks
+    alone = Actors.one_per_rank(ranks)
+    if lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
+        return alone
+    colours = _first_colours(lowering)
+    if len(np.unique(colours)) == ranks:
+        return alone
+    patterns = patterns_of_lines(lowering)
+    system = SystemLines(lowering, patterns, on_links)
+    groups = GroupLines(lowering, patterns, on_links)
+    messages = _Messages(lowering, on_links)
+    if not (system.crosses_one_link and groups.crosses_one_link and messages.crosses_one_link):
+        return alone
+    fixed = groups.fixed + messages.fixed
+    for column in system.fixed:
+        fixed = mix(fixed + column, 5)
+
+    def refined(colours: Any, seed: int) -> Any:
+        mixed = mix(colours, seed)
+        with np.errstate(over="ignore"):
+            seen = mix(system.look(mixed, seed), 1) + mix(groups.look(mixed, seed), 2)
+            seen += mix(messages.look(mixed, seed), 3) + mix(fixed, 4) + mixed
+        return np.unique(mix(seen, seed), return_inverse=True)[1].reshape(-1)
+
+    return Actors.of_classes(_refine_until_stable(colours, refined))
+
+
+def _refine_until_stable(colours: Any, refined: Any) -> Any:
+    """Refine until two different seeds in a row find nothing more to tell apart."""
+    count, seed, quiet = len(np.unique(colours)), 0, 0
+    while quiet < 2 and count < len(colours):
+        seed += 1
+        finer = refined(colours, seed)
+        found = int(finer.max()) + 1
+        quiet = quiet + 1 if found == count else 0
+        colours, count = finer, found
+    return colours
+
+
+def _first_colours(lowering: Lowering) -> Any:
+    """Shape of the program; ranks that use a memory shared with others are like nobody else."""
+    ranks = lowering.workload.ranks
+    colours = shapes_of_templates(lowering)[lowering.workload.template_of_rank]
+    if lowering.machine.memory.kind in (MemoryKind.POOL, MemoryKind.PER_NODE):
+        asks = np.zeros(len(lowering.workload.templates), bool)
+        for template in range(len(asks)):
+            row = lowering.templates[template]
+            first = int(row.node_first)
+            nodes = lowering.nodes["action"][first : first + int(row.nodes)]
+            asks[template] = bool((nodes == Action.MEMORY).any())
+        which = asks[lowering.workload.template_of_rank]
+        colours = np.where(which, len(asks) + np.arange(ranks), colours)
+    return colours
+
+
+class _Messages:
+    """Sends and receives: every rank's peers, slot by slot."""
+
+    def __init__(self, lowering: Lowering, on_links: bool) -> None:
+        ranks = lowering.workload.ranks
+        self._owner, self._slot, self._peer = _peers_of_ranks(lowering)
+        self._back = _slots_back(self._owner, self._slot, self._peer, ranks)
+        network = lowering.machine.network
+        code = path_codes(network, self._owner, self._peer, directed=on_links)
+        self.crosses_one_link = not on_links or bool(crosses_one_link(network, self._owner, self._peer).all())
+        with np.errstate(over="ignore"):
+            edge = mix(mix(mix(code, 1) + self._slot.astype(np.uint64), 2) + mix(self._back, 3), 4)
+        self._edge = edge
+        self.fixed = self._sum(edge, ranks)
+
+    def _sum(self, values: Any, ranks: int) -> Any:
+        out = np.zeros(ranks, np.uint64)
+        np.add.at(out, self._owner, values)
+        return out
+
+    def look(self, mixed: Any, seed: int) -> Any:
+        """What every rank sees of those it sends to and receives from."""
+        with np.errstate(over="ignore"):
+            return self._sum(mix(mixed[self._peer] + self._edge, seed), len(mixed))
+
+
+def _peers_of_ranks(lowering: Lowering) -> tuple[Any, Any, Any]:
+    """(rank, slot, peer) of everything any rank sends to or receives from."""
+    workload = lowering.workload
+    owners, slots, peers = [], [], []
+    order = np.argsort(workload.template_of_rank, kind="stable")
+    ends = np.searchsorted(workload.template_of_rank[order], np.arange(len(workload.templates) + 1))
+    for template, endpoints in enumerate(lowering.endpoints):
+        count = len(endpoints.peers)
+        mine = order[ends[template] : ends[template + 1]].astype(np.int64)
+        if count and len(mine):
+            owner = np.repeat(mine, count)
+            peer = np.tile(endpoints.peers, len(mine))
+            owners.append(owner)
+            slots.append(np.tile(np.arange(count), len(mine)))
+            peers.append((peer + owner) % workload.ranks if endpoints.relative else peer)
+    if not owners:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing
+    return np.concatenate(owners), np.concatenate(slots), np.concatenate(peers)
+
+
+def _slots_back(owner: Any, slot: Any, peer: Any, ranks: int) -> Any:
+    """Under which slot each peer knows the rank in turn; NOT_KNOWN if it does not."""
+    if not len(owner):
+        return owner
+    key, wanted = owner * ranks + peer, peer * ranks + owner
+    order = np.argsort(key)
+    at = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
+    found = order[at]
+    return np.where(key[found] == wanted, slot[found], NOT_KNOWN)

@@ -1,0 +1,89 @@
+"""Shapes: templates that are the same program but for the ranks they name.
+
+Names and ids of nodes count as part of the program, because an actor's timeline shows them. Templates are
+compared in full only where a few sums agree, so workloads of many different traces cost next to nothing.
+
+Not here: whom the programs talk to (`partition`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.plan.lowering import Lowering
+
+# Node columns that say what a program does; where its children and details stand in other tables follows.
+COMPARED = (
+    "action",
+    "lane",
+    "treatment",
+    "busy",
+    "indegree",
+    "children",
+    "detail",
+    "seat",
+    "duration_ns",
+    "bytes",
+)
+
+
+def shapes_of_templates(lowering: Lowering) -> Any:
+    """For every template the lowest template that is the same program."""
+    count = len(lowering.workload.templates)
+    shape = np.arange(count)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for template in range(count):
+        candidates = alike.setdefault(_fingerprint(lowering, template), [])
+        for other in candidates:
+            if _is_same(lowering, template, other):
+                shape[template] = other
+                break
+        else:
+            candidates.append(template)
+    return shape
+
+
+def _nodes(lowering: Lowering, template: int) -> Any:
+    row = lowering.templates[template]
+    return lowering.nodes[int(row.node_first) : int(row.node_first) + int(row.nodes)]
+
+
+def _fingerprint(lowering: Lowering, template: int) -> tuple[int, ...]:
+    nodes, endpoints = _nodes(lowering, template), lowering.endpoints[template]
+    place = np.arange(1, len(nodes) + 1)
+    with np.errstate(over="ignore"):
+        durations = int((nodes["duration_ns"] * place).sum())
+        sizes = int((nodes["bytes"] * place).sum())
+    return len(nodes), durations, sizes, len(endpoints.rows), len(endpoints.peers)
+
+
+def _is_same(lowering: Lowering, one: int, two: int) -> bool:
+    first, second = lowering.workload.templates[one], lowering.workload.templates[two]
+    if first is second:
+        return True
+    nodes, others = _nodes(lowering, one), _nodes(lowering, two)
+    return (
+        all(np.array_equal(nodes[column], others[column]) for column in COMPARED)
+        and np.array_equal(_children(lowering, nodes), _children(lowering, others))
+        and np.array_equal(first.node_id, second.node_id)
+        and np.array_equal(first.kind, second.kind)
+        and np.array_equal(first.is_cpu, second.is_cpu)
+        and np.array_equal(first.comm_type, second.comm_type)
+        and first.names == second.names
+        and np.array_equal(first.name, second.name)
+        and len(lowering.used_groups[one]) == len(lowering.used_groups[two])
+        and _have_same_endpoints(lowering, one, two)
+    )
+
+
+def _children(lowering: Lowering, nodes: Any) -> Any:
+    first = int(nodes["children_first"].min(initial=0))
+    return lowering.children[first : first + int(nodes["children"].sum())]
+
+
+def _have_same_endpoints(lowering: Lowering, one: int, two: int) -> bool:
+    first, second = lowering.endpoints[one], lowering.endpoints[two]
+    columns = ("is_send", "slot", "tag", "bytes")
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in columns)
