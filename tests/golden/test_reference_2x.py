@@ -9,6 +9,7 @@ from cases import Case, all_cases, nodes_of
 
 from et_sim.api import run
 from et_sim.errors import MachineError
+from et_sim.timeline import Result
 
 COMPLETED = ("ok", "crash_heap")  # in a heap crash the figures are those the reference means to compute
 # The reference ignores unknown keys; here they are errors, and nothing else about the case matters.
@@ -39,7 +40,11 @@ def test_nearly_every_completed_case_is_compared() -> None:
 def test_equals_the_reference(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case.write_programs(tmp_path)
     monkeypatch.chdir(tmp_path)  # paths of custom programs are relative to the working folder
-    result = run(case.workload(), **case.machine, model=case.model)
+    for fold in (True, False):
+        _compare(case, run(case.workload(), **case.machine, model=case.model, fold=fold))
+
+
+def _compare(case: Case, result: Result) -> None:
     assert result.finish_ns.tolist() == case.expected_finish()
     assert result.exposed_comm_ns.tolist() == case.expected_exposed()
     for rank, expected in case.expected_nodes().items():
