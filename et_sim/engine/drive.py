@@ -54,10 +54,10 @@ def run_plan(
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
     run = new_run(plan, _prepare(plan, network, model))
-    reserve, block_reserve = reserve_per_event(plan)
+    reserve = reserve_per_event(plan)
     expected = plan.expected_messages if report else 0
     while True:
-        status = simulate(run, reserve, block_reserve, EVENTS_BETWEEN_REPORTS)
+        status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
         if status == FINISHED:
             break
         if status == TIED:
@@ -69,7 +69,7 @@ def run_plan(
                 remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
             )
         if status == NEEDS_ROOM:
-            run = make_room(run, reserve, block_reserve)
+            run = make_room(run, reserve)
         elif report:
             clock = run.clock[0]
             report(clock.now, clock.delivered, expected, clock.completed, len(run.nodes))

@@ -30,9 +30,6 @@ from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
 from et_sim.units import LONGEST_NS
 
-# An arrival may complete a node at either end, and each may start a collective.
-COLLECTIVES_PER_EVENT = 2
-
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 
 LINK_MODEL = int(Model.LINK)
@@ -48,11 +45,11 @@ BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
 @entry_on_tables
-def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
-    """Process up to `budget` events, while every pool has `reserve` rows left."""
+def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budget: int) -> int:
+    """Process up to `budget` events, while every pool has its reserve (see `room`) left."""
     clock = run.clock[0]
     for _ in range(budget):
-        if not _has_room(run, reserve, block_reserve):
+        if not _has_room(run, reserve, collectives, block_reserve):
             return NEEDS_ROOM
         if clock.bucket != NONE:
             event = take_from_bucket(run)
@@ -75,7 +72,7 @@ def simulate(run: Run, reserve: int, block_reserve: int, budget: int) -> int:
 
 
 @works_on_tables
-def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
+def _has_room(run: Run, reserve: int, collectives: int, block_reserve: int) -> bool:
     clock = run.clock[0]
     return (
         clock.free_events >= reserve
@@ -84,7 +81,7 @@ def _has_room(run: Run, reserve: int, block_reserve: int) -> bool:
         and clock.free_parkeds >= reserve
         and (clock.free_transits >= reserve or run.network.model[0] != LINK_MODEL)
         and (clock.free_bus_requests >= reserve or len(run.bus_sides) == 0)
-        and clock.free_runnings >= COLLECTIVES_PER_EVENT
+        and clock.free_runnings >= collectives
         and clock.streams_top + block_reserve <= len(run.streams)
     )
 

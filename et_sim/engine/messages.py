@@ -3,7 +3,8 @@
 The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
 waits at the channel, and the receive then completes as a new event at the time it is posted. With
 rendezvous, a posted receive first asks its source for a message, and the source holds its next message
-between the two ranks and with this tag, whatever its size, back until then.
+between the two ranks and with this tag, whatever its size, back until then. With EAGER_SENDS, a send is
+complete when its last byte has left; without, when it has arrived.
 
 Not here: what completes (`ranks`), and how messages travel (`transport`).
 """
@@ -13,12 +14,15 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.engine.clock import new_event, release_event, schedule
-from et_sim.engine.kinds import ASKED_MESSAGE, INJECT_MESSAGE
+from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESSAGE, NODE_DONE
 from et_sim.engine.lines import join, leave
-from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.state import NONE, RENDEZVOUS, Run, setting_of
 from et_sim.engine.ties import note_second
-from et_sim.engine.transport import REQUEST_BYTES, carry
+from et_sim.engine.transport import REQUEST_BYTES, carry, carry_and_tell
+from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
+
+EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
@@ -38,7 +42,11 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 @works_on_tables
 def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     channel = run.plan.channels[channel_row]
-    carry(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c)
+    if run.plan.settings[EAGER_SENDS]:
+        done = NODE_DONE if kind == MESSAGE else CUSTOM_DONE
+        carry_and_tell(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c, done)
+    else:
+        carry(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c)
 
 
 @works_on_tables

@@ -22,12 +22,15 @@ from et_sim.engine.messages import match
 from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.seats import rank_at, stage_of
-from et_sim.engine.state import BUS_SIDES, NONE, Run
+from et_sim.engine.state import BUS_SIDES, NONE, Run, setting_of
 from et_sim.engine.steps import make_bundle, note_received, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.ties import next_event
 from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
+from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
+
+EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
@@ -140,9 +143,10 @@ def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
 
 @works_on_tables
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
-    """A message of a rank arrived: its send is complete, and so is its receive if posted."""
+    """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
     run.clock[0].delivered += 1
-    complete(run, sender, sender_node)
+    if not run.plan.settings[EAGER_SENDS]:
+        complete(run, sender, sender_node)
     _meet(run, channel_row, sender, sender_node)
 
 
@@ -150,8 +154,9 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
 def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int) -> None:
     """The same for a message of a custom collective."""
     run.clock[0].delivered += 1
-    sender = run.streams[stream_row].actor
-    custom_done(run, stream_row, sender_node)
+    sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
+    if not run.plan.settings[EAGER_SENDS]:  # else the stream may be gone
+        custom_done(run, stream_row, sender_node)
     _meet(run, channel_row, sender, NONE)
 
 

@@ -2,7 +2,7 @@
 
 An issue pass visits the ready nodes in ascending order. A node that becomes ready during the pass
 waits for the next one, which every completion triggers; if nothing at all is under way, the pass is
-repeated, so that no ready node is ever left behind.
+repeated, so that no ready node is ever left behind. With ISSUE_AT_ONCE, it joins the pass under way.
 
 Not here: what a collective does once issued (`streams`), and how events find their node (`loop`).
 """
@@ -14,15 +14,17 @@ from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
 from et_sim.engine.lines import join, leave
 from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.streams import start_collective
-from et_sim.engine.ties import note_freed, note_issue
+from et_sim.engine.ties import note_beside, note_freed, note_issue
+from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables_by_reference import works_on_tables
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
-RECEIVE_LANE = int(Lane.RECEIVE)
+RECEIVE_LANE, COLLECTIVE_LANE = int(Lane.RECEIVE), int(Lane.COLLECTIVE)
+ISSUE_AT_ONCE = setting_of(Correction.ISSUE_AT_ONCE)
 
 
 @works_on_tables
@@ -84,7 +86,9 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     state.start_ns = run.clock[0].now
     if state.start_ns > state.ready_ns:
         state.freed_by = lane_state.last
-    if lane != RECEIVE_LANE:
+    if lane == COLLECTIVE_LANE:
+        note_beside(run, lane_state)
+    elif lane != RECEIVE_LANE:
         note_issue(run, lane_state, node, state.ready_ns)
         lane_state.busy = 1
     run.actors[actor_row].running += 1
@@ -185,7 +189,7 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
         return
     state.ready_ns = run.clock[0].now
     state.released_by = parent
-    if run.actors[actor_row].issuing:
+    if run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]:
         state.link = run.actors[actor_row].late
         run.actors[actor_row].late = node
     else:

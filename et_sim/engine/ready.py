@@ -5,12 +5,14 @@ The heaps of all lanes share one array; a lane's part is as long as the number o
 
 from __future__ import annotations
 
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.ties import note_ready
-from et_sim.plan.tables import LANES, Lane
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import LANES, SHARED_LANES, Lane
 from et_sim.tables_by_reference import works_on_tables
 
-RECEIVE_LANE = int(Lane.RECEIVE)
+RECEIVE_LANE, COLLECTIVE_LANE = int(Lane.RECEIVE), int(Lane.COLLECTIVE)
+CONCURRENT_COMMUNICATION = setting_of(Correction.CONCURRENT_COMMUNICATION)
 
 
 @works_on_tables
@@ -26,7 +28,7 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     lane = run.plan.nodes[run.plan.templates[actor.template].node_first + node].lane
     state = run.lanes[actor_row * LANES + lane]
-    if lane != RECEIVE_LANE:
+    if lane != RECEIVE_LANE and lane != COLLECTIVE_LANE:
         note_ready(run, state, node)
     first = heap_first(run, actor_row, lane)
     at = state.ready
@@ -66,7 +68,8 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
 def lowest_free_lane(run: Run, actor_row: int) -> int:
     """The lane of the lowest node that could be issued now; NONE if there is none."""
     chosen, lowest = NONE, 0
-    for lane in range(LANES):
+    lanes = LANES if run.plan.settings[CONCURRENT_COMMUNICATION] else SHARED_LANES
+    for lane in range(lanes):
         state = run.lanes[actor_row * LANES + lane]
         if state.ready > 0 and not state.busy:
             node = run.ready[heap_first(run, actor_row, lane)]

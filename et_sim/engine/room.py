@@ -7,43 +7,79 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from et_sim.engine.clock import bucket_home, slot_home
-from et_sim.engine.loop import COLLECTIVES_PER_EVENT
 from et_sim.engine.parking import parked_home
 from et_sim.engine.state import NONE, Run
+from et_sim.machine.corrections import Correction
 from et_sim.network.tables import Model
 from et_sim.plan.tables import Action, Plan
 
 SMALLEST_POOL = 256
 ROWS_PER_THING = 4
+COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 LARGEST_POOL = 2**31 - 1
 
 
-def reserve_per_event(plan: Plan) -> tuple[int, int]:
-    """(rows any pool may lose, stream rows that may be taken) while one event is processed.
+class Reserve(NamedTuple):
+    """What may be used up while one event is processed."""
 
-    An event completes at most two nodes, and each may start a collective, post all receives of its rank, or
-    issue a whole custom program. Every one of these things takes a few rows: an event or two, a transit, a
-    request on the bus, and with rendezvous a held message and the one that asks for it.
+    rows: int  # of any other pool
+    collectives: int
+    streams: int  # rows, in blocks
+
+
+def reserve_per_event(plan: Plan) -> Reserve:
+    """The reserve that the largest event of a plan needs.
+
+    An event completes at most two nodes, and each may start a collective (or as many as its rank has, if
+    these share no lane), post all receives of its rank, or issue a whole custom program. Every one of these
+    things takes a few rows: an event or two, a transit, a request on the bus, and with rendezvous a held
+    message and the one that asks for it.
     """
-    chunks = int(plan.collectives["chunks"].max(initial=0))
+    chunks = plan.collectives["chunks"].astype(np.int64)
+    collectives = _most_at_once(plan, np.ones_like(chunks))
     bundles = max(int(plan.programs["start_bundles"].max(initial=0)), BUNDLES_OF_A_TREE)
-    at_once = min(chunks, plan.running_limit * plan.queues_per_dim * plan.dimensions)
-    things = _most_receives(plan) + _largest_custom(plan) + (at_once + 1) * bundles + 16
-    block = 1 << max(chunks - 1, 0).bit_length()
-    return COLLECTIVES_PER_EVENT * ROWS_PER_THING * things, COLLECTIVES_PER_EVENT * block
+    queues = plan.queues_per_dim * plan.dimensions * _most_groups(plan)
+    started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
+    custom = collectives * _largest_custom(plan)
+    things = (
+        _most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE) + custom + started * bundles + 16
+    )
+    blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
+    return Reserve(
+        rows=COMPLETIONS_PER_EVENT * ROWS_PER_THING * things,
+        collectives=COMPLETIONS_PER_EVENT * collectives,
+        streams=COMPLETIONS_PER_EVENT * _most_at_once(plan, blocks),
+    )
 
 
-def _most_receives(plan: Plan) -> int:
-    """Receives of the template that has most."""
-    counted = np.concatenate(([0], np.cumsum(plan.nodes["action"] == Action.RECEIVE)))
+def _most_of_a_template(plan: Plan, of_node: Any) -> int:
+    """The largest sum of a column over the nodes of a template."""
+    summed = np.concatenate(([0], np.cumsum(of_node, dtype=np.int64)))
     first = plan.templates["node_first"]
-    return int((counted[first + plan.templates["nodes"]] - counted[first]).max(initial=0))
+    return int((summed[first + plan.templates["nodes"]] - summed[first]).max(initial=0))
+
+
+def _most_at_once(plan: Plan, of_collective: Any) -> int:
+    """The largest sum of a column over collectives that one completion may start."""
+    if Correction.CONCURRENT_COMMUNICATION not in plan.corrections:
+        return int(of_collective.max(initial=0))
+    of_node = np.zeros(len(plan.nodes), np.int64)
+    is_collective = plan.nodes["action"] == Action.COLLECTIVE
+    of_node[is_collective] = of_collective[plan.nodes["detail"][is_collective]]
+    return _most_of_a_template(plan, of_node)
+
+
+def _most_groups(plan: Plan) -> int:
+    """Groups of the actor that is in most, each with queues of its own if collectives share no lane."""
+    if Correction.CONCURRENT_COMMUNICATION not in plan.corrections:
+        return 1
+    return int(np.diff(plan.actors["seat_first"], append=len(plan.actor_seats)).max(initial=1))
 
 
 def _largest_custom(plan: Plan) -> int:
@@ -51,30 +87,30 @@ def _largest_custom(plan: Plan) -> int:
     return int(plan.templates["nodes"][plan.customs["template"]].max(initial=0))
 
 
-def make_room(run: Run, reserve: int, block_reserve: int) -> Run:
+def make_room(run: Run, reserve: Reserve) -> Run:
     """The same run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
     _check_pools(clock)
     changes: dict[str, Any] = {}
-    if clock.free_events < reserve:
-        changes["events"] = _grow(run.events, clock, "free_event", "next", reserve)
-    if clock.free_slots < reserve:
-        changes["slots"] = _grow(run.slots, clock, "free_slot", "chain", reserve, free_mark="time")
+    if clock.free_events < reserve.rows:
+        changes["events"] = _grow(run.events, clock, "free_event", "next", reserve.rows)
+    if clock.free_slots < reserve.rows:
+        changes["slots"] = _grow(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
         changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
-    if clock.free_buckets < reserve:
-        changes["buckets"] = _grow(run.buckets, clock, "free_bucket", "chain", reserve, free_mark="time")
-    if clock.free_parkeds < reserve:
-        changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve, free_mark="seat")
-    if run.network.model[0] == Model.LINK and clock.free_transits < reserve:
-        changes["transits"] = _grow(run.transits, clock, "free_transit", "next", reserve)
-    if len(run.bus_sides) and clock.free_bus_requests < reserve:
-        requests = _grow(run.bus_requests, clock, "free_bus_request", "next", reserve)
+    if clock.free_buckets < reserve.rows:
+        changes["buckets"] = _grow(run.buckets, clock, "free_bucket", "chain", reserve.rows, free_mark="time")
+    if clock.free_parkeds < reserve.rows:
+        changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat")
+    if run.network.model[0] == Model.LINK and clock.free_transits < reserve.rows:
+        changes["transits"] = _grow(run.transits, clock, "free_transit", "next", reserve.rows)
+    if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:
+        requests = _grow(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
         changes["bus_requests"] = requests
-    if clock.free_runnings < COLLECTIVES_PER_EVENT:
-        changes["running"] = _grow(run.running, clock, "free_running", "next", COLLECTIVES_PER_EVENT)
-    if clock.streams_top + block_reserve > len(run.streams):
-        rows = max(2 * len(run.streams), clock.streams_top + block_reserve, SMALLEST_POOL)
+    if clock.free_runnings < reserve.collectives:
+        changes["running"] = _grow(run.running, clock, "free_running", "next", reserve.collectives)
+    if clock.streams_top + reserve.streams > len(run.streams):
+        rows = max(2 * len(run.streams), clock.streams_top + reserve.streams, SMALLEST_POOL)
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
     return _reindex(replace(run, **changes), changes)

@@ -158,6 +158,7 @@ TRANSIT = record(
     ("dimension", "i4"),  # of its last hop
     ("next", "i4"),  # in a link's queue
     ("kind", "i4"),  # what happens on arrival
+    ("done", "i4"),  # what happens to `c` and `b` when its last byte has left the source; NONE: nothing
     ("a", "i4"),
     ("b", "i4"),
     ("c", "i8"),

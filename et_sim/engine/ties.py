@@ -7,6 +7,7 @@ here note a tie, the run of actors is given up, and every rank is simulated by i
 
 A tie is noted when, within one nanosecond and through different events,
 - a lane gets a node ready that competed, or could have competed, with the node issued there;
+- two collectives are issued that run side by side;
 - a queue gets a chunk while others wait or all its places are taken, or by priority ahead of one started;
 - a link gets a second message;
 - a channel gets a second receive, or a pair of ranks a second message held back by rendezvous;
@@ -57,6 +58,17 @@ def note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
     lane.issued_event = clock.event
     lane.issued_node = node
     lane.issued_freed = lane.freed_ns == clock.now and lane.freed_event == clock.event
+
+
+@works_on_tables
+def note_beside(run: Run, lane: Any) -> None:
+    """A node is issued on a lane without a limit, where the order of issue still decides."""
+    clock = run.clock[0]
+    if not run.plan.settings[FOLDED]:
+        return
+    clock.ties += lane.issued_ns == clock.now and lane.issued_event != clock.event
+    lane.issued_ns = clock.now
+    lane.issued_event = clock.event
 
 
 @works_on_tables

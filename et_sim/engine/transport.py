@@ -12,14 +12,16 @@ from __future__ import annotations
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import HOP_DONE, LINK_FREE
 from et_sim.engine.lines import join, leave
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.ties import note_second
-from et_sim.network.analytical import flight_ns
+from et_sim.machine.corrections import Correction
+from et_sim.network.analytical import flight_ns, leaving_ns
 from et_sim.network.link import take_hop
 from et_sim.network.tables import SWITCH, Model
 from et_sim.tables_by_reference import works_on_tables
 
 LINK_MODEL = int(Model.LINK)
+WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 
 
@@ -27,19 +29,36 @@ REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 def carry(run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int) -> None:
     """Send a message between two ranks; (kind, a, b, c) happens on arrival."""
     if run.network.model[0] != LINK_MODEL:
-        flight = flight_ns(run.network, source, target, size)
+        flight = flight_ns(run.network, source, target, size, run.plan.settings[WHOLE_PATH])
         schedule(run, run.clock[0].now + flight, kind, a, b, c)
-    elif source == target and run.network.dimensions[0].wiring != SWITCH:
+    elif _stays_at_home(run, source, target):
         schedule(run, run.clock[0].now, kind, a, b, c)
     else:
-        row = _new_transit(run, source, target, size)
-        transit = run.transits[row]
-        transit.kind, transit.a, transit.b, transit.c = kind, a, b, c
-        enter_link(run, row)
+        enter_link(run, _new_transit(run, source, target, size, kind, a, b, c))
 
 
 @works_on_tables
-def _new_transit(run: Run, source: int, target: int, size: int) -> int:
+def carry_and_tell(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """Like `carry`; and (done, c, b) happens when the last byte has left the source."""
+    if run.network.model[0] == LINK_MODEL and not _stays_at_home(run, source, target):
+        row = _new_transit(run, source, target, size, kind, a, b, c)
+        run.transits[row].done = done
+        enter_link(run, row)
+        return
+    leaving = leaving_ns(run.network, source, target, size)
+    schedule(run, run.clock[0].now + leaving, done, c, b, 0)
+    carry(run, source, target, size, kind, a, b, c)
+
+
+@works_on_tables
+def _stays_at_home(run: Run, source: int, target: int) -> bool:
+    return source == target and run.network.dimensions[0].wiring != SWITCH
+
+
+@works_on_tables
+def _new_transit(run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int) -> int:
     clock = run.clock[0]
     row = clock.free_transit
     transit = run.transits[row]
@@ -47,6 +66,8 @@ def _new_transit(run: Run, source: int, target: int, size: int) -> int:
     clock.free_transits -= 1
     transit.at, transit.target, transit.bytes = source, target, size
     transit.via_switch = 0
+    transit.kind, transit.a, transit.b, transit.c = kind, a, b, c
+    transit.done = NONE
     return row
 
 
@@ -83,11 +104,15 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     """Start a message on a free link: it arrives, and then the link is free (in this order)."""
     link = run.network.links[link_row]
     dimension = run.network.dimensions[link.dimension]
-    serial = run.transits[row].bytes / dimension.bytes_per_ns
+    transit = run.transits[row]
+    serial = transit.bytes / dimension.bytes_per_ns
     link.busy = 1
     now = run.clock[0].now
     schedule(run, now + int(dimension.latency_ns + serial), HOP_DONE, row, 0, 0)
     schedule(run, now + int(serial), LINK_FREE, link_row, 0, 0)
+    if transit.done != NONE:
+        schedule(run, now + int(serial), transit.done, transit.c, transit.b, 0)
+        transit.done = NONE
 
 
 @works_on_tables

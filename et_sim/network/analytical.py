@@ -2,7 +2,10 @@
 
 Links have no state. A message is charged the *lowest* dimension in which the two ranks differ, as in
 the reference: hops * latency + bytes / bandwidth of that dimension, truncated once. A ring goes the
-shorter way round, a switch takes two hops, a fully connected dimension one.
+shorter way round, a switch takes two hops, a fully connected dimension one. With WHOLE_PATH, the message
+is charged like that for every dimension in which the ranks differ, one after the other. On idle links, the
+link model gives the same where all hops are fully connected; it serialises a message on every link, so a
+ring of h hops takes h serialisations there and one here, a switch two and one.
 """
 
 from __future__ import annotations
@@ -50,8 +53,9 @@ def _flight_along(dimension: Any, steps: Any) -> Any:
 
 
 @works_on_tables
-def flight_ns(network: NetworkTables, source: int, target: int, size: int) -> int:
+def flight_ns(network: NetworkTables, source: int, target: int, size: int, whole_path: int) -> int:
     """Time from sending `size` bytes to their arrival; a message to oneself takes none."""
+    flight = 0
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
         here, there = source % dimension.npus, target % dimension.npus
@@ -62,7 +66,21 @@ def flight_ns(network: NetworkTables, source: int, target: int, size: int) -> in
                 hops = min(ahead, dimension.npus - ahead)
             elif dimension.wiring == SWITCH:
                 hops = 2
-            return int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
+            flight += int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
+            if not whole_path:
+                return flight
+        source //= dimension.npus
+        target //= dimension.npus
+    return flight
+
+
+@works_on_tables
+def leaving_ns(network: NetworkTables, source: int, target: int, size: int) -> int:
+    """Time from sending `size` bytes until the last has left the source."""
+    for row in range(len(network.dimensions)):
+        dimension = network.dimensions[row]
+        if source % dimension.npus != target % dimension.npus:
+            return int(size / dimension.bytes_per_ns)
         source //= dimension.npus
         target //= dimension.npus
     return 0

@@ -56,6 +56,8 @@ def _lower(trace: Trace, machine: Machine, place: str) -> Any:
     _lower_communication(nodes, trace)
     _replay(nodes, _replayed_broadcasts(trace, machine.system), trace, recorded)
     _lower_memory(nodes, trace, machine)
+    if machine.system.corrects(Correction.CONCURRENT_COMMUNICATION):
+        _separate_lanes(nodes)
     return nodes
 
 
@@ -64,6 +66,14 @@ def _assign_lanes(nodes: Any, trace: Trace) -> None:
     nodes["lane"][trace.kind == NodeKind.COMP] = Lane.COMPUTE
     nodes["lane"][trace.kind == NodeKind.RECV] = Lane.RECEIVE
     nodes["lane"][trace.is_cpu] = Lane.CPU
+
+
+def _separate_lanes(nodes: Any) -> None:
+    """Lanes of their own for what shares one in the reference; recorded collectives stay there."""
+    shared = nodes["lane"] == Lane.COMMUNICATION
+    lanes = {Action.SEND: Lane.SEND, Action.MEMORY: Lane.MEMORY, Action.COLLECTIVE: Lane.COLLECTIVE}
+    for action, lane in lanes.items():
+        nodes["lane"][shared & (nodes["action"] == action)] = lane
 
 
 def _replay(nodes: Any, which: Any, trace: Trace, recorded: Any) -> None:

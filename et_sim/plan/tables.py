@@ -30,15 +30,23 @@ class Action(IntEnum):
 
 
 class Lane(IntEnum):
-    """What a node occupies from issue to completion; each lane but RECEIVE holds one node."""
+    """What a node occupies from issue to completion; all but the unlimited lanes hold one node.
+
+    The last three are in use with the correction CONCURRENT_COMMUNICATION only; without it, their nodes take
+    turns in COMMUNICATION.
+    """
 
     CPU = 0
     COMPUTE = 1
     COMMUNICATION = 2
-    RECEIVE = 3
+    RECEIVE = 3  # unlimited
+    SEND = 4
+    MEMORY = 5
+    COLLECTIVE = 6  # unlimited: simulated collectives are limited by their queues
 
 
 LANES = len(Lane)
+SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
 NO_LINE = -1
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 

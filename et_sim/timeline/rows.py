@@ -18,7 +18,7 @@ from et_sim.plan.tables import Action
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload
 
-LANE_NAMES = ("cpu", "compute", "communication", "receive")
+LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")

@@ -44,7 +44,7 @@ COLOURS = {
 }
 OTHER_COLOUR = "#555555"
 LANES = ("cpu", "compute", "communication")
-LANE_OF = {"cpu": "cpu", "compute": "compute", "communication": "communication", "receive": "communication"}
+LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ def _slices(run: RunDirectory, actors: list[int], makespan: int) -> Slices:
     end = columns["end_ns"].fill_null(makespan).to_numpy(zero_copy_only=False)
     start = columns["start_ns"].to_numpy()
     lanes = columns["lane"]
-    lane_codes = [LANES.index(LANE_OF[name]) for name in lanes.dictionary.to_pylist()]
+    lane_codes = [LANES.index(LANE_OF.get(name, "communication")) for name in lanes.dictionary.to_pylist()]
     lane = np.array(lane_codes, np.int64)[lanes.indices.to_numpy()]
     names = columns["kind"].dictionary.to_pylist()
     kinds = (*names, "cpu", NEVER)

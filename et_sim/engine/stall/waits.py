@@ -36,6 +36,9 @@ LANE_WORDS = {
     Lane.COMPUTE: "the compute lane",
     Lane.COMMUNICATION: "the communication lane",
     Lane.RECEIVE: "its turn to receive",
+    Lane.SEND: "the lane of sends",
+    Lane.MEMORY: "the lane of remote memory",
+    Lane.COLLECTIVE: "its turn",
 }
 
 

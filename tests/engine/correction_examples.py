@@ -1,0 +1,121 @@
+"""One small workload per correction: what it takes in the reference, and with the correction.
+
+The tests run every example, and docs/profiles.md shows them; each stands for the times of all ranks, of
+which the page shows the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from machines import finish_times, network, system
+
+from et_sim.machine.corrections import Correction
+from et_sim.trace import TraceBuilder
+
+MIB = 1 << 20
+NEVER = -1
+Fill = Callable[[int, TraceBuilder], None]  # what a rank does
+
+
+@dataclass(frozen=True)
+class Example:
+    """`fill` on every rank of a machine; times of all ranks without and with the correction."""
+
+    correction: Correction
+    text: str  # machine and workload, for people
+    fill: Fill
+    network: Mapping[str, Any]
+    reference: tuple[int, ...]
+    corrected: tuple[int, ...]
+    system: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)  # arguments of the run
+    also: tuple[Correction, ...] = ()  # corrections that are on in both runs
+
+    def times(self, *, corrected: bool) -> tuple[int, ...]:
+        """Finish times of all ranks."""
+        builders = []
+        npus = self.network["npus_count"]
+        ranks = 1
+        for count in npus:
+            ranks *= count
+        for rank in range(ranks):
+            builders.append(TraceBuilder())
+            self.fill(rank, builders[-1])
+        names = (*self.also, *([self.correction] if corrected else []))
+        keys = {"corrections": dict.fromkeys(names, True), **self.system}
+        machine = system(dimensions=len(npus), **keys)
+        return tuple(finish_times(builders, dict(self.network), machine, **self.more))
+
+
+RING_4 = network(["Ring"], [4])
+SQUARE = {**network(["FullyConnected"] * 2, [2, 2]), "bandwidth": [100, 10], "latency": [10, 1000]}
+
+
+def _in_opposite_orders(rank: int, build: TraceBuilder) -> None:
+    sizes = (MIB, 2 * MIB) if rank % 2 else (2 * MIB, MIB)
+    for size in sizes:
+        build.collective("all_reduce", size)
+
+
+def _behind_an_instant_node(_rank: int, build: TraceBuilder) -> None:
+    build.compute(micros=5, cpu=True)
+    build.compute(micros=3, after=[build.invalid()])
+
+
+def _across_both_dimensions(rank: int, build: TraceBuilder) -> None:
+    if rank == 0:
+        build.send(3, MIB)
+    if rank == 3:
+        build.receive(0, MIB)
+
+
+def _send_and_all_reduce(rank: int, build: TraceBuilder) -> None:
+    build.send((rank + 1) % 4, MIB)
+    build.receive((rank - 1) % 4, MIB)
+    build.collective("all_reduce", MIB)
+
+
+def _send_then_compute(rank: int, build: TraceBuilder) -> None:
+    if rank == 0:
+        build.compute(micros=3, after=[build.send(1, MIB)])
+    if rank == 1:
+        build.receive(0, MIB)
+
+
+EXAMPLES = (
+    Example(
+        Correction.ISSUE_AT_ONCE,
+        "a CPU node of 5 µs, an instant node, and a kernel of 3 µs behind the instant one",
+        _behind_an_instant_node,
+        RING_4,
+        reference=(8000,) * 4,
+        corrected=(5000,) * 4,
+    ),
+    Example(
+        Correction.WHOLE_PATH,
+        "fully connected 2x2, 100 GB/s and 10 ns inside, 10 GB/s and 1 µs across: 1 MiB from rank 0 to 3",
+        _across_both_dimensions,
+        SQUARE,
+        reference=(9775, 0, 0, 9775),
+        corrected=(108431, 0, 0, 108431),
+    ),
+    Example(
+        Correction.CONCURRENT_COMMUNICATION,
+        "ring of 4: every rank sends 1 MiB to the next and takes part in an all-reduce of 1 MiB",
+        _send_and_all_reduce,
+        RING_4,
+        reference=(99571,) * 4,
+        corrected=(79540,) * 4,
+    ),
+    Example(
+        Correction.EAGER_SENDS,
+        "ring of 4: rank 0 sends 1 MiB to rank 1 and then computes for 3 µs",
+        _send_then_compute,
+        RING_4,
+        reference=(23031, 20031, 0, 0),
+        corrected=(22531, 20031, 0, 0),
+    ),
+)

@@ -1,0 +1,137 @@
+"""Corrections of what ranks do with their nodes, and of single messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from correction_examples import EXAMPLES, Example
+from machines import finish_times, network, simulate, system
+
+from et_sim.trace import TraceBuilder
+
+MIB = 1 << 20
+RING = network(["Ring"], [4])
+SERIAL, LATENCY = 19531, 500  # of 1 MiB on RING
+
+
+def corrected(*names: str, **keys: Any) -> dict[str, Any]:
+    return system(corrections=dict.fromkeys(names, True), **keys)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.correction.value)
+def test_every_example_takes_the_times_it_states(example: Example) -> None:
+    assert example.times(corrected=False) == example.reference
+    assert example.times(corrected=True) == example.corrected
+
+
+def exchange() -> list[TraceBuilder]:
+    """Rank 0 sends twice to rank 1, then computes for a microsecond."""
+    sender, receiver = TraceBuilder(), TraceBuilder()
+    last = [sender.send(1, MIB, after=[sender.send(1, MIB)])]
+    sender.compute(micros=1, after=last)
+    receiver.receive(0, MIB)
+    receiver.receive(0, MIB)
+    return [sender, receiver, TraceBuilder(), TraceBuilder()]
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_an_eager_send_ends_when_its_last_byte_has_left(model: str) -> None:
+    times = finish_times(exchange(), RING, corrected("eager-sends"), model=model)
+    assert times[:2] == [2 * SERIAL + 1000, 2 * SERIAL + LATENCY]
+
+
+def test_an_eager_send_waits_for_its_link() -> None:
+    """The first packet of the all-reduce, a quarter, crosses the endpoint and has the link before it."""
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        build.collective("all_reduce", MIB)
+        if rank == 0:
+            build.send(1, MIB, after=[build.compute(micros=1, cpu=True)])
+        if rank == 1:
+            build.receive(0, MIB)
+    switches = corrected("eager-sends", "concurrent-communication")
+    result = simulate(builders, RING, switches, model="link")
+    (send,) = [row for row in result.timeline.to_pylist() if row["kind"] == "send"]
+    assert (send["start_ns"], send["end_ns"]) == (1000, 10 + SERIAL // 4 + SERIAL)
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_an_eager_send_to_oneself_ends_at_once(model: str) -> None:
+    build = TraceBuilder()
+    build.send(0, MIB)
+    build.receive(0, MIB)
+    builders = [build, TraceBuilder(), TraceBuilder(), TraceBuilder()]
+    assert finish_times(builders, RING, corrected("eager-sends"), model=model) == [0] * 4
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_eager_sends_wait_for_the_request_of_rendezvous(model: str) -> None:
+    builders = exchange()
+    keys = {"rendezvous-protocol": 1}
+    request = LATENCY + 152  # 8192 bytes
+    times = finish_times(builders, RING, corrected("eager-sends", **keys), model=model)
+    assert times[0] == request + 2 * SERIAL + 1000
+    assert times[1] == request + 2 * SERIAL + LATENCY
+
+
+def test_the_whole_path_is_what_the_link_model_takes_on_idle_fully_connected_dimensions() -> None:
+    square = network(["FullyConnected"] * 3, [2, 2, 2])
+    builders = [TraceBuilder() for _ in range(8)]
+    builders[0].send(7, MIB)
+    builders[7].receive(0, MIB)
+    whole = corrected("whole-path", dimensions=3)
+    expected = [3 * (LATENCY + SERIAL), *[0] * 6, 3 * (LATENCY + SERIAL)]
+    assert finish_times(builders, square, whole) == expected
+    assert finish_times(builders, square, system(dimensions=3), model="link") == expected
+
+
+def test_the_whole_path_serialises_once_on_a_ring_and_the_link_model_on_every_link() -> None:
+    builders = [TraceBuilder() for _ in range(4)]
+    builders[0].send(2, MIB)
+    builders[2].receive(0, MIB)
+    assert finish_times(builders, RING, corrected("whole-path"))[2] == 2 * LATENCY + SERIAL
+    assert finish_times(builders, RING, model="link")[2] == 2 * (LATENCY + SERIAL)
+
+
+def test_sends_take_turns_and_so_does_remote_memory_but_not_with_each_other() -> None:
+    memory = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 3}
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        for _ in range(2):
+            build.load(30000)
+            build.send((rank + 1) % 4, MIB)
+            build.receive((rank - 1) % 4, MIB)
+    times = finish_times(builders, RING, corrected("concurrent-communication"), memory=memory)
+    assert times == [2 * (SERIAL + LATENCY)] * 4
+
+
+def test_what_is_ready_at_once_starts_at_once() -> None:
+    """Hundreds of collectives, more than any pool holds at the beginning."""
+    build = TraceBuilder()
+    for _ in range(600):
+        build.collective("all_gather", 1 << 10)
+    result = simulate([build] * 4, RING, corrected("concurrent-communication"))
+    assert result.is_complete
+    assert set(result.timeline["start_ns"].to_pylist()) == {0}
+    assert set(result.timeline["lane"].to_pylist()) == {"collective"}
+
+
+def test_recorded_collectives_still_take_turns() -> None:
+    build = TraceBuilder()
+    for _ in range(2):
+        build.collective("broadcast", 1 << 10, micros=5)
+    result = simulate([build] * 4, RING, corrected("concurrent-communication"))
+    assert result.makespan_ns == 10000
+    assert set(result.timeline["lane"].to_pylist()) == {"communication"}
+
+
+def test_instant_nodes_release_whole_chains_in_one_pass() -> None:
+    build = TraceBuilder()
+    build.compute(micros=7, cpu=True)
+    last = build.invalid()
+    for _ in range(5):
+        last = build.invalid(after=[last])
+    build.compute(micros=2, after=[last])
+    assert finish_times([build] * 4, RING) == [9000] * 4
+    assert finish_times([build] * 4, RING, corrected("issue-at-once")) == [7000] * 4
