@@ -20,6 +20,7 @@ from et_sim.trace.columns import CollectiveKind, Has, Trace
 from et_sim.trace.process_groups import read_process_groups
 
 NATIVE, UNSAID = -1, -1
+NO_ROOT = -(2**40)  # is no rank that a trace can name
 
 
 class CustomChoice:
@@ -74,7 +75,7 @@ def lower_collectives(
         where = f"{place}, {trace.describe(int(rows[at]))}"
         group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
-        if groups.is_rule(group) and (code != NATIVE or root != UNSAID):
+        if groups.is_rule(group) and (code != NATIVE or root != NO_ROOT):
             what = "runs a custom collective" if code != NATIVE else f"names the root {root}"
             raise TraceError(
                 f"{trace.describe(int(rows[at]))} {what} in group {group!r}, "
@@ -89,7 +90,7 @@ def lower_collectives(
             group=groups.shape(group_row),
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
             custom=None if code == NATIVE else (custom.prefixes[code], group_row),
-            root=0 if root == UNSAID else _root_position(groups, group_row, root, where),
+            root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),
         )
         row = collectives.add(request)
         which = rows[of_row.reshape(-1) == index]
@@ -125,7 +126,7 @@ def _roots(trace: Trace, rows: Any) -> Any:
     kinds, present = trace.comm_type[rows], trace.present[rows]
     from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])
-    out = np.full(len(rows), UNSAID, np.int64)
+    out = np.full(len(rows), NO_ROOT, np.int64)
     for which, bit, column in (
         (from_root, Has.COMM_SRC, trace.comm_src),
         (to_root, Has.COMM_DST, trace.comm_dst),

@@ -42,6 +42,12 @@ _ATTRIBUTES: dict[str, tuple[Has, tuple[int, int]]] = {
     "comm_dst": (Has.COMM_DST, _INT32),
     "comm_priority": (Has.COMM_PRIORITY, _INT64),
 }
+_ROOT_COLUMN = {
+    CollectiveKind.BROADCAST: "comm_src",
+    CollectiveKind.SCATTER: "comm_src",
+    CollectiveKind.REDUCE: "comm_dst",
+    CollectiveKind.GATHER: "comm_dst",
+}
 _DTYPES: dict[str, Any] = {
     "is_cpu": np.bool_,
     "comm_type": np.int32,
@@ -100,6 +106,7 @@ class TraceBuilder:
         group: str = "",
         *,
         name: str = "",
+        root: int | None = None,
         involved_dims: Sequence[bool] | None = None,
         priority: int | None = None,
         micros: int = 0,
@@ -107,9 +114,17 @@ class TraceBuilder:
         ctrl_after: Iterable[int] = (),
         node_id: int | None = None,
     ) -> int:
-        """A collective over `group` ("" is all ranks); `bytes` is what each rank puts in."""
+        """A collective over `group` ("" is all ranks); `bytes` is what each rank puts in.
+
+        Of a scatter, `bytes` is what each rank gets. `root` is the rank that data of a broadcast or scatter
+        comes from, and that data of a reduce or gather goes to (default: the group's first member).
+        """
         number = _collective_kind(kind, self.source)
         values = {"is_cpu": False, "comm_type": int(number), "comm_bytes": bytes, "comm_priority": priority}
+        if root is not None:
+            if number not in _ROOT_COLUMN:
+                raise self._wrong(f"{number.name.lower()} has no root", "leave root out")
+            values[_ROOT_COLUMN[number]] = root
         return self._add(
             NodeKind.COLL,
             name or number.name.lower(),

@@ -1,0 +1,163 @@
+"""Collectives over a tree on every kind of machine: who is done when, who waits for whom, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from machines import finish_times, network, system
+
+from et_sim.errors import MachineError, TraceError
+from et_sim.trace import TraceBuilder
+
+KINDS = ("reduce", "gather", "scatter", "broadcast", "barrier")
+TO_ROOT, FROM_ROOT = ("reduce", "gather"), ("scatter", "broadcast")
+SIMULATED = {"corrections": {"simulated-broadcast": True}}
+BUS = {"model-shared-bus": 1, "L": 5, "o": 3, "g": 20, "G": 0.01}
+
+
+def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[TraceBuilder]:
+    builder = TraceBuilder()
+    builder.collective(kind, size, **more)
+    return [builder] * ranks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", ["analytical", "link"])
+@pytest.mark.parametrize("rendezvous", [False, True])
+@pytest.mark.parametrize("keys", [{}, BUS, {"num-queues-per-dim": 3, "active-chunks-per-dimension": 3}])
+@pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
+def test_they_complete_on_every_machine(
+    kind: str, model: str, rendezvous: bool, keys: dict[str, Any], shape: str
+) -> None:
+    described = system(
+        **SIMULATED, **keys, **{"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
+    )
+    for ranks in (2, 3, 7, 8):
+        times = finish_times(everybody(ranks, kind), network([shape], [ranks]), described, model=model)
+        assert min(times) > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_go_through_the_whole_system_in_rank_order(kind: str) -> None:
+    """Neighbours in the tree may be in other dimensions, which cost what they cost."""
+    net = network(["Ring", "Switch", "FullyConnected"], [3, 2, 2])
+    times = finish_times(everybody(12, kind), net, system(dimensions=3, **SIMULATED))
+    assert min(times) > 0
+    along = finish_times(
+        everybody(12, kind, involved_dims=[True, False, False]), net, system(dimensions=3, **SIMULATED)
+    )
+    alone = finish_times(everybody(3, kind), network(["Ring"], [3]), system(**SIMULATED))
+    assert along == alone * 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_alone_they_take_no_time(kind: str) -> None:
+    builders = everybody(4, kind, group="1")[:1] + [TraceBuilder()] * 3
+    net = network(["Ring"], [4])
+    assert finish_times(builders, net, system(**SIMULATED), groups={"1": [0]}) == [0, 0, 0, 0]
+    none = everybody(4, kind, involved_dims=[False])
+    assert finish_times(none, net, system(**SIMULATED)) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_have_trees_of_their_own_in_the_order_of_their_lists(kind: str) -> None:
+    groups = {"1": [6, 0, 4, 2], "2": [7, 5, 3, 1]}
+    builders = [everybody(1, kind, group=str(1 + rank % 2))[0] for rank in range(8)]
+    times = finish_times(builders, network(["FullyConnected"], [8]), system(**SIMULATED), groups=groups)
+    alone = finish_times(everybody(4, kind), network(["FullyConnected"], [4]), system(**SIMULATED))
+    assert [times[rank] for rank in groups["1"]] == [times[rank] for rank in groups["2"]] == alone
+
+
+@pytest.mark.parametrize("kind", [*TO_ROOT, *FROM_ROOT])
+def test_the_root_is_a_rank_of_the_group(kind: str) -> None:
+    """With another root the tree turns: the same times, for ranks as far behind the root."""
+    net = network(["FullyConnected"], [8])
+    groups = {"5": [1, 3, 4, 6]}
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank in groups["5"]:
+        builders[rank].collective(kind, 1 << 16, "5", root=4)
+    times = finish_times(builders, net, system(**SIMULATED), groups=groups)
+    first = finish_times(everybody(4, kind), network(["FullyConnected"], [4]), system(**SIMULATED))
+    assert [times[rank] for rank in (4, 6, 1, 3)] == first
+
+
+def test_a_sender_does_not_wait_for_those_below_or_above_it() -> None:
+    """The root of a broadcast, and a leaf of a reduce, are done when they have sent."""
+    slow = TraceBuilder()
+    busy = slow.compute(micros=100)
+    slow.collective("broadcast", 1 << 16, after=[busy])
+    others = everybody(3, "broadcast")
+    net = network(["FullyConnected"], [4])
+    assert finish_times([*others, slow], net, system(**SIMULATED)) == [10, 3470, 1740, 100010]
+    leaf = TraceBuilder()
+    leaf.collective("reduce", 1 << 16)
+    late_root = TraceBuilder()
+    late_root.collective("reduce", 1 << 16, after=[late_root.compute(micros=100)])
+    times = finish_times([late_root, leaf, leaf, leaf], net, system(**SIMULATED))
+    assert times[1] == times[3] == 10
+    assert times[0] > 100_000 > times[2]
+
+
+def test_a_root_may_be_many_broadcasts_ahead() -> None:
+    root, reader = TraceBuilder(), TraceBuilder()
+    for turn in range(50):
+        root.collective("broadcast", 1 << 10, after=[turn - 1] if turn else [])
+        busy = reader.compute(micros=5, after=[2 * turn - 1] if turn else [])
+        reader.collective("broadcast", 1 << 10, after=[busy])
+    for rendezvous in (False, True):
+        described = system(**SIMULATED, **{"rendezvous-protocol": rendezvous})
+        times = finish_times([root, *[reader] * 6], network(["Ring"], [7]), described)
+        assert times[0] == 50 * 10
+        assert min(times[1:]) > 250_000
+
+
+def test_a_reduce_scatter_in_blocks_is_a_reduce_scatter() -> None:
+    net = network(["Ring"], [8])
+    plain, blocks = (
+        finish_times(everybody(8, kind, 1 << 20), net) for kind in ("reduce_scatter", "reduce_scatter_block")
+    )
+    assert plain == blocks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_to_move_takes_no_time_but_a_barrier_does(kind: str) -> None:
+    times = finish_times(everybody(4, kind, 0), network(["Ring"], [4]), system(**SIMULATED))
+    assert (min(times) > 0) == (kind == "barrier")
+    assert (max(times) > 0) == (kind == "barrier")
+
+
+def test_a_broadcast_takes_its_recorded_time_in_the_reference_profile() -> None:
+    net = network(["Ring"], [4])
+    assert finish_times(everybody(4, "broadcast", micros=7), net) == [7000] * 4
+    assert finish_times(everybody(4, "broadcast", micros=7), net, system(profile="corrected"))[0] < 7000
+
+
+def test_a_root_outside_the_group_is_refused() -> None:
+    net = network(["Ring"], [4])
+    for root in (4, -1):
+        with pytest.raises(TraceError, match=f"root is rank {root}, which is not a member"):
+            finish_times(everybody(4, "gather", root=root), net)
+    with pytest.raises(TraceError, match="barrier has no root"):
+        everybody(4, "barrier", root=0)
+
+
+def test_a_tree_over_some_of_the_dimensions_is_refused() -> None:
+    net = network(["Ring", "Ring", "Ring"], [2, 2, 2])
+    builders = everybody(8, "gather", involved_dims=[True, True, False])
+    with pytest.raises(MachineError, match="gather over 2 of 3 dimensions"):
+        finish_times(builders, net, system(dimensions=3))
+
+
+def test_queues_that_run_either_way_do_not_matter_to_halving_doubling() -> None:
+    """Ranks whose round-robin stands elsewhere still meet: halving-doubling has no direction."""
+    builders = [TraceBuilder() for _ in range(6)]
+    for rank in (0, 1, 2):
+        builders[rank].collective("all_reduce", 1 << 16, "1")
+    for builder in builders:
+        builder.collective("all_reduce", 1 << 16, "9")
+    groups = {"1": [0, 1, 2], "9": list(range(6))}
+    for algorithm in ("halvingDoubling", "direct"):
+        described = system(algorithm, **{"num-queues-per-dim": 2, "collective-optimization": "baseline"})
+        net = network(["FullyConnected"], [6])
+        assert min(finish_times(builders, net, described, groups=groups)) > 0
