@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import lzma
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -110,16 +111,32 @@ class Case:
     def workload(self) -> Workload:
         """The workload, by way of encoded traces."""
         traces: list[Trace | None] = [None] * self.ranks
+        shared: dict[bytes, Trace] = {}
+        for rank, encoded in self.encoded_traces():
+            if encoded not in shared:
+                shared[encoded] = decode(encoded, source=f"{self.name}.{rank}.et")
+            traces[rank] = shared[encoded]
+        return Workload.of([trace for trace in traces if trace is not None], self.name)
+
+    def encoded_traces(self) -> Iterator[tuple[int, bytes]]:
+        """(rank, content of its file)."""
         description = self.content["workload"]
         kinds = {**WIRE_KINDS, **(self.content.get("attr_enc") or {})}
-        shared: dict[bytes, Trace] = {}
         for program in description["programs"]:
             for rank in _ranks(program["r"], self.ranks):
-                encoded = _encode(program["nodes"], description.get("vars") or {}, rank, kinds)
-                if encoded not in shared:
-                    shared[encoded] = decode(encoded, source=f"{self.name}.{rank}.et")
-                traces[rank] = shared[encoded]
-        return Workload.of([trace for trace in traces if trace is not None], self.name)
+                yield rank, _encode(program["nodes"], description.get("vars") or {}, rank, kinds)
+
+    def write(self, folder: Path) -> list[str]:
+        """Write everything as files, traces first; returns what `et-sim run` takes."""
+        self.write_programs(folder)
+        for rank, encoded in self.encoded_traces():
+            (folder / f"trace.{rank}.et").write_bytes(encoded)
+        arguments = [str(folder / "trace"), "--model", self.model]
+        for part, content in self.machine.items():
+            if content is not None:
+                (folder / part).write_text(json.dumps(content))
+                arguments += [f"--{part}", str(folder / part)]
+        return arguments
 
     def write_programs(self, folder: Path) -> None:
         """Write the files of custom collectives, whose paths are relative to `folder`."""
