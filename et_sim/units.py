@@ -153,7 +153,9 @@ def rank_ranges(ranks: Iterable[int]) -> list[str]:
     """Ranks as ascending ranges: ["0-3", "6"]."""
     import numpy as np
 
-    ordered = np.unique(np.fromiter(ranks, np.int64))
+    ordered = ranks if isinstance(ranks, np.ndarray) else np.fromiter(ranks, np.int64)
+    if (np.diff(ordered) <= 0).any():
+        ordered = np.unique(ordered)
     if not len(ordered):
         return []
     breaks = np.flatnonzero(np.diff(ordered) != 1)

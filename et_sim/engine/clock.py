@@ -14,6 +14,7 @@ from __future__ import annotations
 from et_sim.engine.kinds import DRAIN
 from et_sim.engine.lines import join, leave, unchain
 from et_sim.engine.state import NONE, Run
+from et_sim.engine.ties import stamp
 from et_sim.tables_by_reference import works_on_tables
 
 
@@ -94,6 +95,7 @@ def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     event.a = a
     event.b = b
     event.c = c
+    stamp(run, row)
     return row
 
 

@@ -74,13 +74,14 @@ def run_plan(
             clock = run.clock[0]
             report(clock.now, clock.delivered, expected, clock.completed, len(run.nodes))
     clock = run.clock[0]
+    ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))
     return Outcome(
         plan=plan,
         nodes=run.nodes,
         finish_ns=np.array(run.actors["finish_ns"], np.int64),
         busy_ns=np.array(run.actors["busy_ns"], np.int64),
         end_ns=int(clock.now),
-        messages=int(clock.delivered),
+        messages=int((run.actors["messages"] * ranks_per_actor).sum()),
         run=run,
     )
 

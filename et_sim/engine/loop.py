@@ -9,6 +9,7 @@ from __future__ import annotations
 from et_sim.engine import kinds
 from et_sim.engine.clock import advance, release_event, take_from_bucket, take_from_slot
 from et_sim.engine.messages import inject_held, message_asked
+from et_sim.engine.owners import begin, begin_hop
 from et_sim.engine.progress import (
     bundle_at_endpoint,
     bundle_ready,
@@ -24,7 +25,7 @@ from et_sim.engine.progress import (
 from et_sim.engine.ranks import complete, free_server, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import FOLDED, NONE, Run
-from et_sim.engine.ties import next_event
+from et_sim.engine.ties import begin_event, begin_rank
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
@@ -55,7 +56,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
             event = take_from_bucket(run)
         elif clock.to_start < len(run.actors):
             clock.to_start += 1
-            next_event(run)
+            begin_rank(run, clock.to_start - 1)
             start_rank(run, clock.to_start - 1)
             continue
         else:
@@ -91,16 +92,18 @@ def _happen(run: Run, event_row: int) -> None:
     """Take an event off the calendar and let it happen."""
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
-    next_event(run)
+    begin_event(run, event_row)
     release_event(run, event_row)
     if kind == HOP_DONE:
         if not has_arrived(run, a):
+            begin_hop(run, a)
             enter_link(run, a)
             return
         transit = run.transits[a]
         kind, b, c = transit.kind, transit.b, transit.c
         release_transit(run, a)
         a = transit.a
+    begin(run, kind, a, b, c)
     if kind == DRAIN:
         run.clock[0].bucket = a
     elif kind == LINK_FREE:

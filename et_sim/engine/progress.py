@@ -19,13 +19,14 @@ from et_sim.engine.clock import schedule_own
 from et_sim.engine.custom import end_custom_node
 from et_sim.engine.kinds import BUNDLE_READY, CUSTOM_DONE
 from et_sim.engine.messages import match
+from et_sim.engine.owners import pair_of
 from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.seats import rank_at, stage_of
 from et_sim.engine.state import BUS_SIDES, NONE, Run, setting_of
 from et_sim.engine.steps import make_bundle, note_received, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
-from et_sim.engine.ties import next_event
+from et_sim.engine.ties import begin_arrival, contribute
 from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
 from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
@@ -89,6 +90,7 @@ def _end_request(run: Run, row: int) -> None:
 def bundle_ready(run: Run, stream_row: int, label: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
     stream = run.streams[stream_row]
+    contribute(run, stream)
     if run.plan.programs[stream.program].tree_first != NONE:
         is_complete = spend_tree_bundle(run, stream_row, label)
     else:
@@ -114,6 +116,7 @@ def end_phase(run: Run, stream_row: int, label: int) -> None:
         next_phase(run, stream_row)
         return
     running.remaining -= 1
+    contribute(run, running)
     is_last_chunk = running.remaining == 0
     if is_last_chunk:
         end_collective(run, running_row)
@@ -145,6 +148,7 @@ def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
     run.clock[0].delivered += 1
+    run.actors[sender].messages += 1
     if not run.plan.settings[EAGER_SENDS]:
         complete(run, sender, sender_node)
     _meet(run, channel_row, sender, sender_node)
@@ -155,6 +159,7 @@ def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int
     """The same for a message of a custom collective."""
     run.clock[0].delivered += 1
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
+    run.actors[sender].messages += 1
     if not run.plan.settings[EAGER_SENDS]:  # else the stream may be gone
         custom_done(run, stream_row, sender_node)
     _meet(run, channel_row, sender, NONE)
@@ -166,8 +171,8 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
     met = match(run, channel_row)
     if met == NONE:
         return
-    next_event(run)  # it happens to another rank, though perhaps to the same actor
     kind, receiver, node = run.events[met].kind, run.events[met].a, run.events[met].b
+    begin_arrival(run, receiver, pair_of(run, channel_row))  # another rank, perhaps of the same actor
     if kind == CUSTOM_DONE:
         custom_done(run, receiver, node)
         return
@@ -193,6 +198,7 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
     run.clock[0].delivered += 1
+    run.actors[run.plan.seats[seat_row].actor].messages += 1
     stream_row = _stream_of(run, seat_row, stage >> STAGE_BITS)
     if stream_row != NONE and _is_expected(run, stream_row, label, stage):
         receive_step(run, stream_row, label)

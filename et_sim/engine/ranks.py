@@ -16,7 +16,7 @@ from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.streams import start_collective
-from et_sim.engine.ties import note_beside, note_freed, note_issue
+from et_sim.engine.ties import contribute, is_watched, note_beside, note_freed, note_issue
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables_by_reference import works_on_tables
@@ -176,8 +176,10 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     if plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
+    origin = run.clock[0].origin
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         _release(run, actor_row, run.plan.children[index], node)
+        run.clock[0].origin = origin
 
 
 @works_on_tables
@@ -185,6 +187,8 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
     state = run.nodes[run.plan.actors[actor_row].node_first + node]
     state.waiting -= 1
+    if is_watched(run):
+        contribute(run, run.node_marks[run.plan.actors[actor_row].node_first + node])
     if state.waiting > 0:
         return
     state.ready_ns = run.clock[0].now

@@ -28,8 +28,13 @@ CLOCK = record(
     ("times", "i4"),  # distinct future times in the heap
     ("delivered", "i8"),  # messages
     ("completed", "i8"),  # nodes
-    ("event", "i8"),  # number of the event under way
-    ("ties", "i8"),  # events whose order would decide something (`ties`)
+    ("ties", "i8"),  # events whose order would decide something; what follows is about them (`ties`)
+    ("group", "i8"),  # of the event under way, and its origin
+    ("origin", "i8"),
+    ("posted_ns", "i8"),  # when it was put on the calendar, and as part of what
+    ("posted_group", "i8"),
+    ("posted_origin", "i8"),
+    ("strangers", "i8"),
     ("free_event", "i4"),
     ("free_events", "i4"),
     ("free_slot", "i4"),
@@ -49,6 +54,8 @@ CLOCK = record(
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
 BUCKET = record(("time", "i8"), ("actor", "i4"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
+STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
+MARK = record(("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"))
 PARKED = record(
     ("stage", "i8"),
     ("bytes", "i8"),
@@ -76,13 +83,16 @@ LANE_STATE = record(
     ("last", "i4"),
     ("issued_node", "i4"),
     ("issued_ns", "i8"),  # this and what follows: to notice ties
-    ("issued_event", "i8"),
+    ("issued_group", "i8"),
+    ("issued_origin", "i8"),
     ("readied_ns", "i8"),
-    ("readied_event", "i8"),
+    ("readied_group", "i8"),
+    ("readied_origin", "i8"),
     ("freed_ns", "i8"),
-    ("freed_event", "i8"),
+    ("freed_group", "i8"),
+    ("freed_origin", "i8"),
     ("issued_freed", "i4"),
-    ("readied_twice", "i4"),
+    ("readied_apart", "i4"),
 )
 ACTOR_STATE = record(
     ("finish_ns", "i8"),
@@ -92,6 +102,13 @@ ACTOR_STATE = record(
     ("running", "i4"),
     ("issuing", "i4"),  # 1 while an issue pass is under way
     ("late", "i4"),  # nodes that became ready during the pass
+    ("messages", "i8"),  # delivered to it, or sent by it point to point
+    ("group_ns", "i8"),  # this and what follows: to notice ties
+    ("group", "i8"),
+    ("cluster_ns", "i8"),
+    ("entry_ns", "i8"),
+    ("entry_group", "i8"),
+    ("cluster_is_bucket", "i4"),
 )
 SEAT_STATE = record(
     ("next_sequence", "i8"),
@@ -108,6 +125,9 @@ RUNNING = record(
     ("chunks", "i4"),
     ("remaining", "i4"),
     ("next", "i4"),
+    ("mark_ns", "i8"),  # to notice ties
+    ("mark_group", "i8"),
+    ("mark_origin", "i8"),
 )
 STREAM = record(
     ("sequence", "i8"),
@@ -130,6 +150,9 @@ STREAM = record(
     ("bundles", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
     ("bundle", "i4"),  # row of the next bundle within the program's period
+    ("mark_ns", "i8"),  # to notice ties
+    ("mark_group", "i8"),
+    ("mark_origin", "i8"),
     ("gate_ns", "i8"),  # when the second half of a direct exchange was last tried
     ("gated_ns", "i8"),  # when its first half had arrived
     ("tree", "i4"),  # row of its actor's place in the tree of the phase
@@ -140,9 +163,12 @@ QUEUE = record(
     ("waiting", "i4"),
     ("running", "i4"),
     ("joined_ns", "i8"),  # this and what follows: to notice ties
-    ("joined_event", "i8"),
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
+    ("joined_apart", "i8"),
     ("started_ns", "i8"),
-    ("started_event", "i8"),
+    ("started_group", "i8"),
+    ("started_origin", "i8"),
     ("started_priority", "i8"),
 )
 CURSOR = record(
@@ -190,7 +216,8 @@ WAITING_LINE = record(  # of events without a time
     ("head", "i4"),
     ("tail", "i4"),
     ("joined_ns", "i8"),
-    ("joined_event", "i8"),
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
 )
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 
@@ -238,6 +265,8 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
+    stamps: Any  # per event; only where actors stand for several ranks
+    node_marks: Any  # per node; likewise
     parked: Any
     parked_index: Any
     nodes: Any
@@ -284,7 +313,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     seats = table(SEAT_STATE, len(plan.seats))
     seats["running"] = NONE
     state = table(ACTOR_STATE, actors)
-    state["finish_ns"] = state["late"] = NONE
+    state["finish_ns"] = state["late"] = state["group_ns"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
     channels["head"] = channels["tail"] = channels["joined_ns"] = NONE
     handshakes = table(WAITING_LINE, plan.handshakes)
@@ -308,6 +337,8 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         buckets=table(BUCKET, 0),
         bucket_index=np.full(1, NONE, np.int32),
         events=table(EVENT, 0),
+        stamps=table(STAMP, 0),
+        node_marks=table(MARK, len(node_states) if plan.is_folded else 0),
         parked=table(PARKED, 0),
         parked_index=np.full(1, NONE, np.int32),
         nodes=node_states,

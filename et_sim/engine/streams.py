@@ -70,6 +70,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.seat = run.plan.actor_seats[actor.seat_first + plan_node.seat]
     running.chunks = run.plan.collectives[plan_node.detail].chunks
     running.remaining = running.chunks
+    running.mark_ns = NONE
     running.streams_first = _take_block(run, running.chunks)
     seat = run.seats[running.seat]
     running.first_sequence = seat.next_sequence
@@ -204,7 +205,7 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.started = 0
     stream.sent = stream.received = stream.credit = stream.bundles = 0
     stream.step = stream.bundle = 0
-    stream.gate_ns = stream.gated_ns = NONE
+    stream.gate_ns = stream.gated_ns = stream.mark_ns = NONE
     variant = line.members if root_first else 0
     stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
 

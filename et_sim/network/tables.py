@@ -45,8 +45,10 @@ LINK = record(
     ("head", "i4"),  # messages that wait for the link
     ("tail", "i4"),
     ("dimension", "i4"),
-    ("joined_ns", "i8"),  # to notice ties
-    ("joined_event", "i8"),
+    ("home", "i4"),  # the NPU it belongs to
+    ("joined_ns", "i8"),  # this and what follows: to notice ties
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
 )
 
 
@@ -82,6 +84,7 @@ def link_table(network: Network, dimensions: Any, homes: int) -> Any:
     links = table(LINK, sum(counts))
     links["head"] = links["tail"] = links["joined_ns"] = -1
     links["dimension"] = np.repeat(np.arange(len(dimensions)), counts)
+    links["home"] = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
     return links
 
 
