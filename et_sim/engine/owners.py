@@ -36,13 +36,13 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_entry(run, run.streams[a].actor)
     elif kind in (STEP, ASKED_STEP):
         _begin_step(run, a, b, c)
-    elif kind == NODE_DONE:
+    elif kind == NODE_DONE and run.clock[0].bucket != NONE:
         begin_entry(run, a)
     elif kind == DRAIN:
         begin_bucket(run, run.buckets[a].actor)
     elif kind == MESSAGE:
         begin_own(run, c)
-    elif kind == LATE_RECEIVE:
+    elif kind in (LATE_RECEIVE, NODE_DONE):  # an eager send stands in a slot
         begin_own(run, a)
     elif kind == LATE_STEP:
         begin_own(run, run.streams[a].actor)

@@ -1,0 +1,284 @@
+"""Folding is exact: every rank has the times it has when simulated by itself; and it folds what it should."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+
+from machines import network, system
+
+from et_sim.api import run
+from et_sim.trace import Trace, TraceBuilder, Workload
+from et_sim.trace.workload import GroupRule
+
+ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect")
+SHAPES = ("Ring", "FullyConnected", "Switch")
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def actors_of(workload: Workload, **machine: Any) -> int:
+    """How many actors a run had in the end."""
+    return len(run(workload, **machine).outcome.plan.actors)
+
+
+def assert_folding_is_exact(workload: Workload, **machine: Any) -> None:
+    folded, unfolded = run(workload, **machine), run(workload, **machine, fold=False)
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    assert folded.exposed_comm_ns.tolist() == unfolded.exposed_comm_ns.tolist()
+    assert folded.outcome.messages == unfolded.outcome.messages
+    assert folded.summary()["per_rank"] == unfolded.summary()["per_rank"]
+    assert folded.coverage == unfolded.coverage
+    for rank in range(workload.ranks):
+        assert _node_times(folded, rank) == _node_times(unfolded, rank)
+
+
+def _node_times(result: Any, rank: int) -> list[list[int]]:
+    plan = result.outcome.plan
+    actor = int(plan.actor_of_rank[rank])
+    first = int(plan.actors["node_first"][actor])
+    count = int(plan.templates["nodes"][plan.actors["template"][actor]])
+    nodes = result.outcome.nodes[first : first + count]
+    return [nodes[column].tolist() for column in ("ready_ns", "start_ns", "end_ns")]
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> dict[str, Any]:
+    """A network of one to three dimensions and a system for it."""
+    npus = draw(
+        st.lists(st.sampled_from((2, 3, 4)), min_size=1, max_size=3).filter(lambda n: np.prod(n) <= 16)
+    )
+    shapes = [draw(st.sampled_from(SHAPES)) for _ in npus]
+    model = draw(st.sampled_from(("analytical", "link")))
+    algorithm = draw(st.sampled_from(ALGORITHMS))
+    keys = {
+        "preferred-dataset-splits": draw(st.sampled_from((1, 2, 5))),
+        "active-chunks-per-dimension": draw(st.sampled_from((1, 2, 4))),
+        "num-queues-per-dim": draw(st.sampled_from((1, 2))),
+        "endpoint-delay": draw(st.sampled_from((0, 10, 500))),
+        "local-mem-bw": draw(st.sampled_from((0, 50))),
+        "rendezvous-protocol": draw(st.booleans()),
+        "collective-optimization": draw(st.sampled_from(("baseline", "localBWAware"))),
+        "profile": draw(st.sampled_from(("reference", "corrected"))),
+    }
+    for kind in ("all-reduce", "all-gather", "reduce-scatter"):
+        keys[f"{kind}-implementation"] = (
+            [algorithm] if algorithm.startswith("one") else [algorithm] * len(npus)
+        )
+    keys["all-to-all-implementation"] = ["ring"] * len(npus)
+    latency = draw(st.sampled_from((0.0, 10.0, 500.0)))
+    return {
+        "network": network(shapes, npus, latency=latency),
+        "system": system("ring", len(npus), **keys),
+        "model": model,
+    }
+
+
+Recipe = list[tuple[str, list[int], tuple[Any, ...]]]  # what, after which, with what
+
+
+@st.composite
+def recipes(draw: st.DrawFn, ranks: int, groups: list[str]) -> Recipe:
+    """Collectives, exchanges with neighbours and computations, in an order that no rank can mistake."""
+    recipe: Recipe = []
+    for number in range(draw(st.integers(1, 6))):
+        after = draw(st.lists(st.integers(0, number - 1), max_size=2, unique=True)) if number else []
+        what = draw(st.sampled_from(("compute", "collective", "exchange", "invalid")))
+        details: tuple[Any, ...] = ()
+        if what == "compute":
+            details = (draw(st.sampled_from((0, 1, 3))), draw(st.booleans()))
+        elif what == "collective":
+            kind, group = draw(st.sampled_from(KINDS)), draw(st.sampled_from(("", *groups)))
+            details = (kind, draw(st.sampled_from((64, 4096, 100_000))), group)
+        elif what == "exchange":
+            details = (draw(st.sampled_from((1, ranks - 1))), draw(st.sampled_from((64, 100_000))))
+        recipe.append((what, after, details))
+    return recipe
+
+
+def cook(recipe: Recipe, ranks: int, slower_us: int) -> Trace:
+    """The recipe as a trace with relative peers, some of its computations slower."""
+    build = TraceBuilder()
+    made: list[list[int]] = []
+    for number, (what, after, details) in enumerate(recipe):
+        parents = [node for place in after for node in made[place]]
+        if what == "compute":
+            micros = details[0] + (slower_us if details[1] else 0)
+            made.append([build.compute(f"compute{number}", micros=micros, after=parents)])
+        elif what == "collective":
+            kind, size, group = details
+            made.append([build.collective(kind, size, group=group, after=parents)])
+        elif what == "exchange":
+            distance, size = details
+            send = build.send(distance, size, tag=number, after=parents)
+            made.append([send, build.receive(ranks - distance, size, tag=number, after=parents)])
+        else:
+            made.append([build.invalid(f"instant{number}", after=parents)])
+    return build.build()
+
+
+@given(st.data())
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_workloads_fold_exactly(data: st.DataObject) -> None:
+    machine = data.draw(machines())
+    npus = machine["network"]["npus_count"]
+    ranks = int(np.prod(npus))
+    rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
+    recipe = data.draw(recipes(ranks, list(rules)))
+    paces = data.draw(st.integers(1, 3))
+    of_rank = np.array(data.draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
+    if data.draw(st.booleans()):  # often in rows, so that much remains alike
+        of_rank = of_rank[np.arange(ranks) // npus[0]]
+    workload = Workload(
+        tuple(cook(recipe, ranks, slower_us=2 * pace) for pace in range(paces)),
+        of_rank.astype(np.int32),
+        relative_peers=(True,) * paces,
+        group_rules=rules,
+    )
+    assert_folding_is_exact(workload, **machine)
+
+
+def data_parallel(ranks: int, layers: int = 3) -> Workload:
+    """Computations and all-reduces, alike on every rank."""
+    build = TraceBuilder()
+    last: list[int] = []
+    for layer in range(layers):
+        last = [build.compute(f"layer{layer}", micros=10, after=last)]
+        build.collective("all_reduce", 1 << 20, after=last)
+    trace = build.build()
+    return Workload((trace,), np.zeros(ranks, np.int32))
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("npus", [[8], [4, 4], [2, 3, 4]])
+def test_data_parallel_training_is_one_actor(shape: str, npus: list[int], model: str) -> None:
+    on = {"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2}
+    machine = {
+        "network": network([shape] * len(npus), npus),
+        "system": system(dimensions=len(npus), **on),
+        "model": model,
+    }
+    workload = data_parallel(int(np.prod(npus)))
+    assert actors_of(workload, **machine) == 1
+    assert_folding_is_exact(workload, **machine)
+
+
+def test_a_pipeline_is_an_actor_per_stage() -> None:
+    """Tensor groups of 2, 3 stages in a chain with different ends, 4 replicas."""
+    width, stages = 8, 3
+    traces = []
+    for stage in range(stages):
+        build = TraceBuilder()
+        for batch in range(4):
+            came = [build.receive(-width, 4096, tag=batch)] if stage else []
+            work = build.compute(f"forward{batch}", micros=20, after=came)
+            summed = build.collective("all_reduce", 1 << 16, group="tensor", after=[work])
+            if stage < stages - 1:
+                build.send(width, 4096, tag=batch, after=[summed])
+        build.collective("all_reduce", 1 << 20, group="data")
+        traces.append(build.build())
+    rules = {"tensor": GroupRule(2, 1), "data": GroupRule(4, 2)}
+    workload = Workload(
+        tuple(traces),
+        np.repeat(np.arange(stages), width).astype(np.int32),
+        relative_peers=(True,) * stages,
+        group_rules=rules,
+    )
+    machine = {"network": network(["Switch"], [width * stages]), "system": system()}
+    assert actors_of(workload, **machine) == stages
+    assert_folding_is_exact(workload, **machine)
+
+
+def test_equal_traces_with_different_peers_are_one_actor() -> None:
+    """Files per rank with absolute peers and groups of different names."""
+    builders = []
+    for rank in range(8):
+        build = TraceBuilder()
+        build.send((rank + 1) % 8, 4096)
+        build.receive((rank - 1) % 8, 4096)
+        build.collective("all_gather", 4096, group=str(1 + rank % 2))
+        builders.append(build.build())
+    machine = {
+        "network": network(["Ring"], [8]),
+        "system": system(),
+        "groups": {"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]},
+    }
+    assert actors_of(Workload.of(builders), **machine) == 1
+    assert_folding_is_exact(Workload.of(builders), **machine)
+
+
+def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:
+    """Whoever sits at another distance from it sees other messages."""
+    slow, fast = TraceBuilder(), TraceBuilder()
+    for build, micros in ((slow, 50), (fast, 10)):
+        work = build.compute("work", micros=micros)
+        build.collective("all_reduce", 1 << 20, after=[work])
+    traces = (slow.build(), fast.build())
+    workload = Workload(traces, np.array([0, 1, 1, 1, 1, 1], np.int32))
+    machine = {"network": network(["Ring"], [6]), "system": system()}
+    assert actors_of(workload, **machine) == 6
+    assert_folding_is_exact(workload, **machine)
+
+
+def test_groups_of_different_sizes_are_not_folded_together() -> None:
+    build = TraceBuilder()
+    traces = []
+    for name in ("1", "1", "2", "2", "2", "2"):
+        build = TraceBuilder()
+        build.collective("all_reduce", 1 << 16, group=name)
+        traces.append(build.build())
+    machine = {
+        "network": network(["FullyConnected"], [6]),
+        "system": system(),
+        "groups": {"1": [0, 1], "2": [2, 3, 4, 5]},
+    }
+    assert actors_of(Workload.of(traces), **machine) == 2
+    assert_folding_is_exact(Workload.of(traces), **machine)
+
+
+def test_dimensions_of_different_speed_do_not_hinder_folding() -> None:
+    net = {"topology": ["Ring", "Switch"], "npus_count": [4, 4], "bandwidth": [100, 10], "latency": [50, 900]}
+    machine = {"network": net, "system": system(dimensions=2, **{"preferred-dataset-splits": 8})}
+    assert actors_of(data_parallel(16), **machine) == 1
+    assert_folding_is_exact(data_parallel(16), **machine)
+
+
+def test_ranks_that_share_a_memory_are_simulated_by_themselves() -> None:
+    build = TraceBuilder()
+    build.load(1 << 20)
+    workload = Workload((build.build(),), np.zeros(4, np.int32))
+    pool = {"memory-type": "MEMORY_POOL", "remote-mem-latency": 100, "remote-mem-bw": 512}
+    machine = {"network": network(["Ring"], [4]), "system": system(), "memory": pool}
+    assert actors_of(workload, **machine) == 4
+    assert run(workload, **machine).finish_ns.tolist() == [2148, 4296, 6444, 8592]
+
+
+def test_a_million_ranks_equal_the_closed_form() -> None:
+    """128 x 128 x 64 rings, one chunk: reduce-scatter in, all-reduce, all-gather out."""
+    npus, size, endpoint = [128, 128, 64], 1 << 30, 10
+    build = TraceBuilder()
+    build.collective("all_reduce", size)
+    workload = Workload((build.build(),), np.zeros(int(np.prod(npus)), np.int32))
+    result = run(workload, network=network(["Ring"] * 3, npus), system=system(dimensions=3))
+
+    def flight(message: int) -> int:
+        return int(500 + message / (50 * 1073741824 / 1e9))
+
+    def reduction(message: int) -> int:
+        return 3 * int(message / 50e9 * 1e9)
+
+    first, second, third = size // 128, size // 128**2, size // 128**2 // 64
+    inward = sum(endpoint + 127 * (flight(m) + endpoint + reduction(m)) for m in (first, second))
+    middle = endpoint + 126 * (flight(third) + endpoint) + 63 * reduction(third)
+    outward = sum(endpoint + 127 * (flight(m) + endpoint) for m in (first, second))
+    assert result.makespan_ns == inward + middle + outward
+    assert result.summary()["folded"] == {"actors": 1, "ranks": 1 << 20}
+    assert [entry["ranks"] for entry in result.summary()["per_rank"]] == ["0-1048575"]
