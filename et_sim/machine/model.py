@@ -122,7 +122,6 @@ class System:
     custom_implementations: dict[str, str] = field(default_factory=dict)  # type key -> trace prefix
     per_node_implementation: str | None = None
     track_local_mem: bool = False
-    local_mem_trace_filename: str = "local_mem_trace"
     profile: Profile = Profile.REFERENCE
     corrections: frozenset[Correction] = frozenset()
 

@@ -216,17 +216,16 @@ _COMPUTE_KEYS = (
         default=False,
         field="track_local_mem",
     ),
-    Key(
-        "local-mem-trace-filename",
-        Kind.TEXT,
-        "Start of the names of the memory trace files.",
-        default="local_mem_trace",
-        field="local_mem_trace_filename",
-        needs="track-local-mem",
-    ),
 )
 
 _IGNORED_KEYS = (
+    Key(
+        "local-mem-trace-filename",
+        Kind.TEXT,
+        "No effect: what `track-local-mem` finds is in `memory.arrow`, in the run's directory.",
+        "Start of the names of the memory trace files.",
+        ignored="names nothing here: what is tracked is in memory.arrow, in the run's directory",
+    ),
     Key(
         "trace-enabled",
         Kind.SWITCH,

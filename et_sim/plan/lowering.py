@@ -24,11 +24,12 @@ from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
-from et_sim.plan.nodes import lower_nodes
+from et_sim.plan.nodes import lower_nodes, roofline_of
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.seats import SeatTables
 from et_sim.plan.tables import Plan
 from et_sim.plan.templates import TemplateTables
+from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
@@ -41,7 +42,6 @@ class Lowering:
     def __init__(self, workload: Workload, machine: Machine) -> None:
         self.workload, self.machine = workload, machine
         _check_rank_count(workload, machine.network.ranks)
-        _refuse_unsimulated(machine)
         self.endpoints = endpoints_of_templates(workload)
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
         templates = TemplateTables(len(workload.templates))
@@ -60,6 +60,7 @@ class Lowering:
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
         self.templates, self.nodes, self.children = templates.finish()
+        self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         self.memory_server = server_of_ranks(machine.memory, np.arange(machine.network.ranks, dtype=np.int32))
 
 
@@ -122,6 +123,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,
         corrections=system.corrections,
         is_folded=actors.is_folded,
+        roofline=roofline_of(system),
+        tensors=lowering.tensors,
     )
 
 
@@ -163,15 +166,5 @@ def _check_rank_count(workload: Workload, ranks: int) -> None:
         )
 
 
-def _refuse_unsimulated(machine: Machine) -> None:
-    system = machine.system
-    asked = {
-        "track-local-mem": system.track_local_mem,
-    }
-    for key, wanted in asked.items():
-        if wanted:
-            raise MachineError(
-                f"key {key!r} asks for something that this version does not simulate",
-                place="system configuration",
-                remedy="remove the key to simulate without it",
-            )
+def _tensors(workload: Workload) -> tuple[TensorUses, ...]:
+    return tuple(tensor_uses(trace, trace.source or workload.source) for trace in workload.templates)

@@ -51,8 +51,9 @@ def _lower(trace: Trace, machine: Machine, place: str) -> Any:
     compute = kind == NodeKind.COMP
     _replay(nodes, compute, trace, recorded)
     nodes["busy"] = compute & ~trace.is_cpu
-    if machine.system.roofline:
-        _apply_roofline(nodes, compute & ~trace.is_cpu, trace, machine)
+    roofline = roofline_of(machine.system)
+    if roofline is not None:
+        _apply_roofline(nodes, compute & ~trace.is_cpu, trace, roofline)
     _lower_communication(nodes, trace)
     _replay(nodes, _replayed_broadcasts(trace, machine.system), trace, recorded)
     _lower_memory(nodes, trace, machine)
@@ -83,7 +84,13 @@ def _replay(nodes: Any, which: Any, trace: Trace, recorded: Any) -> None:
     nodes["treatment"][which] = replayed[which]
 
 
-def _apply_roofline(nodes: Any, kernels: Any, trace: Trace, machine: Machine) -> None:
+def roofline_of(system: System) -> Roofline | None:
+    """What times the kernels; None if their recorded time does."""
+    is_used = system.roofline and not system.replay_only
+    return Roofline(system.peak_perf, system.local_mem_bw) if is_used else None
+
+
+def _apply_roofline(nodes: Any, kernels: Any, trace: Trace, roofline: Roofline) -> None:
     """Kernels that touch no memory complete at once, as in the reference."""
     nodes["bytes"][kernels] = trace.tensor_bytes[kernels]
     empty = kernels & (trace.tensor_bytes == 0)
@@ -91,7 +98,6 @@ def _apply_roofline(nodes: Any, kernels: Any, trace: Trace, machine: Machine) ->
     nodes["treatment"][empty] = Treatment.INSTANT
     nodes["busy"][empty] = 0
     timed = kernels & ~empty
-    roofline = Roofline(machine.system.peak_perf, machine.system.local_mem_bw)
     nodes["duration_ns"][timed] = roofline.duration_ns(trace.num_ops[timed], trace.tensor_bytes[timed])
     nodes["treatment"][timed] = Treatment.MODELLED
 

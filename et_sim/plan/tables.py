@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compute import Roofline
 from et_sim.machine.corrections import Correction
+from et_sim.trace.tensors import TensorUses
 
 
 class Action(IntEnum):
@@ -226,6 +228,9 @@ class Plan:
     memory_servers: int
     corrections: frozenset[Correction]
     is_folded: bool  # some actor stands for several ranks
+    # Not for the engine, but for whoever measures what it did:
+    roofline: Roofline | None  # by which kernels are timed; None: they are not
+    tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 
     @property
     def expected_messages(self) -> int:

@@ -5,7 +5,8 @@
     gradient = build.collective("all_reduce", 1 << 20, after=[forward])
     trace = build.build()
 
-Every call returns the node's id, to be named in `after=` (data) or `ctrl_after=` (control) of
+Nodes may name the tensors they read and write with their sizes (`inputs=`, `outputs=`), for tracking
+memory. Every call returns the node's id, to be named in `after=` (data) or `ctrl_after=` (control) of
 other nodes, in any order. Arguments are checked when given; a dependency on an id that was never
 made is found by `build`.
 
@@ -24,6 +25,9 @@ import numpy.typing as npt
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.trace.columns import CollectiveKind, Has, IntColumn, NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import process_group_text
+from et_sim.trace.tensors import Words, as_lists
+
+Tensors = Mapping[str, int]  # name -> bytes
 
 _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
@@ -70,6 +74,7 @@ class _Node:
     group: str | None = None
     dims: tuple[bool, ...] | None = None
     text: str = ""
+    tensors: tuple[Words | None, Words | None] = (None, None)  # inputs, outputs
 
 
 @dataclass(slots=True)
@@ -91,12 +96,21 @@ class TraceBuilder:
         cpu: bool = False,
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
         """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`."""
         values = {"is_cpu": cpu, "num_ops": num_ops, "tensor_bytes": tensor_bytes}
         return self._add(
-            NodeKind.COMP, name, values, micros=micros, after=after, ctrl_after=ctrl_after, node_id=node_id
+            NodeKind.COMP,
+            name,
+            values,
+            micros=micros,
+            after=after,
+            ctrl_after=ctrl_after,
+            node_id=node_id,
+            tensors=(inputs, outputs),
         )
 
     def collective(
@@ -112,6 +126,8 @@ class TraceBuilder:
         micros: int = 0,
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
         """A collective over `group` ("" is all ranks); `bytes` is what each rank puts in.
@@ -133,6 +149,7 @@ class TraceBuilder:
             after=after,
             ctrl_after=ctrl_after,
             node_id=node_id,
+            tensors=(inputs, outputs),
             group=group or None,
             dims=involved_dims,
         )
@@ -146,12 +163,20 @@ class TraceBuilder:
         name: str = "",
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
         """A message to rank `to`; its partner is a `receive` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
         return self._add(
-            NodeKind.SEND, name or "send", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+            NodeKind.SEND,
+            name or "send",
+            values,
+            after=after,
+            ctrl_after=ctrl_after,
+            node_id=node_id,
+            tensors=(inputs, outputs),
         )
 
     def receive(
@@ -163,12 +188,20 @@ class TraceBuilder:
         name: str = "",
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
         """A message from rank `source`; its partner is a `send` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_src": source}
         return self._add(
-            NodeKind.RECV, name or "receive", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+            NodeKind.RECV,
+            name or "receive",
+            values,
+            after=after,
+            ctrl_after=ctrl_after,
+            node_id=node_id,
+            tensors=(inputs, outputs),
         )
 
     def load(
@@ -178,12 +211,20 @@ class TraceBuilder:
         name: str = "",
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
         """Read `bytes` from memory."""
         values = {"is_cpu": False, "tensor_bytes": bytes}
         return self._add(
-            NodeKind.MEM_LOAD, name or "load", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+            NodeKind.MEM_LOAD,
+            name or "load",
+            values,
+            after=after,
+            ctrl_after=ctrl_after,
+            node_id=node_id,
+            tensors=(inputs, outputs),
         )
 
     def store(
@@ -193,12 +234,20 @@ class TraceBuilder:
         name: str = "",
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
         """Write `bytes` to memory."""
         values = {"is_cpu": False, "tensor_bytes": bytes}
         return self._add(
-            NodeKind.MEM_STORE, name or "store", values, after=after, ctrl_after=ctrl_after, node_id=node_id
+            NodeKind.MEM_STORE,
+            name or "store",
+            values,
+            after=after,
+            ctrl_after=ctrl_after,
+            node_id=node_id,
+            tensors=(inputs, outputs),
         )
 
     def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
@@ -233,6 +282,7 @@ class TraceBuilder:
         group: str | None = None,
         dims: Sequence[bool] | None = None,
         text: str = "",
+        tensors: tuple[Tensors | None, Tensors | None] = (None, None),
     ) -> int:
         chosen = self._next_id if node_id is None else self._integer("node_id", node_id, _ID)
         if chosen in self._nodes:
@@ -256,6 +306,7 @@ class TraceBuilder:
             group,
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
+            (self._words("inputs", tensors[0]), self._words("outputs", tensors[1])),
         )
         if chosen < _ID[1]:  # a node with the highest id leaves the counting where it was
             self._next_id = max(self._next_id, chosen + 1)
@@ -265,6 +316,17 @@ class TraceBuilder:
         if not isinstance(ids, Iterable) or isinstance(ids, str):
             raise self._wrong(f"{what} is {ids!r}", f"give a list of node ids: {what}=[…]")
         return tuple(self._integer(what, node_id, _ID) for node_id in ids)
+
+    def _words(self, what: str, tensors: Tensors | None) -> Words | None:
+        """Tensors as the attribute lists them."""
+        if tensors is None:
+            return None
+        if not isinstance(tensors, Mapping):
+            raise self._wrong(f"{what} is {tensors!r}", f'give bytes by tensor: {what}={{"weights": 4096}}')
+        for name in tensors:
+            self._check_text(what, name)
+        sizes = (self._integer(f"{what}[{name!r}]", size, _SIZE) for name, size in tensors.items())
+        return tuple(word for name, size in zip(tensors, sizes, strict=True) for word in (name, str(size)))
 
     def _integer(self, what: str, value: Any, limits: tuple[int, int]) -> int:
         low, high = limits
@@ -311,6 +373,7 @@ class TraceBuilder:
             group_names=group_names,
             version=self.version,
             metadata_text={row: node.text for row, node in enumerate(nodes) if node.text},
+            tensors=as_lists([node.tensors for node in nodes]),
             source=self.source,
             **_value_columns(nodes),
         )
@@ -366,6 +429,8 @@ def _present(node: _Node) -> int:
         bits |= Has.GROUP
     if node.dims is not None:
         bits |= Has.INVOLVED_DIM
+    for words, bit in zip(node.tensors, (Has.INPUTS, Has.OUTPUTS), strict=True):
+        bits |= Has(0) if words is None else bit
     return int(bits)
 
 

@@ -65,6 +65,33 @@ class Has(IntFlag):
     COMM_PRIORITY = 256
     GROUP = 512
     INVOLVED_DIM = 1024
+    INPUTS = 2048
+    OUTPUTS = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorLists:
+    """The attributes `inputs` and `outputs`, kept as written: [tensor, bytes, tensor, bytes, …].
+
+    List k is of row `row[k]` and holds `words[start[k] : start[k + 1]]`. Lists are in ascending row,
+    of one row inputs before outputs; a trace without any costs nothing. `tensors` says what they mean.
+    """
+
+    row: RowColumn
+    is_output: npt.NDArray[np.bool_]
+    start: IntColumn
+    words: RowColumn  # index into `texts`, which are in the order of their first use
+    texts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def no_tensor_lists() -> TensorLists:
+    """What a trace has whose nodes name no tensors."""
+    return TensorLists(
+        np.zeros(0, np.int32), np.zeros(0, np.bool_), np.zeros(1, np.int64), np.zeros(0, np.int32), ()
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +126,7 @@ class Trace:
     metadata_text: dict[int, str] = field(default_factory=dict)
     # Attributes that were present but mean nothing to the simulator: name -> number of nodes.
     ignored_attributes: dict[str, int] = field(default_factory=dict)
+    tensors: TensorLists = field(default_factory=no_tensor_lists)
     source: str = ""
     # Dependencies on nodes that the file lacks, left out because the caller asked for it.
     dropped_dependencies: int = 0

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from et_sim.errors import TraceError
-from et_sim.trace.columns import Has, NodeKind, Trace
+from et_sim.trace.columns import Has, NodeKind, TensorLists, Trace
 from et_sim.trace.schema import messages
 
 # (attribute, how the wire spells it, member of the oneof, column), in the order written.
@@ -33,9 +35,15 @@ def encode_trace(trace: Trace) -> bytes:
     schema = messages()
     records = [schema.GlobalMetadata(version=trace.version).SerializeToString(deterministic=True)]
     columns = {column: getattr(trace, column).tolist() for _, _, _, column in _NUMBERS}
+    tensors = trace.tensors
+    lists_until = np.searchsorted(tensors.row, np.arange(len(trace)), side="right").tolist()
+    at_list = 0
     for row in range(len(trace)):
         node = _plain_node(trace, row, schema.Node())
         _add_attributes(trace, row, node, columns)
+        while at_list < lists_until[row]:
+            _add_tensors(tensors, at_list, node)
+            at_list += 1
         records.append(node.SerializeToString(deterministic=True))
     return b"".join(part for record in records for part in (_varint(len(record)), record))
 
@@ -78,6 +86,14 @@ def _add_attributes(trace: Trace, row: int, node: Any, columns: dict[str, list[A
         attribute = node.attr.add(name="involved_dim")
         attribute.bool_list.SetInParent()
         attribute.bool_list.values.extend(bool(flags >> bit & 1) for bit in range(count))
+
+
+def _add_tensors(tensors: TensorLists, at_list: int, node: Any) -> None:
+    """One list of tensors."""
+    attribute = node.attr.add(name="outputs" if tensors.is_output[at_list] else "inputs")
+    attribute.string_list.SetInParent()
+    words = tensors.words[tensors.start[at_list] : tensors.start[at_list + 1]]
+    attribute.string_list.values.extend(tensors.texts[word] for word in words.tolist())
 
 
 def _varint(value: int) -> bytes:

@@ -12,20 +12,21 @@ checks that need more than one node (`preflight`).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from et_sim.errors import TraceError
 from et_sim.trace import wire_layout as at
-from et_sim.trace.columns import IntColumn, RowColumn, Trace
+from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import Sink
-from et_sim.trace.wire_names import NameTable, join_spans
+from et_sim.trace.wire_names import NameTable, intern_spans, join_spans, name_table
 from et_sim.trace.wire_nodes import decode_records
 
 Ids = npt.NDArray[np.uint64]
+Item = TypeVar("Item", np.uint64, np.int32)
 
 
 def decode(
@@ -99,6 +100,7 @@ def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
         version=version,
         metadata_text=_texts(sink, source),
         ignored_attributes=_ignored(sink, source),
+        tensors=_tensor_lists(sink, source),
         source=source,
     )
 
@@ -111,6 +113,33 @@ def _ignored(sink: Sink, source: str) -> dict[str, int]:
         for number, name in enumerate(names)
         if known.meaning[number] == at.IGNORED
     }
+
+
+def _tensor_lists(sink: Sink, source: str) -> TensorLists:
+    """The lists of tensors in the order of rows, inputs before outputs."""
+    lists = sink.lists[: int(sink.cells[at.LISTS])]
+    if not len(lists):
+        return no_tensor_lists()
+    spans = sink.words[: int(sink.cells[at.WORDS])]
+    table = name_table(len(spans))
+    with np.errstate(over="ignore"):  # as in `_run`
+        intern_spans(table, sink.text, spans)
+    found = TensorLists(
+        row=lists[:, 0].astype(np.int32),
+        is_output=lists[:, 1] == at.OUTPUTS,
+        start=np.append(lists[:, 2], len(spans)),
+        words=spans[:, 0].astype(np.int32),
+        texts=_strings(sink, table, source, "name or size of a tensor"),
+    )
+    return _in_row_order(found, found.row)
+
+
+def _in_row_order(lists: TensorLists, row: RowColumn) -> TensorLists:
+    """The lists with other row numbers, in their order; words numbered by first use."""
+    order = np.lexsort((lists.is_output, row))
+    start, words = _reordered(lists.start, lists.words, order)
+    words, texts = _by_first_use(words, lists.texts)
+    return TensorLists(row[order], lists.is_output[order], start, words, texts)
 
 
 def _texts(sink: Sink, source: str) -> dict[int, str]:
@@ -195,6 +224,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
         data_start=data_start,
         ctrl_start=ctrl_start,
         metadata_text=dict(texts),
+        tensors=_in_row_order(trace.tensors, row_of[trace.tensors.row].astype(np.int32)),
     )
     return trace, (data, ctrl)
 
@@ -215,7 +245,9 @@ def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn
     return renumbered[numbers], tuple(names[number] for number in in_order.tolist())
 
 
-def _reordered(start: IntColumn, items: Ids, order: npt.NDArray[np.intp]) -> tuple[IntColumn, Ids]:
+def _reordered(
+    start: IntColumn, items: npt.NDArray[Item], order: npt.NDArray[np.intp]
+) -> tuple[IntColumn, npt.NDArray[Item]]:
     """The lists of a CSR pair in another order of rows."""
     count = np.diff(start)[order]
     new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))

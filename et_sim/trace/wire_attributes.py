@@ -77,6 +77,8 @@ def decode_attribute(sink: Sink, start: int, end: int, row: int, previous: int) 
         code = _store_group(sink, row, member, value, size)
     elif meaning == at.INVOLVED_DIM:
         code = _store_flags(sink, start, end, row, member)
+    elif meaning >= at.INPUTS:
+        code = _note_words(sink, start, end, row, meaning, member)
     else:
         code = _store_number(sink, row, meaning, member, value)
     if code < 0:
@@ -237,4 +239,47 @@ def _add_flag(sink: Sink, row: int, value: Any) -> int:
     if value != 0:
         sink.wide[at.INVOLVED_DIMS, row] |= np.int64(1) << count
     sink.small[at.INVOLVED_COUNT, row] = count + 1
+    return 0
+
+
+@compiled(allocates=False)
+def _note_words(sink: Sink, start: int, end: int, row: int, meaning: int, member: int) -> int:
+    """Note where the texts of a list are; writers leave an empty list without a value."""
+    if member not in (0, at.STRING_LIST):
+        return at.WRONG_ATTRIBUTE_KIND
+    cells = sink.cells
+    first = cells[at.WORDS]
+    pos = start
+    while pos < end:
+        field, wire, payload, size, pos = read_cold_field(sink.text.data, pos, end)
+        if field < 3 or field > at.LAST_MEMBER or wire != at.MEMBER_WIRE[field]:
+            continue
+        if field != member:
+            cells[at.WORDS] = first  # of a oneof, only the last member counts
+        else:
+            code = _add_words(sink, payload, payload + size)
+            if code < 0:
+                return code
+    count = cells[at.LISTS]
+    sink.lists[count, 0] = row
+    sink.lists[count, 1] = meaning
+    sink.lists[count, 2] = first
+    sink.lists[count, 3] = cells[at.WORDS] - first
+    cells[at.LISTS] = count + 1
+    return 0
+
+
+@compiled(allocates=False)
+def _add_words(sink: Sink, pos: int, end: int) -> int:
+    """One StringList message."""
+    while pos < end:
+        field, wire, payload, size, after = read_cold_field(sink.text.data, pos, end)
+        if after < 0:
+            return after
+        if field == 1 and wire == BYTES:
+            count = sink.cells[at.WORDS]
+            sink.words[count, 0] = payload
+            sink.words[count, 1] = size
+            sink.cells[at.WORDS] = count + 1
+        pos = after
     return 0

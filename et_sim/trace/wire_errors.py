@@ -134,6 +134,8 @@ def _attribute_error(code: int, who: str, content: bytes, place: str) -> TraceEr
 def _wanted_kind(name: str) -> str:
     if name == "pg_name":
         return "a string_val"
+    if name in ("inputs", "outputs"):
+        return "a string_list"
     return "a bool_list" if name == "involved_dim" else "an integer or bool value"
 
 

@@ -40,10 +40,13 @@ KNOWN_ATTRIBUTES = (
     "comm_priority",
     "pg_name",
     "involved_dim",
+    "inputs",
+    "outputs",
 )
 IS_CPU_OP = 0
 PG_NAME = 9
 INVOLVED_DIM = 10
+INPUTS, OUTPUTS = 11, 12
 IGNORED = -1
 
 # What a number attribute may be, and the slot it goes to.
@@ -57,6 +60,7 @@ SLOT = np.array(
 DOUBLE_VAL, FLOAT_VAL, INT32_VAL, INT64_VAL, UINT32_VAL, UINT64_VAL, SINT32_VAL, SINT64_VAL = range(3, 19, 2)
 FIXED32_VAL, FIXED64_VAL, SFIXED32_VAL, SFIXED64_VAL, BOOL_VAL, STRING_VAL, BYTES_VAL = range(19, 33, 2)
 LAST_MEMBER = BYTES_VAL + 1
+STRING_LIST = STRING_VAL + 1
 
 _KINDS = (FIXED64, FIXED32, *[VARINT] * 6, FIXED32, FIXED64, FIXED32, FIXED64, VARINT, BYTES, BYTES)
 # Wire type of each member, indexed by field number; other combinations are unknown fields.
@@ -97,6 +101,8 @@ class Sink(NamedTuple):
     data_deps: npt.NDArray[np.int64]
     ctrl_deps: npt.NDArray[np.int64]
     texts: npt.NDArray[np.int64]  # row, start, size of each METADATA node's text
+    lists: npt.NDArray[np.int64]  # row, attribute, first word, words of each list of tensors
+    words: npt.NDArray[np.int64]  # start, size of each word in those lists
     names: NameTable
     groups: NameTable
     attributes: Vocabulary
@@ -108,7 +114,9 @@ NODES, ROW, POSITION, ROOM, TEXTS, VERSION_START, VERSION_SIZE = range(7)
 FAILURE, OFFSET, RECORD, RECORD_START, RECORD_END, ATTRIBUTE_START, ATTRIBUTE_END = range(7, 14)
 # Cells with which a node's fields are remembered until its record ends.
 NODE_KIND, NAME_START, NAME_SIZE, TEXT_START, TEXT_SIZE = range(14, 19)
-CELLS = 19
+LISTS, WORDS = range(19, 21)
+CELLS = 21
+LISTS_PER_NODE = 2
 METADATA = 1  # NodeKind
 
 
@@ -137,6 +145,7 @@ def with_longer_lists(sink: Sink) -> Sink:
         data_deps=_longer(sink.data_deps, more),
         ctrl_deps=_longer(sink.ctrl_deps, more),
         texts=_longer(sink.texts, 1),
+        words=_longer(sink.words, more),
     )
 
 
@@ -158,6 +167,8 @@ def _sized(text: Text, nodes: int, vocabulary: Vocabulary, cells: npt.NDArray[np
         data_deps=np.empty(4 * nodes, np.int64),
         ctrl_deps=np.empty(nodes, np.int64),
         texts=np.empty((16, 3), np.int64),
+        lists=np.empty((16 + LISTS_PER_NODE * nodes, 4), np.int64),
+        words=np.empty((4 * nodes, 2), np.int64),
         names=name_table(nodes),
         groups=name_table(nodes),
         attributes=vocabulary,

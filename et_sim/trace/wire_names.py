@@ -115,6 +115,13 @@ def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
 
 
 @entry(allocates=False)
+def intern_spans(table: NameTable, text: Text, spans: npt.NDArray[np.int64]) -> None:
+    """Put the number of every span's name (start, size) in place of its start."""
+    for index in range(len(spans)):
+        spans[index, 0] = intern(table, text, spans[index, 0], spans[index, 1])
+
+
+@entry(allocates=False)
 def join_spans(data: Bytes, start: npt.NDArray[np.int64], size: npt.NDArray[np.int64], joined: Bytes) -> None:
     """Copy the spans one after another, each followed by a zero byte."""
     pos = 0

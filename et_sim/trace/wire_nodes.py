@@ -90,7 +90,8 @@ def _parses(sink: Sink, pos: Any, end: int) -> Any:
 def _decode_while_room(sink: Sink) -> None:
     """Decode nodes until the end, a failure, or a record that might not fit the lists.
 
-    A dependency takes at least one byte, so a record cannot hold more of them than bytes.
+    A dependency takes at least one byte, and so does a word, so a record cannot hold more of them than
+    bytes. Lists of tensors have room for every node from the start.
     """
     cells = sink.cells
     row = cells[at.ROW]
@@ -100,6 +101,7 @@ def _decode_while_room(sink: Sink) -> None:
         room = min(
             len(sink.data_deps) - sink.wide[at.DATA_START, row],
             len(sink.ctrl_deps) - sink.wide[at.CTRL_START, row],
+            len(sink.words) - cells[at.WORDS],
         )
         if size > room or cells[at.TEXTS] == len(sink.texts):
             cells[at.ROOM] = size

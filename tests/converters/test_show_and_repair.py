@@ -163,7 +163,7 @@ VALUES: dict[str, Any] = {
        for sign in ("int", "sint", "sfixed") for bits in (32, 64)},
     **{f"{sign}{bits}": st.integers(0, 2**bits - 1) for sign in ("uint", "fixed") for bits in (32, 64)},
 }  # fmt: skip
-UNUSED = st.sampled_from(["rf_id", "inputs", "x"])
+UNUSED = st.sampled_from(["rf_id", "shapes", "x"])
 
 
 @st.composite
@@ -193,6 +193,14 @@ def test_json_lines_keep_attributes_of_every_kind(
     header = messages().GlobalMetadata(version="v", attr=held)
     content = frame([header, node])
     assert through_lines(content, tmp_path_factory.mktemp("any")) == content
+
+
+def test_json_lines_keep_lists_of_tensors(tmp_path: Path) -> None:
+    node = messages().Node(id=1, type=4, inputs={"values": "[5]"})
+    node.attr.add(name="outputs").string_list.values.extend(["ü", "12", "x", "7.0"])
+    node.attr.add(name="inputs").string_list.SetInParent()
+    content = frame([messages().GlobalMetadata(version="v"), node])
+    assert through_lines(content, tmp_path) == content
 
 
 def through_lines(content: bytes, folder: Path) -> bytes:

@@ -55,7 +55,6 @@ def test_every_key_lands_in_its_field() -> None:
         roofline_enabled=1,
         replay_only=True,
         track_local_mem=2,
-        local_mem_trace_filename="mem",
         local_reduction_delay=5,
         model_shared_bus=1,
         L=1,
@@ -82,7 +81,7 @@ def test_every_key_lands_in_its_field() -> None:
     assert system.implementations.all_to_all == ("direct",)
     assert (system.local_mem_bw, system.peak_perf) == (1600.0, 900.5)
     assert (system.roofline, system.replay_only, system.track_local_mem, system.rendezvous) == (True,) * 4
-    assert (system.local_mem_trace_filename, system.local_reduction_delay) == ("mem", 5)
+    assert system.local_reduction_delay == 5
     assert system.shared_bus == SharedBus(latency=1, overhead=2, gap=3, gap_per_byte=0.5)
     assert system.custom_implementations == {"all_reduce": "custom/algo"}
     assert system.per_node_implementation == "nodes.yml"

@@ -13,7 +13,9 @@ from et_sim.trace import CollectiveKind, Has, NodeKind, Trace, TraceBuilder, dec
 def everything() -> Trace:
     build = TraceBuilder(version="mine")
     build.metadata("{'groups': []}")
-    first = build.compute("first", micros=7, num_ops=10**12, tensor_bytes=4096)
+    first = build.compute(
+        "first", micros=7, num_ops=10**12, tensor_bytes=4096, outputs={"x": 8, "weights": 9}
+    )
     host = build.compute("host", cpu=True, micros=1, ctrl_after=[first])
     loaded = build.load(512, after=[first])
     reduced = build.collective(
@@ -21,7 +23,7 @@ def everything() -> Trace:
     )
     build.send(3, 99, tag=5, after=[reduced, loaded])
     build.receive(source=2, bytes=98, tag=6, node_id=100)
-    build.store(17, name="save")
+    build.store(17, name="save", inputs={"weights": 17})
     build.invalid("nothing", after=[100])
     return build.build()
 
@@ -32,7 +34,10 @@ def test_each_method_makes_its_kind_of_node_with_its_attributes() -> None:
     assert kinds == ["METADATA", "COMP", "COMP", "MEM_LOAD", "COLL", "SEND", "RECV", "MEM_STORE", "INVALID"]
     present = [Has(int(bits)) for bits in trace.present]
     assert present[0] == Has(0)
-    assert present[1] == Has.IS_CPU_OP | Has.NUM_OPS | Has.TENSOR_SIZE
+    assert present[1] == Has.IS_CPU_OP | Has.NUM_OPS | Has.TENSOR_SIZE | Has.OUTPUTS
+    assert present[7] == Has.IS_CPU_OP | Has.TENSOR_SIZE | Has.INPUTS
+    assert trace.tensors.texts == ("x", "8", "weights", "9", "17")
+    assert trace.tensors.words.tolist() == [0, 1, 2, 3, 2, 4]
     assert present[4] == (
         Has.IS_CPU_OP | Has.COMM_TYPE | Has.COMM_SIZE | Has.COMM_PRIORITY | Has.GROUP | Has.INVOLVED_DIM
     )
@@ -106,6 +111,10 @@ def test_a_trace_with_a_negative_size_cannot_be_written() -> None:
         (lambda build: build.collective("all_reduce", -8), "comm_bytes is -8"),
         (lambda build: build.collective("all_reduce", 8, involved_dims=[True] * 65), "65 flags"),
         (lambda build: build.collective("all_reduce", 8, 3), "group is 3"),
+        (lambda build: build.compute("x", inputs=["a", 1]), "inputs is ['a', 1]"),
+        (lambda build: build.compute("x", outputs={"a": 1.5}), "outputs['a'] is 1.5"),
+        (lambda build: build.compute("x", outputs={"a": -1}), "outputs['a'] is -1"),
+        (lambda build: build.compute("x", outputs={3: 1}), "outputs is 3"),
         (lambda build: build.send(2**31, 8), "comm_dst is 2147483648"),
         (lambda build: (build.compute(node_id=3), build.compute(node_id=3)), "node id 3 is used twice"),
         (lambda build: (build.compute("x", after=[9]), build.build()), "after node 9, which was never made"),

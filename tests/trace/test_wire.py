@@ -111,6 +111,11 @@ def attributes(draw: st.DrawFn) -> bytes:
         parts = [value.SerializeToString()]
     elif draw(st.integers(0, 9)) == 0:
         parts = [draw(member())]
+    elif name in ("inputs", "outputs"):
+        words = draw(st.lists(st.sampled_from(["x", "y", "ü", "1000", "", "nul\0inside"]), max_size=6))
+        value = messages().AttributeProto()
+        value.string_list.values.extend(words)
+        parts = [value.SerializeToString()] * draw(st.integers(1, 2))
     elif name in BITS and name != "involved_dim":
         low, high = LIMITS[kind := draw(st.sampled_from(scalar_kinds))]
         value = messages().AttributeProto()
@@ -275,6 +280,35 @@ def test_the_first_attribute_of_a_name_counts() -> None:
     assert decoded(node.SerializeToString()).comm_bytes.tolist() == [5]
 
 
+def test_lists_of_tensors_are_kept_as_written() -> None:
+    records = []
+    for number in (9, 3, 5):
+        node = messages().Node(id=number)
+        node.attr.add(name="outputs").string_list.values.extend([f"t{number}", "007"])
+        if number != 5:
+            node.attr.add(name="inputs").string_list.values.extend([])
+        records.append(node.SerializeToString())
+    lists = decoded(*records).tensors
+    assert lists.texts == ("t3", "007", "t5", "t9")
+    assert lists.row.tolist() == [0, 0, 1, 2, 2]
+    assert lists.is_output.tolist() == [False, True, True, False, True]
+    assert lists.start.tolist() == [0, 0, 2, 4, 4, 6]
+    assert lists.words.tolist() == [0, 1, 2, 1, 3, 1]
+
+
+def test_many_long_lists_of_tensors_fit() -> None:
+    records = []
+    for number in range(200):
+        node = messages().Node(id=number)
+        names = [word for tensor in range(number) for word in (f"t{tensor}", "8")]
+        node.attr.add(name="inputs").string_list.values.extend(names)
+        records.append(node.SerializeToString())
+    lists = decoded(*records).tensors
+    assert len(lists.words) == 199 * 200
+    assert [lists.texts[word] for word in lists.words[-4:]] == ["t197", "8", "t198", "8"]
+    assert set(lists.texts) == {"8", *(f"t{tensor}" for tensor in range(199))}
+
+
 # ---- refusals: what, where, what to do
 
 
@@ -286,6 +320,10 @@ def test_the_first_attribute_of_a_name_counts() -> None:
         (attribute("comm_tag", string_val="3"), ["'comm_tag'", "string_val"]),
         (attribute("pg_name", int64_val=3), ["'pg_name'", "int64_val", "string_val"]),
         (attribute("involved_dim", bool_val=True), ["'involved_dim'", "bool_val", "bool_list"]),
+        (attribute("inputs", string_val="x"), ["'inputs'", "string_val", "string_list"]),
+        (attribute("outputs", int64_list={"values": [3]}), ["'outputs'", "int64_list", "string_list"]),
+        (node_bytes(id=1) + delimited(10, b"\x0a\x06inputs\xf2\x01\x03\x0a\x01\xff"), ["tensor", "UTF-8"]),
+        (node_bytes(id=1) + delimited(10, b"\x0a\x06inputs\xf2\x01\x03\x0a\x05x"), ["past the end"]),
         (attribute("comm_size"), ["'comm_size'", "no value"]),
         (attribute("comm_size", int64_val=-4), ["'comm_size'", "-4", "between 0 and 2^63 - 1"]),
         (attribute("tensor_size", uint64_val=2**63), ["'tensor_size'", str(2**63)]),
@@ -383,6 +421,7 @@ def test_uncompiled_code_gives_the_same_columns(tmp_path: Path) -> None:
     build = TraceBuilder()
     ids = [build.compute(f"step {n} of a longer name", micros=n, num_ops=n << 40) for n in range(30)]
     build.collective("all_gather", 1 << 33, "tp", after=ids, involved_dims=[True, False], priority=-3)
+    build.compute("with tensors", inputs={"x": 3, "y": 4}, outputs={"x": 3})
     own = tmp_path / "own.et"
     own.write_bytes(encode_trace(build.build()))
     paths = [own, *golden_files]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import Trace
+from et_sim.trace.columns import TensorLists, Trace
 from et_sim.trace.schema import messages
 
 UNSIGNED_SIZES = {"num_ops": "num_ops", "tensor_size": "tensor_bytes", "comm_size": "comm_bytes"}
@@ -15,7 +15,7 @@ INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
 INT32 = {"comm_type": "comm_type", "comm_src": "comm_src", "comm_dst": "comm_dst"}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "involved_dim"),
+    *("comm_priority", "pg_name", "involved_dim", "inputs", "outputs"),
 )
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 
@@ -77,6 +77,10 @@ def _attributes(node: Any, row: dict[str, Any], ignored: dict[str, int]) -> None
             if member != "string_val":
                 raise RefusedError(name)
             row["group"] = value
+        elif name in ("inputs", "outputs"):
+            if member not in (None, "string_list"):
+                raise RefusedError(name)
+            row[name] = list(value.values) if member else []
         elif name == "involved_dim":
             if shape != "list" or kind in NOT_NUMBERS or len(value.values) > 64:
                 raise RefusedError(name)
@@ -103,7 +107,7 @@ def expected(content: bytes) -> dict[str, Any]:
         if not 0 <= node.type <= 7 or node.duration_micros >= 2**63:
             raise RefusedError("node")
         row = {"node_id": node.id, "kind": node.type, "name": node.name, "duration_us": node.duration_micros}
-        row |= {"is_cpu": False, "group": "", "dims": [], "present": 0}
+        row |= {"is_cpu": False, "group": "", "dims": [], "present": 0, "inputs": None, "outputs": None}
         for names in (UNSIGNED_SIZES, INT64, INT32):
             row |= dict.fromkeys(names.values(), 0)
         row["data"], row["ctrl"] = list(node.data_deps), list(node.ctrl_deps)
@@ -134,7 +138,12 @@ def as_rows(trace: Trace) -> dict[str, Any]:
             start, items = getattr(trace, f"{kind}_start"), getattr(trace, f"{kind}_deps")
             row[kind] = trace.node_id[items[start[index] : start[index + 1]]].tolist()
         row["text"] = trace.metadata_text.get(index, "")
+        row["inputs"] = row["outputs"] = None
         rows.append(row)
+    lists = trace.tensors
+    for number, index in enumerate(lists.row.tolist()):
+        words = lists.words[lists.start[number] : lists.start[number + 1]]
+        rows[index]["outputs" if lists.is_output[number] else "inputs"] = [lists.texts[w] for w in words]
     return {"rows": rows, "ignored": trace.ignored_attributes, "version": trace.version}
 
 
@@ -144,8 +153,15 @@ def assert_same_trace(first: Trace, second: Trace, *, apart_from: tuple[str, ...
         if column.name in apart_from:
             continue
         left, right = getattr(first, column.name), getattr(second, column.name)
-        if isinstance(left, np.ndarray):
-            assert left.dtype == right.dtype, column.name
-            np.testing.assert_array_equal(left, right, err_msg=column.name)
-        else:
-            assert left == right, column.name
+        _assert_same(left, right, column.name)
+
+
+def _assert_same(left: Any, right: Any, name: str) -> None:
+    if isinstance(left, TensorLists):
+        for column in fields(TensorLists):
+            _assert_same(getattr(left, column.name), getattr(right, column.name), f"{name}.{column.name}")
+    elif isinstance(left, np.ndarray):
+        assert left.dtype == right.dtype, name
+        np.testing.assert_array_equal(left, right, err_msg=name)
+    else:
+        assert left == right, name

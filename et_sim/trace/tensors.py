@@ -1,0 +1,121 @@
+"""What the nodes of a trace say about the tensors they read and write: the lists as names and sizes.
+
+The lists are kept as written until somebody asks, so that a trace whose lists make no sense still
+simulates where nobody does.
+
+Not here: reading and writing the lists (`wire`, `encode`), and how long tensors live (`et_sim.memory`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.errors import TraceError
+from et_sim.trace.columns import Has, IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
+from et_sim.units import MOST_BYTES, format_bytes
+
+Words = tuple[str, ...]  # tensor, bytes, tensor, bytes, …
+# Some writers compute sizes in floating point and write 4096.0.
+_SIZE = re.compile(r"([0-9]{1,30})(?:\.0*)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorUses:
+    """Every mention of a tensor by a node, in ascending row and as listed; tensors of no bytes left out."""
+
+    row: RowColumn
+    is_write: npt.NDArray[np.bool_]
+    tensor: RowColumn  # index into `names`
+    bytes: IntColumn
+    names: tuple[str, ...]
+
+
+def as_lists(of_rows: Sequence[tuple[Words | None, Words | None]]) -> TensorLists:
+    """The columns for lists given row by row: inputs and outputs, None where a row has no such list."""
+    lists = [(row, side, pair[side]) for row, pair in enumerate(of_rows) for side in (0, 1)]
+    given = [(row, side, words) for row, side, words in lists if words is not None]
+    if not given:
+        return no_tensor_lists()
+    number: dict[str, int] = {}
+    words = [number.setdefault(word, len(number)) for _, _, listed in given for word in listed]
+    start = np.zeros(len(given) + 1, np.int64)
+    np.cumsum([len(listed) for _, _, listed in given], out=start[1:])
+    return TensorLists(
+        row=np.array([row for row, _, _ in given], np.int32),
+        is_output=np.array([side == 1 for _, side, _ in given], np.bool_),
+        start=start,
+        words=np.array(words, np.int32),
+        texts=tuple(number),
+    )
+
+
+def tensor_uses(trace: Trace, place: str) -> TensorUses:
+    """The lists of a trace as tensors and sizes; refuses lists that are no such thing."""
+    lists = trace.tensors
+    counts = np.diff(lists.start)
+    _refuse_list(counts % 2 == 1, trace, place, "is not pairs of tensor and bytes: it has an odd length")
+    is_name = np.arange(len(lists.words)) % 2 == 0  # all lists before are of even length
+    names, sizes = lists.words[is_name], lists.words[~is_name]
+    of_list = np.repeat(np.arange(len(lists)), counts // 2)
+    size_of = _sizes_of(lists, sizes)
+    size = size_of[sizes]
+    for wrong, what in (
+        (size < 0, "gives a size that is not a whole number of bytes"),
+        (size > MOST_BYTES, f"gives a size of more than {format_bytes(MOST_BYTES)}"),
+    ):
+        if wrong.any():
+            item = int(np.argmax(wrong))
+            said = f"{what} ({lists.texts[names[item]]!r}: {lists.texts[sizes[item]]!r})"
+            _refuse_list(np.arange(len(lists)) == of_list[item], trace, place, said)
+    _refuse_too_much(names, size, len(lists.texts), place)
+    some = size > 0
+    return TensorUses(
+        row=lists.row[of_list[some]],
+        is_write=lists.is_output[of_list[some]],
+        tensor=names[some],
+        bytes=size[some],
+        names=lists.texts,
+    )
+
+
+def unannotated(trace: Trace) -> Any:
+    """Which nodes have neither of the two lists."""
+    return (trace.present & int(Has.INPUTS | Has.OUTPUTS)) == 0
+
+
+def _sizes_of(lists: TensorLists, sizes: RowColumn) -> IntColumn:
+    """Bytes by text, of those texts that stand for sizes; -1 for what is no size."""
+    size_of = np.zeros(len(lists.texts), np.int64)
+    for text in np.unique(sizes).tolist():
+        found = _SIZE.fullmatch(lists.texts[text])
+        size_of[text] = min(int(found[1]), MOST_BYTES + 1) if found else -1
+    return size_of
+
+
+def _refuse_list(wrong: Any, trace: Trace, place: str, what: str) -> None:
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        name = "outputs" if trace.tensors.is_output[at] else "inputs"
+        raise TraceError(
+            f"the attribute {name!r} of {trace.describe(int(trace.tensors.row[at]))} {what}",
+            place=place,
+            remedy='write ["tensor", "bytes", …] when converting, or simulate without track-local-mem',
+        )
+
+
+def _refuse_too_much(names: RowColumn, size: IntColumn, texts: int, place: str) -> None:
+    """All tensors of a rank together must be countable too."""
+    largest = np.zeros(texts, np.int64)
+    np.maximum.at(largest, names, size)
+    if largest.astype(np.float64).sum() > MOST_BYTES:
+        raise TraceError(
+            f"all tensors together have more than {format_bytes(MOST_BYTES)}",
+            place=place,
+            remedy="correct the sizes in 'inputs' and 'outputs', or simulate without track-local-mem",
+        )
