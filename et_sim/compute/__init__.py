@@ -2,6 +2,6 @@
 
 from et_sim.compute.reduction import reduction_ns
 from et_sim.compute.replay import replay_ns
-from et_sim.compute.roofline import Roofline
+from et_sim.compute.roofline import Roofline, Utilisation
 
-__all__ = ["Roofline", "reduction_ns", "replay_ns"]
+__all__ = ["Roofline", "Utilisation", "reduction_ns", "replay_ns"]

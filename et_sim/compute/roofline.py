@@ -17,6 +17,16 @@ from et_sim.units import LONGEST_NS
 Column = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Utilisation:
+    """Of each kernel: the shares of peak and of bandwidth that it reaches, and which of them limits it."""
+
+    compute: npt.NDArray[np.float64]
+    memory: npt.NDArray[np.float64]
+    intensity: npt.NDArray[np.float64]  # operations per byte
+    is_memory_bound: npt.NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True)
 class Roofline:
     """Peak of one NPU: TFLOPS and decimal GB/s of local memory."""
@@ -24,14 +34,38 @@ class Roofline:
     peak_tflops: float
     memory_gbps: float
 
+    @property
+    def _peak(self) -> float:
+        return self.peak_tflops * 1e12
+
+    @property
+    def _bandwidth(self) -> float:
+        return self.memory_gbps * 1e9
+
     def duration_ns(self, num_ops: Column, tensor_bytes: Column) -> Column:
         """Time of each kernel; `tensor_bytes` must not be zero."""
-        bandwidth = self.memory_gbps * 1e9
         ops = num_ops.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            rate = np.minimum(bandwidth * (ops / tensor_bytes), self.peak_tflops * 1e12)
-            seconds = np.where(num_ops == 0, tensor_bytes / bandwidth, ops / rate)
+            rate = np.minimum(self._bandwidth * (ops / tensor_bytes), self._peak)
+            seconds = np.where(num_ops == 0, tensor_bytes / self._bandwidth, ops / rate)
         nanoseconds = seconds * 1e9
         # A machine without peak or bandwidth has no roofline: the reference takes no time then.
         finite = np.where(np.isfinite(nanoseconds), nanoseconds, 0.0)
         return np.minimum(finite, 2 * LONGEST_NS).astype(np.int64)
+
+    def utilisation(self, num_ops: Column, tensor_bytes: Column) -> Utilisation:
+        """How well each kernel uses the machine; NaN where a machine without peak or bandwidth says
+        nothing. `tensor_bytes` must not be zero."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            intensity = num_ops / tensor_bytes
+            rate = np.minimum(self._bandwidth * intensity, self._peak)
+            compute = rate / self._peak
+            memory = np.where(num_ops == 0, 1.0, rate / intensity / self._bandwidth)
+        says_nothing = not (0 < self._peak < np.inf and 0 < self._bandwidth < np.inf)
+        nothing = np.full(len(intensity), np.nan)
+        return Utilisation(
+            compute=nothing if says_nothing else compute,
+            memory=nothing if says_nothing else memory,
+            intensity=intensity,
+            is_memory_bound=rate < self._peak,
+        )

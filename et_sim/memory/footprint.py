@@ -1,0 +1,165 @@
+"""How much of an NPU's own memory is in use: from reads and writes of tensors to bytes alive over time.
+
+A tensor is alive from the start of the node that writes it to the end of the last node that reads it, and
+for ever if nobody does. What is read without having been written was there from the start. A tensor may
+be written again: it goes on living if its earlier value is still needed then, or was never read, and was
+not alive in between if not; it never counts twice. Nodes count in the order in which they complete, and
+what a node reads counts before what it writes. The first size mentioned is the tensor's size.
+
+Pure arithmetic on columns, for many owners of memory at once. Not here: where reads and writes come from,
+and what holds the results (`et_sim.timeline`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+FOREVER = np.iinfo(np.int64).max
+NO_NODE = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accesses:
+    """Reads and writes by nodes that completed, in any order; sizes are above zero."""
+
+    owner: Any
+    tensor: Any
+    bytes: Any
+    is_write: Any
+    node: Any  # numbered so that of two nodes completing together the lower one came first
+    start_ns: Any  # of the node
+    end_ns: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lifetimes:
+    """When tensors are alive; those of one tensor neither overlap nor touch."""
+
+    owner: Any
+    tensor: Any
+    bytes: Any
+    start_ns: Any
+    end_ns: Any  # FOREVER: nobody reads it
+    written_by: Any  # NO_NODE: it was there from the start
+    last_read_by: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """Every change of what is alive, by owner and time; at one time, releases come first."""
+
+    owner: Any
+    time_ns: Any
+    tensor: Any
+    node: Any
+    delta_bytes: Any
+    alive_bytes: Any  # once everything at this time has changed
+
+
+def lifetimes(accesses: Accesses) -> Lifetimes:
+    """How long every tensor is alive."""
+    order = np.lexsort(
+        (
+            accesses.is_write,
+            accesses.node,
+            accesses.start_ns,
+            accesses.end_ns,
+            accesses.tensor,
+            accesses.owner,
+        )
+    )
+    owner, tensor, is_write = accesses.owner[order], accesses.tensor[order], accesses.is_write[order]
+    is_new = _differs(owner) | _differs(tensor)
+    head = np.flatnonzero(is_new | is_write)  # where a value of a tensor begins
+    last = _lasts(head, len(order))
+    is_given, is_only_written = ~is_write[head], is_write[head] & (last == head)
+    start = np.where(is_given, 0, accesses.start_ns[order[head]])
+    of_tensor = np.cumsum(is_new)[head] - 1
+    first_size = accesses.bytes[order[is_new]]
+    found = Lifetimes(
+        owner=owner[head],
+        tensor=tensor[head],
+        bytes=first_size[of_tensor],
+        start_ns=start,
+        end_ns=np.where(is_only_written, _overwritten(start, of_tensor), accesses.end_ns[order[last]]),
+        written_by=np.where(is_given, NO_NODE, accesses.node[order[head]]),
+        last_read_by=accesses.node[order[last]],
+    )
+    return _joined(found, of_tensor)
+
+
+def _differs(column: Any) -> Any:
+    """Where a column differs from the row before; the first row does."""
+    return np.concatenate((np.ones(min(len(column), 1), np.bool_), column[1:] != column[:-1]))
+
+
+def _lasts(first: Any, rows: int) -> Any:
+    """The last row of each run of rows, from the first row of each."""
+    return np.append(first[1:], rows)[: len(first)] - 1
+
+
+def _overwritten(start: Any, of_tensor: Any) -> Any:
+    """Until when a value that nobody reads holds its memory: until the next one of the tensor begins."""
+    is_last = np.append(of_tensor[1:] != of_tensor[:-1], np.ones(min(len(start), 1), np.bool_))
+    return np.where(is_last, FOREVER, np.maximum(start, np.roll(start, -1)))
+
+
+def _joined(values: Lifetimes, of_tensor: Any) -> Lifetimes:
+    """Lifetimes of one tensor that overlap or touch as one."""
+    order = np.lexsort((values.start_ns, of_tensor))
+    of_tensor, start = of_tensor[order], values.start_ns[order]
+    ends, place = np.unique(values.end_ns[order], return_inverse=True)
+    # The latest end so far among those of the same tensor: a later tensor has only higher numbers.
+    rising = of_tensor * len(ends) + place.reshape(-1)
+    reached = np.maximum.accumulate(rising)
+    reached_ns = ends[reached - of_tensor * len(ends)]
+    is_first = _differs(of_tensor)
+    is_first[1:] |= start[1:] > reached_ns[:-1]
+    first = np.flatnonzero(is_first)
+    last = _lasts(first, len(order))
+    holder = np.maximum.accumulate(np.where(rising == reached, np.arange(len(order)), 0))
+    head, tail = order[first], order[holder[last]]
+    return Lifetimes(
+        owner=values.owner[head],
+        tensor=values.tensor[head],
+        bytes=values.bytes[head],
+        start_ns=values.start_ns[head],
+        end_ns=values.end_ns[tail],
+        written_by=values.written_by[head],
+        last_read_by=values.last_read_by[tail],
+    )
+
+
+def changes(alive: Lifetimes) -> Changes:
+    """What becomes alive and what is released, and how much is alive then."""
+    ends = np.flatnonzero(alive.end_ns != FOREVER)
+    which = np.concatenate((np.arange(len(alive.owner)), ends))
+    time = np.concatenate((alive.start_ns, alive.end_ns[ends]))
+    delta = np.concatenate((alive.bytes, -alive.bytes[ends]))
+    node = np.concatenate((alive.written_by, alive.last_read_by[ends]))
+    order = np.lexsort((alive.tensor[which], delta > 0, time, alive.owner[which]))
+    owner, time, delta = alive.owner[which[order]], time[order], delta[order]
+    is_first = _differs(owner)
+    total = np.cumsum(delta)  # over all owners; may wrap around, which differences do not notice
+    before = (total - delta)[is_first]
+    running = total - before[np.cumsum(is_first) - 1]
+    tick = np.flatnonzero(is_first | _differs(time))
+    last = _lasts(tick, len(order))
+    return Changes(
+        owner=owner,
+        time_ns=time,
+        tensor=alive.tensor[which[order]],
+        node=node[order],
+        delta_bytes=delta,
+        alive_bytes=np.repeat(running[last], last - tick + 1),
+    )
+
+
+def peaks(found: Changes, owners: int) -> Any:
+    """The most bytes alive at any time, per owner; 0 where nothing ever is."""
+    most = np.zeros(owners, np.int64)
+    np.maximum.at(most, found.owner, found.alive_bytes)
+    return most
