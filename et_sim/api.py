@@ -20,6 +20,7 @@ from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.timeline import Result
 from et_sim.trace import Workload, read_workload
+from et_sim.trace.tensors import remark_on_unannotated
 
 MODELS = ("analytical", "link")
 MOST_RANKS_EXPLAINED = 65_536
@@ -133,7 +134,10 @@ def check_model(model: str) -> None:
 
 def make_manifest(workload: Workload, machine: Machine, model: str) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
-    notices = [{"place": _base(workload.source), "key": "", "text": text} for text in workload.notices]
+    texts = [("", text) for text in workload.notices]
+    if machine.system.track_local_mem and (remark := remark_on_unannotated(workload)):
+        texts.append(("track-local-mem", remark))
+    notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
     return {
         "et_sim": __version__,
         "model": model,

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
     "fold": {"plan", "machine"},
     "engine": {"plan", "fold", "network", "machine", "trace"},  # trace: to name nodes in a stall
-    "timeline": {"engine", "plan", "trace"},
+    "timeline": {"engine", "plan", "trace", "compute", "memory"},
     "views": set(),
     "demo": {"trace"},
     "api": {"trace", "machine", "plan", "fold", "network", "engine", "timeline"},

@@ -26,6 +26,21 @@ class Utilisation:
     intensity: npt.NDArray[np.float64]  # operations per byte
     is_memory_bound: npt.NDArray[np.bool_]
 
+    def take(self, rows: npt.NDArray[np.int64]) -> Utilisation:
+        """That of some of the kernels, in the order given."""
+        return Utilisation(
+            self.compute[rows], self.memory[rows], self.intensity[rows], self.is_memory_bound[rows]
+        )
+
+    def spread(self, is_kernel: npt.NDArray[np.bool_]) -> Utilisation:
+        """The same kernels among nodes that are none: those have NaN."""
+        compute, memory, intensity = np.full((3, len(is_kernel)), np.nan)
+        compute[is_kernel], memory[is_kernel] = self.compute, self.memory
+        intensity[is_kernel] = self.intensity
+        is_memory_bound = np.zeros(len(is_kernel), np.bool_)
+        is_memory_bound[is_kernel] = self.is_memory_bound
+        return Utilisation(compute, memory, intensity, is_memory_bound)
+
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
@@ -66,6 +81,6 @@ class Roofline:
         return Utilisation(
             compute=nothing if says_nothing else compute,
             memory=nothing if says_nothing else memory,
-            intensity=intensity,
+            intensity=nothing if says_nothing else intensity,
             is_memory_bound=rate < self._peak,
         )

@@ -20,14 +20,18 @@ class CoverageCounter:
     """Adds up blocks of rows; every row counts once per rank its actor stands for."""
 
     ranks_of_actor: Any
+    names_tensors: Any  # per row of the plan's table of nodes; None: memory is not tracked
     nodes: Any = field(default_factory=lambda: np.zeros((len(TREATMENT_NAMES), len(KIND_NAMES)), np.int64))
     bytes: Any = field(default_factory=lambda: np.zeros(len(KIND_NAMES), np.int64))
+    without_tensors: int = 0
 
     def add(self, rows: Rows) -> None:
         """Count a block."""
         weight = self.ranks_of_actor[rows.actor]
         np.add.at(self.nodes, (rows.treatment, rows.kind), weight)
         np.add.at(self.bytes, rows.kind, weight * rows.bytes)
+        if self.names_tensors is not None:
+            self.without_tensors += int(weight[~self.names_tensors[rows.at]].sum())
 
     def as_dict(self, workload: Workload, total_nodes: int) -> dict[str, Any]:
         """The coverage part of the summary."""
@@ -38,7 +42,8 @@ class CoverageCounter:
             "not_executed": total_nodes - int(self.nodes.sum()),
             "nodes_by_kind": _nonzero(self.nodes.sum(axis=0)),
             "bytes_by_kind": _nonzero(self.bytes),
-            "ignored_attributes": _ignored_attributes(workload),
+            "without_tensors": None if self.names_tensors is None else self.without_tensors,
+            "ignored_attributes": _ignored_attributes(workload, self.names_tensors is not None),
             "ignored_metadata": _ignored_metadata(workload),
         }
 
@@ -57,11 +62,15 @@ def _ignored_metadata(workload: Workload) -> int:
     return int(counts @ _ranks_of_template(workload))
 
 
-def _ignored_attributes(workload: Workload) -> dict[str, int]:
+def _ignored_attributes(workload: Workload, tracks_memory: bool) -> dict[str, int]:
     """Attributes that no model reads: name -> nodes that carry it, over all ranks."""
     ranks_of_template = _ranks_of_template(workload)
     total: dict[str, int] = {}
     for ranks, trace in zip(ranks_of_template, workload.templates, strict=True):
         for name, count in trace.ignored_attributes.items():
             total[name] = total.get(name, 0) + count * int(ranks)
+        if not tracks_memory and len(trace.tensors):
+            outputs = int(trace.tensors.is_output.sum())
+            for name, count in (("inputs", len(trace.tensors) - outputs), ("outputs", outputs)):
+                total[name] = total.get(name, 0) + count * int(ranks)
     return dict(sorted(total.items()))

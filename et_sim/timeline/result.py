@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
+from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
+from et_sim.timeline.kernels import KernelFigures
+from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.rows import TimelineSource
 from et_sim.timeline.statistics import Statistics, combine, measure_block
+from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks
 
@@ -55,6 +59,18 @@ class Result:
         return self.statistics.compute_ns[self._actor_of_rank]
 
     @property
+    def tracks_memory(self) -> bool:
+        """Whether the run tracks local memory."""
+        return self._memory_source is not None
+
+    @property
+    def peak_memory_bytes(self) -> Any:
+        """The most local memory in use at any time, per rank; None unless memory is tracked."""
+        if self._memory_source is None:
+            return None
+        return self.statistics.peak_memory_bytes[self._actor_of_rank]
+
+    @property
     def statistics(self) -> Statistics:
         """All figures, per actor."""
         return self._measured[0]
@@ -73,6 +89,17 @@ class Result:
 
         return pa.Table.from_batches(list(self.batches()), timeline_schema(self.manifest_text))
 
+    @cached_property
+    def memory(self) -> Any:
+        """memory.arrow as a pyarrow.Table: every change of the local memory in use; None unless tracked."""
+        import pyarrow as pa
+
+        from et_sim.timeline.tables import memory_schema
+
+        if self._memory_source is None:
+            return None
+        return pa.Table.from_batches(list(self.memory_batches()), memory_schema(self.manifest_text))
+
     @property
     def manifest_text(self) -> str:
         """The manifest as canonical JSON."""
@@ -86,6 +113,15 @@ class Result:
         for rows in self._source.blocks():
             yield timeline_batch(rows, self._source, schema)
 
+    def memory_batches(self) -> Iterator[Any]:
+        """The changes of local memory as Arrow record batches; none unless it is tracked."""
+        from et_sim.timeline.tables import memory_batch, memory_schema
+
+        schema = memory_schema(self.manifest_text)
+        if self._memory_source is not None:
+            for rows in self._source.blocks():
+                yield memory_batch(self._memory_source.changes(rows), rows, self._memory_source, schema)
+
     def actors_table(self) -> Any:
         """Who the actors are, with their figures, as a pyarrow.Table."""
         from et_sim.timeline.tables import actors_table
@@ -94,7 +130,6 @@ class Result:
         columns["actor"] = np.arange(self._source.actors, dtype=np.int32)
         columns["ranks"] = [format_ranks(ranks) for ranks in self._ranks_of_actors]
         columns["rank_count"] = self._ranks_per_actor
-        columns["finish_ns"] = np.ma.masked_less(columns["finish_ns"], 0)
         return actors_table(columns, self.manifest_text)
 
     def summary(self) -> dict[str, Any]:
@@ -116,19 +151,16 @@ class Result:
     def _per_rank(self) -> list[dict[str, Any]]:
         """Figures of the ranks, those with equal figures merged, in order of their first rank."""
         columns = self.statistics.columns()
-        figures = np.stack([column.astype(np.uint64) for column in columns.values()], axis=1)
-        unique, entry = np.unique(figures, axis=0, return_inverse=True)
+        bits = [np.ma.getdata(column).view(np.uint64) for column in columns.values()]
+        _, actor, entry = np.unique(np.stack(bits, axis=1), axis=0, return_index=True, return_inverse=True)
         of_rank = entry.reshape(-1)[self._actor_of_rank]
         ranks = np.argsort(of_rank, kind="stable")
         groups = np.split(ranks, np.flatnonzero(np.diff(of_rank[ranks])) + 1)
         merged = []
         for members in sorted(groups, key=lambda group: int(group[0])):
-            figures_of_members = unique[of_rank[members[0]]].tolist()
-            row: dict[str, Any] = {"ranks": format_ranks(members)}
-            row.update(zip(columns, figures_of_members, strict=True))
-            if self.outcome.finish_ns[self._actor_of_rank[members[0]]] < 0:
-                row["finish_ns"] = None
-            merged.append(row)
+            figures = {name: column[actor[of_rank[members[0]]]] for name, column in columns.items()}
+            given = {name: None if v is np.ma.masked else v.item() for name, v in figures.items()}
+            merged.append({"ranks": format_ranks(members), **given})
         return merged
 
     @cached_property
@@ -137,13 +169,31 @@ class Result:
 
     @cached_property
     def _measured(self) -> tuple[Statistics, dict[str, Any]]:
-        counter, parts = CoverageCounter(self._ranks_per_actor), []
+        actors, memory = self._source.actors, self._memory_source
+        counter = CoverageCounter(self._ranks_per_actor, self._names_tensors)
+        kernels, parts = KernelFigures.of(actors), []
+        peak = np.full(actors, -1, np.int64) if memory is None else np.zeros(actors, np.int64)
         for rows in self._source.blocks():
             counter.add(rows)
-            parts.append(measure_block(rows, self._source.actors, self.outcome.end_ns))
+            kernels.add(rows)
+            parts.append(measure_block(rows, actors, self.outcome.end_ns))
+            if memory is not None:
+                peak += peaks(memory.changes(rows), actors)
         per_template = self.outcome.plan.templates["nodes"][self.outcome.plan.actors["template"]]
         total = int((per_template * self._ranks_per_actor).sum())
-        return combine(self.outcome, parts), counter.as_dict(self.workload, total)
+        statistics = combine(self.outcome, parts, kernels, peak)
+        return statistics, counter.as_dict(self.workload, total)
+
+    @cached_property
+    def _memory_source(self) -> MemorySource | None:
+        return MemorySource(self.outcome.plan) if self.outcome.plan.tensors else None
+
+    @property
+    def _names_tensors(self) -> Any:
+        """Which nodes of the templates name tensors; None if memory is not tracked."""
+        if not self.outcome.plan.tensors:
+            return None
+        return np.concatenate([~unannotated(trace) for trace in self.workload.templates])
 
     @property
     def _actor_of_rank(self) -> Any:

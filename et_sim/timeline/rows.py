@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compute import Utilisation
 from et_sim.engine.drive import Outcome
 from et_sim.engine.state import NONE
-from et_sim.plan.tables import Action
+from et_sim.plan.tables import Action, Treatment
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload
 
@@ -35,6 +36,7 @@ class Rows:
     """A block of timeline rows as numpy columns; -1 stands for "none"."""
 
     actor: Any
+    at: Any  # row of the plan's table of nodes
     node_id: Any
     name: Any  # index into TimelineSource.names
     kind: Any  # index into KIND_NAMES
@@ -54,6 +56,7 @@ class Rows:
     end_cause_actor: Any
     end_cause_node: Any  # node id; valid where has_end_node
     has_end_node: Any
+    utilisation: Utilisation | None  # NaN: not a kernel timed by the roofline; None: no row is
 
 
 class TimelineSource:
@@ -109,6 +112,7 @@ class TimelineSource:
         sender = np.where(state["message_node"] != NONE, state["message_from"], actor)
         return Rows(
             actor=actor,
+            at=at,
             node_id=self._ids[at],
             name=self._names[at],
             kind=self._kinds[at],
@@ -128,6 +132,7 @@ class TimelineSource:
             end_cause_actor=state["message_from"],
             end_cause_node=self._node_ids(sender, np.maximum(state["message_node"], 0)),
             has_end_node=state["message_node"] != NONE,
+            utilisation=self._utilisation and self._utilisation.take(at),
         )
 
     def _of_template(self, column: str, dtype: Any) -> Any:
@@ -143,6 +148,17 @@ class TimelineSource:
         kind = self._of_template("kind", np.int8)
         collective = self._of_template("comm_type", np.int8)
         return np.where(kind == NodeKind.COLL, len(NODE_KIND_NAMES) + collective, kind).astype(np.int8)
+
+    @cached_property
+    def _utilisation(self) -> Utilisation | None:
+        """Of every node of the workload's templates, if kernels are timed by a roofline."""
+        roofline = self._plan.roofline
+        if roofline is None:
+            return None
+        nodes = self._plan.nodes[: len(self._kinds)]
+        is_timed = (self._kinds == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
+        ops, size = self._of_template("num_ops", np.int64), self._of_template("tensor_bytes", np.int64)
+        return roofline.utilisation(ops[is_timed], size[is_timed]).spread(is_timed)
 
     @cached_property
     def _ids(self) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from et_sim.engine.drive import Outcome
 from et_sim.plan.tables import Lane
 from et_sim.timeline.intervals import Intervals
+from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Rows
 
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES)
@@ -34,13 +35,26 @@ class Statistics:
     exposed_comm_ns: Any  # unsigned: it wraps where the reference's does
     exposed_comm_true_ns: Any
     idle_ns: Any
+    compute_bound_share: Any  # NaN, like the next three: no kernel was timed by the roofline
+    compute_utilisation: Any
+    memory_utilisation: Any
+    operational_intensity: Any
+    peak_memory_bytes: Any  # -1: not tracked
 
     def columns(self) -> dict[str, Any]:
-        """The figures by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """The figures by name, eight bytes each; what there is not is masked."""
+        return {field.name: _masked(getattr(self, field.name)) for field in fields(self)}
 
 
-def combine(outcome: Outcome, parts: list[Parts]) -> Statistics:
+def _masked(column: Any) -> Any:
+    if column.dtype.kind == "u":
+        return np.ma.masked_array(column)
+    return np.ma.masked_invalid(column) if column.dtype.kind == "f" else np.ma.masked_less(column, 0)
+
+
+def combine(
+    outcome: Outcome, parts: list[Parts], kernels: KernelFigures, peak_memory_bytes: Any
+) -> Statistics:
     """Statistics of all actors from what `measure_block` found in every block of rows."""
     compute, communication, memory, cpu, overlap, alone, covered = np.asarray(parts).sum(axis=0)
     finish = outcome.finish_ns
@@ -55,6 +69,8 @@ def combine(outcome: Outcome, parts: list[Parts]) -> Statistics:
         exposed_comm_ns=(end - outcome.busy_ns).astype(np.uint64),
         exposed_comm_true_ns=alone,
         idle_ns=end - covered,
+        **kernels.columns(),
+        peak_memory_bytes=peak_memory_bytes,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from et_sim.memory import Changes
+from et_sim.timeline.memory import EVENTS, MemorySource, events_of
 from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
 from et_sim.timeline.rows import (
     END_CAUSES,
@@ -47,6 +49,10 @@ TIMELINE_FIELDS = (
     _field("end_cause", WORD, "what completed it: its own duration, or a message"),
     _field("end_cause_actor", pa.int32(), "the actor whose message completed it"),
     _field("end_cause_node", pa.uint64(), "the send that completed a receive"),
+    _field("compute_utilisation", pa.float64(), "share of its peak rate that a kernel reaches (roofline)"),
+    _field("memory_utilisation", pa.float64(), "share of the local memory's bandwidth that a kernel uses"),
+    _field("operational_intensity", pa.float64(), "operations of a kernel per byte"),
+    _field("memory_bound", pa.bool_(), "whether memory limits a kernel, and not its arithmetic"),
 )
 
 ACTOR_FIELDS = (
@@ -64,6 +70,21 @@ ACTOR_FIELDS = (
         "exposed_comm_true_ns", pa.int64(), "time with communication under way and nothing else happening"
     ),
     _field("idle_ns", pa.int64(), "time before the finish with nothing under way"),
+    _field("compute_bound_share", pa.float64(), "of the kernels' time, how much arithmetic limits"),
+    _field("compute_utilisation", pa.float64(), "of the kernels, on average over their time"),
+    _field("memory_utilisation", pa.float64(), "of the kernels, on average over their time"),
+    _field("operational_intensity", pa.float64(), "of the kernels, on average over their time"),
+    _field("peak_memory_bytes", pa.int64(), "the most local memory in use at a time; null: not tracked"),
+)
+
+MEMORY_FIELDS = (
+    _field("actor", pa.int32(), "the class of identical ranks whose memory it is"),
+    _field("time_ns", pa.int64(), "when it changes"),
+    _field("event", WORD, "what happens to the tensor: given, written or released"),
+    _field("tensor", TEXT, "name of the tensor in the trace"),
+    _field("node", pa.uint64(), "the node that writes the tensor, or reads it last"),
+    _field("delta_bytes", pa.int64(), "the tensor's size; negative when it is released"),
+    _field("alive_bytes", pa.int64(), "memory in use once everything at this time has changed"),
 )
 
 
@@ -94,6 +115,41 @@ def timeline_batch(rows: Rows, source: TimelineSource, schema: Any) -> Any:
         "end_cause": _words(np.where(rows.end_ns < 0, -1, rows.end_cause), END_CAUSES),
         "end_cause_actor": _unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
         "end_cause_node": _unless(rows.end_cause_node, ~rows.has_end_node),
+        **_utilisation(rows),
+    }
+    return pa.RecordBatch.from_arrays([pa.array(columns[f.name]) for f in schema], schema=schema)
+
+
+def _utilisation(rows: Rows) -> dict[str, Any]:
+    used = rows.utilisation
+    if used is None:
+        empty = pa.nulls(len(rows.actor), pa.float64())
+        names = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+        return {**dict.fromkeys(names, empty), "memory_bound": pa.nulls(len(rows.actor), pa.bool_())}
+    is_none = np.isnan(used.compute)
+    return {
+        "compute_utilisation": _unless(used.compute, is_none),
+        "memory_utilisation": _unless(used.memory, is_none),
+        "operational_intensity": _unless(used.intensity, is_none),
+        "memory_bound": _unless(used.is_memory_bound, is_none),
+    }
+
+
+def memory_schema(manifest: str) -> Any:
+    """Schema of memory.arrow."""
+    return pa.schema(MEMORY_FIELDS, metadata={"et-sim": manifest})
+
+
+def memory_batch(found: Changes, rows: Rows, source: MemorySource, schema: Any) -> Any:
+    """The changes in a block of rows as an Arrow record batch."""
+    columns = {
+        "actor": found.owner,
+        "time_ns": found.time_ns,
+        "event": _words(events_of(found), EVENTS),
+        "tensor": _words(found.tensor, source.names, pa.int32()),
+        "node": _unless(rows.node_id[found.node], found.node < 0),
+        "delta_bytes": found.delta_bytes,
+        "alive_bytes": found.alive_bytes,
     }
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name]) for f in schema], schema=schema)
 

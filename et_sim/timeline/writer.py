@@ -9,20 +9,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError
 from et_sim.timeline.result import Result
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
+    "memory.arrow",
     "stall.json",
 )
-FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL})
+FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL})
 
 
 def check_target(target: Path) -> None:
@@ -89,30 +91,27 @@ def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None)
 
 
 def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> None:
-    import pyarrow as pa
+    from et_sim.timeline.tables import memory_schema, timeline_schema
 
-    from et_sim.timeline.tables import timeline_schema
-
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    schema = timeline_schema(result.manifest_text)
-    # Blocks may name words that earlier ones did not, so the file holds one batch per block only
-    # because all blocks share the same dictionaries.
-    with (
-        (folder / TIMELINE).open("wb") as sink,
-        pa.ipc.new_file(sink, schema, options=options) as out,
-    ):
-        for batch in result.batches():
-            out.write_batch(batch)
+    _write_table(folder / TIMELINE, timeline_schema(result.manifest_text), result.batches())
     actors = result.actors_table()
-    with (
-        (folder / ACTORS).open("wb") as sink,
-        pa.ipc.new_file(sink, actors.schema, options=options) as out,
-    ):
-        out.write_table(actors)
+    _write_table(folder / ACTORS, actors.schema, actors.to_batches())
+    if result.tracks_memory:
+        _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches())
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)
     _write_json(result.manifest, folder / MANIFEST)
+
+
+def _write_table(path: Path, schema: Any, batches: Iterable[Any]) -> None:
+    """A file of these batches, all of which must share the same dictionaries."""
+    import pyarrow as pa
+
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with path.open("wb") as sink, pa.ipc.new_file(sink, schema, options=options) as out:
+        for batch in batches:
+            out.write_batch(batch)
 
 
 def _write_json(content: dict[str, Any], path: Path) -> None:

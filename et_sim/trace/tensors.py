@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from et_sim.errors import TraceError
 from et_sim.trace.columns import Has, IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
+from et_sim.trace.workload import Workload
 from et_sim.units import MOST_BYTES, format_bytes
 
 Words = tuple[str, ...]  # tensor, bytes, tensor, bytes, …
@@ -87,6 +88,23 @@ def tensor_uses(trace: Trace, place: str) -> TensorUses:
 def unannotated(trace: Trace) -> Any:
     """Which nodes have neither of the two lists."""
     return (trace.present & int(Has.INPUTS | Has.OUTPUTS)) == 0
+
+
+def remark_on_unannotated(workload: Workload) -> str:
+    """What somebody who tracks memory should know; empty if every node says what it reads and writes."""
+    nodes, without = 0, 0
+    ranks_of_template = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
+    for ranks, trace in zip(ranks_of_template.tolist(), workload.templates, strict=True):
+        nodes += ranks * len(trace)
+        without += ranks * int(unannotated(trace).sum())
+    if not without:
+        return ""
+    if without == nodes:
+        return "no node names tensors in 'inputs' and 'outputs', so there is no memory to track"
+    return (
+        f"{without:,} of {nodes:,} nodes name no tensors in 'inputs' and 'outputs'; "
+        "memory is that of the tensors the others name"
+    )
 
 
 def _sizes_of(lists: TensorLists, sizes: RowColumn) -> IntColumn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cases import Case, all_cases, nodes_of
 
@@ -14,14 +15,12 @@ from et_sim.timeline import Result
 COMPLETED = ("ok", "crash_heap")  # in a heap crash the figures are those the reference means to compute
 # The reference ignores unknown keys; here they are errors, and nothing else about the case matters.
 UNKNOWN_KEY = "some-unknown-key"
-TRACKS_MEMORY = "track-local-mem"
 
 
 def _is_comparable(case: Case) -> bool:
     return (
         case.status in COMPLETED
         and not case.content["expected"].get("ref_wrong")
-        and not case.system.get(TRACKS_MEMORY)
         and UNKNOWN_KEY not in case.system
     )
 
@@ -60,3 +59,52 @@ def test_an_unknown_key_that_the_reference_ignores_is_refused() -> None:
     [case] = [case for case in all_cases() if UNKNOWN_KEY in case.system]
     with pytest.raises(MachineError, match=UNKNOWN_KEY):
         run(case.workload(), **case.machine, model=case.model)
+
+
+TRACKED = [case for case in CASES if case.content["expected"].get("peak_local_mem")]
+MEASURED = [case for case in CASES if "compute_util_pct" in case.expected_statistics()]
+
+
+def _as_the_reference_prints(size: float) -> str:
+    """Two decimals, powers of 1024 called by the names of powers of 1000."""
+    units = ["B", "KB", "MB", "GB", "TB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:.2f} {units[0]}"
+
+
+def test_there_are_cases_with_memory_and_with_utilisation() -> None:
+    assert len(TRACKED) == 5
+    assert len(MEASURED) == 37
+
+
+@pytest.mark.parametrize("case", TRACKED, ids=lambda case: case.name)
+def test_peak_memory_is_what_the_reference_prints(case: Case) -> None:
+    result = run(case.workload(), **case.machine, model=case.model)
+    printed = [text for text, count in case.content["expected"]["peak_local_mem"] for _ in range(count)]
+    assert [_as_the_reference_prints(peak) for peak in result.peak_memory_bytes.tolist()] == printed
+    assert result.coverage["without_tensors"] == 0
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
+def test_utilisation_is_what_the_reference_prints_but_for_its_averages(case: Case) -> None:
+    """The reference divides by the time of all computation, and by one nanosecond more."""
+    result = run(case.workload(), **case.machine, model=case.model)
+    printed = case.expected_statistics()
+    rows = [row for row in result.timeline.to_pylist() if row["kind"] == "compute"]
+    for rank, actor in enumerate(result.outcome.plan.actor_of_rank.tolist()):
+        nodes = [row for row in rows if row["actor"] == actor]
+        all_time = sum(row["end_ns"] - row["start_ns"] for row in nodes)
+        kernels = [row for row in nodes if row["compute_utilisation"] is not None]
+        time = np.array([row["end_ns"] - row["start_ns"] for row in kernels])
+        averages = {
+            "compute_bound_share": ("compute_bound_pct", 100, [not row["memory_bound"] for row in kernels]),
+            "compute_utilisation": ("compute_util_pct", 100, [row["compute_utilisation"] for row in kernels]),
+            "memory_utilisation": ("memory_util_pct", 100, [row["memory_utilisation"] for row in kernels]),
+            "operational_intensity": ("op_intensity", 1, [row["operational_intensity"] for row in kernels]),
+        }
+        for ours, (theirs, scale, values) in averages.items():
+            weighted = float((np.array(values) * time).sum())
+            assert scale * weighted / (1 + all_time) == pytest.approx(printed[theirs][rank], abs=0.00051)
+            if time.sum():
+                assert getattr(result.statistics, ours)[actor] == pytest.approx(weighted / time.sum())

@@ -1,0 +1,63 @@
+"""Local memory over time: rows of the timeline and the tensors that their nodes name, as changes of what is
+alive.
+
+Not here: how long tensors live (`et_sim.memory`), and Arrow (`tables`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.memory import Accesses, Changes, changes, lifetimes
+from et_sim.plan.tables import Plan
+from et_sim.timeline.rows import Rows
+
+EVENTS = ("given", "written", "released")
+GIVEN, WRITTEN, RELEASED = range(3)
+
+
+class MemorySource:
+    """Makes changes of memory from blocks of rows, if memory is tracked."""
+
+    def __init__(self, plan: Plan) -> None:
+        number: dict[str, int] = {}
+        tensor, sizes, is_write, counts = [], [], [], []
+        nodes_of_template = plan.templates["nodes"][: len(plan.tensors)].tolist()
+        for uses, nodes in zip(plan.tensors, nodes_of_template, strict=True):
+            of_text = np.zeros(len(uses.names), np.int32)
+            for text in np.unique(uses.tensor).tolist():
+                of_text[text] = number.setdefault(uses.names[text], len(number))
+            tensor.append(of_text[uses.tensor])
+            sizes.append(uses.bytes)
+            is_write.append(uses.is_write)
+            counts.append(np.bincount(uses.row, minlength=nodes))
+        self.names = tuple(number)
+        self._tensor, self._bytes, self._is_write = (np.concatenate(c) for c in (tensor, sizes, is_write))
+        self._count = np.concatenate(counts)
+        self._first = np.cumsum(self._count) - self._count
+
+    def changes(self, rows: Rows) -> Changes:
+        """What becomes alive and what is released in a block that holds all rows of its actors."""
+        done = np.flatnonzero(rows.end_ns >= 0)
+        count = self._count[rows.at[done]]
+        node = np.repeat(done, count)
+        begin = np.cumsum(count) - count
+        use = np.repeat(self._first[rows.at[done]] - begin, count) + np.arange(len(node))
+        accesses = Accesses(
+            owner=rows.actor[node],
+            tensor=self._tensor[use],
+            bytes=self._bytes[use],
+            is_write=self._is_write[use],
+            node=node,  # rows of an actor are in ascending node id
+            start_ns=rows.start_ns[node],
+            end_ns=rows.end_ns[node],
+        )
+        return changes(lifetimes(accesses))
+
+
+def events_of(found: Changes) -> Any:
+    """What each change is, as an index into EVENTS."""
+    alive = np.where(found.node < 0, GIVEN, WRITTEN)
+    return np.where(found.delta_bytes < 0, RELEASED, alive).astype(np.int8)
