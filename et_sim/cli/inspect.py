@@ -13,6 +13,7 @@ VIEWS = {
     "summary": "one screen: times, ranks, top operations, coverage (the default)",
     "ranks": "what every rank did with its time",
     "ops": "all operations, by total time",
+    "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",
     "picture": "the timeline as an SVG picture, into the file given with --svg",
@@ -55,6 +56,7 @@ def _text(options: argparse.Namespace) -> str:
         "summary": inspect.summary_text,
         "ranks": inspect.ranks_text,
         "ops": inspect.operations_text,
+        "memory": inspect.memory_text,
         "stalls": inspect.stalls_text,
         "notices": inspect.notices_text,
     }
@@ -63,6 +65,7 @@ def _text(options: argparse.Namespace) -> str:
 
 def _data(options: argparse.Namespace) -> str:
     from et_sim.views import open_run
+    from et_sim.views.memory import memory_peaks
     from et_sim.views.operations import operations
 
     run = open_run(options.directory)
@@ -73,6 +76,9 @@ def _data(options: argparse.Namespace) -> str:
         content = run.summary["per_rank"]
     elif options.view == "ops":
         content = [operation.as_dict() for operation in operations(run)]
+    elif options.view == "memory":
+        peaks = memory_peaks(run)
+        content = None if peaks is None else [peak.as_dict() for peak in peaks]
     elif options.view == "stalls":
         content = run.stall
     else:

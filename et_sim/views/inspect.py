@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.units import format_ns
+from et_sim.views.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
+from et_sim.views.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.operation_table import operation_lines
 from et_sim.views.operations import operations
 from et_sim.views.rank_table import other_ns, rank_count, rank_lines, slowest_first
@@ -34,12 +36,22 @@ def summary_text(path: str | Path) -> str:
 def ranks_text(path: str | Path) -> str:
     """All entries of `per_rank`, in rank order."""
     summary = open_run(path).summary
-    return "\n".join(rank_lines(summary["per_rank"], summary["makespan_ns"]))
+    lines = rank_lines(summary["per_rank"], summary["makespan_ns"])
+    use = use_lines(summary["per_rank"])
+    return "\n".join([*lines, *(["", *use] if use else [])])
 
 
 def operations_text(path: str | Path) -> str:
     """All operations."""
-    return "\n".join(operation_lines(operations(open_run(path))))
+    found = operations(open_run(path))
+    kernels = kernel_lines(found)
+    return "\n".join([*operation_lines(found), *(["", *kernels] if kernels else [])])
+
+
+def memory_text(path: str | Path) -> str:
+    """Peaks of local memory, and what is alive then."""
+    found = memory_peaks(open_run(path))
+    return NOT_TRACKED if found is None else "\n".join(memory_lines(found))
 
 
 def stalls_text(path: str | Path) -> str:
@@ -78,8 +90,10 @@ def _facts(run: RunDirectory) -> list[str]:
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("model", f"{summary['model']} network, {summary['profile']} profile"),
         ("time goes to", _dominant(run)),
+        ("kernels", kernel_sentence(summary["per_rank"])),
+        ("memory", memory_sentence(summary["per_rank"])),
     )
-    return [_fact(name, text) for name, text in facts]
+    return [_fact(name, text) for name, text in facts if text]
 
 
 def _dominant(run: RunDirectory) -> str:

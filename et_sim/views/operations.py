@@ -16,7 +16,8 @@ import numpy as np
 
 from et_sim.views.run_directory import RunDirectory
 
-COLUMNS = ("actor", "name", "kind", "group", "start_ns", "end_ns", "bytes")
+AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+COLUMNS = ("actor", "name", "kind", "group", "start_ns", "end_ns", "bytes", *AVERAGED)
 
 
 @dataclass(slots=True)
@@ -31,6 +32,10 @@ class Operation:
     total_ns: int = 0
     longest_ns: int = 0
     bytes: int = 0  # of those that completed
+    # Of kernels timed by the roofline: their time, how much of it arithmetic limits, and sums over it.
+    kernel_ns: int = 0
+    compute_bound_ns: int = 0
+    weighted: tuple[float, ...] = (0.0,) * len(AVERAGED)
 
     @property
     def mean_ns(self) -> float:
@@ -44,7 +49,16 @@ class Operation:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**asdict(self), "mean_ns": self.mean_ns, "bytes_per_second": self.bytes_per_second}
+        plain = asdict(self)
+        for name in ("kernel_ns", "compute_bound_ns", "weighted"):
+            del plain[name]
+        rate = {"mean_ns": self.mean_ns, "bytes_per_second": self.bytes_per_second}
+        return {**plain, **rate, **self.averages()}
+
+    def averages(self) -> dict[str, float | None]:
+        """Use of the machine by kernels, weighted by their time; None where the roofline timed none."""
+        sums = ("compute_bound_share", *AVERAGED), (self.compute_bound_ns, *self.weighted)
+        return {name: s / self.kernel_ns if self.kernel_ns else None for name, s in zip(*sums, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,21 +75,25 @@ def operations(run: RunDirectory) -> list[Operation]:
     for kind, name, group, ranks, figures in _groups(run):
         operation = found.setdefault((kind, name, group), Operation(kind, name, group))
         # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
-        count, completed, total_ns, longest_ns, payload = (int(figure) for figure in figures)
+        count, completed, total_ns, longest_ns, payload, kernel_ns, bound_ns, *sums = figures
         operation.count += ranks * count
         operation.never_completed += ranks * (count - completed)
         operation.total_ns += ranks * total_ns
         operation.longest_ns = max(operation.longest_ns, longest_ns)
         operation.bytes += ranks * payload
+        operation.kernel_ns += ranks * kernel_ns
+        operation.compute_bound_ns += ranks * bound_ns
+        operation.weighted = tuple(a + ranks * b for a, b in zip(operation.weighted, sums, strict=True))
     return sorted(found.values(), key=lambda one: (-one.total_ns, one.kind, one.name, one.group or ""))
 
 
-def _groups(run: RunDirectory) -> Iterator[tuple[str, str, str | None, int, tuple[int, ...]]]:
-    """Kind, stem, group, number of ranks per actor; and count, completed, time, longest, bytes of them."""
+def _groups(run: RunDirectory) -> Iterator[tuple[str, str, str | None, int, tuple[Any, ...]]]:
+    """Kind, stem, group, number of ranks per actor; and count, completed, time, longest, bytes, time in
+    kernels and when compute bound, and sums over that time of them."""
     rows = run.timeline(COLUMNS).unify_dictionaries().combine_chunks()
     if not len(rows):
         return
-    kinds, stems, groups = _words(rows["kind"]), _stems(_words(rows["name"])), _words(rows["group"])
+    kinds, stems, groups = words(rows["kind"]), _stems(words(rows["name"])), words(rows["group"])
     counts, weight = np.unique(run.actors()["rank_count"].to_numpy(), return_inverse=True)
     sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
     codes = (kinds.codes, stems.codes, groups.codes, weight.reshape(-1)[rows["actor"].to_numpy()])
@@ -92,7 +110,7 @@ def _groups(run: RunDirectory) -> Iterator[tuple[str, str, str | None, int, tupl
         )
 
 
-def _add_up(rows: Any, key_of_row: Any) -> list[tuple[int, ...]]:
+def _add_up(rows: Any, key_of_row: Any) -> list[tuple[Any, ...]]:
     """Figures per key."""
     order = np.argsort(key_of_row, kind="stable")
     firsts = np.flatnonzero(np.diff(key_of_row[order], prepend=-1))
@@ -101,12 +119,17 @@ def _add_up(rows: Any, key_of_row: Any) -> list[tuple[int, ...]]:
     start = rows["start_ns"].to_numpy()[order]
     duration = np.where(completed, end - start, 0)
     payload = np.where(completed, rows["bytes"].to_numpy()[order], 0)
+    used = [rows[name].to_numpy()[order] for name in AVERAGED]
+    is_kernel, is_compute_bound = ~np.isnan(used[0]), used[0] >= 1
     columns = (
         np.add.reduceat(np.ones(len(order), np.int64), firsts),
         np.add.reduceat(completed.astype(np.int64), firsts),
         np.add.reduceat(duration, firsts),
         np.maximum.reduceat(duration, firsts),
         np.add.reduceat(payload, firsts),
+        np.add.reduceat(np.where(is_kernel, duration, 0), firsts),
+        np.add.reduceat(np.where(is_compute_bound, duration, 0), firsts),
+        *(np.add.reduceat(np.where(is_kernel, figure, 0.0) * duration, firsts) for figure in used),
     )
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -126,7 +149,8 @@ def integers(column: Any, missing: int) -> Any:
     return out
 
 
-def _words(column: Any) -> Words:
+def words(column: Any) -> Words:
+    """A column of texts, all of whose rows share one dictionary."""
     dictionary = column.combine_chunks()
     texts = dictionary.dictionary.to_pylist()
     return Words((*texts, None), integers(dictionary.indices, missing=len(texts)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from et_sim.units import format_ns
 from et_sim.views.text import aligned, bar, share, shortened
 
@@ -39,6 +41,12 @@ def rank_count(ranks: str) -> int:
         first, _, last = run.partition("-")
         total += int(last or first) - int(first) + 1
     return total
+
+
+def ranks_named(text: str) -> Any:
+    """The ranks that a text such as "0-3,6" names."""
+    spans = (run.partition("-") for run in text.split(","))
+    return np.concatenate([np.arange(int(first), int(last or first) + 1) for first, _, last in spans])
 
 
 def other_ns(entry: Entry, makespan_ns: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.views.shape import (
     ACTOR_COLUMNS,
+    MEMORY_COLUMNS,
     STALL_SHAPE,
     SUMMARY_SHAPE,
     TIMELINE_COLUMNS,
@@ -21,11 +22,12 @@ from et_sim.views.shape import (
     misfit,
 )
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
+    "memory.arrow",
     "stall.json",
 )
 NEEDED = (MANIFEST, SUMMARY, TIMELINE, ACTORS)
@@ -49,6 +51,11 @@ class RunDirectory:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
         return _read_table(self.path / ACTORS, ACTOR_COLUMNS, None)
 
+    def memory(self) -> Any:
+        """memory.arrow as a pyarrow.Table; None if local memory was not tracked."""
+        path = self.path / MEMORY
+        return _read_table(path, MEMORY_COLUMNS, tuple(MEMORY_COLUMNS)) if path.exists() else None
+
     def summary_text(self) -> str:
         """summary.json exactly as it lies on disk."""
         return (self.path / SUMMARY).read_text(encoding="utf-8")
@@ -71,7 +78,7 @@ def _check_is_run(folder: Path) -> None:
     if not folder.exists():
         raise UsageError("there is no such run", place=str(folder), remedy=_nearby(folder))
     if not folder.is_dir():
-        is_part = folder.name in (*NEEDED, STALL)
+        is_part = folder.name in (*NEEDED, MEMORY, STALL)
         remedy = f"name its directory: {folder.parent}" if is_part else _nearby(folder)
         raise UsageError("is a file, not the directory of a run", place=str(folder), remedy=remedy)
     missing = [name for name in NEEDED if not (folder / name).is_file()]

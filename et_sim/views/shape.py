@@ -23,6 +23,11 @@ FIGURES = {
     "compute_ns": int,
     "exposed_comm_true_ns": int,
     "idle_ns": int,
+    "compute_bound_share": (float, NONE),
+    "compute_utilisation": (float, NONE),
+    "memory_utilisation": (float, NONE),
+    "operational_intensity": (float, NONE),
+    "peak_memory_bytes": (int, NONE),
 }
 COVERAGE = {
     "nodes": int,
@@ -31,6 +36,7 @@ COVERAGE = {
     "defaulted": int,
     "instant": int,
     "not_executed": int,
+    "without_tensors": (int, NONE),
     "ignored_attributes": dict,
     "ignored_metadata": int,
 }
@@ -78,15 +84,29 @@ TIMELINE_COLUMNS: Mapping[str, str] = MappingProxyType(
         "start_ns": "int64",
         "end_ns": "int64",
         "bytes": "int64",
+        "compute_utilisation": "double",
+        "memory_utilisation": "double",
+        "operational_intensity": "double",
     }
 )
 ACTOR_COLUMNS: Mapping[str, str] = MappingProxyType(
     {"actor": "int32", "ranks": "string", "rank_count": "int64", "finish_ns": "int64"}
 )
+MEMORY_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "time_ns": "int64",
+        "tensor": "dictionary<values=string",
+        "node": "uint64",
+        "delta_bytes": "int64",
+        "alive_bytes": "int64",
+    }
+)
 
 WORDS: Mapping[type, str] = MappingProxyType(
     {
         int: "a whole number",
+        float: "a number",
         str: "a text",
         dict: "an object",
         list: "a list",

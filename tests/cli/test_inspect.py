@@ -12,7 +12,7 @@ from et_sim.cli import main
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-VIEWS = ("summary", "ranks", "ops", "stalls", "notices")
+VIEWS = ("summary", "ranks", "ops", "memory", "stalls", "notices")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_every_view_fits_a_terminal_and_has_no_colours(
     lines = capsys.readouterr().out.splitlines()
     assert lines
     assert "\x1b" not in "".join(lines)
-    if view != "notices":
+    if view not in ("notices", "memory"):  # the demo tracks no memory, and a sentence says so
         assert max(len(line) for line in lines) <= 100
 
 
@@ -55,6 +55,7 @@ def test_other_views_are_data_too(demo: Path, capsys: pytest.CaptureFixture[str]
         content[view] = json.loads(capsys.readouterr().out)
     assert content["ranks"] == content["summary"]["per_rank"]
     assert content["stalls"] is None
+    assert content["memory"] is None
     assert content["notices"]["defaults"] == content["summary"]["defaults"]
     gradient = content["ops"][0]
     assert (gradient["kind"], gradient["name"], gradient["count"]) == ("all_reduce", "layer # gradient", 96)

@@ -12,7 +12,7 @@ from transcripts import REPOSITORY
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import rows, tables
+from et_sim.timeline import memory, rows, tables
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
 MACHINE = {"system": "et_sim/demo/system.json", "network": "et_sim/demo/network.yml"}
@@ -39,12 +39,15 @@ def stalled(tmp_path: Path) -> Path:
     traces = []
     for rank in range(8):
         build = et_sim.TraceBuilder()
-        work = build.compute("work", micros=1)
+        work = build.compute("work", micros=1, outputs={"x": 8})
         if rank == 1:
             build.receive(0, 64, after=[work])
         traces.append(build.build())
     et_sim.write_workload(et_sim.Workload.of(traces), tmp_path / "stuck")
-    options = [f"--{name}={REPOSITORY / path}" for name, path in MACHINE.items()]
+    system = json.loads((REPOSITORY / MACHINE["system"]).read_text(encoding="utf-8"))
+    (tmp_path / "system.json").write_text(json.dumps({**system, "track-local-mem": 1}), encoding="utf-8")
+    machine = {**MACHINE, "system": str(tmp_path / "system.json")}
+    options = [f"--{name}={REPOSITORY / path}" for name, path in machine.items()]
     assert main(["run", str(tmp_path / "stuck"), *options, "--out", str(tmp_path / "run")]) == 1
     return tmp_path / "run"
 
@@ -53,7 +56,7 @@ def test_every_file_is_described(stalled: Path) -> None:
     assert _undocumented({path.name for path in stalled.iterdir()}) == []
 
 
-@pytest.mark.parametrize("table", ["timeline", "actors"])
+@pytest.mark.parametrize("table", ["timeline", "actors", "memory"])
 def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> None:
     section = PAGE.split(f"\n## {table}.arrow\n")[1].split("\n## ")[0]
     described = {}
@@ -63,7 +66,8 @@ def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> N
             described[cells[1].strip("`")] = cells[2]
     schema = feather.read_table(stalled / f"{table}.arrow").schema
     written = {field.name: str(field.type) for field in schema}
-    texts = {name: "text" if "string" in kind else kind for name, kind in written.items()}
+    plain = {"double": "float64"}
+    texts = {name: "text" if "string" in kind else plain.get(kind, kind) for name, kind in written.items()}
     assert described == texts
 
 
@@ -78,9 +82,10 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
+    words |= set(memory.EVENTS)
     assert _undocumented(words - not_simulated) == []
 
 
 def test_the_file_itself_explains_its_columns() -> None:
-    for field in (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS):
+    for field in (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS):
         assert len(field.metadata[b"meaning"]) > 10
