@@ -75,7 +75,7 @@ class Roofline:
             intensity = num_ops / tensor_bytes
             rate = np.minimum(self._bandwidth * intensity, self._peak)
             compute = rate / self._peak
-            memory = np.where(num_ops == 0, 1.0, rate / intensity / self._bandwidth)
+            memory = np.where(rate < self._peak, 1.0, self._peak / intensity / self._bandwidth)
         says_nothing = not (0 < self._peak < np.inf and 0 < self._bandwidth < np.inf)
         nothing = np.full(len(intensity), np.nan)
         return Utilisation(
