@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.plan.lowering import Lowering
+from et_sim.trace.columns import Trace
 
 # Node columns that say what a program does; where its children and details stand in other tables follows.
 COMPARED = (
@@ -75,7 +76,16 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
         and np.array_equal(first.name, second.name)
         and len(lowering.used_groups[one]) == len(lowering.used_groups[two])
         and _have_same_endpoints(lowering, one, two)
+        and _measure_the_same(lowering, first, second)
     )
+
+
+def _measure_the_same(lowering: Lowering, first: Trace, second: Trace) -> bool:
+    """Whether what is measured beside time is the same: use of the machine, and local memory."""
+    system = lowering.machine.system
+    if system.roofline and not np.array_equal(first.num_ops, second.num_ops):
+        return False
+    return not system.track_local_mem or first.tensors.is_same(second.tensors)
 
 
 def _children(lowering: Lowering, nodes: Any) -> Any:

@@ -86,6 +86,13 @@ class TensorLists:
     def __len__(self) -> int:
         return len(self.row)
 
+    def is_same(self, other: TensorLists) -> bool:
+        """Whether both say the same about every row."""
+        columns = ("row", "is_output", "start", "words")
+        return self.texts == other.texts and all(
+            np.array_equal(getattr(self, column), getattr(other, column)) for column in columns
+        )
+
 
 def no_tensor_lists() -> TensorLists:
     """What a trace has whose nodes name no tensors."""
