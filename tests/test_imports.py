@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "memory": {"machine"},
     "network": {"machine", "plan.tables"},
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
-    "fold": {"plan", "machine"},
+    "fold": {"plan", "machine", "trace"},
     "engine": {"plan", "fold", "network", "machine", "trace"},  # trace: to name nodes in a stall
     "timeline": {"engine", "plan", "trace", "compute", "memory"},
     "views": set(),

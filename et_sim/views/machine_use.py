@@ -10,7 +10,7 @@ from typing import Any
 
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.operations import Operation
-from et_sim.views.rank_table import rank_count
+from et_sim.views.rank_table import called, rank_count
 from et_sim.views.text import aligned, share, shortened
 
 AVERAGES = ("compute_bound_share", "compute_utilisation", "memory_utilisation", "operational_intensity")
@@ -46,7 +46,7 @@ def memory_sentence(entries: Sequence[Entry]) -> str:
     text = f"peak {format_bytes(highest['peak_memory_bytes'])}"
     if lowest == highest["peak_memory_bytes"]:
         return f"{text} on every rank"
-    return f"{text} on ranks {shortened(highest['ranks'], 24)}; the lowest is {format_bytes(lowest)}"
+    return f"{text} on {called(highest['ranks'], 24)}; the lowest is {format_bytes(lowest)}"
 
 
 def use_lines(entries: Sequence[Entry]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.units import format_bytes, format_ns, format_ranks
 from et_sim.views.operations import integers, words
-from et_sim.views.rank_table import ranks_named
+from et_sim.views.rank_table import called, ranks_named
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.text import aligned, plural, shortened
 
@@ -157,7 +157,7 @@ def memory_lines(found: Sequence[Peak]) -> list[str]:
         lines.append(f"… and {plural(len(found) - SHOWN_PEAKS, 'lower line')}: --json has them all")
     highest = found[0]
     shown = highest.largest[:SHOWN_TENSORS]
-    lines += ["", f"largest tensors at the peak of ranks {shortened(highest.ranks, 40)}:"]
+    lines += ["", f"largest tensors at the peak of {called(highest.ranks, 40)}:"]
     table = [
         (shortened(one.tensor, 40), format_bytes(one.bytes), format_ns(one.since_ns), _origin(one))
         for one in shown

@@ -49,6 +49,11 @@ def ranks_named(text: str) -> Any:
     return np.concatenate([np.arange(int(first), int(last or first) + 1) for first, _, last in spans])
 
 
+def called(ranks: str, width: int) -> str:
+    """`rank 3`, `ranks 0-3,6`, in a sentence."""
+    return f"rank {ranks}" if ranks.isdecimal() else f"ranks {shortened(ranks, width)}"
+
+
 def other_ns(entry: Entry, makespan_ns: int) -> int:
     """Time with neither kernels nor exposed communication nor idleness: CPU and memory alone."""
     end: int = makespan_ns if entry["finish_ns"] is None else entry["finish_ns"]

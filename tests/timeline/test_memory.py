@@ -1,0 +1,218 @@
+"""Tracking local memory, from traces to tables: what is tracked, what is refused, and folding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import et_sim
+from et_sim.api import run
+from et_sim.errors import TraceError
+from et_sim.timeline import write_run
+from et_sim.trace import decode
+from et_sim.trace.schema import messages
+from et_sim.views import inspect, open_run
+from et_sim.views.memory import memory_peaks
+
+NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+TRACKING = {**SYSTEM, "track-local-mem": 1}
+
+
+def simulated(traces: list[et_sim.Trace], system: dict[str, Any] = TRACKING, **options: Any) -> et_sim.Result:
+    return run(et_sim.Workload.of(traces), system=system, network=NETWORK, **options)
+
+
+def chain(size: int = 1000) -> et_sim.Trace:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", micros=5, inputs={"x": 10}, outputs={"y": size, "unread": 1})
+    build.compute("second", micros=3, inputs={"y": size}, outputs={}, after=[first])
+    return build.build()
+
+
+def with_lists(inputs: list[str]) -> et_sim.Trace:
+    node = messages().Node(id=7, name="odd", type=4, duration_micros=1)
+    node.attr.add(name="is_cpu_op", bool_val=False)
+    node.attr.add(name="inputs").string_list.values.extend(inputs)
+    records = [messages().GlobalMetadata(version="v"), node]
+    content = b"".join(bytes([r.ByteSize()]) + r.SerializeToString() for r in records)
+    return decode(content, "odd.0.et")
+
+
+def test_the_table_tells_the_story() -> None:
+    result = simulated([chain()] * 4, fold=False)
+    story = [tuple(row.values()) for row in result.memory.to_pylist() if row["actor"] == 2]
+    assert story == [
+        (2, 0, "given", "x", None, 10, 1011),
+        (2, 0, "written", "y", 0, 1000, 1011),
+        (2, 0, "written", "unread", 0, 1, 1011),
+        (2, 5000, "released", "x", 0, -10, 1001),
+        (2, 8000, "released", "y", 1, -1000, 1),
+    ]
+    assert result.peak_memory_bytes.tolist() == [1011] * 4
+    assert [entry["peak_memory_bytes"] for entry in result.summary()["per_rank"]] == [1011]
+    assert result.coverage["without_tensors"] == 0
+    assert result.coverage["ignored_attributes"] == {}
+    assert not any(warning["key"] == "track-local-mem" for warning in result.manifest["warnings"])
+
+
+def test_without_the_key_nothing_is_tracked_and_the_lists_are_counted_as_ignored() -> None:
+    result = simulated([chain()] * 4, SYSTEM)
+    assert result.memory is None
+    assert result.peak_memory_bytes is None
+    assert result.summary()["per_rank"][0]["peak_memory_bytes"] is None
+    assert result.coverage["without_tensors"] is None
+    assert result.coverage["ignored_attributes"] == {"inputs": 8, "outputs": 8}
+
+
+def test_nodes_that_name_no_tensors_are_counted_and_warned_of() -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("silent", micros=5)
+    build.compute("speaks", micros=5, outputs={"y": 3})
+    result = simulated([build.build(), *[chain()] * 3])
+    assert result.coverage["without_tensors"] == 1
+    [warning] = [warning for warning in result.manifest["warnings"] if warning["key"] == "track-local-mem"]
+    assert warning["text"].startswith("1 of 8 nodes name no tensors")
+    assert result.peak_memory_bytes.tolist() == [3, 1011, 1011, 1011]
+
+
+def test_a_workload_without_any_tensors_says_so(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("silent", micros=5)
+    result = simulated([build.build()] * 4)
+    assert result.peak_memory_bytes.tolist() == [0] * 4
+    assert "there is no memory to track" in result.manifest["warnings"][-1]["text"]
+    write_run(result, tmp_path / "run")
+    assert inspect.memory_text(tmp_path / "run") == "no tensor is ever alive"
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        (["x"], "odd length"),
+        (["x", "8", "y"], "odd length"),
+        (["x", "many"], "'x': 'many'"),
+        (["x", "8", "y", "1.5"], "'y': '1.5'"),
+        (["x", "-8"], "not a whole number of bytes"),
+        (["x", ""], "not a whole number of bytes"),
+        (["x", "1e9"], "not a whole number of bytes"),
+        (["x", "9" * 25], "more than 8 PiB"),
+        (["x", "9" * 40], "not a whole number of bytes"),
+        ([word for n in range(3) for word in (f"x{n}", str(2**52))], "all tensors together"),
+    ],
+)
+def test_lists_that_make_no_sense_are_refused_where_memory_is_tracked(lists: list[str], words: str) -> None:
+    trace = with_lists(lists)
+    simulated([trace] * 4, SYSTEM)
+    with pytest.raises(TraceError) as caught:
+        simulated([trace] * 4)
+    assert words in str(caught.value)
+    assert caught.value.place == "odd.0.et"
+    assert "without track-local-mem" in str(caught.value.remedy)
+    if "together" not in words:
+        assert "the attribute 'inputs' of node 7 \"odd\"" in str(caught.value)
+
+
+def test_whole_sizes_written_as_decimal_fractions_and_empty_tensors_are_fine() -> None:
+    result = simulated([with_lists(["x", "4096.0", "none", "0", "y", "7."])] * 4)
+    assert result.peak_memory_bytes.tolist() == [4103] * 4
+
+
+def test_a_trace_of_another_tool_is_tracked() -> None:
+    path = Path(__file__).parents[1] / "trace" / "data" / "stage_dense_dp2tp4pp2.0.et"
+    lists = decode(path.read_bytes()).tensors
+    from et_sim.trace.tensors import tensor_uses
+
+    uses = tensor_uses(decode(path.read_bytes()), "a file")
+    assert len(uses.tensor) == len(lists.words) // 2
+    assert int(uses.bytes.min()) > 0
+
+
+def test_ranks_that_differ_only_in_memory_are_not_folded_together() -> None:
+    result = simulated([chain(1000), chain(2000), chain(1000), chain(3000)])
+    assert result.peak_memory_bytes.tolist() == [1011, 2011, 1011, 3011]
+
+
+def test_ranks_that_differ_only_in_operations_are_not_folded_together() -> None:
+    system = {**SYSTEM, "roofline-enabled": 1, "peak-perf": 100}
+    traces = []
+    for rank in range(4):
+        build = et_sim.TraceBuilder()
+        build.compute("bound by memory", num_ops=1 + rank, tensor_bytes=1 << 30)
+        traces.append(build.build())
+    result = simulated(traces, system)
+    intensity = result.statistics.operational_intensity[result.outcome.plan.actor_of_rank]
+    assert intensity.tolist() == [(1 + rank) / 2**30 for rank in range(4)]
+
+
+tensors = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 100), max_size=3)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> et_sim.Trace:
+    build = et_sim.TraceBuilder()
+    ids: list[int] = []
+    for _ in range(draw(st.integers(1, 5))):
+        after = draw(st.lists(st.sampled_from(ids), max_size=2)) if ids else []
+        named = {"inputs": draw(tensors), "outputs": draw(tensors)} if draw(st.integers(0, 4)) else {}
+        ops, size = draw(st.integers(0, 10**10)), draw(st.integers(0, 10**7))
+        cpu = draw(st.booleans())
+        ids.append(
+            build.compute("n", num_ops=ops, tensor_bytes=size, cpu=cpu, micros=2, after=after, **named)
+        )
+    build.collective("all_reduce", 4096, after=ids[-1:], inputs=draw(tensors), outputs=draw(tensors))
+    return build.build()
+
+
+@given(st.lists(traces(), min_size=1, max_size=2))
+@settings(max_examples=40, deadline=None)
+def test_folding_changes_no_figure(given_traces: list[et_sim.Trace]) -> None:
+    all_ranks = [given_traces[rank % len(given_traces)] for rank in range(4)]
+    system = {**TRACKING, "roofline-enabled": 1, "peak-perf": 1}
+    folded, alone = simulated(all_ranks, system), simulated(all_ranks, system, fold=False)
+    assert folded.summary()["per_rank"] == alone.summary()["per_rank"]
+    assert folded.coverage == alone.coverage
+    assert folded.peak_memory_bytes.tolist() == alone.peak_memory_bytes.tolist()
+
+
+def test_the_view_names_what_is_alive_at_the_peak(tmp_path: Path) -> None:
+    write_run(simulated([chain(1000), chain(2000), chain(1000), chain(3000)]), tmp_path / "run")
+    found = memory_peaks(open_run(tmp_path / "run"))
+    assert found is not None
+    assert [(peak.ranks, peak.bytes, peak.at_ns, peak.tensors) for peak in found] == [
+        ("3", 3011, 0, 3),
+        ("1", 2011, 0, 3),
+        ("0,2", 1011, 0, 3),
+    ]
+    named = [(one.tensor, one.bytes, one.since_ns, one.node) for one in found[2].largest]
+    assert named == [("y", 1000, 0, 0), ("x", 10, 0, None), ("unread", 1, 0, 0)]
+    lines = inspect.memory_text(tmp_path / "run").splitlines()
+    assert lines[1].split() == ["3", "2.94", "KiB", "0", "ns", "3"]
+    assert lines[5] == "largest tensors at the peak of rank 3:"
+    assert "nobody: there from the start" in lines[8]
+    assert "peak 2.94 KiB on rank 3; the lowest is 1011 B" in inspect.summary_text(tmp_path / "run")
+
+
+def test_a_tensor_released_before_the_peak_is_not_alive_at_it(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    last: list[int] = []
+    for number in range(30):
+        inputs = {f"t{number - 1}": number} if number else {}
+        last = [build.compute("n", micros=1, inputs=inputs, outputs={f"t{number}": number + 1}, after=last)]
+    write_run(simulated([build.build()] * 4), tmp_path / "run")
+    [peak] = memory_peaks(open_run(tmp_path / "run")) or []
+    assert (peak.ranks, peak.bytes, peak.at_ns, peak.tensors) == ("0-3", 59, 29_000, 2)
+    assert [one.tensor for one in peak.largest] == ["t29", "t28"]
+
+
+def test_a_stalled_run_tracks_what_completed() -> None:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", micros=5, outputs={"y": 8})
+    build.receive(1, 64, inputs={"y": 8}, outputs={"z": 64}, after=[first])
+    result = simulated([build.build(), *[chain()] * 3])
+    assert not result.is_complete
+    assert result.peak_memory_bytes[0] == 8
