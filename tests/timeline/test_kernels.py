@@ -1,0 +1,94 @@
+"""How well kernels use their machine: per node, per rank, per operation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.api import run
+from et_sim.timeline import write_run
+from et_sim.views import inspect, open_run
+from et_sim.views.operations import operations
+
+NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+# 1 TFLOPS and 100 GB/s: kernels of fewer than 10 operations per byte are memory bound.
+SYSTEM = {
+    "scheduling-policy": "FIFO",
+    "all-reduce-implementation": ["ring"],
+    "roofline-enabled": 1,
+    "peak-perf": 1,
+    "local-mem-bw": 100,
+}
+COLUMNS = ("compute_utilisation", "memory_utilisation", "operational_intensity", "memory_bound")
+
+
+def trace() -> et_sim.Trace:
+    build = et_sim.TraceBuilder()
+    build.compute("arithmetic", num_ops=2 * 10**6, tensor_bytes=10**5)  # 2000 ns
+    build.compute("traffic", num_ops=10**6, tensor_bytes=10**6)  # 10000 ns
+    build.compute("copy", num_ops=0, tensor_bytes=10**5)  # 1000 ns
+    build.compute("nothing", num_ops=5, tensor_bytes=0)
+    build.compute("host", cpu=True, micros=7)
+    build.collective("all_reduce", 4096)
+    return build.build()
+
+
+def simulated(system: dict[str, Any] = SYSTEM) -> et_sim.Result:
+    return run(et_sim.Workload.of([trace()] * 4), system=system, network=NETWORK)
+
+
+def of_kernels(result: et_sim.Result) -> dict[str, tuple[Any, ...]]:
+    rows = [row for row in result.timeline.to_pylist() if row["actor"] == 0]
+    return {row["name"]: tuple(row[column] for column in COLUMNS) for row in rows}
+
+
+def test_each_kernel_says_how_it_uses_the_machine_and_other_nodes_say_nothing() -> None:
+    nothing = (None, None, None, None)
+    assert of_kernels(simulated()) == {
+        "arithmetic": (1.0, pytest.approx(0.5), 20.0, False),
+        "traffic": (pytest.approx(0.1), 1.0, 1.0, True),
+        "copy": (0.0, 1.0, 0.0, True),
+        "nothing": nothing,
+        "host": nothing,
+        "all_reduce": nothing,
+    }
+
+
+def test_averages_are_over_the_time_of_the_kernels_alone() -> None:
+    [figures] = simulated().summary()["per_rank"]
+    assert figures["compute_bound_share"] == pytest.approx(2 / 13)
+    assert figures["compute_utilisation"] == pytest.approx((2 * 1 + 10 * 0.1) / 13)
+    assert figures["memory_utilisation"] == pytest.approx((2 * 0.5 + 10 + 1) / 13)
+    assert figures["operational_intensity"] == pytest.approx((2 * 20 + 10) / 13)
+
+
+@pytest.mark.parametrize("changes", [{"roofline-enabled": 0}, {"replay-only": 1}, {"peak-perf": 0}])
+def test_without_a_roofline_there_are_no_figures(changes: dict[str, Any], tmp_path: Path) -> None:
+    result = simulated({**SYSTEM, **changes})
+    assert set(of_kernels(result).values()) == {(None, None, None, None)}
+    [figures] = result.summary()["per_rank"]
+    assert {figures[name] for name in ("compute_bound_share", *COLUMNS[:3])} == {None}
+    write_run(result, tmp_path / "run")
+    assert "kernels " not in inspect.summary_text(tmp_path / "run")
+    assert "ops/byte" not in inspect.ranks_text(tmp_path / "run") + inspect.operations_text(tmp_path / "run")
+    assert {one.averages()["compute_utilisation"] for one in operations(open_run(tmp_path / "run"))} == {None}
+
+
+def test_the_views_show_the_same_figures(tmp_path: Path) -> None:
+    write_run(simulated(), tmp_path / "run")
+    [figures] = open_run(tmp_path / "run").summary["per_rank"]
+    found = {one.name: one.as_dict() for one in operations(open_run(tmp_path / "run"))}
+    assert found["traffic"]["compute_utilisation"] == pytest.approx(0.1)
+    assert found["traffic"]["bytes_per_second"] == pytest.approx(100e9)
+    assert found["arithmetic"]["compute_bound_share"] == 1.0
+    assert found["all_reduce"]["memory_utilisation"] is None
+    kernels = [one for one in found.values() if one["compute_utilisation"] is not None]
+    whole = sum(one["total_ns"] for one in kernels)
+    average = sum(one["total_ns"] * one["memory_utilisation"] for one in kernels) / whole
+    assert average == pytest.approx(figures["memory_utilisation"])
+    assert "15 % of their time compute bound; they use 23 % of peak" in inspect.summary_text(tmp_path / "run")
+    assert inspect.ranks_text(tmp_path / "run").splitlines()[-2].split()[:3] == ["0-3", "15", "%"]
+    assert "traffic" in inspect.operations_text(tmp_path / "run").split("ops/byte")[1]
