@@ -22,6 +22,7 @@ from et_sim.engine.progress import (
     receive_step,
     step_arrived,
 )
+from et_sim.engine.queues import break_standstill, let_in
 from et_sim.engine.ranks import complete, free_server, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import FOLDED, NONE, Run
@@ -41,7 +42,7 @@ CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 HOP_DONE, LINK_FREE = kinds.HOP_DONE, kinds.LINK_FREE
-SERVER_FREE = kinds.SERVER_FREE
+SERVER_FREE, LET_IN = kinds.SERVER_FREE, kinds.LET_IN
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
@@ -61,7 +62,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
             continue
         else:
             event = take_from_slot(run)
-            if event == NONE and not advance(run):
+            if event == NONE and not advance(run) and not break_standstill(run):
                 return FINISHED
             if clock.now > LONGEST_NS:
                 return TOO_LATE
@@ -145,5 +146,7 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         bus_processed(run, a)
     elif kind == SERVER_FREE:
         free_server(run, a)
+    elif kind == LET_IN:
+        let_in(run, a)
     else:  # NODE_DONE, LATE_RECEIVE
         complete(run, a, b)

@@ -44,7 +44,7 @@ def reserve_per_event(plan: Plan) -> Reserve:
     chunks = plan.collectives["chunks"].astype(np.int64)
     collectives = _most_at_once(plan, np.ones_like(chunks))
     bundles = max(int(plan.programs["start_bundles"].max(initial=0)), BUNDLES_OF_A_TREE)
-    queues = plan.queues_per_dim * plan.dimensions * _most_groups(plan)
+    queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * _largest_custom(plan)
     things = (

@@ -114,6 +114,8 @@ SEAT_STATE = record(
     ("next_sequence", "i8"),
     ("running", "i4"),  # list of collectives under way
     ("parked", "i4"),  # messages that arrived before their receive was posted
+    ("queue_first", "i4"),  # of dimension 0; those of the other dimensions follow
+    ("cursor_first", "i4"),
 )
 RUNNING = record(
     ("first_sequence", "i8"),
@@ -135,6 +137,7 @@ STREAM = record(
     ("actor", "i4"),
     ("seat", "i4"),
     ("running", "i4"),  # its collective
+    ("phase_first", "i4"),
     ("phase", "i4"),
     ("program", "i4"),
     ("line", "i4"),
@@ -175,6 +178,7 @@ CURSOR = record(
     ("next", "i4"),
     ("first", "i4"),
     ("last", "i4"),
+    ("rotation", "i4"),  # of dimension 0: by how many places the order of dimensions is turned next
     ("trees", "i4"),  # per collective type, a bit: the next tree has its root first
 )
 TRANSIT = record(
@@ -234,6 +238,7 @@ class PlanTables(Tables):
     actor_channels: Any
     channels: Any
     collectives: Any
+    chunk_plans: Any
     phases: Any
     programs: Any
     steps: Any
@@ -247,7 +252,7 @@ class PlanTables(Tables):
     member_seats: Any
     seats: Any
     actor_seats: Any
-    # by DIMENSIONS, QUEUES_PER_DIM, …
+    # by QUEUES_PER_DIM, QUEUE_ROWS, …
     settings: Any
 
 
@@ -290,7 +295,16 @@ class Run(Tables):
     bus_requests: Any
 
 
-DIMENSIONS, QUEUES_PER_DIM, RUNNING_LIMIT, STREAM_POLICY, RENDEZVOUS, FOLDED, FIRST_CORRECTION = range(7)
+(
+    QUEUES_PER_DIM,
+    QUEUE_ROWS,
+    QUEUE_ORDER,
+    RUNNING_LIMIT,
+    STREAM_POLICY,
+    RENDEZVOUS,
+    FOLDED,
+    FIRST_CORRECTION,
+) = range(8)
 
 
 def setting_of(correction: Correction) -> int:
@@ -301,17 +315,11 @@ def setting_of(correction: Correction) -> int:
 def new_run(plan: Plan, network: NetworkTables) -> Run:
     """A run that has not begun."""
     actors = len(plan.actors)
-    queues = table(QUEUE, actors * plan.dimensions * plan.queues_per_dim)
-    queues["head"] = queues["tail"] = queues["waiting"] = NONE
-    queues["joined_ns"] = queues["started_ns"] = NONE
-    cursors = table(CURSOR, actors * plan.dimensions)
-    cursors["last"] = plan.queues_per_dim // 2
     lanes = table(LANE_STATE, actors * LANES)
     lanes["last"] = NONE
     for mark in ("issued_ns", "readied_ns", "freed_ns"):
         lanes[mark] = NONE
-    seats = table(SEAT_STATE, len(plan.seats))
-    seats["running"] = NONE
+    seats, queues, cursors = _seats_and_queues(plan)
     state = table(ACTOR_STATE, actors)
     state["finish_ns"] = state["late"] = state["group_ns"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
@@ -363,6 +371,26 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     )
 
 
+def _seats_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
+    """(seats, queues, cursors): those of the seat's actor, or its own if groups run side by side."""
+    seats = table(SEAT_STATE, len(plan.seats))
+    seats["running"] = NONE
+    if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
+        spans = plan.groups["members"][plan.seats["group"]] == plan.ranks
+        dimensions = np.where(spans, plan.dimensions, 1)  # a part of the system uses dimension 0 only
+        first = np.cumsum(dimensions) - dimensions
+    else:
+        first = plan.seats["actor"].astype(np.int64) * plan.dimensions
+    count = int(first.max(initial=0)) + plan.dimensions
+    queues = table(QUEUE, count * plan.queue_rows)
+    queues["head"] = queues["tail"] = queues["waiting"] = NONE
+    queues["joined_ns"] = queues["started_ns"] = NONE
+    cursors = table(CURSOR, count)
+    cursors["last"] = plan.queue_rows // 2
+    seats["cursor_first"], seats["queue_first"] = first, first * plan.queue_rows
+    return seats, queues, cursors
+
+
 def _bus_lines(actors: int) -> Any:
     lines = table(BUS_LINE, actors * BUS_SIDES * BUS_LINES)
     lines["head"] = lines["tail"] = NONE
@@ -379,8 +407,9 @@ def _plan_tables(plan: Plan) -> PlanTables:
     shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
     settings = np.array(
         [
-            plan.dimensions,
             plan.queues_per_dim,
+            plan.queue_rows,
+            plan.queue_order,
             plan.running_limit,
             plan.stream_policy,
             plan.rendezvous,

@@ -1,30 +1,33 @@
-"""Streams and queues: which chunk of which collective may run, and on which dimension.
+"""Streams: the chunks of collectives, on their way from queue to queue.
 
 A collective is cut into chunks; each chunk is a stream that visits the queues of its phases one after
-the other. A queue runs a limited number of streams at a time: the started ones stand in front, the
-others behind them by priority.
+the other. Which queues these are is settled when the stream begins.
 
-Not here: what a running stream does (`steps`), and what its end means (`progress`).
+Not here: who may run in a queue (`queues`), what a running stream does (`steps`), and what its end means
+(`progress`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from et_sim.engine.queues import insert, pump, remove
 from et_sim.engine.state import (
-    DIMENSIONS,
     NONE,
+    QUEUE_ROWS,
     QUEUES_PER_DIM,
-    RUNNING_LIMIT,
     STREAM_POLICY,
     Run,
+    setting_of,
 )
-from et_sim.engine.steps import start_phase
-from et_sim.engine.ties import note_queued, note_started
+from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import NO_LINE, QueueCursor
 from et_sim.tables_by_reference import works_on_tables
 
 ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
+GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)
+MATCH_BY_PROGRAM = setting_of(Correction.MATCH_BY_PROGRAM)
+CONCURRENT_COMMUNICATION = setting_of(Correction.CONCURRENT_COMMUNICATION)
 NO_CURSOR = int(QueueCursor.NONE)
 NEXT, FIRST, LAST = int(QueueCursor.NEXT), int(QueueCursor.FIRST), int(QueueCursor.LAST)
 
@@ -35,20 +38,28 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     running_row = _new_running(run, actor_row, node)
     running = run.running[running_row]
     collective = run.plan.collectives[running.collective]
-    priority = _next_priority(run, actor_row, collective.priority)
+    priority = _next_priority(run, actor_row, node, collective.priority)
     seat = run.seats[running.seat]
+    group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
+    plan_row = collective.chunk_plan_first
     for chunk in range(collective.chunks):
+        if chunk == run.plan.chunk_plans[plan_row].chunk_end:
+            plan_row += 1
         stream_row = running.streams_first + chunk
         stream = run.streams[stream_row]
         stream.actor = actor_row
         stream.seat = running.seat
         stream.running = running_row
+        turn = _turn(run, running_row, chunk)
+        stream.phase_first = run.plan.chunk_plans[plan_row].phase_first
+        if collective.rotations > 1:
+            stream.phase_first += _take_rotation(run, running_row, turn) * collective.phases
         stream.sequence = seat.next_sequence
         stream.priority = priority
         seat.next_sequence += 1
-        if run.plan.seats[running.seat].group != 0:
+        if not group_counts:
             run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
-        _choose_queues(run, stream_row, running.collective)
+        _choose_queues(run, stream_row, running.collective, turn)
         _enter_phase(run, stream_row, 0)
         insert(run, stream_row)
         pump(run, stream.queue)
@@ -130,43 +141,87 @@ def _take_block(run: Run, chunks: int) -> int:
 
 
 @works_on_tables
-def _next_priority(run: Run, actor_row: int, explicit: int) -> int:
+def _next_priority(run: Run, actor_row: int, node: int, explicit: int) -> int:
     policy = run.plan.settings[STREAM_POLICY]
     if policy == 0:
         return explicit
+    if run.plan.settings[CONCURRENT_COMMUNICATION]:
+        return policy * node  # ranks may issue in different orders; their programs agree
     actor = run.actors[actor_row]
     actor.priority += policy
     return actor.priority
 
 
 @works_on_tables
-def _choose_queues(run: Run, stream_row: int, collective: int) -> None:
-    """Pick the queue (and tree) of every phase now, from the actor's round-robin cursors."""
-    phase_first = run.plan.collectives[collective].phase_first
-    actor_row = run.streams[stream_row].actor
-    per_dim = run.plan.settings[QUEUES_PER_DIM]
+def _turn(run: Run, running_row: int, chunk: int) -> int:
+    """A chunk's place among the chunks of its collective and of earlier ones like it; NONE: as issued.
+
+    Ranks that match collectives by their programs may issue them in different orders. What chunks take in
+    turn, such as the direction of a ring, must then follow from what these ranks agree about.
+    """
+    if not run.plan.settings[MATCH_BY_PROGRAM]:
+        return NONE
+    running = run.running[running_row]
+    template = run.plan.templates[run.plan.actors[running.actor].template]
+    return run.plan.nodes[template.node_first + running.node].like_before * running.chunks + chunk
+
+
+@works_on_tables
+def _take_rotation(run: Run, running_row: int, turn: int) -> int:
+    """By how many places the order of dimensions is turned for the next chunk."""
+    running = run.running[running_row]
+    rotations = run.plan.collectives[running.collective].rotations
+    if turn != NONE:
+        return turn % rotations
+    cursor = run.cursors[run.seats[running.seat].cursor_first]
+    rotation = cursor.rotation % rotations
+    cursor.rotation = (rotation + 1) % rotations
+    return rotation
+
+
+@works_on_tables
+def _choose_queues(run: Run, stream_row: int, collective: int, turn: int) -> None:
+    """Pick the queue (and tree) of every phase now: by its turn, or from the seat's round-robin cursors."""
+    stream = run.streams[stream_row]
+    cursor_first = run.seats[stream.seat].cursor_first
     for index in range(run.plan.collectives[collective].phases):
-        phase = run.plan.phases[phase_first + index]
-        cursor = run.cursors[actor_row * run.plan.settings[DIMENSIONS] + phase.dimension]
-        chosen = _take_cursor(cursor, phase.cursor, per_dim)
+        phase = run.plan.phases[stream.phase_first + index]
+        cursor = run.cursors[cursor_first + phase.dimension]
+        if turn != NONE:
+            chosen = _queue_at(run, phase.cursor, turn)
+        else:
+            chosen = _take_cursor(run, cursor, phase.cursor)
         if run.plan.programs[phase.program].trees > 1:
-            chosen |= _take_tree(cursor, run.plan.collectives[collective].kind) * ROOT_FIRST
+            tree = turn & 1 if turn != NONE else _take_tree(cursor, run.plan.collectives[collective].kind)
+            chosen |= tree * ROOT_FIRST
         run.stream_queue[stream_row, index] = chosen
 
 
 @works_on_tables
-def _take_cursor(cursor: Any, which: int, per_dim: int) -> int:
+def _queue_at(run: Run, which: int, turn: int) -> int:
+    """What a cursor would choose that had turned so many times."""
+    lower = run.plan.settings[QUEUE_ROWS] // 2
+    if which == NEXT:
+        return turn % run.plan.settings[QUEUES_PER_DIM]
+    if which == LAST:
+        return lower + turn % (run.plan.settings[QUEUE_ROWS] - lower)
+    return turn % lower if which == FIRST and lower > 1 else 0
+
+
+@works_on_tables
+def _take_cursor(run: Run, cursor: Any, which: int) -> int:
+    rows = run.plan.settings[QUEUE_ROWS]
     if which == NEXT:
         queue = cursor.next
-        cursor.next = queue + 1 if queue + 1 < per_dim else 0
+        cursor.next = queue + 1 if queue + 1 < run.plan.settings[QUEUES_PER_DIM] else 0
     elif which == NO_CURSOR:
         queue = 0
     elif which == FIRST:
         queue = cursor.first
-        cursor.first = queue + 1 if queue + 1 < per_dim // 2 else 0
+        cursor.first = queue + 1 if queue + 1 < rows // 2 else 0
     else:
         queue = cursor.last
-        cursor.last = queue + 1 if queue + 1 < per_dim else per_dim // 2
+        cursor.last = queue + 1 if queue + 1 < rows else rows // 2
     return queue
 
 
@@ -182,8 +237,7 @@ def _take_tree(cursor: Any, kind: int) -> int:
 def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     """Set a stream's fields for its phase `index`; it does not run yet."""
     stream = run.streams[stream_row]
-    running = run.running[stream.running]
-    phase = run.plan.phases[run.plan.collectives[running.collective].phase_first + index]
+    phase = run.plan.phases[stream.phase_first + index]
     line_row = phase.line
     if line_row == NO_LINE:
         line_row = run.plan.groups[run.plan.seats[stream.seat].group].line
@@ -194,7 +248,8 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.phase = index
     stream.program = phase.program
     stream.line = line_row
-    stream.queue = (stream.actor * run.plan.settings[DIMENSIONS] + phase.dimension) * per_dim + queue
+    queue_first = run.seats[stream.seat].queue_first
+    stream.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     anticlockwise = upper or phase.cursor == LAST
     stream.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
@@ -208,60 +263,6 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.gate_ns = stream.gated_ns = stream.mark_ns = NONE
     variant = line.members if root_first else 0
     stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
-
-
-@works_on_tables
-def insert(run: Run, stream_row: int) -> None:
-    """Join the stream's queue behind the started ones and those of at least its priority."""
-    stream = run.streams[stream_row]
-    queue = run.queues[stream.queue]
-    note_queued(run, queue, stream.priority, run.plan.settings[RUNNING_LIMIT])
-    behind = NONE
-    last = queue.tail
-    if last != NONE and not run.streams[last].started and run.streams[last].priority < stream.priority:
-        behind = queue.waiting
-        while run.streams[behind].priority >= stream.priority:
-            behind = run.streams[behind].next
-    stream.next = behind
-    stream.previous = queue.tail if behind == NONE else run.streams[behind].previous
-    if stream.previous == NONE:
-        queue.head = stream_row
-    else:
-        run.streams[stream.previous].next = stream_row
-    if behind == NONE:
-        queue.tail = stream_row
-    else:
-        run.streams[behind].previous = stream_row
-    if queue.waiting == behind:
-        queue.waiting = stream_row
-
-
-@works_on_tables
-def remove(run: Run, stream_row: int) -> None:
-    """Take a started stream out of its queue."""
-    stream = run.streams[stream_row]
-    queue = run.queues[stream.queue]
-    if stream.previous == NONE:
-        queue.head = stream.next
-    else:
-        run.streams[stream.previous].next = stream.next
-    if stream.next == NONE:
-        queue.tail = stream.previous
-    else:
-        run.streams[stream.next].previous = stream.previous
-
-
-@works_on_tables
-def pump(run: Run, queue_row: int) -> None:
-    """Start waiting streams while the queue may run more."""
-    queue = run.queues[queue_row]
-    while queue.waiting != NONE and queue.running < run.plan.settings[RUNNING_LIMIT]:
-        stream_row = queue.waiting
-        queue.waiting = run.streams[stream_row].next
-        after = stream_row if queue.waiting == NONE else queue.waiting
-        note_started(run, queue, run.streams[stream_row].priority, run.streams[after].priority)
-        queue.running += 1
-        start_phase(run, stream_row)
 
 
 @works_on_tables

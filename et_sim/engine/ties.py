@@ -16,10 +16,12 @@ its bundles, a node its parents) has an origin made of theirs.
 A tie is noted when, within a nanosecond and a group, things of different origin
 - make nodes ready for one lane, of which one is issued then, or would have been in another order;
 - issue collectives that run side by side;
-- put chunks into a queue with no place left, or ahead of one started by priority;
+- put chunks into a queue with no place left, or ahead of one started by priority (in other orders than by
+  priority, every chunk counts as one that could be ahead);
 - put messages on a link, receives on a channel, or messages held back by rendezvous between two ranks;
 or when the second half of a direct exchange is tried and its first half completes, or when a message meets
-a bucket that its receiver opened in the nanosecond in which it was sent. All else commutes.
+a bucket that its receiver opened in the nanosecond in which it was sent, or when blocked queues let chunks
+in over their limits. All else commutes.
 
 All of this is idle unless actors stand for several ranks. Not here: which ranks share an actor (`fold`).
 """
@@ -28,7 +30,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.state import FOLDED, NONE, Run
+from et_sim.engine.state import FOLDED, NONE, QUEUE_ORDER, Run
 from et_sim.tables_by_reference import works_on_tables
 
 ANYBODY = 0  # the origin of what happens at the very beginning
@@ -230,9 +232,8 @@ def note_queued(run: Run, queue: Any, priority: int, limit: int) -> None:
     if queue.joined_ns != clock.now or queue.joined_group != clock.group:
         queue.joined_apart = 0
     queue.joined_apart |= second
-    overtakes = (
-        _may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin)
-        and queue.started_priority < priority
+    overtakes = _may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin) and (
+        queue.started_priority < priority or run.plan.settings[QUEUE_ORDER] != 0
     )
     clock.ties += (queue.joined_apart and queue.running >= limit) or overtakes
     queue.joined_ns = clock.now
@@ -247,11 +248,17 @@ def note_started(run: Run, queue: Any, priority: int, next_priority: int) -> Non
         return
     clock = run.clock[0]
     apart = _may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
-    clock.ties += apart and next_priority != priority
+    clock.ties += apart and (next_priority != priority or run.plan.settings[QUEUE_ORDER] != 0)
     queue.started_ns = clock.now
     queue.started_group = clock.group
     queue.started_origin = clock.origin
     queue.started_priority = priority
+
+
+@works_on_tables
+def note_standstill(run: Run) -> None:
+    """Blocked queues are about to let chunks in, one queue after the other."""
+    run.clock[0].ties += run.plan.settings[FOLDED]
 
 
 @works_on_tables

@@ -60,6 +60,7 @@ class Key:
     minimum_reason: str = ""
     unbounded: bool = False  # infinity is meaningful
     choices: tuple[str, ...] = ()
+    correction: str = ""  # the correction without which this one has no effect
     needs: str = ""  # the on/off key without which this one has no effect
     ignored: str = ""  # why the value changes nothing; shown as a warning
     required: bool = False
@@ -78,14 +79,14 @@ class Key:
                 return self._range("a number") + ', or a text with a unit such as "1.5us"'
             case Kind.SWITCH | Kind.FLAG:
                 return "1 or true for on, 0 or false for off"
-            case Kind.CHOICE:
+            case Kind.CHOICE | Kind.TEXT if self.choices:
                 return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
             case Kind.ALGORITHMS:
                 names = ", ".join(ALGORITHMS)
                 return f'a list such as ["ring"], one name per network dimension, each among {names}'
             case Kind.PREFIX:
                 return 'a list with exactly one trace prefix, such as ["custom/all_reduce"]'
-            case Kind.TEXT:
+            case Kind.CHOICE | Kind.TEXT:
                 return "a text in quotes"
             case Kind.SWITCHES:
                 return 'an object such as {"eager-sends": true}, with names from the table of corrections'

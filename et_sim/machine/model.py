@@ -45,6 +45,25 @@ class AllReducePlan(StrEnum):
     LOCAL_BW_AWARE = "localBWAware"
 
 
+class DimensionOrder(StrEnum):
+    """In which order the chunks of a collective visit the dimensions."""
+
+    ASCENDING = "ascending"
+    ROUND_ROBIN = "roundRobin"
+    OFFLINE_GREEDY = "offlineGreedy"
+    OFFLINE_GREEDY_FLEX = "offlineGreedyFlex"
+    ONLINE_GREEDY = "onlineGreedy"
+
+
+class QueueOrder(StrEnum):
+    """Which chunk of a reduce-scatter or all-gather phase waits in front of which."""
+
+    FIFO = "FIFO"
+    RG = "RG"
+    SMALLEST_FIRST = "smallestFirst"
+    LESS_REMAINING_PHASE_FIRST = "lessRemainingPhaseFirst"
+
+
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One network dimension. Bandwidth is GiB/s per link (the files call it GB/s), latency ns."""
@@ -109,6 +128,8 @@ class System:
     implementations: Implementations
     policy: StreamPolicy = StreamPolicy.LIFO
     all_reduce_plan: AllReducePlan = AllReducePlan.LOCAL_BW_AWARE
+    dimension_order: DimensionOrder = DimensionOrder.ASCENDING
+    queue_order: QueueOrder = QueueOrder.FIFO
     endpoint_delay_ns: int = 10  # already scaled by injection-scale where the file gave the key
     active_chunks: int = 1  # active-chunks-per-dimension
     queues_per_dim: int = 1

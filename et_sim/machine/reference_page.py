@@ -141,6 +141,8 @@ def _table(keys: tuple[Key, ...]) -> str:
     ]
     for key in keys:
         needs = f" Only with `{key.needs}`." if key.needs else ""
+        if key.correction:
+            needs = f" Only with the correction `{key.correction}`."
         cells = (f"`{key.name}`", key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
         rows.append(_row(*cells, key.reference or "the same"))
     return "\n".join(rows)

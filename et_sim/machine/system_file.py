@@ -8,12 +8,26 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.machine.algorithms import spans_all
-from et_sim.machine.checks import fill_defaults, read_keys
-from et_sim.machine.corrections import Profile, corrections_of
+from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
+from et_sim.machine.corrections import Correction, Profile, corrections_of
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import AllReducePlan, Implementations, SharedBus, StreamPolicy, System
+from et_sim.machine.model import (
+    AllReducePlan,
+    DimensionOrder,
+    Implementations,
+    QueueOrder,
+    SharedBus,
+    StreamPolicy,
+    System,
+)
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
+
+INTER_DIMENSION, INTRA_DIMENSION = "inter-dimension-scheduling", "intra-dimension-scheduling"
+UNREAD_ORDER = (
+    "the reference accepts this key and does not read it; it has an effect only with the correction "
+    f'"{Correction.DIMENSION_SCHEDULERS}"'
+)
 
 
 def read_system(source: Source, remarks: Remarks) -> System:
@@ -29,8 +43,31 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["custom_implementations"] = _custom_implementations(given)
     fields["profile"] = Profile(given.get("profile", Profile.REFERENCE))
     fields["corrections"] = corrections_of(fields["profile"], given.get("corrections", {}))
+    fields |= _orders(given, fields["corrections"], source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)
+
+
+def _orders(
+    given: dict[str, Any], corrections: frozenset[Correction], place: str, remarks: Remarks
+) -> dict[str, DimensionOrder | QueueOrder]:
+    """The orders of dimensions and within them, where the correction lets the keys speak."""
+    named = {key.name: given[key.name] for key in SYSTEM_KEYS if key.name in given and key.correction}
+    if Correction.DIMENSION_SCHEDULERS not in corrections:
+        for name in named:
+            remarks.warn(place, name, UNREAD_ORDER)
+        return {}
+    for key in SYSTEM_KEYS:
+        if key.name in named and named[key.name] not in key.choices:
+            hint = nearest(named[key.name], key.choices)
+            raise refusal(key, named[key.name], place, hint=hint)
+    dimensions = named.get(INTER_DIMENSION, DimensionOrder.ASCENDING)
+    return {
+        "dimension_order": DimensionOrder.ASCENDING
+        if dimensions == "baseline"
+        else DimensionOrder(dimensions),
+        "queue_order": QueueOrder(named.get(INTRA_DIMENSION, QueueOrder.FIFO)),
+    }
 
 
 def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, remarks: Remarks) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import AllReducePlan, MemoryKind, Shape, StreamPolicy
+from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -105,6 +105,28 @@ _COLLECTIVE_KEYS = (
         Kind.TEXT,
         "A YAML file that maps node ids of the workload to custom-collective trace prefixes.",
         field="per_node_implementation",
+    ),
+    Key(
+        "inter-dimension-scheduling",
+        Kind.TEXT,
+        "In which order chunks visit the dimensions: `ascending` (also called `baseline`); `roundRobin`, "
+        "turned by one place from chunk to chunk; `offlineGreedy` (Themis), the least loaded dimension "
+        "first; `offlineGreedyFlex`, which also chooses the size of chunks; `onlineGreedy`, ascending, but "
+        "an all-reduce scatters and gathers in the last dimension, too. Groups that are a part of the system "
+        "go `ascending`.",
+        "Not read in 2.x; a setting of 1.x.",
+        choices=(*(order.value for order in DimensionOrder), "baseline"),
+        correction=Correction.DIMENSION_SCHEDULERS.value,
+    ),
+    Key(
+        "intra-dimension-scheduling",
+        Kind.TEXT,
+        "In which order chunks wait for a reduce-scatter or all-gather in a dimension: `FIFO`, by "
+        "`scheduling-policy` and then as they come; `RG`, the two kinds in turn; `smallestFirst`; "
+        "`lessRemainingPhaseFirst`.",
+        "Not read in 2.x; a setting of 1.x.",
+        choices=tuple(order.value for order in QueueOrder),
+        correction=Correction.DIMENSION_SCHEDULERS.value,
     ),
     Key(
         "num-queues-per-dim",
@@ -232,20 +254,6 @@ _IGNORED_KEYS = (
         "No effect: a timeline is always written.",
         "Adds issue and completion lines to the log.",
         ignored="a timeline is always written, so this key changes nothing",
-    ),
-    Key(
-        "inter-dimension-scheduling",
-        Kind.TEXT,
-        "No effect: dimensions are always taken in `ascending` order (also called `baseline`).",
-        "Not read in 2.x; a setting of 1.x.",
-        ignored=f'{_UNREAD}; what is modelled is "ascending" (also called "baseline")',
-    ),
-    Key(
-        "intra-dimension-scheduling",
-        Kind.TEXT,
-        "No effect: a dimension always serves its chunks in `FIFO` order.",
-        "Not read in 2.x; a setting of 1.x.",
-        ignored=f'{_UNREAD}; what is modelled is "FIFO"',
     ),
     Key("boost-mode", Kind.FLAG, "No effect.", "Not read in 2.x; a setting of 1.x.", ignored=_UNREAD),
     Key("seprate-log", Kind.FLAG, "No effect (the spelling is 1.x's).", "Not read in 2.x.", ignored=_UNREAD),

@@ -6,7 +6,8 @@ Equal collectives share rows, and equal phases share programs: the tables grow w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,19 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.custom import CustomTables
+from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, Lane, Order, Route, routes
 from et_sim.plan.groups import GroupShape, GroupTable
-from et_sim.plan.phases import Part, PhaseStep, plan_phases, split_into_chunks
+from et_sim.plan.phases import (
+    Chunks,
+    Part,
+    PhaseStep,
+    Rules,
+    bytes_to_cut,
+    output_bytes,
+    plan_phases,
+    split_exactly,
+    split_into_chunks,
+)
 from et_sim.plan.program_tables import CustomProgram, Program, program_tables
 from et_sim.plan.tables import QueueCursor
 from et_sim.units import MOST_BYTES
@@ -40,6 +52,8 @@ DEFAULT_INVOLVED_DIMENSIONS = 4
 LISTED_GROUP_DIMENSIONS = 10
 MOST_CHUNKS = 1 << 24
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
+
+PhaseRow = tuple[int, int, int, int, int, int]  # the columns of the phase table
 
 KEY_OF_OPERATION = {
     Operation.ALL_REDUCE: "all-reduce-implementation",
@@ -85,8 +99,11 @@ class CollectiveTables:
         self._program_rows: dict[_ProgramKey, int] = {}
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
         self._accounting = accounting_of(machine.system)
-        self._phases: list[tuple[int, int, int, int, int]] = []
-        self._collectives: list[tuple[int, int, int, int, int]] = []
+        self._rules = Rules(machine.system.all_reduce_plan, machine.system.corrects(Correction.ALL_QUEUES))
+        self._phases: list[PhaseRow] = []
+        self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
+        self._chunk_plans: list[tuple[int, int]] = []
+        self._collectives: list[tuple[int, int, int, int, int, int]] = []
 
     def add(self, request: CollectiveRequest) -> int | None:
         """The collective's row; None if nobody has to move anything."""
@@ -104,40 +121,105 @@ class CollectiveTables:
         parts = (
             self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
         )
-        chunks, chunk_bytes = self._chunks(request)
-        if not parts or not chunks:
+        runs = self._split(request)
+        if not parts or not runs:
             return None
-        first = len(self._phases)
-        for phase in plan_phases(request.operation, chunk_bytes, parts, self._machine.system.all_reduce_plan):
-            self._add_phase(phase, algorithms, spanning)
-        self._collectives.append(
-            (int(request.operation), len(self._phases) - first, chunks, first, request.priority)
-        )
+        routes = self._routes(request, runs, parts, algorithms, spanning)
+        by_dimension = {part.dimension: part for part in parts}
+        scheduler = self._machine.system.dimension_order
+        rules = replace(self._rules, everywhere=spanning and scheduler in SCATTERING_EVERYWHERE)
+        known: dict[tuple[int, Order], list[PhaseRow]] = {}
+        phase_lists = []
+        for route in routes:
+            for order in route.orders:
+                key = (route.chunks.size, order)
+                if key not in known:
+                    visited = [by_dimension[dimension] for dimension in order if dimension in by_dimension]
+                    phases = plan_phases(request.operation, route.chunks.size, visited, rules)
+                    known[key] = [self._phase(p, algorithms, spanning) for p in phases]
+            phase_lists.append([known[route.chunks.size, order] for order in route.orders])
+        return self._add_collective(request, [route.chunks for route in routes], phase_lists)
+
+    def _routes(
+        self,
+        request: CollectiveRequest,
+        runs: list[Chunks],
+        parts: list[Part],
+        algorithms: tuple[Algorithm, ...],
+        spanning: bool,
+    ) -> list[Route]:
+        """The order of dimensions of every chunk; a group that is a part of the system knows one only."""
+        system, dimensions = self._machine.system, self._machine.network.dimensions
+        if not spanning:
+            return [Route(run, ((0,),)) for run in runs]
+        members = {part.dimension: part.members for part in parts}
+        lanes = [
+            Lane(members.get(d, 1), d in members, dimensions[d].bandwidth / dimensions[0].bandwidth)
+            for d in range(len(algorithms))
+        ]
+        total = bytes_to_cut(request.size, system.splits, runs)
+        return routes(system.dimension_order, request.operation, total, runs, lanes)
+
+    def _split(self, request: CollectiveRequest) -> list[Chunks]:
+        splits = self._machine.system.splits
+        if request.operation is Operation.BARRIER:
+            return [Chunks(1, 1)]
+        if self._accounting.whole_pieces:
+            runs = split_exactly(request.size, splits)
+        else:
+            runs = split_into_chunks(request.operation, request.size, splits, self._machine.network.ranks)
+        chunks = sum(run.number for run in runs)
+        if chunks > MOST_CHUNKS:
+            raise MachineError(
+                f"a collective would be cut into {chunks} chunks, and {MOST_CHUNKS} are the most",
+                place="system configuration",
+                remedy='choose a smaller "preferred-dataset-splits"',
+            )
+        return runs
+
+    def _add_collective(
+        self, request: CollectiveRequest, runs: Sequence[Chunks], phase_lists: Sequence[list[list[PhaseRow]]]
+    ) -> int:
+        """A collective whose chunks follow one of the lists of their run in turn; all are equally long."""
+        first, chunks = len(self._chunk_plans), 0
+        for run, lists in zip(runs, phase_lists, strict=True):
+            chunks += run.number
+            rows = tuple(phase for phases in lists for phase in phases)
+            self._chunk_plans.append((chunks, self._phase_list(rows)))
+        phases, rotations = len(phase_lists[0][0]), len(phase_lists[0])
+        self._collectives.append((int(request.operation), phases, chunks, first, rotations, request.priority))
         return len(self._collectives) - 1
+
+    def _phase_list(self, phases: tuple[PhaseRow, ...]) -> int:
+        if phases not in self._phase_lists:
+            self._phase_lists[phases] = len(self._phases)
+            self._phases += phases
+        return self._phase_lists[phases]
 
     def _lower_custom(self, request: CollectiveRequest, prefix: str, group: int) -> int:
         """One chunk of one phase, in the first queue of dimension 0."""
         program = CustomProgram(request.group.members, self._customs.first_member(prefix, group))
         self._programs.append((program, -1))
-        phase = (len(self._programs) - 1, tables.NO_LINE, 0, int(QueueCursor.NONE), int(request.operation))
-        self._phases.append(phase)
-        self._collectives.append((int(request.operation), 1, 1, len(self._phases) - 1, request.priority))
-        return len(self._collectives) - 1
+        row = len(self._programs) - 1
+        phase = (row, tables.NO_LINE, 0, int(QueueCursor.NONE), int(request.operation), request.size)
+        return self._add_collective(request, [Chunks(1, request.size)], [[[phase]]])
 
     def _lower_tree(self, request: CollectiveRequest) -> int | None:
         """One phase along one line, in a queue of dimension 0."""
         line = self._tree_line(request)
-        chunks, chunk_bytes = self._chunks(request)
-        if line is None or not chunks:
+        runs = self._split(request)
+        if line is None or not runs:
             return None
         members, root = request.group.members, request.root
         if line != tables.NO_LINE:
             stride, members = self._lines[line][:2]
             root = root // stride % members
-        program = self._program(_ProgramKey(line, members, TREE, request.operation, chunk_bytes, root))
-        self._phases.append((program, line, 0, int(QueueCursor.NEXT), int(request.operation)))
-        self._collectives.append((int(request.operation), 1, chunks, len(self._phases) - 1, request.priority))
-        return len(self._collectives) - 1
+        phase_lists = []
+        for run in runs:
+            program = self._program(_ProgramKey(line, members, TREE, request.operation, run.size, root))
+            phase = (program, line, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
+            phase_lists.append([[phase]])
+        return self._add_collective(request, runs, phase_lists)
 
     def _tree_line(self, request: CollectiveRequest) -> int | None:
         """The group's own, the whole system's, or that of one dimension; None: nobody but oneself."""
@@ -159,18 +241,6 @@ class CollectiveTables:
                 remedy="use a communicator group instead of involved_dim",
             )
         return chosen[0] if chosen else None
-
-    def _chunks(self, request: CollectiveRequest) -> tuple[int, int]:
-        """(number of chunks, bytes of each)."""
-        system, ranks = self._machine.system, self._machine.network.ranks
-        chunks, chunk_bytes = split_into_chunks(request.operation, request.size, system.splits, ranks)
-        if chunks > MOST_CHUNKS:
-            raise MachineError(
-                f"a collective would be cut into {chunks} chunks, and {MOST_CHUNKS} are the most",
-                place="system configuration",
-                remedy='choose a smaller "preferred-dataset-splits"',
-            )
-        return chunks, chunk_bytes
 
     def _algorithms(self, operation: Operation, spanning: bool) -> tuple[Algorithm, ...]:
         """One algorithm per dimension; the list ends at the first that spans the system."""
@@ -211,15 +281,22 @@ class CollectiveTables:
         keeps_size = algorithm.keeps_size(self._accounting)
         return Part(dimension, members, keeps_size, self._accounting.whole_pieces)
 
-    def _add_phase(self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool) -> None:
+    def _phase(self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool) -> PhaseRow:
         algorithm = algorithms[phase.part.dimension]
         if not spanning:
             line = tables.NO_LINE
         else:
             line = self._system_line if algorithm.spans_system else phase.part.dimension
         key = _ProgramKey(line, phase.part.members, algorithm, phase.operation, phase.size)
-        program = self._program(key)
-        self._phases.append((program, line, phase.part.dimension, int(phase.cursor), int(phase.operation)))
+        most = max(phase.size, output_bytes(phase.operation, phase.size, phase.part))
+        return (
+            self._program(key),
+            line,
+            phase.part.dimension,
+            int(phase.cursor),
+            int(phase.operation),
+            most,
+        )
 
     def _program(self, key: _ProgramKey) -> int:
         if key not in self._program_rows:
@@ -279,6 +356,13 @@ class CollectiveTables:
         """The collective table."""
         out = tables.table(tables.COLLECTIVE, len(self._collectives))
         for row, values in enumerate(self._collectives):
+            out[row] = values
+        return out
+
+    def chunk_plans(self) -> np.ndarray:
+        """The table of chunks that have the same phases."""
+        out = tables.table(tables.CHUNK_PLAN, len(self._chunk_plans))
+        for row, values in enumerate(self._chunk_plans):
             out[row] = values
         return out
 

@@ -102,7 +102,20 @@ def lower_collectives(
             used.append(group)
         nodes["detail"][which] = row
         nodes["seat"][which] = used.index(group)
+    _count_like(nodes, rows)
     return used
+
+
+def _count_like(nodes: Any, rows: Any) -> None:
+    """Number the collectives of a template among those of the same row and seat."""
+    rows = rows[nodes["action"][rows] == Action.COLLECTIVE]
+    order = np.lexsort((rows, nodes["detail"][rows], nodes["seat"][rows]))
+    rows = rows[order]
+    pairs = np.stack((nodes["seat"][rows], nodes["detail"][rows]), axis=1)
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
+    place = np.arange(len(rows))
+    nodes["like_before"][rows] = place - np.maximum.accumulate(np.where(begins, place, 0))
 
 
 def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:

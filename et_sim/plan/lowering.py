@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import MachineError, TraceError
-from et_sim.machine.model import Machine, StreamPolicy, System
+from et_sim.machine.model import Machine, QueueOrder, StreamPolicy, System
 from et_sim.machine.programs_file import read_programs
 from et_sim.memory import server_of_ranks
 from et_sim.plan import tables
@@ -27,12 +27,18 @@ from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import lower_nodes, roofline_of
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.seats import SeatTables
-from et_sim.plan.tables import Plan
+from et_sim.plan.tables import Plan, WaitingOrder
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
+WAITING_ORDER = {
+    QueueOrder.FIFO: WaitingOrder.PRIORITY,
+    QueueOrder.RG: WaitingOrder.ALTERNATING,
+    QueueOrder.SMALLEST_FIRST: WaitingOrder.SMALLEST_FIRST,
+    QueueOrder.LESS_REMAINING_PHASE_FIRST: WaitingOrder.FEWEST_PHASES_FIRST,
+}
 STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLICIT: 0}
 
 
@@ -96,6 +102,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         ranks=workload.ranks,
         dimensions=len(machine.network.dimensions),
         queues_per_dim=system.queues_per_dim,
+        queue_order=WAITING_ORDER[system.queue_order],
         running_limit=-(-system.active_chunks // system.queues_per_dim),
         stream_policy=STREAM_POLICY[system.policy],
         actor_of_rank=actors.of_rank,
@@ -106,6 +113,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         actor_channels=actor_channels,
         channels=channels,
         collectives=lowering.collectives.collectives(),
+        chunk_plans=lowering.collectives.chunk_plans(),
         phases=lowering.collectives.phases(),
         **programs,
         bus=_bus(system, _most_bytes(programs)),

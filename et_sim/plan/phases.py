@@ -1,13 +1,18 @@
 """From one collective to chunks and phases: how much goes when over which dimension.
 
-Pure functions of a collective's type and size and of the dimensions that take part. Rounding is the
-reference's: chunks all have the full chunk size, so the bytes moved are at least the bytes asked for.
+Pure functions of a collective's type and size and of the dimensions that take part. The reference rounds
+twice: chunks all have the full chunk size, so the bytes moved are at least the bytes asked for, and the
+bytes of a phase are divided among its members without a rest, so some may get lost. `split_exactly` and
+`Part.whole_pieces` mend this.
+
+Not here: in which order chunks visit the dimensions (`dimension_order`), and the algorithms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from et_sim.collectives import OVER_A_TREE, Operation
 from et_sim.machine.model import AllReducePlan
@@ -34,30 +39,56 @@ class PhaseStep:
     cursor: QueueCursor
 
 
-def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) -> tuple[int, int]:
-    """(number of chunks, bytes of each).
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the phases of a chunk are made."""
+
+    plan: AllReducePlan
+    all_queues: bool = False  # an all-reduce over one dimension takes turns over all of its queues
+    everywhere: bool = False  # an all-reduce scatters and gathers in every dimension, the last one, too
+
+
+class Chunks(NamedTuple):
+    """So many chunks of equal size."""
+
+    number: int
+    size: int
+
+
+def split_into_chunks(operation: Operation, size: int, splits: int, ranks: int) -> list[Chunks]:
+    """The chunks of a collective as the reference cuts them.
 
     A chunk holds at least one byte for every rank of the system, so small collectives grow; an
-    all-gather and what goes over a tree are exempt, and their chunks hold at least one byte. A barrier is
-    a single chunk.
+    all-gather and what goes over a tree are exempt, and their chunks hold at least one byte.
     """
-    if operation is Operation.BARRIER:
-        return 1, 1
     chunk = size // splits
     exempt = operation is Operation.ALL_GATHER or operation in OVER_A_TREE
     if not exempt and chunk < ranks:
-        return splits, ranks
+        return [Chunks(splits, ranks)]
     chunk = max(chunk, 1)
-    return -(-size // chunk), chunk
+    return [Chunks(-(-size // chunk), chunk)] if size else []
 
 
-def plan_phases(
-    operation: Operation, size: int, parts: Sequence[Part], plan: AllReducePlan
-) -> list[PhaseStep]:
-    """The phases of one chunk of `size` bytes, in order; `parts` are ascending in dimension."""
-    if operation is Operation.ALL_REDUCE and plan is AllReducePlan.LOCAL_BW_AWARE:
-        return _inward_and_outward(size, parts)
-    order = reversed(parts) if operation is Operation.ALL_GATHER else parts
+def split_exactly(size: int, splits: int) -> list[Chunks]:
+    """Chunks that add up to the size and differ by at most one byte, the larger ones first."""
+    if size == 0:
+        return []
+    chunk, larger = divmod(size, min(splits, size))
+    runs = [Chunks(larger, chunk + 1), Chunks(min(splits, size) - larger, chunk)]
+    return [run for run in runs if run.number]
+
+
+def bytes_to_cut(size: int, splits: int, runs: Sequence[Chunks]) -> int:
+    """How many bytes the chunks hold if the last one need not be full: the size, unless it was raised."""
+    is_raised = runs[0].size > size // splits
+    return sum(run.number * run.size for run in runs) if is_raised else size
+
+
+def plan_phases(operation: Operation, size: int, order: Sequence[Part], rules: Rules) -> list[PhaseStep]:
+    """The phases of one chunk of `size` bytes; it visits the dimensions in the given order."""
+    both_ways = operation is Operation.ALL_REDUCE and rules.plan is AllReducePlan.LOCAL_BW_AWARE
+    if both_ways and (len(order) > 1 or not rules.all_queues):
+        return _inward_and_outward(size, order, rules)
     phases = []
     for part in order:
         phases.append(PhaseStep(part, operation, size, QueueCursor.NEXT))
@@ -65,14 +96,16 @@ def plan_phases(
     return phases
 
 
-def _inward_and_outward(size: int, parts: Sequence[Part]) -> list[PhaseStep]:
+def _inward_and_outward(size: int, order: Sequence[Part], rules: Rules) -> list[PhaseStep]:
     """Reduce-scatter inwards, all-reduce on the last dimension, all-gather outwards."""
+    both = order if rules.everywhere else order[:-1]
     phases = []
-    for part in parts[:-1]:
+    for part in both:
         phases.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, QueueCursor.FIRST))
         size = output_bytes(Operation.REDUCE_SCATTER, size, part)
-    phases.append(PhaseStep(parts[-1], Operation.ALL_REDUCE, size, QueueCursor.FIRST))
-    for part in reversed(parts[:-1]):
+    if not rules.everywhere:
+        phases.append(PhaseStep(order[-1], Operation.ALL_REDUCE, size, QueueCursor.FIRST))
+    for part in reversed(both):
         phases.append(PhaseStep(part, Operation.ALL_GATHER, size, QueueCursor.LAST))
         size = output_bytes(Operation.ALL_GATHER, size, part)
     return phases

@@ -71,6 +71,15 @@ class QueueCursor(IntEnum):
     NONE = 3  # always the first queue
 
 
+class WaitingOrder(IntEnum):
+    """In which order chunks wait in a queue for a reduce-scatter or an all-gather."""
+
+    PRIORITY = 0
+    ALTERNATING = 1  # reduce-scatters and all-gathers in turn
+    SMALLEST_FIRST = 2
+    FEWEST_PHASES_FIRST = 3
+
+
 def record(*fields: tuple[str, str]) -> np.dtype[Any]:
     """An aligned record type."""
     return np.dtype(list(fields), align=True)
@@ -85,6 +94,7 @@ NODE = record(
     ("children", "i4"),
     ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own
     ("seat", "i4"),  # COLLECTIVE: index among the actor's seats
+    ("like_before", "i4"),  # COLLECTIVE: how many with the same seat and detail precede it in the program
     ("children_first", "i8"),
     ("duration_ns", "i8"),
     ("bytes", "i8"),
@@ -111,10 +121,15 @@ CHANNEL = record(
 )
 COLLECTIVE = record(
     ("kind", "u1"),
-    ("phases", "i4"),
+    ("phases", "i4"),  # of every chunk
     ("chunks", "i4"),
-    ("phase_first", "i4"),
+    ("chunk_plan_first", "i4"),
+    ("rotations", "i4"),  # how many lists of phases a chunk plan has, which chunks take in turn
     ("priority", "i8"),  # comm_priority of the node, for the EXPLICIT policy
+)
+CHUNK_PLAN = record(  # chunks of a collective that have the same phases, in a row
+    ("chunk_end", "i4"),  # the first chunk of the collective behind them
+    ("phase_first", "i4"),  # of its first rotation; the others follow
 )
 PHASE = record(
     ("program", "i4"),
@@ -122,6 +137,7 @@ PHASE = record(
     ("dimension", "i4"),  # whose queues it uses
     ("cursor", "u1"),
     ("operation", "u1"),
+    ("bytes", "i8"),  # per member, before or after it: whichever is more
 )
 PROGRAM = record(
     ("members", "i4"),
@@ -198,6 +214,7 @@ class Plan:
     ranks: int
     dimensions: int
     queues_per_dim: int
+    queue_order: WaitingOrder
     running_limit: int  # chunks that may run in one queue at a time
     stream_policy: int  # +1: later collectives first, -1: earlier first, 0: by priority
     actor_of_rank: Any
@@ -208,6 +225,7 @@ class Plan:
     actor_channels: Any
     channels: Any
     collectives: Any
+    chunk_plans: Any
     phases: Any
     programs: Any
     steps: Any
@@ -233,13 +251,22 @@ class Plan:
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 
     @property
+    def queue_rows(self) -> int:
+        """Queues a dimension really has: if there is but one, the way out may have one of its own."""
+        parts_ways = self.queues_per_dim == 1 and Correction.TWO_WAY_QUEUES in self.corrections
+        return self.queues_per_dim + parts_ways
+
+    @property
     def expected_messages(self) -> int:
         """Messages the run will deliver if it completes: the yardstick of its progress."""
         per_collective = np.zeros(len(self.collectives), np.int64)
         for row, collective in enumerate(self.collectives):
-            first = collective["phase_first"]
-            programs = self.phases["program"][first : first + collective["phases"]]
-            per_collective[row] = collective["chunks"] * int(self.programs["sends"][programs].sum())
+            chunk, plan_row = 0, int(collective["chunk_plan_first"])
+            while chunk < collective["chunks"]:
+                chunk_end, first = self.chunk_plans[plan_row].tolist()
+                programs = self.phases["program"][first : first + collective["phases"]]
+                per_collective[row] += (chunk_end - chunk) * int(self.programs["sends"][programs].sum())
+                chunk, plan_row = chunk_end, plan_row + 1
         of_node = np.zeros(len(self.nodes), np.int64)
         is_collective = self.nodes["action"] == Action.COLLECTIVE
         of_node[is_collective] = per_collective[self.nodes["detail"][is_collective]]

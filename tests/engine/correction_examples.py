@@ -85,7 +85,86 @@ def _send_then_compute(rank: int, build: TraceBuilder) -> None:
         build.receive(0, MIB)
 
 
+CUBE = {
+    **network(["FullyConnected"] * 3, [2, 2, 2], latency=5000),
+    "bandwidth": [400, 50, 400],
+}
+UNEVEN = {**network(["FullyConnected"] * 2, [4, 4]), "bandwidth": [50, 200]}
+
+
+def _all_reduce_of(size: int) -> Fill:
+    def fill(_rank: int, build: TraceBuilder) -> None:
+        build.collective("all_reduce", size)
+
+    return fill
+
+
+def _late_all_reduce(rank: int, build: TraceBuilder) -> None:
+    late = (20, 20, 0, 100, 0, 20, 0, 0)[rank]
+    build.collective("all_reduce", 10000, after=[build.compute(micros=late)] if late else [])
+
+
+def _group_before_all(rank: int, build: TraceBuilder) -> None:
+    own = [build.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
+    build.collective("all_reduce", MIB, after=own)
+
+
 EXAMPLES = (
+    Example(
+        Correction.GROUP_COUNTERS,
+        "ring of 4: ranks 2 and 3 do an all-reduce of 1 MiB in a group of their own, and then all four do",
+        _group_before_all,
+        RING_4,
+        reference=(NEVER,) * 4,
+        corrected=(131555, 131555, 120791, 126173),
+        more={"groups": {"1": [2, 3]}},
+    ),
+    Example(
+        Correction.TWO_WAY_QUEUES,
+        "fully connected 2x2x2, 5 µs, 400, 50 and 400 GB/s: an all-reduce of 10000 bytes in two chunks, to "
+        "which ranks come late by 20, 20, 0, 100, 0, 20, 0 and 0 µs",
+        _late_all_reduce,
+        CUBE,
+        reference=(NEVER,) * 8,
+        corrected=(130581, 135547, 135604, 140497, 125580, 130546, 130603, 135496),
+        system={"preferred-dataset-splits": 2},
+    ),
+    Example(
+        Correction.ALL_QUEUES,
+        "ring of 4: an all-reduce of 1 MiB in four chunks, two queues, two chunks active",
+        _all_reduce_of(MIB),
+        RING_4,
+        reference=(88720,) * 4,
+        corrected=(44360,) * 4,
+        system={
+            "preferred-dataset-splits": 4,
+            "num-queues-per-dim": 2,
+            "active-chunks-per-dimension": 2,
+        },
+    ),
+    Example(
+        Correction.EXACT_CHUNKS,
+        "ring of 4: an all-reduce of 1 MiB and one byte in four chunks",
+        _all_reduce_of(MIB + 1),
+        RING_4,
+        reference=(110900,) * 4,
+        corrected=(88720,) * 4,
+        system={"preferred-dataset-splits": 4},
+    ),
+    Example(
+        Correction.DIMENSION_SCHEDULERS,
+        "fully connected 4x4, 50 GB/s inside and 200 GB/s across: an all-reduce of 64 MiB in 16 chunks, "
+        "`offlineGreedy` (Themis)",
+        _all_reduce_of(64 * MIB),
+        UNEVEN,
+        reference=(2018576,) * 16,
+        corrected=(649932,) * 16,
+        system={
+            "preferred-dataset-splits": 16,
+            "local-mem-bw": 1600,
+            "inter-dimension-scheduling": "offlineGreedy",
+        },
+    ),
     Example(
         Correction.ISSUE_AT_ONCE,
         "a CPU node of 5 µs, an instant node, and a kernel of 3 µs behind the instant one",

@@ -99,10 +99,10 @@ class Collectives:
 
     def operation(self, chunk: Chunk) -> int:
         """What the chunk's phase does (a `CollectiveKind`)."""
-        running = self._streams["running"][chunk.stream]
-        collective = self._still.plan.collectives[self._running["collective"][running]]
-        phase = int(collective["phase_first"]) + int(self._streams["phase"][chunk.stream])
-        return int(self._still.plan.phases["operation"][phase])
+        return int(self._still.plan.phases["operation"][self._phase(chunk)])
+
+    def _phase(self, chunk: Chunk) -> int:
+        return int(self._streams["phase_first"][chunk.stream]) + int(self._streams["phase"][chunk.stream])
 
     def is_started(self, chunk: Chunk) -> bool:
         """Whether its queue lets the chunk run its phase."""
@@ -110,8 +110,7 @@ class Collectives:
 
     def dimension(self, chunk: Chunk) -> int:
         """The dimension in whose queues the chunk stands."""
-        queue = int(self._streams["queue"][chunk.stream]) // self._still.plan.queues_per_dim
-        return queue % self._still.plan.dimensions
+        return int(self._still.plan.phases["dimension"][self._phase(chunk)])
 
     def occupants(self, chunk: Chunk) -> list[Chunk]:
         """The started chunks in the queue of a chunk."""

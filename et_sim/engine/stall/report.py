@@ -122,7 +122,8 @@ def remedies(
     if queue_in_knot:
         yield (
             "set num-queues-per-dim to 2 or more, or active-chunks-per-dimension to at least "
-            "preferred-dataset-splits, so that chunks cannot block each other's queues"
+            "preferred-dataset-splits, or switch the correction two-way-queues on, so that chunks cannot "
+            "block each other's queues"
         )
     if any("also take numbers" in text for text in nearest):
         yield "list all ranks as a communicator group of their own, which has a count of its own, and use it"

@@ -1,0 +1,136 @@
+"""In which order the chunks of a collective visit the dimensions of the machine.
+
+Ascending: inwards first (an all-gather the other way round). Round robin: the same, turned by one place
+from chunk to chunk. Offline greedy (Themis): the dimension with the least load first, by an estimate of the
+time that earlier chunks of the same collective will spend in each dimension; the estimate starts at zero with
+every collective. Flexible offline greedy also chooses the size of each chunk, so that it fills the difference
+between the least and the most loaded dimension.
+
+An order names all dimensions; those that do not take part are skipped later.
+
+Not here: what a chunk does in a dimension (`phases`), and the order within a queue (`engine.queue_order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from et_sim.collectives import Operation
+from et_sim.machine.model import DimensionOrder
+from et_sim.plan.phases import Chunks
+
+Order = tuple[int, ...]
+
+LOAD_UNIT = 1 << 20  # bytes
+# A chunk keeps the usual order unless the loads differ by at least this part of it.
+WORTHWHILE_PART = 16
+GREEDY = (DimensionOrder.OFFLINE_GREEDY, DimensionOrder.OFFLINE_GREEDY_FLEX)
+# With these an all-reduce scatters and gathers in all dimensions; online greedy does nothing else.
+SCATTERING_EVERYWHERE = (*GREEDY, DimensionOrder.ONLINE_GREEDY)
+GREEDY_OPERATIONS = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+
+
+class Route(NamedTuple):
+    """The way of some chunks: one order, or several among which chunks take turns."""
+
+    chunks: Chunks
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What the greedy orders must know of a dimension."""
+
+    members: int
+    takes_part: bool
+    speed: float  # bandwidth, as a multiple of that of dimension 0
+
+
+@dataclass(slots=True)
+class _Load:
+    dimension: int
+    time: float = 0.0
+
+
+def routes(
+    scheduler: DimensionOrder, operation: Operation, total: int, runs: Sequence[Chunks], lanes: Sequence[Lane]
+) -> list[Route]:
+    """The way of every chunk of a collective that moves `total` bytes; equal neighbours stand together."""
+    usual = usual_order(operation, len(lanes))
+    if scheduler is DimensionOrder.ROUND_ROBIN:
+        turned = tuple(usual[turn:] + usual[:turn] for turn in range(len(usual)))
+        return [Route(run, turned) for run in runs]
+    if scheduler not in GREEDY or operation not in GREEDY_OPERATIONS:
+        return [Route(run, (usual,)) for run in runs]
+    flexible = scheduler is DimensionOrder.OFFLINE_GREEDY_FLEX
+    found: list[Route] = []
+    for size, order in greedy_chunks(operation, total, runs, lanes, flexible=flexible):
+        last = found[-1] if found else None
+        if last is not None and last.chunks.size == size and last.orders == (order,):
+            found[-1] = Route(Chunks(last.chunks.number + 1, size), last.orders)
+        else:
+            found.append(Route(Chunks(1, size), (order,)))
+    return found
+
+
+def usual_order(operation: Operation, dimensions: int) -> Order:
+    """Ascending; an all-gather goes the other way."""
+    ascending = range(dimensions)
+    return tuple(reversed(ascending) if operation is Operation.ALL_GATHER else ascending)
+
+
+def greedy_chunks(
+    operation: Operation, total: int, runs: Sequence[Chunks], lanes: Sequence[Lane], *, flexible: bool
+) -> Iterator[tuple[int, Order]]:
+    """(bytes, order) of every chunk. An all-reduce is planned as its first, scattering half."""
+    gathers = operation is Operation.ALL_GATHER
+    loads = [_Load(dimension) for dimension in range(len(lanes))]
+    left = total
+    recommended = (run.size for run in runs for _ in range(run.number))
+    usual = max(run.size for run in runs)
+    while left > 0:
+        wanted = usual if flexible else next(recommended)
+        loads.sort(key=lambda load: load.time)
+        if gathers:
+            loads.reverse()
+        slack = _slack_bytes(loads, lanes, gathers=gathers)
+        if slack < (wanted if flexible else wanted // WORTHWHILE_PART):
+            size = min(left, wanted)
+            # The reference charges by place here, and its list runs backwards in an all-gather.
+            loads.sort(key=lambda load: load.dimension, reverse=gathers)
+            order = tuple(range(len(lanes)))
+        else:
+            size = min(left, slack) if flexible else min(left, wanted)
+            order = tuple(load.dimension for load in loads)
+        _charge(loads, order, lanes, size, gathers=gathers)
+        left -= size
+        yield size, order
+
+
+def _slack_bytes(loads: Sequence[_Load], lanes: Sequence[Lane], *, gathers: bool) -> int:
+    """How large a chunk would level the first dimension that takes part with the last one."""
+    places = [place for place, load in enumerate(loads) if lanes[load.dimension].takes_part]
+    first, last = places[0], places[-1]
+    if not gathers:
+        lane = lanes[loads[first].dimension]
+        gap = abs(loads[-1].time - loads[first].time)
+        return int(gap * lane.speed / ((lane.members - 1) / lane.members) * LOAD_UNIT)
+    lane = lanes[loads[last].dimension]
+    gap = abs(loads[last].time - loads[first].time)
+    size = int(gap * lane.speed / (lane.members - 1) * LOAD_UNIT)
+    for place in reversed(places[:-1]):
+        size //= lanes[loads[place].dimension].members
+    return size
+
+
+def _charge(loads: Sequence[_Load], order: Order, lanes: Sequence[Lane], size: int, *, gathers: bool) -> None:
+    """Add what a chunk costs in every dimension of its order to the load at the same place."""
+    for load, dimension in zip(loads, order, strict=True):
+        lane = lanes[dimension]
+        if not lane.takes_part:
+            continue
+        share = lane.members - 1 if gathers else (lane.members - 1) / lane.members
+        load.time += size / LOAD_UNIT * share / lane.speed
+        size = size * lane.members if gathers else size // lane.members

@@ -1,0 +1,250 @@
+"""What the corrections of chunks, queues and orders change, each on one small example, to the nanosecond.
+
+Machines have 50 GB/s and 500 ns unless an example says otherwise; endpoint delay 10 ns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import finish_times, network, simulate, system
+
+from et_sim.engine import kinds
+from et_sim.engine.stall import explain_stall
+from et_sim.engine.state import new_run
+from et_sim.errors import MachineError
+from et_sim.machine import read_machine
+from et_sim.network import analytical
+from et_sim.plan import build_plan
+from et_sim.plan.tables import Plan
+from et_sim.trace import TraceBuilder, Workload
+
+MIB = 1 << 20
+FOUR = network(["FullyConnected"], [4])
+CUBE = network(["FullyConnected"] * 3, [2, 2, 2], latency=5000) | {"bandwidth": [400, 50, 400]}
+ORDERS = ("ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex", "onlineGreedy")
+
+
+def alone(kind: str, size: int, ranks: int) -> list[TraceBuilder]:
+    """Every rank runs the same single collective."""
+    builders = [TraceBuilder() for _ in range(ranks)]
+    for builder in builders:
+        builder.collective(kind, size)
+    return builders
+
+
+def last_finish(builders: list[TraceBuilder], net: dict[str, Any], **keys: Any) -> int:
+    return max(finish_times(builders, net, system(dimensions=len(net["npus_count"]), **keys)))
+
+
+@pytest.mark.parametrize(
+    ("size", "reference", "corrected"),
+    [
+        (MIB, 88720, 88720),
+        (MIB + 1, 110900, 88720),  # five chunks of 262144 bytes; or one of 262145 and three of 262144
+        (1000003, 106520, 85216),  # five chunks of 250000 bytes; or three of 250001 and one of 250000
+        (1, 12280, 3070),  # four chunks of four bytes; or one of one byte
+        (0, 12280, 0),
+    ],
+)
+def test_exact_chunks_move_no_more_than_was_asked_for(size: int, reference: int, corrected: int) -> None:
+    keys = {"preferred-dataset-splits": 4}
+    builders = alone("all_reduce", size, 4)
+    assert last_finish(builders, FOUR, **keys) == reference
+    assert last_finish(builders, FOUR, **keys, corrections={"exact-chunks": True}) == corrected
+
+
+@pytest.mark.parametrize(
+    ("queues", "active", "reference", "corrected"),
+    [(1, 2, 44360, 44360), (2, 2, 88720, 44360), (2, 4, 44360, 22180), (4, 4, 44360, 22180)],
+)
+def test_an_all_reduce_over_one_dimension_uses_all_queues(
+    queues: int, active: int, reference: int, corrected: int
+) -> None:
+    keys = {
+        "preferred-dataset-splits": 4,
+        "num-queues-per-dim": queues,
+        "active-chunks-per-dimension": active,
+    }
+    builders = alone("all_reduce", MIB, 4)
+    assert last_finish(builders, FOUR, **keys) == reference
+    assert last_finish(builders, FOUR, **keys, corrections={"all-queues": True}) == corrected
+
+
+def group_first() -> list[TraceBuilder]:
+    """Ranks 2 and 3 have a collective of their own before that of all."""
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, builder in enumerate(builders):
+        own = [builder.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
+        builder.collective("all_reduce", MIB, after=own)
+    return builders
+
+
+def test_groups_count_their_own_collectives_only() -> None:
+    groups = {"1": [2, 3]}
+    assert simulate(group_first(), FOUR, groups=groups).finish_ns.tolist() == [-1, -1, -1, -1]
+    mended = system(corrections={"group-counters": True})
+    times = simulate(group_first(), FOUR, mended, groups=groups).finish_ns.tolist()
+    assert times == [131555, 131555, 120791, 126173]
+
+
+def skewed(*micros: int) -> list[TraceBuilder]:
+    """Ranks that come to the same all-reduce at different times."""
+    builders = [TraceBuilder() for _ in micros]
+    for builder, late in zip(builders, micros, strict=True):
+        before = [builder.compute("late", micros=late)] if late else []
+        builder.collective("all_reduce", 10000, after=before)
+    return builders
+
+
+# The smallest known knot: one chunk goes out where the other comes in, and each waits for the other's room.
+KNOT = (20, 20, 0, 100, 0, 20, 0, 0)
+
+
+def test_chunks_on_their_way_in_and_out_wait_for_each_other_in_the_reference() -> None:
+    result = simulate(skewed(*KNOT), CUBE, system(dimensions=3, **{"preferred-dataset-splits": 2}))
+    assert result.finish_ns.tolist() == [-1] * 8
+    text = explain_stall(result.outcome, result.workload).text
+    assert "waits behind" in text
+    assert "in a queue of dimension 1" in text
+
+
+@pytest.mark.parametrize("keys", [{"corrections": {"two-way-queues": True}}, {"profile": "corrected"}])
+def test_two_way_queues_untie_the_knot(keys: dict[str, Any]) -> None:
+    described = system(dimensions=3, **{"preferred-dataset-splits": 2}, **keys)
+    times = finish_times(skewed(*KNOT), CUBE, described)
+    assert times == [130581, 135547, 135604, 140497, 125580, 130546, 130603, 135496]
+
+
+def test_blocked_queues_let_their_oldest_chunk_in_when_nothing_else_is_left() -> None:
+    """Chunks whose orders differ block each other even if both ways have queues of their own."""
+    keys = {
+        "preferred-dataset-splits": 3,
+        "num-queues-per-dim": 2,
+        "inter-dimension-scheduling": "roundRobin",
+    }
+    orders = {"dimension-schedulers": True}
+    builders = skewed(20, 20, 0, 10, 50, 20, 20, 10)
+    stuck = finish_times(builders, CUBE, system(dimensions=3, **keys, corrections=orders))
+    assert stuck == [-1] * 8
+    untied = orders | {"two-way-queues": True}
+    times = finish_times(builders, CUBE, system(dimensions=3, **keys, corrections=untied))
+    assert times == [95474, 95474, 95426, 95426, 100489, 100475, 95458, 100461]
+
+
+GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7], "3": [0, 4], "4": [7, 6, 5, 4, 3, 2, 1, 0]}
+COLLECTIVES = st.tuples(
+    st.sampled_from(["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]),
+    st.integers(1, 50_000),
+    st.sampled_from(["", "", *GROUPS]),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    collectives=st.lists(COLLECTIVES, min_size=1, max_size=5),
+    lateness=st.lists(st.lists(st.integers(0, 120), min_size=5, max_size=5), min_size=8, max_size=8),
+    splits=st.integers(1, 6),
+    active=st.integers(1, 3),
+    queues=st.integers(1, 3),
+    policy=st.sampled_from(["LIFO", "FIFO", "EXPLICIT"]),
+    order=st.sampled_from(ORDERS),
+    within=st.sampled_from(["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]),
+)
+def test_corrected_queues_never_block_whatever_the_skew(
+    collectives: list[tuple[str, int, str]],
+    lateness: list[list[int]],
+    splits: int,
+    active: int,
+    queues: int,
+    policy: str,
+    order: str,
+    within: str,
+) -> None:
+    """Collectives of several groups side by side, each later on some ranks than on others."""
+    builders = [TraceBuilder() for _ in range(8)]
+    for rank, builder in enumerate(builders):
+        last: dict[str, list[int]] = {}
+        for (kind, size, group), micros in zip(collectives, lateness[rank], strict=False):
+            if group and rank not in GROUPS[group]:
+                continue
+            before = last.get(group, []) + ([builder.compute(micros=micros)] if micros else [])
+            last[group] = [builder.collective(kind, size, group=group, after=before)]
+    keys = {
+        "profile": "corrected",
+        "scheduling-policy": policy,
+        "preferred-dataset-splits": splits,
+        "active-chunks-per-dimension": active,
+        "num-queues-per-dim": queues,
+        "inter-dimension-scheduling": order,
+        "intra-dimension-scheduling": within,
+    }
+    assert min(finish_times(builders, CUBE, system(dimensions=3, **keys), groups=GROUPS)) >= 0
+
+
+def plan_of(builders: list[TraceBuilder], groups: dict[str, list[int]], **keys: Any) -> Plan:
+    machine = read_machine(system=system(**keys), network=FOUR, groups=groups)
+    return build_plan(Workload.of([builder.build() for builder in builders]), machine)
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_groups_that_run_side_by_side_have_queues_of_their_own(concurrent: bool) -> None:
+    plan = plan_of(group_first(), {"1": [2, 3]}, corrections={"concurrent-communication": concurrent})
+    machine = read_machine(system=system(), network=FOUR)
+    run = new_run(plan, analytical.prepare(machine.network, plan.programs, plan.steps))
+    first = run.seats["queue_first"]
+    assert len(run.queues) == (6 if concurrent else 4)
+    for seat, other in ((2, 4), (3, 5)):  # of ranks 2 and 3: in the whole system, and in group 1
+        assert plan.seats["actor"][seat] == plan.seats["actor"][other]
+        assert (first[seat] != first[other]) == concurrent
+
+
+def test_the_reference_warns_that_it_does_not_read_orders() -> None:
+    described = system(**{"inter-dimension-scheduling": "themis", "intra-dimension-scheduling": "RG"})
+    machine = read_machine(system=described, network=FOUR)
+    assert {notice.key for notice in machine.warnings} == {
+        "inter-dimension-scheduling",
+        "intra-dimension-scheduling",
+    }
+    assert all("dimension-schedulers" in notice.text for notice in machine.warnings)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("inter-dimension-scheduling", "offlinegreedy"), ("intra-dimension-scheduling", "lifo")],
+)
+def test_an_unknown_order_is_refused_where_orders_are_read(key: str, value: str) -> None:
+    described = system(**{key: value}, profile="corrected")
+    with pytest.raises(MachineError, match=f'key "{key}" is "{value}".*allowed: '):
+        read_machine(system=described, network=FOUR)
+
+
+def test_kinds_of_events_differ() -> None:
+    numbers = [number for name, number in vars(kinds).items() if name.isupper()]
+    assert len(numbers) == len(set(numbers))
+
+
+UNEVEN = network(["FullyConnected"] * 2, [4, 4]) | {"bandwidth": [50, 200]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "times"),
+    [
+        ("all_reduce", 64 * MIB, (2018576, 1279920, 649932, 669050, 2018576)),
+        ("reduce_scatter", 64 * MIB, (1063115, 669448, 348868, 376328, 1063115)),
+        ("all_gather", 4 * MIB, (967328, 610552, 275162, 275162, 967328)),
+        ("all_to_all", 64 * MIB, (1956458, 1924096, 1956458, 1956458, 1956458)),
+    ],
+)
+def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times: tuple[int, ...]) -> None:
+    """4 x 4 ranks, the outer dimension four times as fast: 16 chunks, one at a time in each dimension."""
+    keys = {"preferred-dataset-splits": 16, "local-mem-bw": 1600}
+    mended = {"dimension-schedulers": True}
+    builders = alone(kind, size, 16)
+    for order, time in zip(ORDERS, times, strict=True):
+        named = {"inter-dimension-scheduling": order}
+        assert last_finish(builders, UNEVEN, **keys, **named, corrections=mended) == time
+        assert last_finish(builders, UNEVEN, **keys, **named) == times[0]  # the reference reads no such key

@@ -1,0 +1,135 @@
+"""Orders of dimensions: greedy ones against a transcription of their rules, and by hand."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from greedy_order import Dimension, planned
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from et_sim.collectives import Operation
+from et_sim.machine.model import DimensionOrder
+from et_sim.plan.dimension_order import Lane, greedy_chunks, routes
+from et_sim.plan.phases import Chunks, bytes_to_cut, split_exactly, split_into_chunks
+
+MIB = 1 << 20
+DIMENSIONS = st.lists(
+    st.builds(
+        Dimension,
+        size=st.sampled_from([1, 2, 3, 4, 8, 16]),
+        bandwidth=st.sampled_from([12.5, 25.0, 50.0, 100.0, 400.0]),
+        involved=st.sampled_from([True, True, True, False]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+KINDS = st.sampled_from(["all_reduce", "reduce_scatter", "all_gather"])
+
+
+def lanes_of(dimensions: list[Dimension]) -> list[Lane]:
+    first = dimensions[0].bandwidth
+    return [Lane(d.size, d.takes_part, d.bandwidth / first) for d in dimensions]
+
+
+def lanes(*sizes_and_speeds: tuple[int, float]) -> list[Lane]:
+    return [Lane(members, True, speed) for members, speed in sizes_and_speeds]
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    kind=KINDS,
+    dimensions=DIMENSIONS,
+    total=st.integers(1, 1 << 26),
+    splits=st.integers(1, 40),
+    exact=st.booleans(),
+    flexible=st.booleans(),
+)
+def test_greedy_orders_follow_the_rules(
+    kind: str, dimensions: list[Dimension], total: int, splits: int, exact: bool, flexible: bool
+) -> None:
+    assume(any(d.takes_part for d in dimensions))
+    operation = Operation[kind.upper()]
+    if exact:
+        runs = split_exactly(total, splits)
+    else:
+        ranks = 1
+        for d in dimensions:
+            ranks *= d.size
+        runs = split_into_chunks(operation, total, splits, ranks)
+    assume(sum(run.number for run in runs) <= 2000)
+    to_cut = bytes_to_cut(total, splits, runs)
+    recommended = [run.size for run in runs for _ in range(run.number)]
+    expected = planned(kind, to_cut, recommended, dimensions, flexible)
+    found = list(greedy_chunks(operation, to_cut, runs, lanes_of(dimensions), flexible=flexible))
+    assert found == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    kind=KINDS,
+    dimensions=DIMENSIONS,
+    total=st.integers(1, 1 << 24),
+    splits=st.integers(1, 40),
+    scheduler=st.sampled_from(list(DimensionOrder)),
+)
+def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
+    kind: str, dimensions: list[Dimension], total: int, splits: int, scheduler: DimensionOrder
+) -> None:
+    assume(any(d.takes_part for d in dimensions))
+    runs = split_exactly(total, splits)
+    found = routes(scheduler, Operation[kind.upper()], total, runs, lanes_of(dimensions))
+    assert sum(route.chunks.number * route.chunks.size for route in found) == total
+    possible = set(permutations(range(len(dimensions))))
+    assert all(order in possible for route in found for order in route.orders)
+
+
+def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
+    """Two dimensions of four, the second four times as fast. Loads in MiB of dimension 0 per chunk of 1 MiB.
+
+    The first chunk goes the usual way: 3/4 in dimension 0, then 1/4 * 3/4 / 4 = 3/64 in dimension 1. The
+    second begins in dimension 1: 3/4 / 4 = 12/64 there, and 12/64 in dimension 0. Loads are now 60/64 and
+    15/64. From then on a chunk adds 12/64 to both if it begins in dimension 1, always the less loaded one.
+    """
+    found = list(
+        greedy_chunks(
+            Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), flexible=False
+        )
+    )
+    assert found == [(MIB, (0, 1)), (MIB, (1, 0)), (MIB, (1, 0)), (MIB, (1, 0))]
+
+
+def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
+    """As above; after the first chunk the loads are 48/64 and 3/64.
+
+    45/64 on dimension 1 would level them: 45/64 * 4 / (3/4) = 3.75 MiB, of which 3 MiB are left.
+    """
+    found = list(
+        greedy_chunks(
+            Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), flexible=True
+        )
+    )
+    assert found == [(MIB, (0, 1)), (3 * MIB, (1, 0))]
+
+
+def test_round_robin_turns_the_usual_order() -> None:
+    machine = lanes((2, 1.0), (2, 1.0), (2, 1.0))
+    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_REDUCE, 6, [Chunks(3, 2)], machine)
+    assert route.orders == ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_GATHER, 6, [Chunks(3, 2)], machine)
+    assert route.orders == ((2, 1, 0), (1, 0, 2), (0, 2, 1))
+
+
+def test_an_all_to_all_is_never_reordered_by_load() -> None:
+    machine = lanes((4, 1.0), (4, 4.0))
+    [route] = routes(DimensionOrder.OFFLINE_GREEDY, Operation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine)
+    assert route == (Chunks(4, MIB), ((0, 1),))
+
+
+@given(size=st.integers(0, 10_000), splits=st.integers(1, 200))
+def test_exact_chunks_add_up_and_differ_by_a_byte_at_most(size: int, splits: int) -> None:
+    runs = split_exactly(size, splits)
+    each = [run.size for run in runs for _ in range(run.number)]
+    assert sum(each) == size
+    assert len(each) == min(size, splits)
+    assert not each or max(each) - min(each) <= 1
