@@ -93,8 +93,8 @@ CORRECTION_NOTES = (
         Correction.TWO_WAY_QUEUES,
         "With one queue per dimension, chunks on their way in and out of an all-reduce share it, and "
         "ranks that differ in time can wait for each other for ever.",
-        "The two ways have queues of their own, and a chunk is let in over the limit before anything "
-        "stands still.",
+        "The two ways have queues of their own. When nothing else is left to happen, every blocked queue "
+        "lets its oldest chunk in over the limit, so that no run stands still because of queues.",
     ),
     CorrectionNote(
         Correction.ALL_QUEUES,
@@ -105,7 +105,8 @@ CORRECTION_NOTES = (
         Correction.EXACT_CHUNKS,
         "The last chunk has full size, so one byte more can cost a whole chunk, and small collectives "
         "grow to a byte per chunk and NPU.",
-        "Chunks differ by at most one byte and add up to the size; there are never more than bytes.",
+        "Chunks differ by at most one byte and add up to the size; there are never more than bytes. A rank's "
+        "share of a chunk is rounded up, so that no byte is lost. Where there are no bytes, no time passes.",
     ),
     CorrectionNote(
         Correction.WHOLE_PATH,
@@ -117,8 +118,8 @@ CORRECTION_NOTES = (
         Correction.CONCURRENT_COMMUNICATION,
         "A rank has one slot for collectives, sends and remote memory: groups never overlap, and a send "
         "delays the next collective.",
-        "Collectives are limited by their queues alone, of which every group has its own; sends and "
-        "remote memory have a slot each.",
+        "Collectives are limited by their queues alone, of which every group has its own, and LIFO and FIFO "
+        "go by the order of the program; sends and remote memory have a slot each.",
     ),
     CorrectionNote(
         Correction.EAGER_SENDS,
@@ -133,7 +134,8 @@ CORRECTION_NOTES = (
     CorrectionNote(
         Correction.DIMENSION_SCHEDULERS,
         "The keys `inter-dimension-scheduling` and `intra-dimension-scheduling` are not read.",
-        "They choose the order of dimensions and the order within a dimension.",
+        "They choose the order of dimensions and the order within a dimension. The greedy orders start anew "
+        "with every collective, and groups that are a part of the system go through dimensions as ever.",
     ),
 )
 
