@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from trace_oracle import assert_same_trace
+from trace_oracle import assert_same_trace, written_by_library
 
 from et_sim.errors import TraceError
 from et_sim.trace import CollectiveKind, Has, NodeKind, Trace, TraceBuilder, decode, encode_trace
@@ -69,6 +69,7 @@ def test_a_dependency_may_be_named_before_its_node_is_made() -> None:
 def test_a_built_trace_survives_the_file_format() -> None:
     trace = everything()
     assert_same_trace(trace, decode(encode_trace(trace)))
+    assert encode_trace(trace) == written_by_library(trace)
 
 
 def test_columns_have_the_types_of_decoded_ones_even_when_empty() -> None:
@@ -86,13 +87,15 @@ def test_extreme_values_survive_the_file_format() -> None:
     assert_same_trace(trace, decode(encode_trace(trace)))
 
 
-def test_a_trace_with_a_negative_size_cannot_be_written() -> None:
+def test_a_trace_with_a_negative_size_or_time_cannot_be_written() -> None:
     from dataclasses import replace
 
     trace = everything()
-    sizes = np.full(len(trace), -1, np.int64)
+    negative = np.full(len(trace), -1, np.int64)
     with pytest.raises(TraceError, match="column tensor_bytes of node 1"):
-        encode_trace(replace(trace, tensor_bytes=sizes))
+        encode_trace(replace(trace, tensor_bytes=negative))
+    with pytest.raises(TraceError, match="column duration_us of node 0"):
+        encode_trace(replace(trace, duration_us=negative))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trace_oracle import BITS, RefusedError, as_rows, assert_same_trace, expected, framed, varint
+from trace_oracle import (
+    BITS,
+    RefusedError,
+    as_rows,
+    assert_same_trace,
+    expected,
+    framed,
+    varint,
+    written_by_library,
+)
 
 from et_sim.errors import TraceError
 from et_sim.trace import TraceBuilder, decode, encode_trace
@@ -190,6 +199,16 @@ def test_encoding_and_decoding_gives_the_same_columns(content: bytes) -> None:
     again = encode_trace(trace)
     assert_same_trace(trace, decode(again), apart_from=("source", "ignored_attributes"))
     assert encode_trace(decode(again)) == again
+
+
+@given(contents())
+@BOUNDED
+def test_the_bytes_written_are_those_that_the_protobuf_library_writes(content: bytes) -> None:
+    try:
+        trace = decode(content)
+    except TraceError:
+        return
+    assert encode_trace(trace) == written_by_library(trace)
 
 
 @given(contents(), st.data())

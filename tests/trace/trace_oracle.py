@@ -165,3 +165,56 @@ def _assert_same(left: Any, right: Any, name: str) -> None:
         np.testing.assert_array_equal(left, right, err_msg=name)
     else:
         assert left == right, name
+
+
+WRITTEN = (
+    ("is_cpu_op", "bool_val", "is_cpu"),
+    ("num_ops", "int64_val", "num_ops"),
+    ("tensor_size", "uint64_val", "tensor_bytes"),
+    ("comm_type", "int64_val", "comm_type"),
+    ("comm_size", "int64_val", "comm_bytes"),
+    ("comm_tag", "int32_val", "comm_tag"),
+    ("comm_src", "int32_val", "comm_src"),
+    ("comm_dst", "int32_val", "comm_dst"),
+    ("comm_priority", "int32_val", "comm_priority"),
+)
+
+
+def written_by_library(trace: Trace) -> bytes:
+    """The file of a trace, made with protobuf objects."""
+    schema = messages()
+    records = [schema.GlobalMetadata(version=trace.version).SerializeToString(deterministic=True)]
+    for row in range(len(trace)):
+        node = schema.Node(
+            id=int(trace.node_id[row]),
+            name=trace.node_name(row),
+            type=int(trace.kind[row]),
+            duration_micros=int(trace.duration_us[row]),
+        )
+        for kind in ("data", "ctrl"):
+            start, items = getattr(trace, f"{kind}_start"), getattr(trace, f"{kind}_deps")
+            wanted = trace.node_id[items[start[row] : start[row + 1]]].tolist()
+            getattr(node, f"{kind}_deps").extend(wanted)
+        if node.type == 1 and trace.metadata_text.get(row):
+            node.inputs.values = trace.metadata_text[row]
+        for name, member, column in WRITTEN:
+            if trace.present[row] & (1 << BITS.index(name)):
+                value = getattr(trace, column)[row].item()
+                if member == "int32_val" and not -(2**31) <= value < 2**31:
+                    member = "int64_val"
+                node.attr.add(name=name, **{member: value})
+        if trace.present[row] & (1 << BITS.index("pg_name")):
+            node.attr.add(name="pg_name", string_val=trace.group_names[trace.group[row]])
+        if trace.present[row] & (1 << BITS.index("involved_dim")):
+            flags = int(trace.involved_dims[row])
+            dims = node.attr.add(name="involved_dim")
+            dims.bool_list.SetInParent()
+            dims.bool_list.values.extend(bool(flags >> bit & 1) for bit in range(trace.involved_count[row]))
+        lists = trace.tensors
+        for number in np.flatnonzero(lists.row == row).tolist():
+            listed = node.attr.add(name="outputs" if lists.is_output[number] else "inputs")
+            listed.string_list.SetInParent()
+            words = lists.words[lists.start[number] : lists.start[number + 1]]
+            listed.string_list.values.extend(lists.texts[word] for word in words.tolist())
+        records.append(node.SerializeToString(deterministic=True))
+    return framed(*records)
