@@ -116,7 +116,7 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
             found.append(_spread(trace, rows, _numbers(values[rows], _number_attribute(name, kind))))
     rows = _rows_with(trace, Has.GROUP)
     if len(rows):
-        groups = [_attribute("pg_name", "string_val", name.encode()) for name in trace.group_names]
+        groups = [_group(name) for name in trace.group_names]
         found.append(_spread(trace, rows, [groups[number] for number in trace.group[rows].tolist()]))
     rows = _rows_with(trace, Has.INVOLVED_DIM)
     if len(rows):
@@ -141,26 +141,35 @@ def _spread(trace: Trace, rows: Any, pieces: list[bytes]) -> list[bytes]:
 
 def _number_attribute(name: str, kind: str) -> Any:
     """Spells an attribute; a tag or priority beyond 32 bits is written as int64."""
+    usual = _attribute_head(name, f"{kind}_val")
+    wide = _attribute_head(name, "int64_val") if kind == "int32" else usual
 
     def spell(value: int) -> bytes:
-        fits = kind != "int32" or -(2**31) <= value < 2**31
-        return _attribute(name, f"{kind if fits else 'int64'}_val", _varint(value % 2**64))
+        content = (usual if -(2**31) <= value < 2**31 else wide) + _varint(value % 2**64)
+        return _ATTRIBUTE_TAG + _varint(len(content)) + content
 
     return spell
 
 
 def _involved(flags: int, count: int) -> bytes:
     values = bytes(flags >> bit & 1 for bit in range(count))
-    return _attribute("involved_dim", "bool_list", _delimited(1, values) if values else b"")
+    content = _delimited(1, values) if values else b""
+    head = _attribute_head("involved_dim", "bool_list")
+    return _delimited(_ATTRIBUTE, head + _varint(len(content)) + content)
 
 
-def _attribute(name: str, member: str, value: bytes) -> bytes:
-    """One attribute of a node; a value of the oneof is written even if it is zero."""
+def _group(name: str) -> bytes:
+    content = name.encode()
+    head = _attribute_head("pg_name", "string_val")
+    return _delimited(_ATTRIBUTE, head + _varint(len(content)) + content)
+
+
+def _attribute_head(name: str, member: str) -> bytes:
+    """The attribute's name, and the tag of its value, which is written even if it is zero."""
     kind, _, shape = member.partition("_")
     field = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index(kind) + (shape == "list")
     is_number = shape == "val" and kind != "string"
-    spelled = _tag(field, _VARINT) + value if is_number else _delimited(field, value)
-    return _delimited(_ATTRIBUTE, _delimited(_NAME, name.encode()) + spelled)
+    return _delimited(_NAME, name.encode()) + _tag(field, _VARINT if is_number else _LENGTH)
 
 
 def _tag(field: int, wire_type: int) -> bytes:
@@ -173,9 +182,17 @@ def _delimited(field: int, content: bytes) -> bytes:
 
 def _varint(value: int) -> bytes:
     """Seven bits per byte, the lowest first."""
+    if value < 128:
+        return _ONE_BYTE[value]
+    if value < 128 * 128:
+        return bytes((value & 127 | 128, value >> 7))
     groups = bytearray()
     while value > 127:
         groups.append(value & 127 | 128)
         value >>= 7
     groups.append(value)
     return bytes(groups)
+
+
+_ONE_BYTE = tuple(bytes([value]) for value in range(128))
+_ATTRIBUTE_TAG = _tag(_ATTRIBUTE, _LENGTH)
