@@ -5,16 +5,16 @@ Not here: files (`sources`), and what the values mean.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from et_sim import json_text
 from et_sim.errors import MachineError
+from et_sim.json_text import NESTED_TOO_DEEPLY
 
 if TYPE_CHECKING:
     import yaml
 
-_NESTED_TOO_DEEPLY = "the content is nested too deeply"
 _DEEPEST = 50
 # No leading zeros: some YAML readers take 010 for eight, so it stays a text and is refused as a number.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,399})", re.ASCII)
@@ -24,22 +24,7 @@ _NOT_FINITE = re.compile(r"([-+]?)\.(inf|Inf|INF|nan|NaN|NAN)", re.ASCII)
 
 def parse_json(text: str, place: str) -> Any:
     """The value of a JSON text."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        content = dict(pairs)
-        if len(content) < len(pairs):
-            raise _repeated(_first_repeated([key for key, _ in pairs]), place)
-        return content
-
-    try:
-        return json.loads(text, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
-        raise MachineError(cause, place=place) from None
-    except RecursionError:
-        raise MachineError(_NESTED_TOO_DEEPLY, place=place) from None
-    except ValueError as error:  # an integer of thousands of digits
-        raise MachineError(f"not valid JSON: {error}", place=place) from None
+    return json_text.parse_json(text, place, MachineError)
 
 
 def parse_yaml(text: str, place: str) -> Any:
@@ -63,7 +48,7 @@ def parse_yaml(text: str, place: str) -> Any:
     except yaml.YAMLError as error:
         raise MachineError(f"not valid YAML: {' '.join(str(error).split())}", place=place) from None
     except RecursionError:
-        raise MachineError(_NESTED_TOO_DEEPLY, place=place) from None
+        raise MachineError(NESTED_TOO_DEEPLY, place=place) from None
 
 
 def _refuse_depth(text: str, place: str, loader: Any) -> None:
@@ -77,7 +62,7 @@ def _refuse_depth(text: str, place: str, loader: Any) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _DEEPEST:
-            raise MachineError(_NESTED_TOO_DEEPLY, place=place)
+            raise MachineError(NESTED_TOO_DEEPLY, place=place)
 
 
 def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
@@ -92,7 +77,7 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
             raise MachineError("a key is not a plain text", place=place)
         names = [str(key.value) for key, _ in node.value]
         if len(set(names)) < len(names):
-            raise _repeated(_first_repeated(names), place)
+            raise json_text.repeated(names, place, MachineError)
         value = {
             name: _value_of(entry, place, known) for name, (_, entry) in zip(names, node.value, strict=True)
         }
@@ -117,12 +102,3 @@ def _scalar(text: str, *, quoted: bool) -> Any:
     if not quoted and text in ("", "~", "null", "Null", "NULL"):
         return None
     return text
-
-
-def _first_repeated(names: list[str]) -> str:
-    seen: set[str] = set()
-    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-
-
-def _repeated(name: str, place: str) -> MachineError:
-    return MachineError(f'key "{name}" is given more than once', place=place, remedy="keep one of them")

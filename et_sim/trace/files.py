@@ -12,26 +12,21 @@ import gzip
 import hashlib
 import os
 import re
-import secrets
-import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.trace.columns import Trace
+from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.workload import Workload
-
-_GZIP = b"\x1f\x8b"
 
 
 def read_trace(path: str | Path, *, drop_dangling: bool = False) -> Trace:
     """Read one trace file, gzip or not; see `wire.decode` for `drop_dangling`."""
     from et_sim.trace.wire import decode
 
-    content = _unpacked(_content(Path(path)), str(path))
+    content = unpacked(read_bytes(Path(path)), str(path))
     return decode(content, str(path), drop_dangling=drop_dangling)
 
 
@@ -46,10 +41,10 @@ def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling
     of_rank = np.empty(len(paths), np.int32)
     inputs: list[tuple[str, str]] = []
     for rank, path in enumerate(paths):
-        raw = _content(path)
+        raw = read_bytes(path)
         digest = hashlib.sha256(raw)
         inputs.append((str(path), digest.hexdigest()))
-        content = _unpacked(raw, str(path))
+        content = unpacked(raw, str(path))
         key = digest.digest() if content is raw else hashlib.sha256(content).digest()
         if key not in of_content:
             of_content[key] = len(templates)
@@ -69,7 +64,7 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
     target = Path(path)
     if target.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
-    _replace_all([(target, content)])
+    replace_all([(target, content)])
 
 
 def write_workload(workload: Workload, prefix: str | Path) -> None:
@@ -83,30 +78,9 @@ def write_workload(workload: Workload, prefix: str | Path) -> None:
 
     encoded = [encode_trace(trace) for trace in workload.templates]
     template_of_rank = workload.template_of_rank.tolist()
-    _replace_all(
+    replace_all(
         (Path(f"{prefix}.{rank}.et"), encoded[template]) for rank, template in enumerate(template_of_rank)
     )
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(
-            f"cannot be read: {reason}", place=str(path), remedy="name a readable trace file"
-        ) from None
-
-
-def _unpacked(content: bytes, source: str) -> bytes:
-    if not content.startswith(_GZIP):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:
-        raise TraceError(
-            f"the gzip data is damaged: {error}", place=source, remedy="fetch or compress the file again"
-        ) from None
 
 
 def _files_of_ranks(prefix: Path) -> dict[int, list[Path]]:
@@ -187,37 +161,3 @@ def _nothing_found(prefix: Path) -> TraceError:
         known = ", ".join(first_files[:5]) or "none"
         remedy = f"trace prefixes in {prefix.parent}: {known}"
     return TraceError(wanted, place=str(prefix), remedy=remedy)
-
-
-def _replace_all(contents: Iterable[tuple[Path, bytes]]) -> None:
-    """Write every file beside its target, then rename them all; whatever ends this early leaves no more
-    than files that already have their names."""
-    ending = f".{secrets.token_hex(4)}.tmp"
-    written: list[tuple[Path, Path]] = []
-    try:
-        for target, content in contents:
-            temporary = target.with_name(f".{target.name}{ending}")
-            with _refused_as_unwritable(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                written.append((temporary, target))  # noted first: an interrupt may come at any time
-                with temporary.open("xb") as file:
-                    file.write(content)
-        for temporary, target in written:
-            with _refused_as_unwritable(target):
-                temporary.replace(target)
-    except BaseException:  # KeyboardInterrupt too
-        for temporary, _ in written:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _refused_as_unwritable(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(
-            f"cannot be written: {reason}", place=str(target), remedy="choose a writable place"
-        ) from None

@@ -1,0 +1,40 @@
+"""JSON text into plain values, strictly: repeated keys and syntax errors are refused with a place.
+
+Not here: files, and what the values mean.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from et_sim.errors import InputError
+
+NESTED_TOO_DEEPLY = "the content is nested too deeply"
+
+
+def parse_json(text: str, place: str, error_type: type[InputError]) -> Any:
+    """The value of a JSON text; `error_type` is what a refusal raises."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            raise repeated([key for key, _ in pairs], place, error_type)
+        return content
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
+        raise error_type(cause, place=place) from None
+    except RecursionError:
+        raise error_type(NESTED_TOO_DEEPLY, place=place) from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise error_type(f"not valid JSON: {error}", place=place) from None
+
+
+def repeated(names: list[str], place: str, error_type: type[InputError]) -> InputError:
+    """The refusal of keys of which at least one is there twice."""
+    seen: set[str] = set()
+    name = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+    return error_type(f'key "{name}" is given more than once', place=place, remedy="keep one of them")
