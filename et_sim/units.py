@@ -1,4 +1,5 @@
-"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes and nanoseconds.
+"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes and nanoseconds;
+and ranks: "0-3,6".
 
 Reading is exact (rational arithmetic, rounded once at the end). Not here: which unit a bare number
 in a configuration file has; that belongs to the key and is documented there.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from et_sim.errors import UsageError
 
@@ -22,6 +23,7 @@ _QUANTITY = re.compile(
     r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*", re.ASCII
 )
 _LONGEST_TEXT = 64
+_RANKS = re.compile(r"\s*(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\s*", re.ASCII)
 
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY_PREFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -36,6 +38,7 @@ _PICOSECONDS: Mapping[str, int] = MappingProxyType(
 
 _BYTES_FORMS = "allowed: a number of bytes such as 1024, or 512B, 64KB, 1.5GB (powers of 1000), 64KiB, 1.5GiB"
 _TIME_FORMS = "allowed: a number of nanoseconds such as 10, or 10ns, 1.5us, 3ms, 2s"
+_RANKS_FORMS = 'allowed: ranks and ranges such as "0-3,6", or "0-14/2" for every second one'
 _BANDWIDTH_FORMS = (
     "allowed: 400Gbps or 400Gb/s (bits, powers of 1000), 50GB/s, 1.6TB/s (bytes, powers of 1000), 50GiB/s"
 )
@@ -153,9 +156,7 @@ def rank_ranges(ranks: Iterable[int]) -> list[str]:
     """Ranks as ascending ranges: ["0-3", "6"]."""
     import numpy as np
 
-    ordered = ranks if isinstance(ranks, np.ndarray) else np.fromiter(ranks, np.int64)
-    if (np.diff(ordered) <= 0).any():
-        ordered = np.unique(ordered)
+    ordered = _ascending(ranks)
     if not len(ordered):
         return []
     breaks = np.flatnonzero(np.diff(ordered) != 1)
@@ -165,6 +166,40 @@ def rank_ranges(ranks: Iterable[int]) -> list[str]:
     return [str(first) if first == last else f"{first}-{last}" for first, last in runs]
 
 
+def _ascending(ranks: Iterable[int]) -> Any:
+    import numpy as np
+
+    given = np.asarray(ranks) if isinstance(ranks, np.ndarray | range) else np.fromiter(ranks, np.int64)
+    return np.unique(given) if (np.diff(given) <= 0).any() else given
+
+
 def format_ranks(ranks: Iterable[int]) -> str:
     """Ranks as short text: "0-3,6"."""
     return ",".join(rank_ranges(ranks))
+
+
+def strided_ranks(ranks: Iterable[int]) -> str:
+    """Like `format_ranks`, and ranks that are all equally far apart as "0-14/2": every second one."""
+    import numpy as np
+
+    ordered = _ascending(ranks)
+    step = int(ordered[1] - ordered[0]) if len(ordered) > 2 else 1
+    if step > 1 and bool((np.diff(ordered) == step).all()):
+        return f"{ordered[0]}-{ordered[-1]}/{step}"
+    return format_ranks(ordered)
+
+
+def parse_ranks(text: str) -> list[range]:
+    """The ranks of "0-3,6,8-14/2", as ascending ranges in the order given."""
+    pieces = [_RANKS.fullmatch(piece) for piece in text.split(",")] if isinstance(text, str) else [None]
+    found = []
+    for piece in pieces:
+        if piece is None:
+            raise _refused("ranks", text, _RANKS_FORMS)
+        first, step = int(piece[1]), int(piece[3] or 1)
+        last = first if piece[2] is None else int(piece[2])
+        if last < first or step < 1:
+            cause = f"has the empty range {piece[0].strip()}" if last < first else "has a step of 0"
+            raise _refused("ranks", text, _RANKS_FORMS, cause)
+        found.append(range(first, last + 1, step))
+    return found

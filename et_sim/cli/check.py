@@ -169,5 +169,8 @@ def _as_json(workload: Workload, found: list[Problem]) -> str:
 
 def workload_size(workload: Workload) -> dict[str, int]:
     """Ranks, nodes over all ranks, and traces that differ."""
-    nodes = sum(len(workload.templates[template]) for template in workload.template_of_rank.tolist())
-    return {"ranks": workload.ranks, "nodes": nodes, "distinct_traces": len(workload.templates)}
+    return {
+        "ranks": workload.ranks,
+        "nodes": workload.nodes,
+        "distinct_traces": len(workload.templates),
+    }

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
     from et_sim.trace.encode import encode_trace
     from et_sim.trace.files import read_trace, read_workload, write_trace, write_workload
+    from et_sim.trace.manifest import read_manifest, write_manifest
     from et_sim.trace.wire import decode
-    from et_sim.trace.workload import Workload
+    from et_sim.trace.workload import GroupRule, Workload
 
 __all__ = [
     "CollectiveKind",
+    "GroupRule",
     "Has",
     "NodeKind",
     "Trace",
@@ -26,8 +28,10 @@ __all__ = [
     "Workload",
     "decode",
     "encode_trace",
+    "read_manifest",
     "read_trace",
     "read_workload",
+    "write_manifest",
     "write_trace",
     "write_workload",
 ]
@@ -37,8 +41,9 @@ _HOME = {
     "columns": ("CollectiveKind", "Has", "NodeKind", "Trace"),
     "encode": ("encode_trace",),
     "files": ("read_trace", "read_workload", "write_trace", "write_workload"),
+    "manifest": ("read_manifest", "write_manifest"),
     "wire": ("decode",),
-    "workload": ("Workload",),
+    "workload": ("GroupRule", "Workload"),
 }
 
 

@@ -3,15 +3,17 @@
 Ranks whose files hold the same bytes share one decoded trace. Writing is atomic: a reader sees
 the old file or the new one, never half of it; and the files of a workload get their names together.
 
-Not here: the content of a file (`wire`, `encode`), and checks across ranks (`preflight`).
+Not here: the content of a file (`wire`, `encode`), manifests, and checks across ranks (`preflight`).
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy as np
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.trace.columns import Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
+from et_sim.trace.manifest import ENDING, is_manifest, read_manifest
 from et_sim.trace.workload import Workload
 
 
@@ -31,7 +34,12 @@ def read_trace(path: str | Path, *, drop_dangling: bool = False) -> Trace:
 
 
 def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:
-    """Read the traces of all ranks; without `ranks`, of as many as there are files."""
+    """Read the traces of all ranks; without `ranks`, of as many as there are files.
+
+    Instead of a prefix, a workload manifest may be named.
+    """
+    if is_manifest(prefix):
+        return read_manifest(prefix, ranks, drop_dangling=drop_dangling)
     from et_sim.trace.wire import decode
 
     files = _files_of_ranks(Path(prefix))
@@ -50,7 +58,9 @@ def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling
             of_content[key] = len(templates)
             templates.append(decode(content, str(path), drop_dangling=drop_dangling))
         of_rank[rank] = of_content[key]
-    return Workload(tuple(templates), of_rank, str(prefix), tuple(inputs), tuple(notices))
+    return Workload(
+        tuple(templates), of_rank, str(prefix), tuple(inputs), tuple(notices), has_file_per_rank=True
+    )
 
 
 def write_trace(trace: Trace | bytes, path: str | Path) -> None:
@@ -68,19 +78,40 @@ def write_trace(trace: Trace | bytes, path: str | Path) -> None:
 
 
 def write_workload(workload: Workload, prefix: str | Path) -> None:
-    """Write PREFIX.<rank>.et for every rank; each distinct trace is encoded once.
+    """Write PREFIX.<rank>.et for every rank, and PREFIX.groups.json if the workload has group rules.
 
     All files are written under temporary names first, so that an interrupted call leaves nothing that
     looks like part of a workload; only if it is cut off during the renames at the end do some ranks have
     their new files and others not.
     """
-    from et_sim.trace.encode import encode_trace
+    replace_all(files_of_ranks(workload, prefix))
 
-    encoded = [encode_trace(trace) for trace in workload.templates]
-    template_of_rank = workload.template_of_rank.tolist()
-    replace_all(
-        (Path(f"{prefix}.{rank}.et"), encoded[template]) for rank, template in enumerate(template_of_rank)
-    )
+
+def files_of_ranks(
+    workload: Workload, prefix: str | Path, ranks: Iterable[int] | None = None
+) -> Iterator[tuple[Path, bytes]]:
+    """What is to be written where, one file after the other; without `ranks`, for all of them.
+
+    Distances become ranks, and groups that follow a rule become numbers, which the groups file lists.
+    """
+    from et_sim.trace.encode import encode_trace
+    from et_sim.trace.expansion import Expansion
+
+    expansion = Expansion(workload)
+    if workload.group_rules:
+        groups = {str(number): list(members) for number, members in expansion.groups.items()}
+        yield groups_path(prefix), json.dumps(groups).encode()
+    encoded: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template, what was written last
+    for rank in range(workload.ranks) if ranks is None else ranks:
+        variant = expansion.variant(rank)
+        if encoded.get(variant[0], ((), b""))[0] != variant:
+            encoded[variant[0]] = variant, encode_trace(expansion.trace(rank))
+        yield Path(f"{prefix}.{rank}.et"), encoded[variant[0]][1]
+
+
+def groups_path(prefix: str | Path) -> Path:
+    """Where the groups of a workload with group rules are written."""
+    return Path(f"{prefix}.groups.json")
 
 
 def _files_of_ranks(prefix: Path) -> dict[int, list[Path]]:
@@ -147,6 +178,9 @@ def _nothing_found(prefix: Path) -> TraceError:
         return TraceError(
             f"there is no directory {prefix.parent}", place=str(prefix), remedy="check the path"
         )
+    if prefix.with_name(prefix.name + ENDING).is_file():
+        remedy = f"there is a workload manifest: give {prefix}{ENDING}"
+        return TraceError(wanted, place=str(prefix), remedy=remedy)
     name = re.sub(r"(\.[0-9]+)?\.et(\.gz)?$", "", prefix.name)
     if name != prefix.name:
         remedy = f"give the prefix, without rank and ending: {prefix.parent / name}"

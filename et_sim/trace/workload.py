@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from et_sim.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
@@ -39,6 +41,10 @@ class GroupRule:
         """The rank's place in its group."""
         return rank // self.stride % self.size
 
+    def index(self, rank: Any) -> Any:
+        """Which group a rank, or each of an array of ranks, is in; counted from 0 by lowest member."""
+        return rank // (self.size * self.stride) * self.stride + rank % self.stride
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
@@ -56,21 +62,28 @@ class Workload:
     relative_peers: tuple[bool, ...] = ()
     # Groups that follow a rule, by the name that nodes give as `pg_name`.
     group_rules: Mapping[str, GroupRule] = field(default_factory=dict)
+    # Whether `inputs` are the files of the ranks, one each and in rank order.
+    has_file_per_rank: bool = False
 
     def __post_init__(self) -> None:
-        of_rank = self.template_of_rank
-        if len(of_rank) and not 0 <= int(of_rank.min()) <= int(of_rank.max()) < len(self.templates):
-            raise TraceError(
-                f"template_of_rank names templates {int(of_rank.min())} to {int(of_rank.max())}, "
-                f"and there are {len(self.templates)}",
-                place=self.source,
-                remedy="number the templates from 0",
-            )
+        _check_templates(self)
+        _check_groups(self)
 
     @property
     def ranks(self) -> int:
         """How many ranks the workload has."""
         return len(self.template_of_rank)
+
+    @property
+    def ranks_per_template(self) -> npt.NDArray[np.int64]:
+        """How many ranks run each template."""
+        return np.bincount(self.template_of_rank, minlength=len(self.templates)).astype(np.int64)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all ranks together."""
+        sizes = np.array([len(trace) for trace in self.templates], np.int64)
+        return int(sizes @ self.ranks_per_template)
 
     def trace(self, rank: int) -> Trace:
         """The trace of one rank."""
@@ -92,3 +105,37 @@ class Workload:
                 templates.append(trace)
             of_rank[rank] = index[id(trace)]
         return Workload(tuple(templates), of_rank, source)
+
+
+def _check_templates(workload: Workload) -> None:
+    of_rank, count = workload.template_of_rank, len(workload.templates)
+    if len(of_rank) and not 0 <= int(of_rank.min()) <= int(of_rank.max()) < count:
+        raise TraceError(
+            f"template_of_rank names templates {int(of_rank.min())} to {int(of_rank.max())}, "
+            f"and there are {count}",
+            place=workload.source,
+            remedy="number the templates from 0",
+        )
+    if len(workload.relative_peers) not in (0, count):
+        raise TraceError(
+            f"relative_peers has {len(workload.relative_peers)} entries, and there are {count} templates",
+            place=workload.source,
+            remedy="give one for each template, or none",
+        )
+
+
+def _check_groups(workload: Workload) -> None:
+    for name, rule in workload.group_rules.items():
+        if name.strip("0") == "" or (name.isdecimal() and name.startswith("0")):
+            raise TraceError(
+                f'a group rule cannot be called "{name}"',
+                place=workload.source,
+                remedy='"" and 0 mean all ranks; other numbers are written without leading zeros',
+            )
+        if rule.size < 1 or rule.stride < 1 or workload.ranks % (rule.size * rule.stride):
+            raise TraceError(
+                f'group rule "{name}" (size {rule.size}, stride {rule.stride}) does not divide'
+                f" {workload.ranks} ranks",
+                place=workload.source,
+                remedy="the number of ranks must be a multiple of size times stride, both at least 1",
+            )

@@ -51,9 +51,8 @@ class Sharing:
 
     def file_of(self, rank: int) -> str:
         """The name of a rank's trace file, as far as it is known."""
-        inputs = self.workload.inputs
-        if len(inputs) == self.workload.ranks:
-            return inputs[rank][0]
+        if self.workload.has_file_per_rank:
+            return self.workload.inputs[rank][0]
         return self.workload.trace(rank).source or self.workload.source
 
     def place(self, ranks: Iterable[int]) -> str:

@@ -1,0 +1,110 @@
+"""`et-convert expand`: a workload manifest to one ordinary trace file per rank."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.trace import Workload
+
+MOST_FILES = 4096
+SECONDS_BETWEEN_LINES = 2.0
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "expand",
+        help="a workload manifest to one trace file per rank",
+        description="Write the trace of every rank that a workload manifest describes, with ranks as peers and"
+        " with numbered groups, which PREFIX.groups.json lists: files that every reader of traces understands.",
+    )
+    parser.add_argument("manifest", metavar="MANIFEST", type=Path, help="a .workload.json file")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
+    )
+    parser.add_argument("--ranks", help=f'only these: "0-63,128"; at most {MOST_FILES:,} (default: all)')
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Read the manifest, write the files of the ranks asked for, then report."""
+    import json
+
+    from converters.files import refuse_overwriting, trace_path
+    from et_sim.trace import read_manifest
+    from et_sim.trace.disk import replace_all
+    from et_sim.trace.files import files_of_ranks, groups_path
+    from et_sim.units import format_ranks
+
+    workload = read_manifest(options.manifest)
+    ranks = _chosen(options.ranks, workload.ranks)
+    groups = groups_path(options.output) if workload.group_rules else None
+    outputs = [trace_path(options.output, rank) for rank in ranks]
+    refuse_overwriting([Path(path) for path, _ in workload.inputs], [*outputs, groups] if groups else outputs)
+    files = files_of_ranks(workload, options.output, ranks)
+    replace_all(_watched(files, len(outputs) + (groups is not None)))
+    if options.json:
+        content = {
+            "manifest": str(options.manifest),
+            "prefix": options.output,
+            "ranks": format_ranks(ranks),
+            "files": len(outputs),
+            "groups": str(groups) if groups else None,
+        }
+        yield json.dumps(content, indent=2, ensure_ascii=False)
+        return
+    yield f"{options.manifest} -> {_listed([str(path) for path in outputs])}"
+    if groups:
+        yield f"  groups         {_group_count(workload)} in {groups}"
+    if len(ranks) < workload.ranks:
+        yield f"  not written    {workload.ranks - len(ranks)} of {workload.ranks} ranks"
+    else:
+        with_groups = f" --groups {groups}" if groups else ""
+        yield f"  run with       et-sim run {options.output}{with_groups} --system FILE --network FILE"
+
+
+def _chosen(text: str | None, count: int) -> list[int]:
+    """The ranks to write, ascending."""
+    from et_sim.units import parse_ranks
+
+    pieces = parse_ranks(text) if text is not None else [range(count)]
+    beyond = max(piece[-1] for piece in pieces)
+    if beyond >= count:
+        raise UsageError(
+            f"--ranks names rank {beyond}, and there are ranks 0 to {count - 1}", remedy="correct --ranks"
+        )
+    if sum(map(len, pieces)) > MOST_FILES:
+        raise UsageError(
+            f"{sum(map(len, pieces)):,} ranks would be as many files",
+            remedy=f"write at most {MOST_FILES:,} at a time: choose them with --ranks 0-{MOST_FILES - 1}",
+        )
+    return sorted({rank for piece in pieces for rank in piece})
+
+
+def _watched(files: Iterable[tuple[Path, bytes]], count: int) -> Iterator[tuple[Path, bytes]]:
+    """The files, with a line on stderr now and then."""
+    said = time.monotonic()
+    for number, file in enumerate(files):
+        yield file
+        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            sys.stderr.write(f"et-convert: {number + 1:,} of {count:,} files\n")
+
+
+def _listed(paths: list[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{paths[0]} to {paths[-1]} ({len(paths)})"
+
+
+def _group_count(workload: Workload) -> str:
+    count = sum(workload.ranks // rule.size for rule in workload.group_rules.values())
+    names = ", ".join(f'"{name}"' for name in workload.group_rules)
+    return f"{count} of {'rule' if len(workload.group_rules) == 1 else 'rules'} {names}"

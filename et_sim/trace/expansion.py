@@ -1,0 +1,128 @@
+"""A workload of templates as one of ordinary traces: peers are ranks, and groups are listed by number.
+
+What a template says by distance and by rule is worked out for a rank at a time, so that the files of many
+ranks can be written without holding all of their traces.
+
+Not here: writing (`files`), and the check that a workload makes sense (`preflight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from et_sim.trace.columns import Has, NodeKind, RowColumn, Trace
+from et_sim.trace.workload import Workload
+
+
+class Expanded(NamedTuple):
+    """A workload without distances and rules, and the groups it needs a groups file for."""
+
+    workload: Workload
+    groups: Mapping[int, range]
+
+
+class Expansion:
+    """Works out the traces of a workload's ranks."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._first_number = _first_numbers(workload)
+
+    @property
+    def groups(self) -> dict[int, range]:
+        """The members of every group that follows a rule, by the number that stands for it."""
+        found = {}
+        for name, rule in self._workload.group_rules.items():
+            first = self._first_number[name]
+            for index in range(self._workload.ranks // rule.size):
+                lowest = index // rule.stride * rule.stride * rule.size + index % rule.stride
+                found[first + index] = rule.members(lowest)
+        return found
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is said by distance or by rule."""
+        return any(self._workload.relative_peers) or bool(self._workload.group_rules)
+
+    def trace(self, rank: int) -> Trace:
+        """The trace of a rank, as its own file would hold it."""
+        workload = self._workload
+        template = int(workload.template_of_rank[rank])
+        trace = workload.templates[template]
+        if workload.has_relative_peers(template):
+            trace = _with_peers(trace, rank, workload.ranks)
+        names = tuple(self._number(name, rank) for name in trace.group_names)
+        return trace if names == trace.group_names else replace(trace, group_names=names)
+
+    def variant(self, rank: int) -> tuple[int, ...]:
+        """Ranks of equal variants have equal traces."""
+        workload = self._workload
+        template = int(workload.template_of_rank[rank])
+        trace = workload.templates[template]
+        rules = (rule for name, rule in workload.group_rules.items() if name in trace.group_names)
+        own = rank if workload.has_relative_peers(template) and len(peer_rows(trace)) else -1
+        return template, own, *(rule.index(rank) for rule in rules)
+
+    def _number(self, name: str, rank: int) -> str:
+        rule = self._workload.group_rules.get(name)
+        return name if rule is None else str(self._first_number[name] + rule.index(rank))
+
+
+def expanded(workload: Workload) -> Expanded:
+    """The whole workload without distances and rules; ranks whose traces are equal share one."""
+    expansion = Expansion(workload)
+    if not expansion.is_needed:
+        return Expanded(workload, {})
+    number_of: dict[tuple[int, ...], int] = {}
+    traces: list[Trace] = []
+    of_rank = np.empty(workload.ranks, np.int32)
+    for rank in range(workload.ranks):
+        number = number_of.setdefault(expansion.variant(rank), len(traces))
+        if number == len(traces):
+            traces.append(expansion.trace(rank))
+        of_rank[rank] = number
+    whole = replace(
+        workload,
+        templates=tuple(traces),
+        template_of_rank=of_rank,
+        relative_peers=(),
+        group_rules={},
+    )
+    return Expanded(whole, expansion.groups)
+
+
+def peer_rows(trace: Trace) -> RowColumn:
+    """Nodes that have a peer."""
+    return np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)).astype(np.int32)
+
+
+def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
+    """Distances as ranks; the own end of a message, if a node names it, is a distance too."""
+    rows = peer_rows(trace)
+    if not len(rows):
+        return trace
+    source, target = trace.comm_src.copy(), trace.comm_dst.copy()
+    for column, bit in ((source, Has.COMM_SRC), (target, Has.COMM_DST)):
+        said = rows[(trace.present[rows] & int(bit)) != 0]
+        column[said] = (column[said].astype(np.int64) + rank) % ranks
+    return replace(trace, comm_src=source, comm_dst=target)
+
+
+def _first_numbers(workload: Workload) -> dict[str, int]:
+    """The number of the first group of every rule, above those that nodes name themselves."""
+    named = {
+        int(name)
+        for trace in workload.templates
+        for name in trace.group_names
+        if name.isdecimal() and name not in workload.group_rules
+    }
+    following = max(named, default=0) + 1
+    numbers = {}
+    for name, rule in workload.group_rules.items():
+        numbers[name] = following
+        following += workload.ranks // rule.size
+    return numbers
