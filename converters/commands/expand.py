@@ -23,8 +23,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "expand",
         help="a workload manifest to one trace file per rank",
-        description="Write the trace of every rank that a workload manifest describes, with ranks as peers and"
-        " with numbered groups, which PREFIX.groups.json lists: files that every reader of traces understands.",
+        description="Write the trace of every rank that a workload manifest describes, with ranks as peers"
+        " and numbered groups, which PREFIX.groups.json lists: files that other readers understand too.",
     )
     parser.add_argument("manifest", metavar="MANIFEST", type=Path, help="a .workload.json file")
     parser.add_argument(

@@ -1,16 +1,23 @@
-"""`et-sim make`: write the traces of a microbenchmark."""
+"""`et-sim make`: write the traces of a microbenchmark, or of a training job."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.cli import make_transformer
+from et_sim.errors import UsageError, did_you_mean
 from et_sim.trace.microbenchmarks import KINDS, make_microbenchmark
 
-MOST_RANKS = 1_000_000  # one file each
+if TYPE_CHECKING:
+    from et_sim.trace import Workload
+
+TRANSFORMER = "transformer"
 MOST_NODES = 1_000_000  # of a rank
+MOST_FILES = 1_000_000
+FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless files are asked for
 NO_SIZE = ("compute", "barrier")
 
 
@@ -18,12 +25,13 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "make",
-        help="write microbenchmark traces",
-        description="Write the traces of a microbenchmark: one operation, or several in a chain.",
-        epilog="kinds: " + ", ".join(KINDS),
+        help="write the traces of a microbenchmark or a training job",
+        description="Write the traces of a microbenchmark (one operation, or several in a chain), or of one"
+        " step of training a transformer.",
+        epilog=f"kinds: {', '.join(KINDS)}, {TRANSFORMER}",
     )
-    parser.add_argument("kind", metavar="KIND", help="what to measure, see below")
-    parser.add_argument("--ranks", type=int, required=True, help="how many ranks")
+    parser.add_argument("kind", metavar="KIND", help="what to make, see below")
+    parser.add_argument("--ranks", type=int, help="how many ranks")
     parser.add_argument("--bytes", help="comm_size of each operation: 1024, 64KiB, 1.5GB, …")
     parser.add_argument("--repeat", type=int, default=1, help="operations, each after the last (default: 1)")
     parser.add_argument(
@@ -33,52 +41,112 @@ def add_parser(commands: Any) -> None:
         help="microseconds of computation before each operation; may overlap with the operation before",
     )
     parser.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
+        "-o",
+        "--output",
+        metavar="PREFIX",
+        required=True,
+        help="write PREFIX.0.et, PREFIX.1.et, …, or PREFIX.workload.json and its templates",
     )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--manifest",
+        action="store_true",
+        help="write a workload manifest and a few templates; the default for a transformer, for more than"
+        f" {FILES_UNASKED:,} ranks, and if PREFIX ends in .workload.json",
+    )
+    form.add_argument("--files", action="store_true", help="write one trace file per rank")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    make_transformer.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the workload and write one file per rank."""
-    from et_sim.trace import write_workload
+    """Make the workload and write it."""
     from et_sim.units import format_bytes, parse_bytes
 
-    size = parse_bytes(options.bytes) if options.bytes is not None else 0
-    _check(options, size)
-    workload = make_microbenchmark(
-        options.kind,
-        ranks=options.ranks,
-        size=size,
-        repeat=options.repeat,
-        compute_us=options.compute_us,
-    )
-    write_workload(workload, options.output)
-    nodes = sum(len(workload.trace(rank)) for rank in range(workload.ranks))
-    if options.json:
-        written = {"prefix": options.output, "kind": options.kind, "ranks": workload.ranks, "nodes": nodes}
-        print(json.dumps({**written, "bytes": size}, indent=2, ensure_ascii=False))
-        return 0
-    last = workload.ranks - 1
-    files = f"{options.output}.0.et" + (f" to {options.output}.{last}.et" if last else "")
-    what = f"{options.kind} of {format_bytes(size)} ({size} bytes)" if size else options.kind
-    print(f"{what}: {nodes} nodes in {files}")
+    if options.kind == TRANSFORMER:
+        workload, what, facts = make_transformer.make(options)
+    else:
+        size = parse_bytes(options.bytes) if options.bytes is not None else 0
+        _check(options, size)
+        workload = make_microbenchmark(
+            options.kind,
+            ranks=options.ranks,
+            size=size,
+            repeat=options.repeat,
+            compute_us=options.compute_us,
+        )
+        what = f"{options.kind} of {format_bytes(size)} ({size} bytes)" if size else options.kind
+        facts = {"bytes": size}
+    facts = {"kind": options.kind, "ranks": workload.ranks, "nodes": workload.nodes, **facts}
+    written, lines = _write(options, workload, what)
+    print(json.dumps({**written, **facts}, indent=2, ensure_ascii=False) if options.json else lines)
     return 0
 
 
+def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[dict[str, Any], str]:
+    """Write files or a manifest; returns what was written, for programs and for people."""
+    from et_sim.trace import write_manifest, write_workload
+    from et_sim.trace.files import groups_path
+    from et_sim.trace.manifest import ENDING
+
+    prefix = options.output.removesuffix(ENDING)
+    if not _wants_manifest(options, workload.ranks):
+        write_workload(workload, prefix)
+        last = workload.ranks - 1
+        files = f"{prefix}.0.et" + (f" to {prefix}.{last}.et" if last else "")
+        if not workload.group_rules:
+            return {"prefix": prefix}, f"{what}: {workload.nodes} nodes in {files}"
+        groups = str(groups_path(prefix))
+        line = f"{what}: {workload.nodes} nodes in {files}, groups in {groups}"
+        return {"prefix": prefix, "groups": groups}, line
+    manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING)))
+    last = len(templates) - 1
+    files = templates[0] + (f" to {templates[last]}" if last else "")
+    lines = [
+        f"{what}: {workload.nodes} nodes on {workload.ranks} ranks",
+        f"written to {manifest}, with {'1 template' if last < 1 else f'{last + 1} templates'} ({files})",
+        f"run it with: et-sim run {manifest} --system FILE --network FILE",
+    ]
+    return {"manifest": manifest, "templates": templates}, "\n".join(lines)
+
+
+def _wants_manifest(options: argparse.Namespace, ranks: int) -> bool:
+    from et_sim.trace.manifest import ENDING
+
+    named = options.output.endswith(ENDING)
+    if options.files:
+        if named:
+            raise UsageError(f"--files, and a name that ends in {ENDING}", remedy="leave one of them out")
+        if ranks > MOST_FILES:
+            raise UsageError(
+                f"{ranks:,} ranks would be as many files",
+                remedy=f"write at most {MOST_FILES:,}, or a manifest: leave --files out",
+            )
+        return False
+    return bool(options.manifest or named or ranks > FILES_UNASKED or options.kind == TRANSFORMER)
+
+
 def _check(options: argparse.Namespace, size: int) -> None:
-    """Refuse what no file could hold, and a size too many or too few, before anything is made."""
-    if options.bytes is None and options.kind in KINDS and options.kind not in NO_SIZE:
+    """Refuse what could not be written, and a size too many or too few, before anything is made."""
+    from et_sim.trace.manifest import MOST_RANKS
+
+    if options.kind not in KINDS:
+        known = (*KINDS, TRANSFORMER)
+        remedy = did_you_mean(options.kind, known) or f"known: {', '.join(known)}"
+        raise UsageError(f"there is nothing called {options.kind!r} to make", remedy=remedy)
+    make_transformer.refuse_options(options)
+    if options.ranks is None:
+        raise UsageError(f"{options.kind} needs a number of ranks", remedy="add --ranks, as in --ranks 8")
+    if options.bytes is None and options.kind not in NO_SIZE:
         raise UsageError(f"{options.kind} needs a size", remedy="add --bytes, such as --bytes 1MiB")
     if options.kind == "barrier" and size:
         raise UsageError("barrier moves no bytes", remedy="leave --bytes out")
     if options.ranks > MOST_RANKS:
-        raise UsageError(
-            f"{options.ranks:,} ranks would be as many files",
-            remedy=f"make at most {MOST_RANKS:,} ranks",
-        )
+        raise UsageError(f"{options.ranks:,} ranks are too many", remedy=f"make at most {MOST_RANKS:,} ranks")
     if options.repeat > MOST_NODES:
         raise UsageError(
             f"{options.repeat:,} operations on every rank are too many",
             remedy=f"repeat at most {MOST_NODES:,} times",
         )
+    _wants_manifest(options, options.ranks)  # may refuse

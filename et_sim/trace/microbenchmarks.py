@@ -1,7 +1,7 @@
 """Small workloads made to measure one thing: a collective, messages between pairs, or computation.
 
 Sizes are exact: `comm_size` is the number of bytes given. Every collective type can be made, also
-those that the simulator refuses. Not here: models of training (`converters`).
+those that the simulator refuses. Not here: a model of training (`transformer`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from et_sim.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from et_sim.trace.builder import TraceBuilder
     from et_sim.trace.columns import Trace
     from et_sim.trace.workload import Workload
 
@@ -27,7 +30,8 @@ COLLECTIVES = (
     "reduce_scatter_block",
     "barrier",
 )
-KINDS = (*COLLECTIVES, "send_receive", "ring_send_receive", "compute")
+_WITH_PEERS = ("send_receive", "ring_send_receive")
+KINDS = (*COLLECTIVES, *_WITH_PEERS, "compute")
 
 
 def make_microbenchmark(
@@ -38,19 +42,25 @@ def make_microbenchmark(
     send_receive: rank 0 sends to 1, 2 to 3, and so on. ring_send_receive: every rank sends to the
     next one and receives from the previous one. With `compute_us`, a computation of that many
     microseconds comes before each operation and may overlap with the operation before it. compute:
-    nothing but these computations.
+    nothing but these computations. Ranks share one template, or two; peers are named by distance.
     """
     _check(kind, ranks, size, repeat, compute_us)
-    if kind == "send_receive":
-        traces = [_pairs(rank, size, repeat, compute_us) for rank in range(ranks)]
-    elif kind == "ring_send_receive":
-        traces = [_ring(rank, ranks, size, repeat, compute_us) for rank in range(ranks)]
-    else:
-        traces = [_alike(kind, size, repeat, compute_us)] * ranks
+    import numpy as np
 
     from et_sim.trace.workload import Workload
 
-    return Workload.of(traces, source=f"<microbenchmark {kind}>")
+    if kind == "send_receive":
+        templates = [_even(size, repeat, compute_us), _odd(size, repeat, compute_us)]
+    elif kind == "ring_send_receive":
+        templates = [_ring(size, repeat, compute_us)]
+    else:
+        templates = [_alike(kind, size, repeat, compute_us)]
+    return Workload(
+        tuple(templates),
+        np.arange(ranks, dtype=np.int32) % len(templates),
+        f"<microbenchmark {kind}>",
+        relative_peers=(kind in _WITH_PEERS,) * len(templates),
+    )
 
 
 def _check(kind: str, ranks: int, size: int, repeat: int, compute_us: int) -> None:
@@ -75,7 +85,47 @@ def _check(kind: str, ranks: int, size: int, repeat: int, compute_us: int) -> No
 
 
 def _alike(kind: str, size: int, repeat: int, compute_us: int) -> Trace:
-    """The trace that all ranks share: a chain of collectives, of computations, or of both."""
+    """A chain of collectives, of computations, or of both."""
+    if kind == "compute":
+        return _chain(repeat, compute_us, lambda _build, _turn, _after: [])
+    return _chain(
+        repeat,
+        compute_us,
+        lambda build, turn, after: [build.collective(kind, size, name=f"{kind}.{turn}", after=after)],
+    )
+
+
+def _even(size: int, repeat: int, compute_us: int) -> Trace:
+    """Send to the next rank."""
+    return _chain(repeat, compute_us, lambda build, turn, after: [_send(build, size, turn, after)])
+
+
+def _odd(size: int, repeat: int, compute_us: int) -> Trace:
+    """Receive from the previous rank."""
+    return _chain(repeat, compute_us, lambda build, turn, after: [_receive(build, size, turn, after)])
+
+
+def _ring(size: int, repeat: int, compute_us: int) -> Trace:
+    """Send to the next rank and receive from the previous one at once; then the next turn."""
+    return _chain(
+        repeat,
+        compute_us,
+        lambda build, turn, after: [_send(build, size, turn, after), _receive(build, size, turn, after)],
+    )
+
+
+def _send(build: TraceBuilder, size: int, turn: int, after: list[int]) -> int:
+    return build.send(1, size, turn, name=f"send.{turn}", after=after)
+
+
+def _receive(build: TraceBuilder, size: int, turn: int, after: list[int]) -> int:
+    return build.receive(-1, size, turn, name=f"receive.{turn}", after=after)
+
+
+def _chain(
+    repeat: int, compute_us: int, operate: Callable[[TraceBuilder, int, list[int]], list[int]]
+) -> Trace:
+    """A chain of turns; what `operate` makes in one comes after what it made in the one before."""
     from et_sim.trace.builder import TraceBuilder
 
     build = TraceBuilder(source="<microbenchmark>")
@@ -84,42 +134,5 @@ def _alike(kind: str, size: int, repeat: int, compute_us: int) -> Trace:
     for turn in range(repeat):
         if compute_us:
             computed = [build.compute(f"compute.{turn}", micros=compute_us, after=computed)]
-        if kind != "compute":
-            done = [build.collective(kind, size, name=f"{kind}.{turn}", after=[*done, *computed])]
-    return build.build()
-
-
-def _pairs(rank: int, size: int, repeat: int, compute_us: int) -> Trace:
-    """Even ranks send to the next one, odd ranks receive from the previous one."""
-    from et_sim.trace.builder import TraceBuilder
-
-    build = TraceBuilder(source=f"<microbenchmark>, rank {rank}")
-    done: list[int] = []
-    computed: list[int] = []
-    for turn in range(repeat):
-        if compute_us:
-            computed = [build.compute(f"compute.{turn}", micros=compute_us, after=computed)]
-        after = [*done, *computed]
-        if rank % 2:
-            done = [build.receive(rank - 1, size, turn, name=f"receive.{turn}", after=after)]
-        else:
-            done = [build.send(rank + 1, size, turn, name=f"send.{turn}", after=after)]
-    return build.build()
-
-
-def _ring(rank: int, ranks: int, size: int, repeat: int, compute_us: int) -> Trace:
-    """Send to the next rank and receive from the previous one at once; then the next turn."""
-    from et_sim.trace.builder import TraceBuilder
-
-    build = TraceBuilder(source=f"<microbenchmark>, rank {rank}")
-    done: list[int] = []
-    computed: list[int] = []
-    for turn in range(repeat):
-        if compute_us:
-            computed = [build.compute(f"compute.{turn}", micros=compute_us, after=computed)]
-        after = [*done, *computed]
-        done = [
-            build.send((rank + 1) % ranks, size, turn, name=f"send.{turn}", after=after),
-            build.receive((rank - 1) % ranks, size, turn, name=f"receive.{turn}", after=after),
-        ]
+        done = operate(build, turn, [*done, *computed])
     return build.build()
