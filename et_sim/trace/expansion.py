@@ -8,13 +8,14 @@ Not here: writing (`files`), and the check that a workload makes sense (`preflig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from et_sim.trace.columns import Has, NodeKind, RowColumn, Trace
+from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.workload import Workload
 
 
@@ -30,7 +31,8 @@ class Expansion:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._first_number = _first_numbers(workload)
+        self._described = [read_process_groups(trace) for trace in workload.templates]
+        self._first_number = _first_numbers(workload, self._described)
 
     @property
     def groups(self) -> dict[int, range]:
@@ -55,7 +57,7 @@ class Expansion:
         trace = workload.templates[template]
         if workload.has_relative_peers(template):
             trace = _with_peers(trace, rank, workload.ranks)
-        names = tuple(self._number(name, rank) for name in trace.group_names)
+        names = tuple(self._number(name, rank, template) for name in trace.group_names)
         return trace if names == trace.group_names else replace(trace, group_names=names)
 
     def variant(self, rank: int) -> tuple[int, ...]:
@@ -63,13 +65,20 @@ class Expansion:
         workload = self._workload
         template = int(workload.template_of_rank[rank])
         trace = workload.templates[template]
-        rules = (rule for name, rule in workload.group_rules.items() if name in trace.group_names)
+        rules = (
+            rule
+            for name, rule in workload.group_rules.items()
+            if name in trace.group_names and name not in self._described[template]
+        )
         own = rank if workload.has_relative_peers(template) and len(peer_rows(trace)) else -1
         return template, own, *(rule.index(rank) for rule in rules)
 
-    def _number(self, name: str, rank: int) -> str:
+    def _number(self, name: str, rank: int, template: int) -> str:
+        """What a name becomes; what the trace itself describes comes before rules."""
         rule = self._workload.group_rules.get(name)
-        return name if rule is None else str(self._first_number[name] + rule.index(rank))
+        if rule is None or name in self._described[template]:
+            return name
+        return str(self._first_number[name] + rule.index(rank))
 
 
 def expanded(workload: Workload) -> Expanded:
@@ -112,12 +121,12 @@ def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
     return replace(trace, comm_src=source, comm_dst=target)
 
 
-def _first_numbers(workload: Workload) -> dict[str, int]:
-    """The number of the first group of every rule, above those that nodes name themselves."""
+def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The number of the first group of every rule, above all that traces name or describe."""
     named = {
         int(name)
-        for trace in workload.templates
-        for name in trace.group_names
+        for trace, own in zip(workload.templates, described, strict=True)
+        for name in (*trace.group_names, *own)
         if name.isdecimal() and name not in workload.group_rules
     }
     following = max(named, default=0) + 1

@@ -110,7 +110,7 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
 
 def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[bool]) -> str:
     word = {is_relative: name for name, is_relative in _PEERS.items()}
-    content = {
+    content: dict[str, Any] = {
         MARK: VERSION,
         "ranks": workload.ranks,
         "templates": [
@@ -121,10 +121,11 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
             }
             for number, file in enumerate(files)
         ],
-        "groups": {
-            name: {"size": rule.size, "stride": rule.stride} for name, rule in workload.group_rules.items()
-        },
     }
+    if workload.group_rules:
+        content["groups"] = {
+            name: {"size": rule.size, "stride": rule.stride} for name, rule in workload.group_rules.items()
+        }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 

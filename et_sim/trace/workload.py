@@ -28,8 +28,8 @@ class GroupRule:
     size: int
     stride: int = 1
 
-    def first(self, rank: int) -> int:
-        """The lowest member of the rank's group."""
+    def first(self, rank: Any) -> Any:
+        """The lowest member of the group of a rank, or of each of an array of ranks."""
         return rank - rank // self.stride % self.size * self.stride
 
     def members(self, rank: int) -> range:

@@ -3,7 +3,8 @@
 The k-th receive of a channel cannot end before the k-th send of it has started, and that not before the
 nodes it depends on have ended. Nodes of all ranks are vertices here; dependencies, and the steps from a
 send to its receive, are edges: a cycle hangs, whatever things last. Where the order of a channel's sends
-or receives is not certain, nothing is said.
+or receives is not certain, nothing is said. Of ranks that share templates, the templates are looked at
+first: where their nodes have no cycle, those of the ranks have none.
 
 Not here: messages without a match (`messages`), waits for a lane, and circles through collectives.
 """
@@ -15,14 +16,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.messages import message_rows, sorted_groups
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
+from et_sim.trace.preflight.pairs import Ends as DistinctEnds
+from et_sim.trace.preflight.pairs import (
+    bundle_bounds,
+    distinct_ends,
+    endpoints,
+    find_pairs,
+    message_rows,
+    peers_of,
+    sorted_groups,
+)
 from et_sim.trace.preflight.problem import Problem, Sharing, counted
 from et_sim.units import format_ranks
 
 _KNOTS = 3  # so many are spelled out
+_MOST_VERTICES = 5_000_000  # nodes of all ranks that are looked at
 _LEGS = 8  # longer circles are cut short
 
 
@@ -54,7 +64,11 @@ class _Pairs(NamedTuple):
 
 def check_circles(sharing: Sharing) -> list[Problem]:
     """Circles of messages, in a workload in which every message has a sender and a receiver."""
+    if _is_settled_by_templates(sharing):
+        return []
     board = _board(sharing)
+    if board.vertices > _MOST_VERTICES:
+        return [_not_checked(board)]
     parent, child = _dependencies(board)
     pairs = _pairs(board, thorough=False)
     if not _knots(board, parent, child, pairs):
@@ -71,9 +85,48 @@ def check_circles(sharing: Sharing) -> list[Problem]:
     return problems
 
 
+def _is_settled_by_templates(sharing: Sharing) -> bool:
+    """Whether the nodes of templates, with all that any two ranks send each other, have no cycle."""
+    templates = _templates_with_messages(sharing)
+    if all(len(sharing.ranks_of(template)) == 1 for template in templates):
+        return False  # no template is shared: looking at the ranks themselves costs the same
+    columns: list[list[Any]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)]]
+    ends_of: dict[int, DistinctEnds] = {}
+    parts: list[Any] = []  # per bundle of a template: its nodes, in the order in which they start
+    base = 0
+    for template in templates:
+        trace = sharing.workload.templates[template]
+        for column, rows in zip(columns, edges(trace), strict=True):
+            column.append(base + rows.astype(np.int64))
+        ends_of[template] = distinct_ends(sharing, template, message_rows(trace))
+        ends = _ends(sharing, template, thorough=False)
+        parts += np.split(base + ends.row, bundle_bounds(ends.is_send, ends.peer)[1:-1])
+        base += len(trace)
+    pairs = find_pairs(sharing, ends_of)
+    meetings = np.unique(np.stack((pairs.send_part, pairs.receive_part), axis=1), axis=0).tolist()
+    for column, side in zip(columns, zip(*meetings, strict=True), strict=True):
+        column += [parts[part] for part in side]
+    parent, child = (np.concatenate(column) for column in columns)
+    return not find_knots(parent, child, base)
+
+
+def _not_checked(board: _Board) -> Problem:
+    text = (
+        f"whether ranks wait for each other's messages in a circle was not checked: the templates do not"
+        f" show it, and all ranks together have {board.vertices:,} nodes"
+    )
+    remedy = "check the same job on fewer ranks; a run finds out, too"
+    return Problem("warning", "not-checked", "", text, remedy)
+
+
+def _templates_with_messages(sharing: Sharing) -> list[int]:
+    traces = sharing.workload.templates
+    return [template for template in sharing.used_templates() if len(message_rows(traces[template]))]
+
+
 def _board(sharing: Sharing) -> _Board:
     workload = sharing.workload
-    templates = [t for t in sharing.used_templates() if len(message_rows(workload.templates[t]))]
+    templates = _templates_with_messages(sharing)
     sizes = np.zeros(workload.ranks, np.int64)
     for template in templates:
         sizes[sharing.ranks_of(template)] = len(workload.templates[template])
@@ -102,9 +155,10 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
     columns: list[list[Any]] = [[np.empty(0, np.int64)] for _ in range(7)]
     for template in board.templates:
         users = board.sharing.ranks_of(template)
-        ends = _ends(board.sharing.workload.templates[template], thorough=thorough)
+        ends = _ends(board.sharing, template, thorough=thorough)
         own = np.repeat(users, len(ends.row))
         is_send, peer, tag, size, certain = (np.tile(column, len(users)) for column in ends[1:])
+        peer = peers_of(board.sharing, template, own, peer)
         vertex = (board.base[users][:, None] + ends.row).reshape(-1)
         source, target = np.where(is_send, own, peer), np.where(is_send, peer, own)
         found = (is_send, source, target, tag, size, vertex, certain)
@@ -117,12 +171,11 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
     return _Pairs(vertex[sends], vertex[receives], (certain[sends] & certain[receives]).astype(bool))
 
 
-def _ends(trace: Trace, *, thorough: bool) -> _Ends:
+def _ends(sharing: Sharing, template: int, *, thorough: bool) -> _Ends:
     """The messages of a trace; unless `thorough`, the order is only as good as the ids' where these fit."""
+    trace = sharing.workload.templates[template]
     rows = message_rows(trace)
-    is_send = trace.kind[rows] == NodeKind.SEND
-    peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    tag, size = trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows]
+    is_send, peer, tag, size = endpoints(sharing, template, rows)
     order, first = sorted_groups(is_send.astype(np.int64), peer, tag, size)
     certain = np.ones(len(rows), bool)
     ordered = rows[order]
@@ -163,9 +216,13 @@ def _rank(board: _Board, vertex: int) -> int:
 
 def _in_words(board: _Board, leg: tuple[int, int, int]) -> str:
     rank, send, receive = leg
-    trace = board.sharing.workload.trace(rank)
+    sharing, template = board.sharing, int(board.sharing.workload.template_of_rank[rank])
+    trace = sharing.workload.templates[template]
+    target, source = (
+        int(peers_of(sharing, template, rank, int(peer)))
+        for peer in (trace.comm_dst[send], trace.comm_src[receive])
+    )
     return (
-        f"rank {rank} ({board.sharing.file_of(rank)}) sends to rank {trace.comm_dst[send]}"
-        f" ({trace.describe(send)}) only after it received from rank {trace.comm_src[receive]}"
-        f" ({trace.describe(receive)})"
+        f"rank {rank} ({sharing.file_of(rank)}) sends to rank {target} ({trace.describe(send)})"
+        f" only after it received from rank {source} ({trace.describe(receive)})"
     )

@@ -26,7 +26,7 @@ from et_sim.trace.preflight.differences import (
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
-from et_sim.trace.preflight.streams import Sequence, Stream
+from et_sim.trace.preflight.streams import Sequence, Stream, follows_rule
 from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
 from et_sim.units import format_ranks
 
@@ -52,8 +52,11 @@ def check_collectives(
     for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
         problems += _check_group(sharing, stream, sequences, ranks, groups)
     for stream in sorted(sequences):
-        members = _members(sharing, stream, sequences, ranks, groups)
-        problems += _compare(sharing, stream, members, sequences)
+        if follows_rule(sharing, stream):
+            problems += _compare_by_rule(sharing, stream, sequences)
+        else:
+            members = _members(sharing, stream, sequences, ranks, groups)
+            problems += _compare(sharing, stream, members, sequences)
     if not any(problem.severity == "error" for problem in problems):
         problems += check_interleaving(sharing, sequences, started)
     return problems
@@ -176,9 +179,9 @@ def _check_group(
     ranks: int,
     groups: Mapping[int, tuple[int, ...]] | None,
 ) -> list[Problem]:
-    """Does the group exist, and do only members use it?"""
+    """Does the group exist, and do only members use it? Every rank is in a group of each rule."""
     group = stream.group
-    if not group:
+    if not group or follows_rule(sharing, stream):
         return []
     users = _users(sharing, stream, sequences)
     listed = stream.described or _listed(group, groups)
@@ -254,4 +257,29 @@ def _compare(sharing: Sharing, stream: Stream, members: Any, sequences: _Sequenc
     if len(others) > SPELLED_OUT:
         rest = np.concatenate([holders[content] for content in others[SPELLED_OUT:]])
         problems.append(explain_more(stream, rest))
+    return problems
+
+
+def _compare_by_rule(sharing: Sharing, stream: Stream, sequences: _Sequences) -> list[Problem]:
+    """Groups of a rule in which some member differs from the first."""
+    workload = sharing.workload
+    rule = workload.group_rules[stream.group]
+    number: dict[bytes, int] = {}
+    of_template = np.full(len(workload.templates), -1, np.int64)
+    for template, sequence in sequences[stream].items():
+        of_template[template] = number.setdefault(sequence.content.tobytes(), len(number))
+    of_rank = of_template[workload.template_of_rank]
+    ranks = np.arange(workload.ranks)
+    differs = np.flatnonzero(of_rank != of_rank[rule.first(ranks)])
+    first_members = np.unique(rule.first(differs))
+    problems = []
+    for first in first_members[:SPELLED_OUT].tolist():
+        members = np.array(rule.members(first), np.int64)
+        problems += _compare(sharing, stream, members, sequences)
+    left = first_members[SPELLED_OUT:]
+    if len(left):
+        text = f"{counted(len(left), 'more group')} of rule {stream.group} whose members differ"
+        remedy = "repair the first ones and check again"
+        who = format_ranks(left)
+        problems.append(Problem(problems[0].severity, "collectives-differ", who, text, remedy))
     return problems

@@ -24,14 +24,14 @@ def check_dependencies(sharing: Sharing) -> list[Problem]:
     for template in sharing.used_templates():
         trace = sharing.workload.templates[template]
         ranks = sharing.ranks_of(template)
+        found = [*_self_dependencies(trace), *_cycles(trace)]
+        if not found and len(trace):
+            continue
         place, who = sharing.place(ranks), format_ranks(ranks)
         if not len(trace):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
             problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))
-        problems += [
-            Problem("error", kind, who, f"{place}: {text}", remedy)
-            for kind, text, remedy in (*_self_dependencies(trace), *_cycles(trace))
-        ]
+        problems += [Problem("error", kind, who, f"{place}: {text}", remedy) for kind, text, remedy in found]
     return problems
 
 

@@ -3,6 +3,8 @@
 A rank has one lane for communication. If one rank starts a collective of group 1 before one of group 2
 and another rank the other way round, both wait for ever, though each group by itself is sound. Every
 collective of a group is a vertex here, and every two that some rank starts one after the other an edge.
+
+Not here: members of one group that differ (`collectives`).
 """
 
 from __future__ import annotations
@@ -16,40 +18,52 @@ from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import certainly_before
 from et_sim.trace.preflight.problem import Problem, Severity, Sharing, counted
-from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
+from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text, follows_rule
 from et_sim.units import format_ranks
 
 _KNOTS = 3  # so many are spelled out
+_MOST_COLLECTIVES = 5_000_000  # of all ranks, that are looked at
+
+
+class _Agents(NamedTuple):
+    """Ranks that run the same template in groups of the same classes, as one; columns by agent."""
+
+    template: Any
+    rank: Any  # one of them
+    classes: Mapping[str, Any]  # group rule -> class of the agent's group
 
 
 class _Board(NamedTuple):
-    """All collectives as vertices: those of a stream one after the other, from `base` on."""
+    """All collectives as vertices: those of a stream, class by class, from `base` on."""
 
     sharing: Sharing
     streams: list[Stream]
     sequences: Streams
     started: Mapping[int, RowColumn]  # per template: rows in starting order
+    agents: _Agents
+    longest: list[int]  # collectives of a group, per stream
     base: Any
 
-    def place(self, vertex: int, template: int) -> tuple[Stream, Sequence, int]:
-        """(stream, its sequence on a template, position in it) of a vertex."""
+    def place(self, vertex: int, agent: int) -> tuple[Stream, Sequence, int]:
+        """(stream, its sequence on an agent, position in it) of a vertex."""
         at = int(np.searchsorted(self.base, vertex, side="right")) - 1
         stream = self.streams[at]
-        return stream, self.sequences[stream][template], vertex - int(self.base[at])
+        sequence = self.sequences[stream][int(self.agents.template[agent])]
+        return stream, sequence, (vertex - int(self.base[at])) % self.longest[at]
 
 
 class _Edges(NamedTuple):
-    """One entry for every two collectives that a template starts one after the other."""
+    """One entry for every two collectives that an agent starts one after the other."""
 
     first: Any  # vertices
     second: Any
-    template: Any
+    agent: Any
 
 
 class _Wait(NamedTuple):
-    """On a template, vertex `first` starts before vertex `second`."""
+    """On an agent, vertex `first` starts before vertex `second`."""
 
-    template: int
+    agent: int
     first: int
     second: int
 
@@ -57,12 +71,66 @@ class _Wait(NamedTuple):
 def check_interleaving(
     sharing: Sharing, sequences: Streams, started: Mapping[int, RowColumn]
 ) -> list[Problem]:
-    """Circles among groups whose members agree. `started`: rows in starting order, per template."""
+    """Circles among groups whose members agree. `started`: rows in starting order, per template.
+
+    Groups of a rule are taken together first if their members run the same templates: where that shows no
+    circle, there is none. Only otherwise is every group looked at by itself.
+    """
     streams = sorted(stream for stream in sequences if not stream.is_broadcast)
     if len(streams) < 2:
         return []
+    rules = sorted({stream.group for stream in streams if follows_rule(sharing, stream)})
+    alike = {name: _classes_alike(sharing, name) for name in rules}
+    problems = _circles(_board(sharing, streams, sequences, started, alike))
+    if not problems or not rules:
+        return problems
+    single = {name: sharing.workload.group_rules[name].index(_all_ranks(sharing)) for name in rules}
+    board = _board(sharing, streams, sequences, started, single)
+    collectives = sum(len(started.get(template, ())) for template in board.agents.template.tolist())
+    size = max(collectives, int(board.base[-1]))
+    return _circles(board) if size <= _MOST_COLLECTIVES else [_not_checked(collectives)]
+
+
+def _all_ranks(sharing: Sharing) -> Any:
+    return np.arange(sharing.workload.ranks)
+
+
+def _classes_alike(sharing: Sharing, name: str) -> Any:
+    """Per rank the class of its group of a rule: equal if the members run the same templates."""
+    rule = sharing.workload.group_rules[name]
+    blocks = np.asarray(sharing.workload.template_of_rank).reshape(-1, rule.size, rule.stride)
+    by_group = blocks.transpose(0, 2, 1).reshape(-1, rule.size)
+    of_group = np.unique(by_group, axis=0, return_inverse=True)[1].reshape(-1)
+    return of_group[rule.index(_all_ranks(sharing))]
+
+
+def _board(
+    sharing: Sharing,
+    streams: list[Stream],
+    sequences: Streams,
+    started: Mapping[int, RowColumn],
+    classes: Mapping[str, Any],
+) -> _Board:
+    """`classes`: per group rule the class of every rank's group."""
+    keys = np.stack([sharing.workload.template_of_rank, *classes.values()], axis=1)
+    agents, rank = np.unique(keys, axis=0, return_index=True)
     longest = [max(len(sequence.rows) for sequence in sequences[stream].values()) for stream in streams]
-    board = _Board(sharing, streams, sequences, started, np.concatenate(([0], np.cumsum(longest))))
+    counts = [
+        int(classes[stream.group].max()) + 1 if follows_rule(sharing, stream) else 1 for stream in streams
+    ]
+    sizes = [count * length for count, length in zip(counts, longest, strict=True)]
+    return _Board(
+        sharing,
+        streams,
+        sequences,
+        started,
+        _Agents(agents[:, 0], rank, {name: agents[:, 1 + at] for at, name in enumerate(classes)}),
+        longest,
+        np.concatenate(([0], np.cumsum(sizes))),
+    )
+
+
+def _circles(board: _Board) -> list[Problem]:
     edges = _edges(board)
     knots = find_knots(edges.first, edges.second, int(board.base[-1]))
     problems = [_circle(board, _waits(edges, cycle)) for cycle, _ in knots[:_KNOTS]]
@@ -74,34 +142,49 @@ def check_interleaving(
     return problems
 
 
+def _not_checked(collectives: int) -> Problem:
+    text = (
+        "whether collectives of different groups wait for each other was not checked: the templates do not"
+        f" show it, and all ranks together have {collectives:,} collectives"
+    )
+    remedy = "check the same job on fewer ranks; a run finds out, too"
+    return Problem("warning", "not-checked", "", text, remedy)
+
+
 def _edges(board: _Board) -> _Edges:
-    first, second, template = [], [], []
-    for number, rows in board.started.items():
+    first, second, agents = [], [], []
+    for agent, template in enumerate(board.agents.template.tolist()):
+        rows = board.started.get(template)
+        if rows is None:
+            continue
         vertex = np.full(int(rows.max()) + 1, -1, np.int32)
-        for stream, base in zip(board.streams, board.base[:-1], strict=True):
-            sequence = board.sequences[stream].get(number)
+        for stream, base, longest in zip(board.streams, board.base[:-1], board.longest, strict=True):
+            sequence = board.sequences[stream].get(template)
             if sequence is not None:
-                vertex[sequence.rows] = base + np.arange(len(sequence.rows))
+                begin = base
+                if follows_rule(board.sharing, stream):
+                    begin += int(board.agents.classes[stream.group][agent]) * longest
+                vertex[sequence.rows] = begin + np.arange(len(sequence.rows))
         path = vertex[rows]
         path = path[path >= 0]
         first.append(path[:-1])
         second.append(path[1:])
-        template.append(np.full(max(len(path) - 1, 0), number, np.int32))
-    return _Edges(*(np.concatenate(parts) for parts in (first, second, template)))
+        agents.append(np.full(max(len(path) - 1, 0), agent, np.int32))
+    return _Edges(*(np.concatenate(parts) for parts in (first, second, agents)))
 
 
 def _waits(edges: _Edges, cycle: list[int]) -> list[_Wait]:
-    """The cycle as "this before that", with neighbouring steps on one template drawn together; the lowest
-    template comes first."""
+    """The cycle as "this before that", with neighbouring steps on one agent drawn together; the lowest
+    agent comes first."""
     forward = cycle[::-1]  # cycles list each vertex before one it waits for
     steps = []
     for first, second in zip(forward, [*forward[1:], forward[0]], strict=True):
         at = np.flatnonzero((edges.first == first) & (edges.second == second))[0]
-        steps.append(_Wait(int(edges.template[at]), first, second))
-    turn = next((k for k, step in enumerate(steps) if step.template != steps[k - 1].template), 0)
+        steps.append(_Wait(int(edges.agent[at]), first, second))
+    turn = next((k for k, step in enumerate(steps) if step.agent != steps[k - 1].agent), 0)
     waits: list[_Wait] = []
     for step in steps[turn:] + steps[:turn]:
-        if waits and waits[-1].template == step.template:
+        if waits and waits[-1].agent == step.agent:
             waits[-1] = waits[-1]._replace(second=step.second)
         else:
             waits.append(step)
@@ -116,23 +199,24 @@ def _circle(board: _Board, waits: list[_Wait]) -> Problem:
     text = f"collectives of different groups wait for each other ({fate}): {parts}"
     severity: Severity = "error" if certain else "warning"
     remedy = "give all ranks one order, by dependencies or by ascending node ids"
-    ranks = format_ranks(int(board.sharing.ranks_of(wait.template)[0]) for wait in waits)
+    ranks = format_ranks(int(board.agents.rank[wait.agent]) for wait in waits)
     return Problem(severity, "collective-circle", ranks, text, remedy)
 
 
 def _is_certain(board: _Board, wait: _Wait) -> bool:
-    _, one, first = board.place(wait.first, wait.template)
-    _, other, second = board.place(wait.second, wait.template)
-    trace = board.sharing.workload.templates[wait.template]
-    started = np.sort(board.started[wait.template])
+    _, one, first = board.place(wait.first, wait.agent)
+    _, other, second = board.place(wait.second, wait.agent)
+    template = int(board.agents.template[wait.agent])
+    trace = board.sharing.workload.templates[template]
+    started = np.sort(board.started[template])
     return certainly_before(trace, started, int(one.rows[first]), int(other.rows[second]))
 
 
 def _in_words(board: _Board, wait: _Wait) -> str:
     """`rank 0 starts the all_reduce of … before the all_gather of …`."""
-    rank = int(board.sharing.ranks_of(wait.template)[0])
+    rank = int(board.agents.rank[wait.agent])
     texts = []
     for vertex in (wait.first, wait.second):
-        stream, sequence, at = board.place(vertex, wait.template)
+        stream, sequence, at = board.place(vertex, wait.agent)
         texts.append(f"the {collective_text(board.sharing, rank, sequence, at)} of {stream.name}")
     return f"rank {rank} starts {texts[0]} before {texts[1]}"

@@ -1,99 +1,91 @@
 """Does every message have a sender and a receiver?
 
 A channel is (source, target, tag, bytes); its k-th send meets its k-th receive and nothing else ever
-matches, so a channel is sound when both counts are equal. Templates are reduced to their distinct
-endpoints first; only then do ranks come in, as columns.
+matches, so a channel is sound when both counts are equal. Only ranks that do not understand each other
+are looked at message by message.
 
-Not here: what an unmatched message was probably meant to match (`nearest`).
+Not here: who talks to whom (`pairs`), and what an unmatched message was probably meant to match (`nearest`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import TAG_RANGE, Has, NodeKind, Trace
+from et_sim.trace.columns import Has, NodeKind
 from et_sim.trace.preflight.nearest import Channels, explain_unmatched
+from et_sim.trace.preflight.pairs import (
+    Ends,
+    bundle_bounds,
+    distinct_ends,
+    find_pairs,
+    message_rows,
+    pair_keys,
+    peers_of,
+    sorted_groups,
+    split_key,
+)
 from et_sim.trace.preflight.problem import Problem, Sharing, counted
 from et_sim.units import format_ranks
 
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """The distinct endpoints of a template: what it sends and receives, and how often."""
-
-    row: Any  # the first node
-    is_send: Any
-    peer: Any
-    tag: Any
-    size: Any
-    count: Any
+_EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
 
 
 def check_messages(sharing: Sharing, ranks: int) -> list[Problem]:
     """Peers that do not exist, messages to oneself, empty messages, and unmatched ones."""
     problems: list[Problem] = []
-    sound: list[tuple[int, _Ends]] = []
+    sound: dict[int, Ends] = {}
     for template in sharing.used_templates():
-        trace = sharing.workload.templates[template]
-        rows = message_rows(trace)
+        rows = message_rows(sharing.workload.templates[template])
         if not len(rows):
             continue
-        ends = _distinct_ends(trace, rows)
+        ends = distinct_ends(sharing, template, rows)
         problems += _outside(sharing, template, ends, ranks)
         problems += _foreign(sharing, template, rows)
         problems += _to_oneself(sharing, template, ends)
         problems += _empty(sharing, template, ends)
-        inside = (ends.peer >= 0) & (ends.peer < ranks)
-        sound.append((template, _Ends(*(getattr(ends, name)[inside] for name in _Ends.__slots__))))
+        sound[template] = ends.only((ends.peer >= 0) & (ends.peer < _peers(sharing, template, ranks)))
     if sound:
-        problems += explain_unmatched(sharing, _channels(sharing, sound))
+        problems += _unmatched(sharing, sound)
     return problems
 
 
-def message_rows(trace: Trace) -> Any:
-    """Sends and receives that name their peer; the plan refuses the others."""
-    send = (trace.kind == NodeKind.SEND) & ((trace.present & int(Has.COMM_DST)) != 0)
-    receive = (trace.kind == NodeKind.RECV) & ((trace.present & int(Has.COMM_SRC)) != 0)
-    return np.flatnonzero(send | receive)
+def _peers(sharing: Sharing, template: int, ranks: int) -> int:
+    """How many there can be: any distance leads to a rank of the workload."""
+    return sharing.workload.ranks if sharing.workload.has_relative_peers(template) else ranks
 
 
-def _distinct_ends(trace: Trace, rows: Any) -> _Ends:
-    is_send = trace.kind[rows] == NodeKind.SEND
-    peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    tag, size = trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows]
-    order, first = sorted_groups(is_send.astype(np.int64), peer, tag, size)
-    count = np.diff(np.append(first, len(order)))
-    at = order[first]  # the sort is stable: the lowest row of each group
-    return _Ends(rows[at], is_send[at], peer[at], tag[at], size[at], count)
+def _unmatched(sharing: Sharing, sound: dict[int, Ends]) -> list[Problem]:
+    pairs = find_pairs(sharing, sound)
+    differing = pairs.key[pairs.send != pairs.receive]
+    if not len(differing):
+        return []
+    problems = explain_unmatched(sharing, _channels(sharing, sound, differing[:_EXPLAINED]))
+    left = differing[_EXPLAINED:]
+    if len(left):
+        text = f"{counted(len(left), 'more pair')} of ranks with sends and receives that do not match"
+        who = format_ranks(np.concatenate(split_key(left)))
+        remedy = "repair the first ones and check again"
+        problems.append(Problem("error", "unmatched-message", who, text, remedy))
+    return problems
 
 
-def sorted_groups(*keys: Any) -> tuple[Any, Any]:
-    """(a stable order that sorts by the keys, where in it each group of equal keys begins)."""
-    order = np.lexsort(keys[::-1])
-    if not len(order):
-        return order, np.empty(0, np.int64)
-    new = np.zeros(len(order), bool)
-    new[0] = True
-    for key in keys:
-        ordered = key[order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    return order, np.flatnonzero(new)
-
-
-def _channels(sharing: Sharing, sound: list[tuple[int, _Ends]]) -> Channels:
-    """All endpoints of all ranks, sorted into channels."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("own", *_Ends.__slots__)}
-    for template, ends in sound:
+def _channels(sharing: Sharing, sound: dict[int, Ends], wanted: Any) -> Channels:
+    """All endpoints of the wanted pairs of ranks, sorted into channels."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("key", *Ends._fields)}
+    for template, ends in sound.items():
         users = sharing.ranks_of(template)
-        columns["own"].append(np.repeat(users, len(ends.row)))
-        for name in _Ends.__slots__:
-            columns[name].append(np.tile(getattr(ends, name), len(users)))
+        bundles = bundle_bounds(ends.is_send, ends.peer)[:-1]
+        keys = pair_keys(sharing, template, users, ends.is_send[bundles], ends.peer[bundles])
+        users = users[np.isin(keys, wanted).any(axis=1)]
+        keys = pair_keys(sharing, template, users, ends.is_send, ends.peer).reshape(-1)
+        which = np.isin(keys, wanted)
+        columns["key"].append(keys[which])
+        for name, column in zip(Ends._fields, ends, strict=True):
+            columns[name].append(np.tile(column, len(users))[which])
     of = {name: np.concatenate(parts) for name, parts in columns.items()}
-    source = np.where(of["is_send"], of["own"], of["peer"])
-    target = np.where(of["is_send"], of["peer"], of["own"])
+    source, target = split_key(of["key"])
     order, first = sorted_groups(source, target, of["tag"], of["size"])
     signed = np.where(of["is_send"], of["count"], -of["count"])[order]
     at = order[first]
@@ -110,8 +102,8 @@ def _channels(sharing: Sharing, sound: list[tuple[int, _Ends]]) -> Channels:
     )
 
 
-def _outside(sharing: Sharing, template: int, ends: _Ends, ranks: int) -> list[Problem]:
-    wrong = np.flatnonzero((ends.peer < 0) | (ends.peer >= ranks))
+def _outside(sharing: Sharing, template: int, ends: Ends, ranks: int) -> list[Problem]:
+    wrong = np.flatnonzero((ends.peer < 0) | (ends.peer >= _peers(sharing, template, ranks)))
     if not len(wrong):
         return []
     first = wrong[np.argmin(ends.row[wrong])]
@@ -133,36 +125,38 @@ def _foreign(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
     rows = rows[said]
     users = sharing.ranks_of(template)
     for at in np.unique(own, return_index=True)[1]:
-        others = users[users != own[at]]
+        others = users[peers_of(sharing, template, users, own[at]) != users]
         if len(others):
             what = "comm_src" if trace.kind[rows[at]] == NodeKind.SEND else "comm_dst"
+            end = int(peers_of(sharing, template, others, own[at])[0])
             text = (
                 f"{sharing.place(others)}: {trace.describe(int(rows[at]))} says that its own end is rank"
-                f" {own[at]} ({what}), but runs elsewhere"
+                f" {end} ({what}), but runs elsewhere"
             )
             remedy = f"leave {what} out, or give every rank its own trace file"
             return [Problem("error", "foreign-end", format_ranks(others), text, remedy)]
     return []
 
 
-def _to_oneself(sharing: Sharing, template: int, ends: _Ends) -> list[Problem]:
+def _to_oneself(sharing: Sharing, template: int, ends: Ends) -> list[Problem]:
     users = sharing.ranks_of(template)
-    own = np.flatnonzero(np.isin(ends.peer, users))
+    is_relative = sharing.workload.has_relative_peers(template)
+    own = np.flatnonzero(ends.peer == 0 if is_relative else np.isin(ends.peer, users))
     if not len(own):
         return []
     first = own[np.argmin(ends.row[own])]
-    rank = int(ends.peer[first])
     verb = "sends to" if ends.is_send[first] else "receives from"
     trace = sharing.workload.templates[template]
     text = (
-        f"{sharing.place([rank])}: {trace.describe(int(ends.row[first]))} {verb} its own rank"
-        f"{_more(ends.count[own].sum() - 1)}"
+        f"{sharing.place(users if is_relative else ends.peer[[first]])}:"
+        f" {trace.describe(int(ends.row[first]))} {verb} its own rank{_more(ends.count[own].sum() - 1)}"
     )
     remedy = "a copy within a rank is not a message: check the peer"
-    return [Problem("warning", "message-to-oneself", format_ranks(ends.peer[own]), text, remedy)]
+    who = format_ranks(users if is_relative else ends.peer[own])
+    return [Problem("warning", "message-to-oneself", who, text, remedy)]
 
 
-def _empty(sharing: Sharing, template: int, ends: _Ends) -> list[Problem]:
+def _empty(sharing: Sharing, template: int, ends: Ends) -> list[Problem]:
     empty = np.flatnonzero(ends.size == 0)
     if not len(empty):
         return []

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from et_sim.trace.workload import Workload
-from et_sim.units import format_ranks
+from et_sim.units import rank_ranges
 
 Severity = Literal["error", "warning"]
 
 # So many problems of one kind are spelled out; the others are counted.
 SPELLED_OUT = 20
+_RANGES = 20  # of ranks, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +58,43 @@ class Sharing:
 
     def place(self, ranks: Iterable[int]) -> str:
         """`rank 3 (x.3.et)`, or `ranks 0-3 (x.0.et and 3 more files)`."""
-        listed = [int(rank) for rank in ranks]
-        file = self.file_of(listed[0])
+        listed = as_array(ranks)
+        file = self.file_of(int(listed[0]))
         if len(listed) == 1:
             return f"rank {listed[0]} ({file})"
-        files = len({self.file_of(rank) for rank in listed})
+        files = len(listed) if self.workload.has_file_per_rank else self._sources(listed)
         more = f" and {counted(files - 1, 'more file')}" if files > 1 else ""
-        return f"ranks {format_ranks(listed)} ({file}{more})"
+        return f"ranks {short_ranks(listed)} ({file}{more})"
+
+    def _sources(self, ranks: Any) -> int:
+        """How many files the traces of some ranks come from."""
+        templates = np.unique(self.workload.template_of_rank[ranks]).tolist()
+        return len({self.file_of(int(self._ranks[template][0])) for template in templates})
+
+
+def as_array(ranks: Iterable[int]) -> Any:
+    """Ranks as a column."""
+    return ranks if isinstance(ranks, np.ndarray) else np.fromiter(ranks, np.int64)
+
+
+def short_ranks(ranks: Iterable[int]) -> str:
+    """Ranks for a sentence: of very many ranges, the first ones."""
+    listed = as_array(ranks)
+    ranges = rank_ranges(listed)
+    if len(ranges) <= _RANGES:
+        return ",".join(ranges)
+    return f"{','.join(ranges[:_RANGES])},... ({len(listed)} ranks)"
 
 
 def of_ranks(ranks: Iterable[int]) -> str:
     """`rank 3` or `ranks 0-3`."""
-    listed = list(ranks)
-    return f"{'rank' if len(listed) == 1 else 'ranks'} {format_ranks(listed)}"
+    listed = as_array(ranks)
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {short_ranks(listed)}"
 
 
 def have(ranks: Iterable[int]) -> str:
     """The verb that goes with `of_ranks`."""
-    return "has" if len(list(ranks)) == 1 else "have"
+    return "has" if len(as_array(ranks)) == 1 else "have"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

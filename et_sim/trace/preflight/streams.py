@@ -42,6 +42,11 @@ class Sequence(NamedTuple):
 Streams = Mapping[Stream, Mapping[int, Sequence]]
 
 
+def follows_rule(sharing: Sharing, stream: Stream) -> bool:
+    """Whether the stream stands for all groups of a rule; what traces describe comes before rules."""
+    return stream.group in sharing.workload.group_rules and not stream.described
+
+
 def collective_text(sharing: Sharing, rank: int, sequence: Sequence, at: int) -> str:
     """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
