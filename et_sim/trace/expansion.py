@@ -31,7 +31,9 @@ class Expansion:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._described = [read_process_groups(trace) for trace in workload.templates]
+        self._described: list[Mapping[str, Any]] = [
+            read_process_groups(trace) if workload.group_rules else {} for trace in workload.templates
+        ]
         self._first_number = _first_numbers(workload, self._described)
 
     @property

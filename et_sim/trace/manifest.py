@@ -91,7 +91,9 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
     stem = target.name.removesuffix(ENDING)
     if not stem or stem == target.name:
         raise TraceError(
-            "the name of a manifest ends in " + ENDING, place=str(path), remedy="change the name"
+            f"is no name for a manifest, which ends in {ENDING}",
+            place=str(path),
+            remedy=f"call it {stem or 'job'}{ENDING}",
         )
     number_of: dict[tuple[bytes, bool], int] = {}
     of_template = np.zeros(len(workload.templates), np.int64)
@@ -200,21 +202,15 @@ def _template_of_rank(entries: list[dict[str, Any]], ranks: int, place: str) -> 
             taken = of_rank[piece.start : piece.stop : piece.step]
             if bool((taken >= 0).any()):
                 at = int(np.argmax(taken >= 0))
-                other = int(taken[at])
-                again = (
-                    "twice in" if other == number else f"in template {other} ({entries[other]['file']}) and"
-                )
-                raise TraceError(
-                    f"rank {piece[at]} is {again} {where}", place=place, remedy="give every rank one template"
-                )
+                other = f"template {taken[at]} ({entries[int(taken[at])]['file']})"
+                twice = "twice in" if taken[at] == number else f"in {other} and in"
+                raise TraceError(f"rank {piece[at]} is {twice} {where}", place=place, remedy=_ONE_EACH)
             taken[:] = number
     lacking = np.flatnonzero(of_rank < 0)
     if len(lacking):
         who = f"rank {lacking[0]}" if len(lacking) == 1 else f"{len(lacking)} of {ranks} ranks"
         which = "" if len(lacking) == 1 else f": {_shortened(format_ranks(lacking))}"
-        raise TraceError(
-            f"no template is for {who}{which}", place=place, remedy="give every rank one template"
-        )
+        raise TraceError(f"no template is for {who}{which}", place=place, remedy=_ONE_EACH)
     return of_rank
 
 

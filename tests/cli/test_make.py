@@ -44,8 +44,20 @@ def test_make_says_in_json_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
         (["barrier", "--ranks", "3", "--bytes", "7"], "barrier moves no bytes (leave --bytes out)"),
         (
             ["all_reduce", "--ranks", "100000000000", "--bytes", "1"],
-            "100,000,000,000 ranks would be as many files (make at most 1,000,000 ranks)",
+            "100,000,000,000 ranks are too many (make at most 16,777,216 ranks)",
         ),
+        (
+            ["all_reduce", "--ranks", "2000000", "--bytes", "1", "--files"],
+            "2,000,000 ranks would be as many files (write at most 1,000,000, or a manifest",
+        ),
+        (["all_reduce", "--bytes", "1"], "all_reduce needs a number of ranks (add --ranks"),
+        (["all_reduce", "--ranks", "2", "--bytes", "1", "--tp", "2"], "--tp is not for all_reduce"),
+        (["transforme", "--tp", "2"], "did you mean 'transformer'?"),
+        (["transformer", "--bytes", "1"], "--bytes is not for a transformer"),
+        (["transformer", "--tp", "2", "--ranks", "4"], "--tp 2 --pp 1 --dp 1 make 2 ranks"),
+        (["transformer", "--pp", "5"], "layers is 24, which 5 pipeline stages do not divide"),
+        (["transformer", "--dp", "99999999"], "99,999,999 ranks are too many"),
+        (["transformer", "--micro-batches", "0"], "micro_batches is 0"),
         (
             ["barrier", "--ranks", "2", "--repeat", "100000000000"],
             "100,000,000,000 operations on every rank are too many (repeat at most 1,000,000 times)",
@@ -62,6 +74,62 @@ def test_wrong_use_is_one_sentence_and_writes_nothing(
     assert said in captured.err
     assert captured.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_million_ranks_are_a_manifest_and_one_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = tmp_path / "big"
+    assert main(["make", "all_reduce", "--ranks", "1048576", "--bytes", "1GiB", "-o", str(prefix)]) == 0
+    assert capsys.readouterr().out == (
+        "all_reduce of 1 GiB (1073741824 bytes): 1048576 nodes on 1048576 ranks\n"
+        f"written to {prefix}.workload.json, with 1 template ({prefix}.template0.et)\n"
+        f"run it with: et-sim run {prefix}.workload.json --system FILE --network FILE\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.template0.et", "big.workload.json"]
+    assert read_workload(f"{prefix}.workload.json").ranks == 1 << 20
+
+
+@pytest.mark.parametrize("asked", [["-o", "NAME.workload.json"], ["--manifest", "-o", "NAME"]])
+def test_a_manifest_is_written_where_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
+) -> None:
+    asked = [text.replace("NAME", str(tmp_path / "ring")) for text in asked]
+    arguments = ["make", "ring_send_receive", "--ranks", "4", "--bytes", "8", *asked, "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "manifest": str(tmp_path / "ring.workload.json"),
+        "templates": [str(tmp_path / "ring.template0.et")],
+        "kind": "ring_send_receive",
+        "ranks": 4,
+        "nodes": 8,
+        "bytes": 8,
+    }
+    assert read_workload(tmp_path / "ring.workload.json").ranks == 4
+
+
+def test_more_ranks_than_anybody_wants_as_files_are_files_if_asked_for(tmp_path: Path) -> None:
+    made = ["make", "all_reduce", "--ranks", "4097", "--bytes", "1"]
+    assert main([*made, "-o", str(tmp_path / "f"), "--files"]) == 0
+    assert (tmp_path / "f.4096.et").exists()
+    assert main([*made, "-o", str(tmp_path / "m")]) == 0
+    assert not (tmp_path / "m.0.et").exists()
+
+
+def test_a_transformer_is_a_manifest_or_files_with_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = ["make", "transformer", "--tp", "2", "--pp", "2", "--dp", "2", "--layers", "2", "--hidden", "64"]
+    assert main([*made, "-o", str(tmp_path / "job")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("transformer, tensor 2 x pipeline 2 x data 2, 8 micro-batches: ")
+    assert f"with 2 templates ({tmp_path}/job.template0.et to {tmp_path}/job.template1.et)" in said
+    assert main([*made, "--files", "-o", str(tmp_path / "each")]) == 0
+    assert f"groups in {tmp_path}/each.groups.json" in capsys.readouterr().out
+    groups = json.loads((tmp_path / "each.groups.json").read_text(encoding="utf-8"))
+    assert groups["1"] == [0, 1]
+    assert main(["check", str(tmp_path / "each"), "--groups", str(tmp_path / "each.groups.json")]) == 0
+    assert main(["check", str(tmp_path / "job.workload.json")]) == 0
 
 
 def test_a_barrier_needs_no_size(tmp_path: Path) -> None:

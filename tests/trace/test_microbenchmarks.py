@@ -9,6 +9,7 @@ import pytest
 
 from et_sim.errors import UsageError
 from et_sim.trace import CollectiveKind, NodeKind, Workload, read_workload, write_workload
+from et_sim.trace.expansion import expanded
 from et_sim.trace.microbenchmarks import COLLECTIVES, KINDS, make_microbenchmark
 from et_sim.trace.preflight import find_problems
 
@@ -46,13 +47,14 @@ def test_sizes_are_exact_on_disk_too(kind: str, size: int, tmp_path: Any) -> Non
         assert set(again.trace(rank).comm_bytes.tolist()) == {size}
 
 
-def test_ranks_share_one_trace_unless_they_have_peers() -> None:
+def test_ranks_share_one_template_or_two() -> None:
     assert len(make("all_reduce", ranks=4096).templates) == 1
-    assert len(make("ring_send_receive").templates) == 4
+    assert len(make("ring_send_receive", ranks=4096).templates) == 1
+    assert len(make("send_receive", ranks=4096).templates) == 2
 
 
 def test_send_receive_pairs_neighbours() -> None:
-    workload = make("send_receive")
+    workload = expanded(make("send_receive")).workload
     kinds = [int(workload.trace(rank).kind[0]) for rank in range(4)]
     assert kinds == [NodeKind.SEND, NodeKind.RECV] * 2
     assert workload.trace(2).comm_dst[0] == 3
@@ -60,7 +62,7 @@ def test_send_receive_pairs_neighbours() -> None:
 
 
 def test_every_rank_of_a_ring_sends_on_and_receives() -> None:
-    trace = make("ring_send_receive").trace(3)
+    trace = expanded(make("ring_send_receive")).workload.trace(3)
     assert trace.kind.tolist() == [NodeKind.SEND, NodeKind.RECV]
     assert trace.comm_dst[0] == 0
     assert trace.comm_src[1] == 2

@@ -1,0 +1,109 @@
+"""A run of a manifest equals the run of its expansion, for every rank and node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import network, system
+
+from et_sim.api import run
+from et_sim.cli import main
+from et_sim.trace import GroupRule, TraceBuilder, Workload, read_workload, write_manifest, write_workload
+from et_sim.trace.expansion import expanded
+from et_sim.trace.files import groups_path
+from et_sim.trace.microbenchmarks import make_microbenchmark
+from et_sim.trace.transformer import Transformer, make_transformer
+
+
+def groups_of_rules() -> Workload:
+    """Collectives in contiguous, strided and one-member groups, with distances, on two templates."""
+    templates = []
+    for micros in (3, 40):
+        build = TraceBuilder()
+        work = build.compute("work", micros=micros)
+        one = build.collective("all_reduce", 100_000, "tensor", after=[work])
+        two = build.collective("all_gather", 50_000, "data", after=[one])
+        build.collective("all_reduce", 7, "alone", after=[one])
+        sent = build.send(5, 30_000, tag=1, after=[two])
+        got = build.receive(-5, 30_000, tag=1, after=[two])
+        build.collective("reduce_scatter", 80_000, after=[sent, got])
+        build.collective("all_to_all", 90_000, "everybody", after=[got])
+        templates.append(build.build())
+    of_rank = np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0], np.int32)
+    rules = {
+        "tensor": GroupRule(2, 1),
+        "data": GroupRule(3, 4),
+        "alone": GroupRule(1, 1),
+        "everybody": GroupRule(12, 1),
+    }
+    return Workload(tuple(templates), of_rank, relative_peers=(True, True), group_rules=rules)
+
+
+def transformer(**given: Any) -> Workload:
+    usual = {"layers": 8, "hidden": 256, "sequence": 64, "vocabulary": 512, "micro_batches": 5}
+    return make_transformer(Transformer(**{**usual, **given}))
+
+
+WORKLOADS = {
+    "ring": make_microbenchmark("ring_send_receive", ranks=8, size=10_000, repeat=3, compute_us=4),
+    "pairs": make_microbenchmark("send_receive", ranks=8, size=10_000, repeat=3, compute_us=4),
+    "groups": groups_of_rules(),
+    "pipeline": transformer(pipeline=4),
+    "three ways": transformer(tensor=2, pipeline=2, data=3),
+    "one stage": transformer(tensor=2, data=2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+@pytest.mark.parametrize("model", ["analytical", "link"])
+@pytest.mark.parametrize("shape", ["line", "box"])
+def test_a_manifest_runs_as_its_expansion_does(name: str, model: str, shape: str, tmp_path: Path) -> None:
+    workload = WORKLOADS[name]
+    ranks = workload.ranks
+    net = network(["Ring"], [ranks]) if shape == "line" else network(["Ring", "Switch"], [2, ranks // 2])
+    sys = system(dimensions=len(net["npus_count"]), **{"preferred-dataset-splits": 3})
+    write_manifest(workload, tmp_path / "w.workload.json")
+    write_workload(workload, tmp_path / "w")
+    groups = groups_path(tmp_path / "w")
+    listed = groups if groups.exists() else None
+    results = [
+        run(tmp_path / "w.workload.json", system=sys, network=net, model=model),
+        run(tmp_path / "w.workload.json", system=sys, network=net, model=model, fold=False),
+        run(tmp_path / "w", system=sys, network=net, model=model, groups=listed),
+    ]
+    assert all(result.is_complete for result in results)
+    for other in results[1:]:
+        assert results[0].finish_ns.tolist() == other.finish_ns.tolist()
+        assert results[0].exposed_comm_ns.tolist() == other.exposed_comm_ns.tolist()
+
+
+def test_a_workload_in_memory_runs_as_its_expansion_does() -> None:
+    workload = WORKLOADS["three ways"]
+    whole, groups = expanded(workload)
+    listed = {str(number): list(members) for number, members in groups.items()}
+    machine = {"system": system(), "network": network(["Ring"], [workload.ranks])}
+    one, other = run(workload, **machine), run(whole, groups=listed, **machine)
+    assert one.finish_ns.tolist() == other.finish_ns.tolist()
+
+
+@pytest.mark.usefixtures("warm_engine")
+def test_a_run_of_a_manifest_lists_it_and_its_templates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_manifest(WORKLOADS["pairs"], "pairs.workload.json")
+    Path("system.json").write_text(json.dumps(system()), encoding="utf-8")
+    Path("network.yml").write_text(json.dumps(network(["Ring"], [8])), encoding="utf-8")
+    machine = ["--system", "system.json", "--network", "network.yml"]
+    assert main(["check", "pairs.workload.json", *machine]) == 0
+    assert main(["run", "pairs.workload.json", *machine]) == 0
+    inputs = json.loads(Path("pairs.run/run.json").read_text(encoding="utf-8"))["inputs"]
+    hashes = {entry["file"]: entry["sha256"] for entry in inputs}
+    read = {Path(path).name: digest for path, digest in read_workload("pairs.workload.json").inputs}
+    assert set(read) == {"pairs.workload.json", "pairs.template0.et", "pairs.template1.et"}
+    assert read.items() <= hashes.items()
+    assert "written to pairs.run" in capsys.readouterr().out
