@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,9 @@ from et_sim.units import (
     format_ranks,
     parse_bandwidth,
     parse_bytes,
+    parse_ranks,
     parse_time_ns,
+    strided_ranks,
 )
 
 
@@ -190,3 +193,35 @@ def test_ranks_are_written_as_ranges() -> None:
 )
 def test_a_size_that_rounding_would_change_is_shown_in_bytes(size: int, expected: str) -> None:
     assert exact_bytes(size) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("0", [0]),
+        ("0-3,6", [0, 1, 2, 3, 6]),
+        ("0-6/2", [0, 2, 4, 6]),
+        ("1-7/3", [1, 4, 7]),
+        ("0-7/3", [0, 3, 6]),
+        (" 5 , 2-3 ", [5, 2, 3]),
+    ],
+)
+def test_ranks_are_read(text: str, ranks: list[int]) -> None:
+    assert [rank for piece in parse_ranks(text) for rank in piece] == ranks
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1,,2", "3-1", "0-4/0", "0/2", "1" * 30, "٣", 7, None])
+def test_what_is_no_ranks_is_refused(text: Any) -> None:
+    with pytest.raises(UsageError, match="ranks"):
+        parse_ranks(text)
+
+
+@given(st.sets(st.integers(0, 60), min_size=1))
+def test_ranks_written_with_steps_read_back(ranks: set[int]) -> None:
+    read = [rank for piece in parse_ranks(strided_ranks(ranks)) for rank in piece]
+    assert read == sorted(ranks)
+
+
+def test_ranks_equally_far_apart_are_one_range() -> None:
+    assert strided_ranks(range(1, 1 << 20, 2)) == "1-1048575/2"
+    assert strided_ranks([4, 8]) == "4,8"

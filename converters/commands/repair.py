@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from et_sim.errors import UsageError
+
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
@@ -32,7 +34,14 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.repairing import repaired
     from converters.report import Converted, Report, as_plain, as_text
     from et_sim.trace import read_workload, write_trace
+    from et_sim.trace.manifest import is_manifest
 
+    if is_manifest(options.prefix):
+        raise UsageError(
+            "is a workload manifest, and only trace files are repaired",
+            place=options.prefix,
+            remedy="repair the files that its templates were made from",
+        )
     workload = read_workload(options.prefix, drop_dangling=True)
     inputs = [Path(path) for path, _ in workload.inputs]
     outputs = [trace_path(options.output, rank) for rank in range(workload.ranks)]

@@ -18,8 +18,10 @@ def add_parser(commands: Any) -> None:
         help="print a trace, one line per node",
         description="Print the trace of one rank, one line per node in the order of the file.",
     )
-    parser.add_argument("trace", metavar="PREFIX_OR_FILE", help="PREFIX for PREFIX.<rank>.et, or a file")
-    parser.add_argument("--rank", type=int, help="which rank of PREFIX (default: 0)")
+    parser.add_argument(
+        "trace", metavar="PREFIX_OR_FILE", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file"
+    )
+    parser.add_argument("--rank", type=int, help="which rank of PREFIX or manifest (default: 0)")
     parser.add_argument("--limit", type=int, metavar="N", help="print only the first N nodes")
     parser.add_argument(
         "--json", action="store_true", help="print JSON lines, which hold everything that the file says"
@@ -67,7 +69,11 @@ def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
 
 def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
     """The file to show, and how many ranks there are (0 if a file was named)."""
+    from et_sim.trace.manifest import is_manifest
+
     named = Path(options.trace)
+    if is_manifest(named):
+        return _template_of(options)
     if named.is_file():
         if options.rank is not None:
             raise UsageError(
@@ -94,6 +100,18 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
         place=options.trace,
         remedy=f"there is one of {plural(len(ranks), 'rank')}: {listed}",
     )
+
+
+def _template_of(options: argparse.Namespace) -> tuple[Path, int]:
+    """The template of a manifest that a rank runs, and how many ranks there are."""
+    from et_sim.trace import read_manifest
+
+    workload = read_manifest(options.trace, drop_dangling=True)
+    rank = options.rank or 0
+    if not 0 <= rank < workload.ranks:
+        remedy = f"there are ranks 0 to {workload.ranks - 1}"
+        raise TraceError(f"there is no trace of rank {rank}", place=options.trace, remedy=remedy)
+    return Path(workload.trace(rank).source), workload.ranks
 
 
 def _ranks_of(prefix: Path) -> list[int]:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from et_sim.cli.run import add_machine_options
+from et_sim.cli.run import WORKLOAD_HELP, add_machine_options
 from et_sim.errors import EtSimError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         help="find what would go wrong, without running",
         description="Check a workload, alone or together with a machine, without running it.",
     )
-    parser.add_argument("workload", help="trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …")
+    parser.add_argument("workload", help=WORKLOAD_HELP)
     add_machine_options(parser, required=False)
     parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from et_sim.timeline import Result
 
 
+WORKLOAD_HELP = "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; or a workload manifest"
+
+
 def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "run", help="simulate a workload on a machine", description="Simulate a workload on a machine."
     )
-    parser.add_argument("workload", help="trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …")
+    parser.add_argument("workload", help=WORKLOAD_HELP)
     add_machine_options(parser, required=True)
     parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
     parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
@@ -42,8 +45,9 @@ def add_machine_options(parser: argparse.ArgumentParser, *, required: bool) -> N
 def run(options: argparse.Namespace) -> int:
     """Simulate, write the directory, and print the summary."""
     from et_sim.timeline import check_target
+    from et_sim.trace.manifest import ENDING
 
-    target = options.out or Path(f"{Path(options.workload).name}.run")
+    target = options.out or Path(f"{Path(options.workload).name.removesuffix(ENDING)}.run")
     check_target(target)
     return simulate_into(
         target,

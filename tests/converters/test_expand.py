@@ -31,9 +31,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "job.workload.json"
 
 
-def test_every_rank_gets_a_file_and_the_groups_one(
-    manifest: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_rank_gets_a_file_and_the_groups_one(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["expand", manifest, "-o", "out/job"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "job.workload.json -> out/job.0.et to out/job.7.et (8)",
@@ -79,10 +77,13 @@ def test_no_rules_no_groups_file(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["job.workload.json", "-o", "x", "--ranks", "0-8"], "--ranks names rank 8, and there are ranks 0 to 7"),
+        (
+            ["job.workload.json", "-o", "x", "--ranks", "0-8"],
+            "--ranks names rank 8, and there are ranks 0 to 7",
+        ),
         (["job.workload.json", "-o", "x", "--ranks", "all"], "ranks 'all' cannot be understood"),
         (["many.workload.json", "-o", "x"], "10,000 ranks would be as many files (write at most 4,096 at a"),
-        (["job.template0.et", "-o", "x"], "not UTF-8 text"),
+        (["other.et", "-o", "x"], "not UTF-8 text"),
         (["none.workload.json", "-o", "x"], "cannot be read"),
     ],
 )
@@ -90,7 +91,7 @@ def test_wrong_use_is_one_sentence_and_writes_nothing(
     manifest: str, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     write_manifest(job(10_000), "many.workload.json")
-    Path("job.template0.et").write_bytes(b"\xff\xfe")
+    Path("other.et").write_bytes(b"\xff\xfe")
     assert main(["expand", *arguments]) == 2
     captured = capsys.readouterr()
     assert said in captured.err
@@ -114,3 +115,15 @@ def test_progress_is_told_on_stderr(
     monkeypatch.setattr(command, "SECONDS_BETWEEN_LINES", 0.0)
     assert main(["expand", manifest, "-o", "x"]) == 0
     assert "et-convert: 3 of 9 files" in capsys.readouterr().err
+
+
+def test_show_prints_the_template_of_a_rank(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", manifest, "--rank", "7"]) == 0
+    assert capsys.readouterr().out.startswith("job.template0.et, one of 8 ranks: 3 nodes\n")
+    assert main(["show", manifest, "--rank", "8"]) == 2
+    assert "there is no trace of rank 8 (there are ranks 0 to 7)" in capsys.readouterr().err
+
+
+def test_repair_takes_no_manifest(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repair", manifest, "-o", "x"]) == 2
+    assert "only trace files are repaired" in capsys.readouterr().err

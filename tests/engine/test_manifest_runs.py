@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from machines import network, system
 
 from et_sim.api import run
-from et_sim.cli import main
-from et_sim.trace import GroupRule, TraceBuilder, Workload, read_workload, write_manifest, write_workload
+from et_sim.trace import GroupRule, TraceBuilder, Workload, write_manifest, write_workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.files import groups_path
 from et_sim.trace.microbenchmarks import make_microbenchmark
@@ -88,22 +86,3 @@ def test_a_workload_in_memory_runs_as_its_expansion_does() -> None:
     machine = {"system": system(), "network": network(["Ring"], [workload.ranks])}
     one, other = run(workload, **machine), run(whole, groups=listed, **machine)
     assert one.finish_ns.tolist() == other.finish_ns.tolist()
-
-
-@pytest.mark.usefixtures("warm_engine")
-def test_a_run_of_a_manifest_lists_it_and_its_templates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_manifest(WORKLOADS["pairs"], "pairs.workload.json")
-    Path("system.json").write_text(json.dumps(system()), encoding="utf-8")
-    Path("network.yml").write_text(json.dumps(network(["Ring"], [8])), encoding="utf-8")
-    machine = ["--system", "system.json", "--network", "network.yml"]
-    assert main(["check", "pairs.workload.json", *machine]) == 0
-    assert main(["run", "pairs.workload.json", *machine]) == 0
-    inputs = json.loads(Path("pairs.run/run.json").read_text(encoding="utf-8"))["inputs"]
-    hashes = {entry["file"]: entry["sha256"] for entry in inputs}
-    read = {Path(path).name: digest for path, digest in read_workload("pairs.workload.json").inputs}
-    assert set(read) == {"pairs.workload.json", "pairs.template0.et", "pairs.template1.et"}
-    assert read.items() <= hashes.items()
-    assert "written to pairs.run" in capsys.readouterr().out
