@@ -57,8 +57,7 @@ WORKLOADS = {
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
-@pytest.mark.parametrize("model", ["analytical", "link"])
-@pytest.mark.parametrize("shape", ["line", "box"])
+@pytest.mark.parametrize(("model", "shape"), [("analytical", "line"), ("link", "box")])
 def test_a_manifest_runs_as_its_expansion_does(name: str, model: str, shape: str, tmp_path: Path) -> None:
     workload = WORKLOADS[name]
     ranks = workload.ranks

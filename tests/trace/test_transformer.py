@@ -116,12 +116,14 @@ def test_times_are_operations_at_the_given_rate() -> None:
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     shape=SHAPES,
     micro_batches=st.integers(1, 9),
     seed=st.integers(0, 1000),
-    extra=st.sampled_from([{}, {"rendezvous-protocol": 1}, {"profile": "corrected"}]),
+    extra=st.sampled_from(
+        [{}, {"rendezvous-protocol": 1}, {"profile": "corrected", "scheduling-policy": "FIFO"}]
+    ),
 )
 def test_no_timing_makes_a_job_hang(
     shape: tuple[int, int, int], micro_batches: int, seed: int, extra: dict[str, Any]
