@@ -73,6 +73,7 @@ def _columns(trace: Trace) -> list[list[bytes]]:
         _numbers(trace.duration_us, _plain(_DURATION)),
         *([_metadata_texts(trace)] if trace.metadata_text else []),
         *_attributes(trace),
+        *([_tensor_lists(trace)] if len(trace.tensors) else []),
     ]
 
 
@@ -123,6 +124,20 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
         flags = zip(trace.involved_dims[rows].tolist(), trace.involved_count[rows].tolist(), strict=True)
         found.append(_spread(trace, rows, [_involved(*dims) for dims in flags]))
     return found
+
+
+def _tensor_lists(trace: Trace) -> list[bytes]:
+    """The attributes `inputs` and `outputs`."""
+    lists = trace.tensors
+    words = [_delimited(1, text.encode()) for text in lists.texts]
+    heads = [_attribute_head(name, "string_list") for name in ("inputs", "outputs")]
+    spelled = [words[word] for word in lists.words.tolist()]
+    bounds = lists.start.tolist()
+    pieces = [b""] * len(trace)
+    for at, (row, is_output) in enumerate(zip(lists.row.tolist(), lists.is_output.tolist(), strict=True)):
+        content = b"".join(spelled[bounds[at] : bounds[at + 1]])
+        pieces[row] += _delimited(_ATTRIBUTE, heads[is_output] + _varint(len(content)) + content)
+    return pieces
 
 
 def _rows_with(trace: Trace, bit: Has) -> Any:
