@@ -35,6 +35,7 @@ from et_sim.tables_by_reference import works_on_tables
 
 ANYBODY = 0  # the origin of what happens at the very beginning
 OWN = -1  # in place of a peer
+LOWEST_63_BITS = (1 << 63) - 1
 
 
 @works_on_tables
@@ -142,7 +143,8 @@ def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
 @works_on_tables
 def mixed(one: int, two: int) -> int:
     """A number for two numbers in this order."""
-    x = one * 6364136223846793005 + two * 1442695040888963407 + 0x2545F491
+    # Compiled, products wrap at 64 bits; uncompiled, they grow. The lowest 63 bits are the same.
+    x = (int(one) * 6364136223846793005 + int(two) * 1442695040888963407 + 0x2545F491) & LOWEST_63_BITS
     return x ^ (x >> 29)
 
 
