@@ -23,58 +23,21 @@ import numpy as np
 import numpy.typing as npt
 
 from et_sim.errors import TraceError, did_you_mean
-from et_sim.trace.columns import CollectiveKind, Has, IntColumn, NodeKind, RowColumn, Trace
+from et_sim.trace.builder_nodes import (
+    ATTRIBUTES,
+    ID,
+    ROOT_COLUMN,
+    SIZE,
+    NodeCall,
+    numbered,
+    present_bits,
+    value_columns,
+)
+from et_sim.trace.columns import CollectiveKind, IntColumn, NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import process_group_text
 from et_sim.trace.tensors import Words, as_lists
 
 Tensors = Mapping[str, int]  # name -> bytes
-
-_INT32 = (-(2**31), 2**31 - 1)
-_INT64 = (-(2**63), 2**63 - 1)
-_SIZE = (0, 2**63 - 1)
-_ID = (0, 2**64 - 1)
-
-# Columns that an argument fills: (bit in `present`, allowed range).
-_ATTRIBUTES: dict[str, tuple[Has, tuple[int, int]]] = {
-    "is_cpu": (Has.IS_CPU_OP, (0, 1)),
-    "num_ops": (Has.NUM_OPS, _SIZE),
-    "tensor_bytes": (Has.TENSOR_SIZE, _SIZE),
-    "comm_type": (Has.COMM_TYPE, _INT32),
-    "comm_bytes": (Has.COMM_SIZE, _SIZE),
-    "comm_tag": (Has.COMM_TAG, _INT64),
-    "comm_src": (Has.COMM_SRC, _INT32),
-    "comm_dst": (Has.COMM_DST, _INT32),
-    "comm_priority": (Has.COMM_PRIORITY, _INT64),
-}
-_ROOT_COLUMN = {
-    CollectiveKind.BROADCAST: "comm_src",
-    CollectiveKind.SCATTER: "comm_src",
-    CollectiveKind.REDUCE: "comm_dst",
-    CollectiveKind.GATHER: "comm_dst",
-}
-_DTYPES: dict[str, Any] = {
-    "is_cpu": np.bool_,
-    "comm_type": np.int32,
-    "comm_src": np.int32,
-    "comm_dst": np.int32,
-}
-
-
-@dataclass(slots=True)
-class _Node:
-    """What one call said."""
-
-    node_id: int
-    kind: NodeKind
-    name: str
-    micros: int
-    values: dict[str, int]
-    data: tuple[int, ...]
-    ctrl: tuple[int, ...]
-    group: str | None = None
-    dims: tuple[bool, ...] | None = None
-    text: str = ""
-    tensors: tuple[Words | None, Words | None] = (None, None)  # inputs, outputs
 
 
 @dataclass(slots=True)
@@ -83,7 +46,7 @@ class TraceBuilder:
 
     version: str = ""
     source: str = "<python>"
-    _nodes: dict[int, _Node] = field(default_factory=dict)
+    _nodes: dict[int, NodeCall] = field(default_factory=dict)
     _next_id: int = 0
 
     def compute(
@@ -138,9 +101,9 @@ class TraceBuilder:
         number = _collective_kind(kind, self.source)
         values = {"is_cpu": False, "comm_type": int(number), "comm_bytes": bytes, "comm_priority": priority}
         if root is not None:
-            if number not in _ROOT_COLUMN:
+            if number not in ROOT_COLUMN:
                 raise self._wrong(f"{number.name.lower()} has no root", "leave root out")
-            values[_ROOT_COLUMN[number]] = root
+            values[ROOT_COLUMN[number]] = root
         return self._add(
             NodeKind.COLL,
             name or number.name.lower(),
@@ -284,20 +247,20 @@ class TraceBuilder:
         text: str = "",
         tensors: tuple[Tensors | None, Tensors | None] = (None, None),
     ) -> int:
-        chosen = self._next_id if node_id is None else self._integer("node_id", node_id, _ID)
+        chosen = self._next_id if node_id is None else self._integer("node_id", node_id, ID)
         if chosen in self._nodes:
             raise self._wrong(f"node id {chosen} is used twice", "leave node_id out, or choose a free one")
         for what, value in (("name", name), ("text", text), ("group", group or "")):
             self._check_text(what, value)
         if dims is not None and len(dims) > 64:
             raise self._wrong(f"involved_dims has {len(dims)} flags", "there are at most 64 dimensions")
-        self._nodes[chosen] = _Node(
+        self._nodes[chosen] = NodeCall(
             chosen,
             kind,
             name,
-            self._integer("micros", micros, _SIZE),
+            self._integer("micros", micros, SIZE),
             {
-                column: self._integer(column, value, _ATTRIBUTES[column][1])
+                column: self._integer(column, value, ATTRIBUTES[column][1])
                 for column, value in values.items()
                 if value is not None
             },
@@ -308,14 +271,14 @@ class TraceBuilder:
             text,
             (self._words("inputs", tensors[0]), self._words("outputs", tensors[1])),
         )
-        if chosen < _ID[1]:  # a node with the highest id leaves the counting where it was
+        if chosen < ID[1]:  # a node with the highest id leaves the counting where it was
             self._next_id = max(self._next_id, chosen + 1)
         return chosen
 
     def _ids(self, what: str, ids: Iterable[int]) -> tuple[int, ...]:
         if not isinstance(ids, Iterable) or isinstance(ids, str):
             raise self._wrong(f"{what} is {ids!r}", f"give a list of node ids: {what}=[…]")
-        return tuple(self._integer(what, node_id, _ID) for node_id in ids)
+        return tuple(self._integer(what, node_id, ID) for node_id in ids)
 
     def _words(self, what: str, tensors: Tensors | None) -> Words | None:
         """Tensors as the attribute lists them."""
@@ -325,7 +288,7 @@ class TraceBuilder:
             raise self._wrong(f"{what} is {tensors!r}", f'give bytes by tensor: {what}={{"weights": 4096}}')
         for name in tensors:
             self._check_text(what, name)
-        sizes = (self._integer(f"{what}[{name!r}]", size, _SIZE) for name, size in tensors.items())
+        sizes = (self._integer(f"{what}[{name!r}]", size, SIZE) for name, size in tensors.items())
         return tuple(word for name, size in zip(tensors, sizes, strict=True) for word in (name, str(size)))
 
     def _integer(self, what: str, value: Any, limits: tuple[int, int]) -> int:
@@ -349,8 +312,8 @@ class TraceBuilder:
         """The trace of all nodes so far, in ascending id."""
         nodes = [self._nodes[node_id] for node_id in sorted(self._nodes)]
         ids = np.array([node.node_id for node in nodes], np.uint64)
-        names, name = _numbered([node.name for node in nodes])
-        group_names, group = _numbered(["", *[node.group or "" for node in nodes]])
+        names, name = numbered([node.name for node in nodes])
+        group_names, group = numbered(["", *[node.group or "" for node in nodes]])
         data_start, data_deps = self._rows(nodes, ids, [node.data for node in nodes])
         ctrl_start, ctrl_deps = self._rows(nodes, ids, [node.ctrl for node in nodes])
         dims = [node.dims or () for node in nodes]
@@ -364,7 +327,7 @@ class TraceBuilder:
                 [sum(1 << bit for bit, flag in enumerate(flags) if flag) for flags in dims], np.uint64
             ),
             involved_count=np.array([len(flags) for flags in dims], np.uint8),
-            present=np.array([_present(node) for node in nodes], np.uint32),
+            present=np.array([present_bits(node) for node in nodes], np.uint32),
             data_start=data_start,
             data_deps=data_deps,
             ctrl_start=ctrl_start,
@@ -375,11 +338,11 @@ class TraceBuilder:
             metadata_text={row: node.text for row, node in enumerate(nodes) if node.text},
             tensors=as_lists([node.tensors for node in nodes]),
             source=self.source,
-            **_value_columns(nodes),
+            **value_columns(nodes),
         )
 
     def _rows(
-        self, nodes: list[_Node], ids: npt.NDArray[np.uint64], lists: list[tuple[int, ...]]
+        self, nodes: list[NodeCall], ids: npt.NDArray[np.uint64], lists: list[tuple[int, ...]]
     ) -> tuple[IntColumn, RowColumn]:
         """Lists of ids as a CSR pair of rows."""
         start = np.zeros(len(lists) + 1, np.int64)
@@ -412,30 +375,3 @@ def _collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
         place=source,
         remedy=did_you_mean(str(kind).lower(), known) or f"known: {', '.join(known)}",
     )
-
-
-def _numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
-    """The distinct words by first use, and the number of each word."""
-    number: dict[str, int] = {}
-    numbers = [number.setdefault(word, len(number)) for word in words]
-    return tuple(number), np.array(numbers, np.int32)
-
-
-def _present(node: _Node) -> int:
-    bits = Has(0)
-    for column in node.values:
-        bits |= _ATTRIBUTES[column][0]
-    if node.group is not None:
-        bits |= Has.GROUP
-    if node.dims is not None:
-        bits |= Has.INVOLVED_DIM
-    for words, bit in zip(node.tensors, (Has.INPUTS, Has.OUTPUTS), strict=True):
-        bits |= Has(0) if words is None else bit
-    return int(bits)
-
-
-def _value_columns(nodes: list[_Node]) -> dict[str, Any]:
-    return {
-        column: np.array([node.values.get(column, 0) for node in nodes], _DTYPES.get(column, np.int64))
-        for column in _ATTRIBUTES
-    }
