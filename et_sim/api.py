@@ -14,7 +14,7 @@ from et_sim import __version__
 from et_sim.engine.drive import Outcome, run_plan
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.fold import fold as fold_ranks
-from et_sim.machine import Machine, read_machine
+from et_sim.machine import Machine, Notice, read_machine
 from et_sim.network.tables import Model
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
@@ -100,7 +100,7 @@ def run(
     if not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
     outcome = _simulated(workload, machine, Model[model.upper()], fold, watch)
-    return Result(outcome, workload, make_manifest(workload, machine, model))
+    return Result(outcome, workload, make_manifest(workload, machine, model, outcome.plan.notices))
 
 
 def _simulated(workload: Workload, machine: Machine, model: Model, may_fold: bool, watch: Watcher) -> Outcome:
@@ -132,7 +132,9 @@ def check_model(model: str) -> None:
         )
 
 
-def make_manifest(workload: Workload, machine: Machine, model: str) -> dict[str, Any]:
+def make_manifest(
+    workload: Workload, machine: Machine, model: str, of_plan: tuple[Notice, ...]
+) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
     texts = [("", text) for text in workload.notices]
     if machine.system.track_local_mem and (remark := remark_on_unannotated(workload)):
@@ -148,7 +150,7 @@ def make_manifest(workload: Workload, machine: Machine, model: str) -> dict[str,
         "inputs": [
             {"file": _base(path), "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)
         ],
-        "warnings": notices + [_as_dict(notice) for notice in machine.warnings],
+        "warnings": notices + [_as_dict(notice) for notice in (*machine.warnings, *of_plan)],
         "defaults": [_as_dict(notice) for notice in machine.defaults],
     }
 

@@ -41,6 +41,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what was found; 2 if anything of it is an error."""
     from et_sim.api import check_model
+    from et_sim.machine.corrections import Correction
     from et_sim.trace import read_workload
     from et_sim.trace.preflight import find_problems
 
@@ -56,11 +57,13 @@ def run(options: argparse.Namespace) -> int:
         raise
     groups = machine.groups if machine else _read_parts(options, workload.ranks, found)
     found += [_warning("workload", text) for text in workload.notices]
-    found += find_problems(workload, groups=groups)
+    simulates_broadcast = bool(machine and machine.system.corrects(Correction.SIMULATED_BROADCAST))
+    found += find_problems(workload, groups=groups, simulates_broadcast=simulates_broadcast)
     if machine and not _has_errors(found):
         from et_sim.plan import build_plan
 
-        _attempt(found, lambda: build_plan(workload, machine))
+        plan = _attempt(found, lambda: build_plan(workload, machine))
+        found += [_warning("machine", f"{n.place}: {n.text}") for n in plan.notices] if plan else []
     found.sort(key=lambda problem: problem.severity != "error")
     print(_as_json(workload, found) if options.json else _as_text(workload, found))
     return 2 if _has_errors(found) else 0

@@ -123,6 +123,7 @@ def end_phase(run: Run, stream_row: int, label: int) -> None:
         _name_last_sender(run, stream_row, label)
         complete(run, running.actor, running.node)
     leave_last_queue(run, stream_row)
+    stream.phase += 1  # beyond the last: it is done
     if is_last_chunk:
         release_running(run, running_row)
 

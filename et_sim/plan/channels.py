@@ -2,7 +2,7 @@
 
 A channel is (source, target, tag, bytes); the k-th send on a channel meets its k-th receive, and nothing
 else ever matches. All channels are known before the run. Custom collectives send on the same channels as
-the workload.
+the workload, unless they have a space of their own.
 
 Where an actor stands for several ranks, a channel stands for those of all its ranks, and is named by the
 source actor's representative and the rank that this one sends to.
@@ -20,6 +20,8 @@ from et_sim.plan import tables
 from et_sim.plan.actors import Actors
 from et_sim.plan.peers import Endpoints
 from et_sim.trace.workload import Workload
+
+WORKLOAD = 0  # the space of the workload's own messages
 
 
 class ChannelTables:
@@ -46,17 +48,19 @@ class ChannelTables:
             incoming = np.stack((peers, np.full(len(peers), rank)), axis=1)
         outgoing = np.stack((np.full(len(peers), rank), peers), axis=1)
         ends = np.where(endpoints.is_send[:, None], outgoing[endpoints.slot], incoming[endpoints.slot])
-        return self._add(ends, endpoints)
+        return self._add(ends, endpoints, WORKLOAD)
 
-    def add_custom(self, rank: int, endpoints: Endpoints, members: Any) -> int:
+    def add_custom(self, rank: int, endpoints: Endpoints, members: Any, space: int) -> int:
         """The same for a program of a custom collective, whose peers are places among `members`."""
         peers = members[endpoints.peers][endpoints.slot]
         is_send = endpoints.is_send
         ends = np.stack((np.where(is_send, rank, peers), np.where(is_send, peers, rank)), axis=1)
-        return self._add(ends, endpoints)
+        return self._add(ends, endpoints, space)
 
-    def _add(self, ends: Any, endpoints: Endpoints) -> int:
-        self._keys.append(np.concatenate((ends, endpoints.tag[:, None], endpoints.bytes[:, None]), axis=1))
+    def _add(self, ends: Any, endpoints: Endpoints, space: int) -> int:
+        spaces = np.full(len(ends), space)
+        rest = np.stack((endpoints.tag, endpoints.bytes, spaces), axis=1)
+        self._keys.append(np.concatenate((ends, rest), axis=1))
         first = self._count
         self._count += len(ends)
         return first
@@ -82,13 +86,13 @@ class ChannelTables:
 
     def finish(self) -> tuple[Any, Any]:
         """(channel table, the channel of everything added, in order)."""
-        keys = np.concatenate(self._keys) if self._keys else np.empty((0, 4), np.int64)
+        keys = np.concatenate(self._keys) if self._keys else np.empty((0, 5), np.int64)
         first, of_endpoint = _distinct(keys)
         unique = keys[first]
         channels = tables.table(tables.CHANNEL, len(unique))
         for column, name in enumerate(("source", "target", "tag", "bytes")):
             channels[name] = unique[:, column]
-        channels["handshake"] = _distinct(unique[:, :3])[1]
+        channels["handshake"] = _distinct(unique[:, [0, 1, 2, 4]])[1]  # whatever the bytes
         return channels, of_endpoint.astype(np.int32)
 
 

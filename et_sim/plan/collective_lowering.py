@@ -199,6 +199,7 @@ class CollectiveTables:
     def _lower_custom(self, request: CollectiveRequest, prefix: str, group: int) -> int:
         """One chunk of one phase, in the first queue of dimension 0."""
         program = CustomProgram(request.group.members, self._customs.first_member(prefix, group))
+        self._customs.compare(prefix, group, request.operation, request.size)
         self._programs.append((program, -1))
         row = len(self._programs) - 1
         phase = (row, tables.NO_LINE, 0, int(QueueCursor.NONE), int(request.operation), request.size)

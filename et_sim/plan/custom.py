@@ -1,7 +1,8 @@
 """Custom collectives: programs of sends, receives and computations in trace files of their own.
 
 A member runs the file of its place among the sorted members of its group (in the system's own group: of
-its rank); peers are places in the group as its definition lists them. All ready nodes are issued at once,
+its rank); peers are places in the group as its definition lists them. Corrected, both are places in the
+list, and the messages of a program in a group are no others' business. All ready nodes are issued at once,
 without lanes, endpoint delays or reductions.
 """
 
@@ -12,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.collectives import Operation
 from et_sim.compute import replay_ns
 from et_sim.errors import TraceError
+from et_sim.machine.model import Notice
 from et_sim.plan import tables
-from et_sim.plan.channels import ChannelTables
+from et_sim.plan.channels import WORKLOAD, ChannelTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.peers import Endpoints, check_peers, find_endpoints, rank_place
 from et_sim.plan.tables import Action, Treatment
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.columns import Has, NodeKind, Trace
 from et_sim.trace.files import read_workload
+from et_sim.units import exact_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,15 +34,18 @@ class _Member:
     template: int
     endpoints: Endpoints
     members: Any
+    space: int  # of its messages
     state_first: int
 
 
 class CustomTables:
     """Reads custom programs once each, and gives every member of a group its row."""
 
-    def __init__(self, groups: GroupTable, templates: TemplateTables) -> None:
+    def __init__(self, groups: GroupTable, templates: TemplateTables, *, by_position: bool) -> None:
         self._groups = groups
         self._templates = templates
+        self._by_position = by_position
+        self.notices: list[Notice] = []
         self._template_rows: dict[int, tuple[int, Endpoints]] = {}  # by trace
         self._traces: list[Trace] = []  # keeps the keys above alive
         self._first: dict[tuple[str, int], int] = {}
@@ -55,12 +62,15 @@ class CustomTables:
     def _add_members(self, prefix: str, group: int) -> int:
         members = self._groups.members(group).astype(np.int64)
         programs = read_workload(prefix, len(members))
+        self.notices += [Notice(prefix, "", text) for text in programs.notices]
         first = len(self._members)
-        for rank, place in zip(members.tolist(), np.argsort(np.argsort(members)).tolist(), strict=True):
+        places = np.arange(len(members)) if self._by_position else np.argsort(np.argsort(members))
+        space = 1 + len(self._first) if self._by_position else WORKLOAD
+        for rank, place in zip(members.tolist(), places.tolist(), strict=True):
             trace = programs.trace(place)
             row, endpoints = self._template(trace)
             check_peers(trace, rank_place(rank, trace), endpoints, len(members))
-            self._members.append(_Member(rank, row, endpoints, members, self._state))
+            self._members.append(_Member(rank, row, endpoints, members, space, self._state))
             self._state += len(trace)
         return first
 
@@ -70,6 +80,25 @@ class CustomTables:
             self._template_rows[id(trace)] = (row, find_endpoints(trace))
             self._traces.append(trace)
         return self._template_rows[id(trace)]
+
+    def compare(self, prefix: str, group: int, operation: Operation, size: int) -> None:
+        """Note when a program moves less or more than a collective of that size can need."""
+        count = len(self._groups.members(group))
+        limits = _received_bytes(operation, count, size)
+        members = self._members[self.first_member(prefix, group) :][:count]
+        if limits is None or not any(len(member.endpoints.rows) for member in members):
+            return  # a program of computations stands for a time that is known
+        received = [int(m.endpoints.bytes[~m.endpoints.is_send].sum()) for m in members]
+        strange = [place for place, found in enumerate(received) if not limits[0] <= found <= limits[1]]
+        if strange:
+            least, most = (exact_bytes(limit) for limit in limits)
+            needs = least if least == most else f"{least} to {most}"
+            what, first = operation.name.lower(), strange[0]
+            text = (
+                f"rank {members[first].rank} receives {exact_bytes(received[first])} in the program, "
+                f"and {what} of {exact_bytes(size)} over {count} members takes {needs}"
+            )
+            self.notices.append(Notice(prefix, "", text))
 
     @property
     def are_used(self) -> bool:
@@ -81,8 +110,25 @@ class CustomTables:
         out = tables.table(tables.CUSTOM, len(self._members))
         for row, member in zip(out, self._members, strict=True):
             row.template, row.state_first = member.template, member.state_first
-            row.channel_first = channels.add_custom(member.rank, member.endpoints, member.members)
+            row.channel_first = channels.add_custom(
+                member.rank, member.endpoints, member.members, member.space
+            )
         return out, self._state
+
+
+def _received_bytes(operation: Operation, members: int, size: int) -> tuple[int, int] | None:
+    """The least and the most that a member can need, whatever the algorithm; None: that depends.
+
+    Pieces may have been rounded up, so a hundredth more passes.
+    """
+    others = (members - 1) * size
+    least = {
+        Operation.ALL_GATHER: others,
+        Operation.ALL_REDUCE: min(size, others),
+        Operation.REDUCE_SCATTER: min(size // members, others),
+        Operation.ALL_TO_ALL: others // members,
+    }
+    return (least[operation], others + others // 100) if operation in least else None
 
 
 def _lower(trace: Trace) -> Any:

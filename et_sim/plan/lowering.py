@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import MachineError, TraceError
+from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, QueueOrder, StreamPolicy, System
 from et_sim.machine.programs_file import read_programs
 from et_sim.memory import server_of_ranks
@@ -51,7 +52,9 @@ class Lowering:
         self.endpoints = endpoints_of_templates(workload)
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
         templates = TemplateTables(len(workload.templates))
-        self.customs = CustomTables(self.groups, templates)
+        self.customs = CustomTables(
+            self.groups, templates, by_position=machine.system.corrects(Correction.CUSTOM_BY_POSITION)
+        )
         self.collectives = CollectiveTables(machine, self.groups, self.customs)
         choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
         self.used_groups: list[list[str]] = []  # per template: canonical names
@@ -130,6 +133,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         rendezvous=system.rendezvous,
         memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,
         corrections=system.corrections,
+        notices=tuple(dict.fromkeys(lowering.customs.notices)),
         is_folded=actors.is_folded,
         roofline=roofline_of(system),
         tensors=lowering.tensors,

@@ -17,6 +17,7 @@ import numpy as np
 
 from et_sim.compute import Roofline
 from et_sim.machine.corrections import Correction
+from et_sim.machine.model import Notice
 from et_sim.trace.tensors import TensorUses
 
 
@@ -245,6 +246,7 @@ class Plan:
     rendezvous: bool
     memory_servers: int
     corrections: frozenset[Correction]
+    notices: tuple[Notice, ...]  # what was accepted, but somebody should know
     is_folded: bool  # some actor stands for several ranks
     # Not for the engine, but for whoever measures what it did:
     roofline: Roofline | None  # by which kernels are timed; None: they are not

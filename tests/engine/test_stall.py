@@ -599,3 +599,80 @@ def test_collectives_whose_sizes_differ_never_exchange_messages() -> None:
     assert stall.unfinished == (0, 1, 2, 3)
     assert "ranks 0,2 run all_reduce of 512 KiB" in stall.text
     assert "ranks 1,3 run all_reduce of 1 MiB" in stall.text
+
+
+# ---- collectives over a tree
+
+
+def busy_with(kind: str, *, root: int | None = None, first: tuple[str, int] | None = None) -> Trace:
+    """A collective over all ranks, perhaps after a message."""
+    build = TraceBuilder()
+    before = []
+    if first:
+        way, peer = first
+        before = [build.send(peer, 1000) if way == "send" else build.receive(peer, 1000)]
+    build.collective(kind, MIB, root=root, after=before)
+    return build.build()
+
+
+def test_whoever_waits_in_a_gather_waits_for_those_below_it_only() -> None:
+    """In the tree of four, rank 2 hears from rank 1, and rank 3 from nobody."""
+    nothing = TraceBuilder().build()
+    gather = busy_with("gather")
+    stall = stall_of([gather, nothing, gather, gather], machine(4))
+    assert {(wait.rank, wait.provider) for wait in stall.waits} == {(0, (1,)), (2, (1,))}
+    assert stall.dead_ends == ("rank 1 finished without issuing the gather of 1 MiB that ranks 0,2 started",)
+    stall = stall_of([gather, gather, gather, nothing], machine(4))
+    assert [(wait.rank, wait.provider) for wait in stall.waits] == [(0, (3,))]
+
+
+def test_whoever_waits_in_a_scatter_waits_for_those_above_it_only() -> None:
+    nothing, scatter = TraceBuilder().build(), busy_with("scatter")
+    stall = stall_of([scatter, scatter, nothing, scatter], machine(4))
+    assert [(wait.rank, wait.provider) for wait in stall.waits] == [(1, (2,))]
+
+
+def test_a_knot_through_a_reduce_names_the_rank_below() -> None:
+    """Rank 1 would send to rank 2 after hearing from rank 0, which waits in the reduce for both."""
+    reduce = busy_with("reduce")
+    waits = busy_with("reduce", first=("receive", 0))
+    build = TraceBuilder()
+    summed = build.collective("reduce", MIB)
+    build.send(1, 1000, after=[summed])
+    stall = stall_of([build.build(), waits, reduce, reduce], machine(4))
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]
+
+
+def test_members_with_different_roots_run_different_collectives() -> None:
+    stall = stall_of([busy_with("gather", root=0), busy_with("gather", root=1)], machine(2))
+    assert {wait.kind for wait in stall.waits} == {"member-mismatch"}
+
+
+def test_a_barrier_waits_for_all() -> None:
+    barrier = busy_with("barrier")
+    stall = stall_of([barrier, barrier, barrier, TraceBuilder().build()], machine(4))
+    assert {wait.provider for wait in stall.waits} == {(3,)}
+
+
+# ---- custom programs
+
+
+def test_a_member_that_only_waits_for_one_whose_send_is_held_is_told_so(tmp_path: Path) -> None:
+    """Ranks 0 and 1 would both send first (rendezvous); rank 2 waits for what rank 1 sends after that."""
+    programs = [TraceBuilder() for _ in range(3)]
+    for rank, peer in ((0, 1), (1, 0)):
+        put = programs[rank].send(peer, 1000, 0)
+        programs[rank].receive(peer, 1000, 0, after=[put])
+        if rank == 1:
+            programs[rank].send(2, 500, 5, after=[put])
+    programs[2].receive(1, 500, 5)
+    write_workload(Workload.of([program.build() for program in programs]), tmp_path / "program")
+    on = machine(3, rendezvous=True, custom_implementations={"all_reduce": str(tmp_path / "program")})
+    stall = stall_of([busy_with("all_reduce")] * 3, on)
+    told = {wait.rank: (wait.kind, wait.what) for wait in stall.waits}
+    assert told[2] == (
+        "send-pending",
+        "500 B with tag 5 from rank 1 within the all_reduce of 1 MiB, which has yet to send it",
+    )
+    assert told[0][0] == told[1][0] == "receive-pending"
+    assert [(hop.rank, hop.waits_for) for hop in stall.knot] == [(0, 1), (1, 0)]

@@ -145,6 +145,36 @@ def test_broadcasts_only_warn_because_nobody_waits_in_them() -> None:
     assert "no broadcast in the group of all ranks" in problem.text
 
 
+def test_broadcasts_that_are_simulated_must_agree() -> None:
+    lacking = workload(program(REDUCE, ("broadcast", 8, "")), program(REDUCE))
+    problem = only(find_problems(lacking, simulates_broadcast=True), "collective-count")
+    assert problem.severity == "error"
+
+
+def test_different_roots_are_an_error_and_a_root_that_one_leaves_out_a_warning() -> None:
+    def gathers(root: int | None) -> Fill:
+        return lambda build: build.collective("gather", MIB, root=root)
+
+    problem = only(find_problems(workload(gathers(1), gathers(0))), "collective-root")
+    assert problem.severity == "error"
+    assert "the first names rank 1, the other rank 0" in problem.text
+    assert only(find_problems(workload(gathers(0), gathers(None))), "collective-root").severity == "warning"
+    assert find_problems(workload(gathers(1), gathers(1))) == []
+
+
+def test_sizes_of_barriers_and_names_of_reduce_scatters_do_not_matter() -> None:
+    one = program(("barrier", 0, ""), ("reduce_scatter", MIB, ""))
+    other = program(("barrier", 8, ""), ("reduce_scatter_block", MIB, ""))
+    assert find_problems(workload(one, other)) == []
+
+
+def test_groups_that_cross_where_somebody_waits_for_nobody_are_no_circle() -> None:
+    """The root of a scatter goes on at once, so that crossing orders need not hang."""
+    order = (("scatter", MIB, "1"), ("all_reduce", MIB, "2"))
+    ranks = workload(program(*order, chained=True), program(*order[::-1], chained=True))
+    assert find_problems(ranks, groups={1: (0, 1), 2: (0, 1)}) == []
+
+
 def test_empty_collectives_are_a_warning_and_barriers_are_not() -> None:
     both = program(("all_reduce", 0, ""), ("barrier", 0, ""))
     problem = only(find_problems(workload(both, both)), "empty-collective")

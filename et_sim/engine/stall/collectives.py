@@ -140,7 +140,28 @@ class Collectives:
             direction=int(streams["direction"][stream]),
             first_sequence=int(self._running["first_sequence"][running]),
             collective=int(self._running["collective"][running]),
+            place=int(streams["position"][stream]) if self._is_one_way(stream) else NONE,
         )
+
+    def _is_one_way(self, stream: int) -> bool:
+        program = self._still.plan.programs[self._streams["program"][stream]]
+        return bool(program["goes_up"] != program["goes_down"])
+
+    def _needed(self, stage: Stage, waiter: Chunk) -> list[tuple[int, int]]:
+        """The members without which a waiting one cannot go on: in a tree, those below or above it."""
+        members = self.members(stage)
+        if stage.place == NONE:
+            return members
+        trees = self._still.plan.trees
+        first = int(self._streams["tree"][waiter.stream]) - stage.place
+        found, pending = [], [stage.place]
+        goes_up = self._still.plan.programs["goes_up"][self._streams["program"][waiter.stream]]
+        while pending:
+            row = trees[first + pending.pop()]
+            after = [row["left"], row["right"]] if goes_up else [row["parent"]]
+            pending += [int(place) for place in after if place != NONE]
+            found += [int(place) for place in after if place != NONE]
+        return [members[place] for place in sorted(found)]
 
     def members(self, stage: Stage) -> list[tuple[int, int]]:
         """(actor, seat) of every member of the stage's line."""
@@ -169,7 +190,7 @@ class Collectives:
         seat = int(self._streams["seat"][waiter.stream])
         ordinal = self._ordinal(seat, stage.first_sequence)
         found = []
-        for actor, member_seat in self.members(stage):
+        for actor, member_seat in self._needed(stage, waiter):
             if member_seat != seat:
                 laggard = self._judge(stage, actor, member_seat, seat, ordinal)
                 if laggard is not None:
@@ -231,11 +252,7 @@ class Collectives:
     def _is_done(self, stream: int) -> bool:
         streams = self._streams
         collective = self._running["collective"][streams["running"][stream]]
-        if streams["phase"][stream] + 1 < self._still.plan.collectives["phases"][collective]:
-            return False
-        program = self._still.plan.programs[streams["program"][stream]]
-        all_sent = streams["sent"][stream] == program["sends"]
-        return bool(all_sent and streams["credit"][stream] == program["start_bundles"])
+        return bool(streams["phase"][stream] == self._still.plan.collectives["phases"][collective])
 
     def _ordinal(self, seat: int, sequence: int) -> int:
         """How many collectives were issued at a seat before this number."""

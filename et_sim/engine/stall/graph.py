@@ -90,14 +90,16 @@ class WaitGraph:
         stage = self.collectives.stage_of(chunk)
         if stage not in self.laggards:
             self.laggards[stage] = self.collectives.laggards(stage, chunk)
-        return [stage] if self.laggards[stage] else [stage, *self._receivers(stage, chunk)]
+        return [stage] if self.laggards[stage] else [stage, *self._partners(stage, chunk)]
 
-    def _receivers(self, stage: Stage, chunk: Chunk) -> list[Vertex]:
-        """The chunks whose receives would release what a chunk of a custom collective holds."""
-        channels = self.messages.held_within(chunk.stream)
-        targets = dict.fromkeys(self.messages.ends(channel)[1] for channel in channels)
-        found = (self.collectives.chunk_of(stage, int(self.still.plan.actor_of_rank[t])) for t in targets)
-        return [receiver for receiver in found if receiver is not None]
+    def _partners(self, stage: Stage, chunk: Chunk) -> list[Vertex]:
+        """The chunks that a chunk of a custom collective needs: for what it holds, and what it waits for."""
+        held, awaited = self.messages.held_within(chunk.stream), self.messages.awaited_within(chunk.stream)
+        ranks = [self.messages.ends(channel)[1] for channel in held]
+        ranks += [self.messages.ends(channel)[0] for channel in awaited]
+        actors = dict.fromkeys(int(self.still.plan.actor_of_rank[rank]) for rank in ranks)
+        found = (self.collectives.chunk_of(stage, actor) for actor in actors)
+        return [partner for partner in found if partner is not None]
 
     def actor(self, vertex: Vertex) -> int:
         """The actor a node or chunk belongs to; a stage belongs to many."""

@@ -10,11 +10,12 @@ collectives (`collectives`).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from et_sim.engine.kinds import CUSTOM_MESSAGE
+from et_sim.engine.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.stall.state import NodeAt, Standstill
 from et_sim.engine.state import NONE
 from et_sim.plan.tables import Action
@@ -32,6 +33,7 @@ class Messages:
         self.waiting = _under_way(still, Action.RECEIVE)
         self.held = _under_way(still, Action.SEND)  # only rendezvous holds any
         self._held_within = _held_within_collectives(still)
+        self._awaited_within = _awaited_within_collectives(still)
         self._send_of: dict[NodeAt, NodeAt] = {}
         self._receive_of: dict[NodeAt, NodeAt] = {}
         if not self.waiting and not self.held:
@@ -111,6 +113,10 @@ class Messages:
         """The channels of the messages that a chunk of a custom collective holds."""
         return self._held_within.get(stream, [])
 
+    def awaited_within(self, stream: int) -> list[int]:
+        """The channels of the messages that a chunk of a custom collective waits for."""
+        return self._awaited_within.get(stream, [])
+
     def nearest(self, receive: NodeAt) -> str:
         """The sentence about the message that was sent instead; empty if nothing comes near."""
         source, target, tag, size = self.ends(self.channel(receive))
@@ -164,16 +170,29 @@ def _under_way(still: Standstill, action: Action) -> list[NodeAt]:
 
 def _held_within_collectives(still: Standstill) -> dict[int, list[int]]:
     """Channels of held messages, by the stream of the custom collective that sends them."""
-    run = still.run
     found: dict[int, list[int]] = defaultdict(list)
-    for head in run.handshakes["head"][run.handshakes["head"] != NONE].tolist():
-        at = head
-        while at != NONE:
-            event = run.events[at]
-            if event["kind"] == CUSTOM_MESSAGE:
-                found[int(event["c"])].append(int(event["a"]))
-            at = int(event["next"])
+    for _, event in _waiting_events(still, still.run.handshakes):
+        if event["kind"] == CUSTOM_MESSAGE:
+            found[int(event["c"])].append(int(event["a"]))
     return found
+
+
+def _awaited_within_collectives(still: Standstill) -> dict[int, list[int]]:
+    """Channels of posted receives, by the stream of the custom collective that posted them."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for channel, event in _waiting_events(still, still.run.channels):
+        if event["kind"] == CUSTOM_DONE:
+            found[int(event["a"])].append(channel)
+    return found
+
+
+def _waiting_events(still: Standstill, lines: Any) -> Iterator[tuple[int, Any]]:
+    """(row of the line, event) of all that waits in lines."""
+    for row in np.flatnonzero(lines["head"] != NONE).tolist():
+        at = int(lines["head"][row])
+        while at != NONE:
+            yield row, still.run.events[at]
+            at = int(still.run.events[at]["next"])
 
 
 def _endpoints(still: Standstill) -> tuple[Any, Any, Any, Any]:

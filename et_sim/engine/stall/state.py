@@ -47,6 +47,7 @@ class Stage:
     direction: int  # in which the waiting members go round
     first_sequence: int  # of the collective, as the waiting members number it
     collective: int  # as the waiting members run it
+    place: int = NONE  # in a tree that goes one way only: of the one member that waits
 
 
 Vertex = NodeAt | Chunk | Stage

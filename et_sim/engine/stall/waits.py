@@ -148,18 +148,22 @@ class Teller:
             )
         return self._wait(node, "receive-pending", receive, (target,))
 
-    def _held_within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
-        """The first message that rendezvous holds within a custom collective."""
-        messages = self._graph.messages
-        channels = [
-            c for chunk in chunks if isinstance(chunk, Chunk) for c in messages.held_within(chunk.stream)
-        ]
-        if not channels:
-            return None
-        _, target, tag, size = messages.ends(channels[0])
-        receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
-        sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
-        return self._wait(node, "receive-pending", sentence, (target,))
+    def _within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
+        """The first message within a custom collective that rendezvous holds, or that has not come."""
+        messages, streams = self._graph.messages, [c.stream for c in chunks if isinstance(c, Chunk)]
+        held = [channel for stream in streams for channel in messages.held_within(stream)]
+        if held:
+            _, target, tag, size = messages.ends(held[0])
+            receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
+            sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
+            return self._wait(node, "receive-pending", sentence, (target,))
+        awaited = [channel for stream in streams for channel in messages.awaited_within(stream)]
+        if awaited:
+            source, _, tag, size = messages.ends(awaited[0])
+            message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+            sentence = f"{message} within the {self.collective(node)}, which has yet to send it"
+            return self._wait(node, "send-pending", sentence, (source,))
+        return None
 
     def _collective_wait(self, node: NodeAt) -> Wait:
         chunks = list(self._graph.graph.successors(node))
@@ -170,7 +174,7 @@ class Teller:
             return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
         if not lags:
             never = "messages that never came, though all members are in it"
-            return self._held_within_wait(node, chunks) or self._wait(node, "unknown", never, ())
+            return self._within_wait(node, chunks) or self._wait(node, "unknown", never, ())
         sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
 

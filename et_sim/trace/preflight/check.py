@@ -20,11 +20,13 @@ def find_problems(
     *,
     ranks: int | None = None,
     groups: Mapping[int, tuple[int, ...]] | None = None,
+    simulates_broadcast: bool = False,
 ) -> list[Problem]:
     """What will break, or looks wrong, whatever machine it runs on; errors first.
 
     `ranks`: how many there should be (default: as many as the workload has). `groups`: members per
     communicator group; None means that they are not known, and members are taken to be the users.
+    `simulates_broadcast`: a broadcast is a collective like the others, and does not only take its time.
     """
     expected = workload.ranks if ranks is None else ranks
     sharing = Sharing(workload)
@@ -35,7 +37,7 @@ def find_problems(
     ]
     if not any(problem.severity == "error" for problem in problems):
         problems += check_circles(sharing)
-    problems += check_collectives(sharing, expected, groups)
+    problems += check_collectives(sharing, expected, groups, simulates_broadcast=simulates_broadcast)
     return sorted(problems, key=lambda problem: problem.severity != "error")
 
 

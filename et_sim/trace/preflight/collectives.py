@@ -2,8 +2,8 @@
 
 Collectives meet by order: the k-th of a group on one member meets the k-th on all others. Sequences
 are compared as numbers, one per template and group, so ranks that share a trace are compared once.
-Broadcasts are compared too but only warned about: the simulator lets them last their recorded time
-and nobody waits for anybody.
+Broadcasts that only last their recorded time are compared too, but only warned about: nobody waits for
+anybody.
 
 Not here: how a difference is put into words (`differences`).
 """
@@ -26,7 +26,7 @@ from et_sim.trace.preflight.differences import (
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
-from et_sim.trace.preflight.streams import Sequence, Stream, follows_rule
+from et_sim.trace.preflight.streams import FROM_ROOT, TO_ROOT, Sequence, Stream, follows_rule
 from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
 from et_sim.units import format_ranks
 
@@ -35,7 +35,11 @@ _Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it 
 
 
 def check_collectives(
-    sharing: Sharing, ranks: int, groups: Mapping[int, tuple[int, ...]] | None
+    sharing: Sharing,
+    ranks: int,
+    groups: Mapping[int, tuple[int, ...]] | None,
+    *,
+    simulates_broadcast: bool,
 ) -> list[Problem]:
     """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
     problems: list[Problem] = []
@@ -48,7 +52,8 @@ def check_collectives(
         if len(rows):
             problems += _empty(sharing, template, rows)
             started[template] = _as_started(trace, rows)
-            _sort_into_streams(trace, template, started[template], described[template], sequences)
+            apart = (trace.comm_type == CollectiveKind.BROADCAST) & (not simulates_broadcast)
+            _sort_into_streams(trace, template, started[template], apart, described[template], sequences)
     for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
         problems += _check_group(sharing, stream, sequences, ranks, groups)
     for stream in sorted(sequences):
@@ -96,14 +101,14 @@ def _sort_into_streams(
     trace: Trace,
     template: int,
     rows: RowColumn,
+    apart: Any,
     described: Mapping[str, tuple[int, ...]],
     sequences: _Sequences,
 ) -> None:
     for group, of_group in _by_group(trace, rows):
         members = tuple(sorted(described.get(group, ())))
-        is_broadcast = trace.comm_type[of_group] == CollectiveKind.BROADCAST
         for broadcast in (False, True):
-            part = of_group[is_broadcast == broadcast]
+            part = of_group[apart[of_group] == broadcast]
             if len(part):
                 sequences[Stream(group, broadcast, members)][template] = _sequence(trace, part, group)
 
@@ -122,8 +127,23 @@ def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
     if group:  # listed groups ignore involved_dim
         flagged = np.zeros(len(rows), bool)
     dims = np.where(flagged, trace.involved_dims[rows], _ALL_DIMENSIONS)
-    columns = (trace.comm_type[rows].astype(np.int64), trace.comm_bytes[rows], dims.view(np.int64))
+    kinds = trace.comm_type[rows].astype(np.int64)
+    kinds[kinds == CollectiveKind.REDUCE_SCATTER_BLOCK] = CollectiveKind.REDUCE_SCATTER
+    sizes = np.where(kinds == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows])
+    columns = (kinds, sizes, dims.view(np.int64), _roots(trace, rows, kinds))
     return Sequence(rows, np.stack(columns, axis=1))
+
+
+def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
+    """The rank at the root, where a collective has one and says it; -1 elsewhere."""
+    roots = np.full(len(rows), -1, np.int64)
+    for of_kinds, bit, column in (
+        (FROM_ROOT, Has.COMM_SRC, trace.comm_src),
+        (TO_ROOT, Has.COMM_DST, trace.comm_dst),
+    ):
+        said = np.isin(kinds, of_kinds) & ((trace.present[rows] & int(bit)) != 0)
+        roots[said] = column[rows[said]]
+    return roots
 
 
 def _empty(sharing: Sharing, template: int, rows: Any) -> list[Problem]:

@@ -51,6 +51,8 @@ def explain_difference(
     one, other = _side(sharing, stream, streams, usual), _side(sharing, stream, streams, unusual)
     plain_one, plain_other = one.sequence.content[:, :2], other.sequence.content[:, :2]
     if np.array_equal(plain_one, plain_other):
+        if not np.array_equal(one.sequence.content[:, 3], other.sequence.content[:, 3]):
+            return _roots(sharing, stream, one, other)
         return _dimensions(sharing, stream, one, other)
     if _counts(plain_one) == _counts(plain_other):
         return _another_order(sharing, stream, one, other)
@@ -86,6 +88,21 @@ def _what_differs(one: Any, other: Any) -> tuple[str, str]:
     if one[0] != other[0]:
         return "collective-type", "give all members the same collectives in the same order"
     return "collective-size", "give all members the same comm_size"
+
+
+def _roots(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
+    roots_one, roots_other = one.sequence.content[:, 3:], other.sequence.content[:, 3:]
+    at = _first_difference(roots_one, roots_other)
+    here, there = int(roots_one[at, 0]), int(roots_other[at, 0])
+    said = [f"rank {root}" if root >= 0 else "nobody, which means the first member" for root in (here, there)]
+    text = (
+        f"{stream.noun}s of {stream.name} have different roots: {_both(sharing, one, other, at)};"
+        f" the first names {said[0]}, the other {said[1]}"
+    )
+    certain = here >= 0 and there >= 0 and not stream.is_broadcast
+    severity: Severity = "error" if certain else "warning"
+    remedy = "give all members the same comm_src (broadcast, scatter) or comm_dst (reduce, gather)"
+    return Problem(severity, "collective-root", format_ranks(other.ranks), text, remedy)
 
 
 def _dimensions(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:

@@ -2,7 +2,8 @@
 
 A rank has one lane for communication. If one rank starts a collective of group 1 before one of group 2
 and another rank the other way round, both wait for ever, though each group by itself is sound. Every
-collective of a group is a vertex here, and every two that some rank starts one after the other an edge.
+collective of a group is a vertex here, and every two that some rank starts one after the other an edge. Those
+in which some member waits for nobody (a broadcast's root, a leaf of a reduce) are left out.
 
 Not here: members of one group that differ (`collectives`).
 """
@@ -18,7 +19,14 @@ from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import certainly_before
 from et_sim.trace.preflight.problem import Problem, Severity, Sharing, counted
-from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text, follows_rule
+from et_sim.trace.preflight.streams import (
+    ONE_WAY,
+    Sequence,
+    Stream,
+    Streams,
+    collective_text,
+    follows_rule,
+)
 from et_sim.units import format_ranks
 
 _KNOTS = 3  # so many are spelled out
@@ -164,7 +172,8 @@ def _edges(board: _Board) -> _Edges:
                 begin = base
                 if follows_rule(board.sharing, stream):
                     begin += int(board.agents.classes[stream.group][agent]) * longest
-                vertex[sequence.rows] = begin + np.arange(len(sequence.rows))
+                waits = ~np.isin(sequence.content[:, 0], ONE_WAY)
+                vertex[sequence.rows[waits]] = begin + np.flatnonzero(waits)
         path = vertex[rows]
         path = path[path >= 0]
         first.append(path[:-1])

@@ -12,9 +12,14 @@ from et_sim.trace.columns import CollectiveKind
 from et_sim.trace.preflight.problem import Sharing
 from et_sim.units import exact_bytes, format_ranks
 
+# Collectives in which data goes to a root or comes from it.
+TO_ROOT = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
+FROM_ROOT = (CollectiveKind.BROADCAST, CollectiveKind.SCATTER)
+ONE_WAY = (*TO_ROOT, *FROM_ROOT)
+
 
 class Stream(NamedTuple):
-    """Collectives that are compared with each other: those of a group, broadcasts apart."""
+    """Collectives that are compared with each other: those of a group, broadcasts apart if nobody waits."""
 
     group: str  # "" is the group of all ranks
     is_broadcast: bool
@@ -33,7 +38,7 @@ class Stream(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """What a template starts in a stream: rows, and (type, bytes, dimensions) of each."""
+    """What a template starts in a stream: rows, and (type, bytes, dimensions, root) of each."""
 
     rows: Any
     content: Any
