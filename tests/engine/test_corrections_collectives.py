@@ -151,7 +151,7 @@ def chain(folder: Path, ranks: int, size: int, tag: int = 0) -> dict[str, Any]:
 
 
 def test_custom_by_position_runs_the_program_of_the_place_in_the_list(tmp_path: Path) -> None:
-    """Group [2, 0, 1] begins with rank 2, which runs file 2 in the reference; rank 0 sends to itself there."""
+    """Group [2, 0, 1] begins with rank 2, which runs file 2 in the reference; rank 0 sends to itself."""
     groups = {"1": [2, 0, 1]}
     builders = [*everybody(3, "all_reduce", 1000, "1"), TraceBuilder()]
     net, described = network(["FullyConnected"], [4]), chain(tmp_path, 3, 1000)
