@@ -88,6 +88,8 @@ class SystemLines:
             through_all = line == len(network.dimensions)
             stride = 1 if through_all else network.strides[line]
             self._grids.append((stride, members, pattern))
+            if through_all and pattern.places:
+                continue  # a tree through all ranks tells every one of them from the others anyway
             if (through_all and len(network.dimensions) > 1) or directed:
                 ranks = np.arange(network.ranks)
                 first = ranks - ranks // stride % members * stride
