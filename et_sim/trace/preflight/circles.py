@@ -106,7 +106,7 @@ def _is_settled_by_templates(sharing: Sharing) -> bool:
     meetings = np.unique(np.stack((pairs.send_part, pairs.receive_part), axis=1), axis=0).tolist()
     for column, side in zip(columns, zip(*meetings, strict=True), strict=True):
         column += [parts[part] for part in side]
-    row = np.int32 if base < 2**31 else np.int64  # the first is compiled already
+    row: Any = np.int32 if base < 2**31 else np.int64  # the first is compiled already
     parent, child = (np.concatenate(column).astype(row) for column in columns)
     return not find_knots(parent, child, base)
 
