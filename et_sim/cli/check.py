@@ -19,7 +19,7 @@ from et_sim.errors import EtSimError
 if TYPE_CHECKING:
     from et_sim.machine import Machine
     from et_sim.trace import Workload
-    from et_sim.trace.preflight import Problem
+    from et_sim.trace.preflight import Problem, Rules
 
 Result = TypeVar("Result")
 
@@ -41,7 +41,6 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what was found; 2 if anything of it is an error."""
     from et_sim.api import check_model
-    from et_sim.machine.corrections import Correction
     from et_sim.trace import read_workload
     from et_sim.trace.preflight import find_problems
 
@@ -57,8 +56,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     groups = machine.groups if machine else _read_parts(options, workload.ranks, found)
     found += [_warning("workload", text) for text in workload.notices]
-    simulates_broadcast = bool(machine and machine.system.corrects(Correction.SIMULATED_BROADCAST))
-    found += find_problems(workload, groups=groups, simulates_broadcast=simulates_broadcast)
+    found += find_problems(workload, groups=groups, rules=_rules(machine))
     if machine and not _has_errors(found):
         from et_sim.plan import build_plan
 
@@ -80,6 +78,19 @@ def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine
     if machine:
         found += [_warning("machine", f"{n.place}: key {n.key!r}: {n.text}") for n in machine.warnings]
     return machine
+
+
+def _rules(machine: Machine | None) -> Rules:
+    """What a machine's corrections make of collectives."""
+    from et_sim.machine.corrections import Correction
+    from et_sim.trace.preflight import Rules
+
+    corrections = machine.system.corrections if machine else frozenset()
+    return Rules(
+        side_by_side=Correction.CONCURRENT_COMMUNICATION in corrections,
+        any_order=Correction.MATCH_BY_PROGRAM in corrections,
+        simulates_broadcast=Correction.SIMULATED_BROADCAST in corrections,
+    )
 
 
 def _ranks_of_network(options: argparse.Namespace, found: list[Problem]) -> int | None:

@@ -39,7 +39,6 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     running = run.running[running_row]
     collective = run.plan.collectives[running.collective]
     priority = _next_priority(run, actor_row, node, collective.priority)
-    seat = run.seats[running.seat]
     group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
     plan_row = collective.chunk_plan_first
     for chunk in range(collective.chunks):
@@ -54,9 +53,8 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         stream.phase_first = run.plan.chunk_plans[plan_row].phase_first
         if collective.rotations > 1:
             stream.phase_first += _take_rotation(run, running_row, turn) * collective.phases
-        stream.sequence = seat.next_sequence
+        stream.sequence = running.first_sequence + chunk
         stream.priority = priority
-        seat.next_sequence += 1
         if not group_counts:
             run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
         _choose_queues(run, stream_row, running.collective, turn)
@@ -84,10 +82,15 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.mark_ns = NONE
     running.streams_first = _take_block(run, running.chunks)
     seat = run.seats[running.seat]
-    running.first_sequence = seat.next_sequence
     running.next = seat.running
     seat.running = row
-    run.nodes[actor.node_first + node].sequence = seat.next_sequence
+    if run.plan.settings[MATCH_BY_PROGRAM]:
+        collective = run.plan.collectives[running.collective]
+        running.first_sequence = collective.first_sequence + plan_node.like_before * running.chunks
+    else:
+        running.first_sequence = seat.next_sequence
+    seat.next_sequence += running.chunks
+    run.nodes[actor.node_first + node].sequence = running.first_sequence
     return row
 
 

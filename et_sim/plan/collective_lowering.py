@@ -354,10 +354,10 @@ class CollectiveTables:
         return out, np.arange(self._system_line, len(out))
 
     def collectives(self) -> np.ndarray:
-        """The collective table."""
+        """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""
         out = tables.table(tables.COLLECTIVE, len(self._collectives))
         for row, values in enumerate(self._collectives):
-            out[row] = values
+            out[row] = (*values, 0)
         return out
 
     def chunk_plans(self) -> np.ndarray:

@@ -17,6 +17,7 @@ from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action, Treatment
 from et_sim.trace.columns import CollectiveKind, Has, Trace
+from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 
 NATIVE, UNSAID = -1, -1
@@ -102,14 +103,19 @@ def lower_collectives(
             used.append(group)
         nodes["detail"][which] = row
         nodes["seat"][which] = used.index(group)
-    _count_like(nodes, rows)
+    _count_like(nodes, _in_program_order(trace, rows.astype(np.int32)))
     return used
 
 
+def _in_program_order(trace: Trace, rows: Any) -> Any:
+    """Ascending, unless dependencies run against the node ids."""
+    return rows if fits_row_order(*edges(trace)) else issue_order(trace, rows)[0]
+
+
 def _count_like(nodes: Any, rows: Any) -> None:
-    """Number the collectives of a template among those of the same row and seat."""
+    """Number the collectives of a template, in program order, among those of the same row and seat."""
     rows = rows[nodes["action"][rows] == Action.COLLECTIVE]
-    order = np.lexsort((rows, nodes["detail"][rows], nodes["seat"][rows]))
+    order = np.lexsort((np.arange(len(rows)), nodes["detail"][rows], nodes["seat"][rows]))
     rows = rows[order]
     pairs = np.stack((nodes["seat"][rows], nodes["detail"][rows]), axis=1)
     begins = np.ones(len(rows), np.bool_)

@@ -115,7 +115,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         actors=actor_table,
         actor_channels=actor_channels,
         channels=channels,
-        collectives=lowering.collectives.collectives(),
+        collectives=_numbered(lowering.collectives.collectives(), lowering.nodes),
         chunk_plans=lowering.collectives.chunk_plans(),
         phases=lowering.collectives.phases(),
         **programs,
@@ -145,6 +145,16 @@ def _most_bytes(programs: dict[str, Any]) -> int:
     trees = programs["trees"]
     columns = (programs["bundles"]["bytes"], trees["up_bytes"], trees["down_bytes"])
     return max(int(column.max(initial=0)) for column in columns)
+
+
+def _numbered(collectives: Any, nodes: Any) -> Any:
+    """Give every collective sequence numbers for as many of its like as any program has in a group."""
+    issued = nodes[nodes["action"] == tables.Action.COLLECTIVE]
+    most = np.zeros(len(collectives), np.int64)
+    np.maximum.at(most, issued["detail"], issued["like_before"].astype(np.int64) + 1)
+    numbers = most * collectives["chunks"]
+    collectives["first_sequence"] = np.cumsum(numbers) - numbers
+    return collectives
 
 
 def _bus(system: System, most_bytes: int) -> Any:

@@ -127,6 +127,7 @@ COLLECTIVE = record(
     ("chunk_plan_first", "i4"),
     ("rotations", "i4"),  # how many lists of phases a chunk plan has, which chunks take in turn
     ("priority", "i8"),  # comm_priority of the node, for the EXPLICIT policy
+    ("first_sequence", "i8"),  # of the first one of every program, with MATCH_BY_PROGRAM
 )
 CHUNK_PLAN = record(  # chunks of a collective that have the same phases, in a row
     ("chunk_end", "i4"),  # the first chunk of the collective behind them

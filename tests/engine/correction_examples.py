@@ -166,6 +166,15 @@ EXAMPLES = (
         },
     ),
     Example(
+        Correction.MATCH_BY_PROGRAM,
+        "ring of 4, side by side: all-reduces of 1 and 2 MiB, which odd ranks issue the other way round",
+        _in_opposite_orders,
+        RING_4,
+        reference=(NEVER,) * 4,
+        corrected=(156035, 166300, 156035, 166300),
+        also=(Correction.CONCURRENT_COMMUNICATION, Correction.TWO_WAY_QUEUES),
+    ),
+    Example(
         Correction.ISSUE_AT_ONCE,
         "a CPU node of 5 µs, an instant node, and a kernel of 3 µs behind the instant one",
         _behind_an_instant_node,

@@ -8,6 +8,7 @@ import pytest
 from correction_examples import EXAMPLES, Example
 from machines import finish_times, network, simulate, system
 
+from et_sim.engine.stall import explain_stall
 from et_sim.trace import TraceBuilder
 
 MIB = 1 << 20
@@ -106,6 +107,19 @@ def test_sends_take_turns_and_so_does_remote_memory_but_not_with_each_other() ->
     assert times == [2 * (SERIAL + LATENCY)] * 4
 
 
+def test_collectives_of_two_groups_overlap() -> None:
+    groups = {"1": [0, 1], "2": [2, 3], "3": [0, 1]}
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        build.collective("all_reduce", MIB, "1" if rank < 2 else "2")
+        if rank < 2:
+            build.collective("all_reduce", MIB, "3")
+    two, _, one, _ = finish_times(builders, RING, groups=groups)
+    assert two == 2 * one
+    together = finish_times(builders, RING, corrected("concurrent-communication"), groups=groups)
+    assert together == [one] * 4
+
+
 def test_what_is_ready_at_once_starts_at_once() -> None:
     """Hundreds of collectives, more than any pool holds at the beginning."""
     build = TraceBuilder()
@@ -135,3 +149,64 @@ def test_instant_nodes_release_whole_chains_in_one_pass() -> None:
     build.compute(micros=2, after=[last])
     assert finish_times([build] * 4, RING) == [9000] * 4
     assert finish_times([build] * 4, RING, corrected("issue-at-once")) == [7000] * 4
+
+
+MATCHING = ("match-by-program", "concurrent-communication", "two-way-queues")
+
+
+def orders(*of_rank: tuple[int, ...]) -> list[TraceBuilder]:
+    """Independent all-reduces of so many MiB, in ascending node id."""
+    builders = []
+    for sizes in of_rank:
+        builders.append(TraceBuilder())
+        for size in sizes:
+            builders[-1].collective("all_reduce", size * MIB)
+    return builders
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_ranks_may_issue_the_same_collectives_in_any_order(model: str) -> None:
+    builders = orders((1, 2, 3), (3, 2, 1), (2, 3, 1), (1, 3, 2))
+    assert finish_times(builders, RING, model=model) == [-1] * 4
+    times = finish_times(builders, RING, corrected(*MATCHING), model=model)
+    assert min(times) > 0
+    keys = {"profile": "corrected", "active-chunks-per-dimension": 3, "preferred-dataset-splits": 4}
+    assert min(finish_times(builders, RING, system(**keys), model=model)) > 0
+
+
+def test_like_collectives_meet_in_program_order() -> None:
+    """The first of two like ones is late on rank 0: nobody gets the second one instead."""
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        late = [build.compute(micros=1000, cpu=True)] if rank == 0 else []
+        build.collective("all_reduce", MIB, name="first", after=late)
+        build.collective("all_reduce", MIB, name="second")
+    result = simulate(builders, RING, system(profile="corrected", **{"active-chunks-per-dimension": 2}))
+    rows = [row for row in result.timeline.to_pylist() if row["kind"] == "all_reduce"]
+    numbers = {name: {row["sequence"] for row in rows if row["name"] == name} for name in ("first", "second")}
+    assert numbers == {"first": {0}, "second": {1}}
+    second = [row["end_ns"] for row in rows if row["name"] == "second"]
+    assert max(second) < 1_000_000
+
+
+def test_program_order_is_that_of_dependencies_where_these_run_against_the_ids() -> None:
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        ids = (7, 3) if rank % 2 else (3, 7)
+        build.collective("all_reduce", MIB, node_id=ids[0])
+        build.collective("all_reduce", MIB, node_id=ids[1], after=[ids[0]])
+    assert finish_times(builders, RING, system(profile="corrected")) == [2 * 79540] * 4
+
+
+def test_a_collective_that_one_member_lacks_is_named() -> None:
+    result = simulate(orders((1, 2), (2, 1), (1, 2), (1, 3)), RING, system(profile="corrected"))
+    report = explain_stall(result.outcome, result.workload).as_error().report
+    assert "in place of the all_reduce of 2 MiB" in report
+    assert "ranks 0-2 run all_reduce of 2 MiB, rank 3 runs all_reduce of 3 MiB (node 1)" in report
+    assert "all_reduce of 1 MiB" not in report
+
+
+def test_a_member_that_will_never_start_a_collective_is_named() -> None:
+    result = simulate(orders((1, 2), (2, 1), (1, 2), (1,)), RING, system(profile="corrected"))
+    report = explain_stall(result.outcome, result.workload).as_error().report
+    assert "rank 3 finished without issuing the all_reduce of 2 MiB that ranks 0-2 started" in report

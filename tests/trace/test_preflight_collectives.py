@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.trace.preflight import Problem, find_problems
+from et_sim.trace.preflight import Problem, Rules, find_problems
 
 MIB = 1 << 20
 Fill = Callable[[TraceBuilder], object]
@@ -147,7 +147,7 @@ def test_broadcasts_only_warn_because_nobody_waits_in_them() -> None:
 
 def test_broadcasts_that_are_simulated_must_agree() -> None:
     lacking = workload(program(REDUCE, ("broadcast", 8, "")), program(REDUCE))
-    problem = only(find_problems(lacking, simulates_broadcast=True), "collective-count")
+    problem = only(find_problems(lacking, rules=Rules(simulates_broadcast=True)), "collective-count")
     assert problem.severity == "error"
 
 
@@ -317,3 +317,42 @@ def test_a_description_that_cannot_be_used_is_an_error() -> None:
     assert only(find_problems(workload(broken, broken)), "process-groups").ranks == "0-1"
     partial = described({"0": [0]}, "")
     assert "lists 1 of 2 ranks" in only(find_problems(workload(partial, partial)), "process-groups").text
+
+
+def test_orders_do_not_matter_where_the_machine_matches_by_program() -> None:
+    one, other = program(REDUCE, GATHER), program(GATHER, REDUCE)
+    assert only(find_problems(workload(one, other)), "collective-order").severity == "error"
+    assert find_problems(workload(one, other), rules=Rules(side_by_side=True, any_order=True)) == []
+    assert (
+        only(find_problems(workload(one, other), rules=Rules(any_order=True)), "collective-order").severity
+        == "error"
+    )
+
+
+def test_dependencies_in_opposite_orders_hang_even_so() -> None:
+    one, other = program(REDUCE, GATHER, chained=True), program(GATHER, REDUCE, chained=True)
+    problem = only(
+        find_problems(workload(one, other), rules=Rules(side_by_side=True, any_order=True)),
+        "collective-circle",
+    )
+    assert problem.severity == "error"
+    assert problem.ranks == "0-1"
+    reduce, gather = "the all_reduce of 1 MiB", "the all_gather of 1 MiB"
+    for rank, first, second in ((0, reduce, gather), (1, gather, reduce)):
+        sentence = problem.text[problem.text.index(f"rank {rank} starts") :].split(";")[0]
+        assert sentence.startswith(f"rank {rank} starts {second}")
+        assert f"only after {first}" in sentence
+
+
+def test_what_there_is_still_matters_where_orders_do_not() -> None:
+    one, other = program(REDUCE, GATHER), program(GATHER, ("all_reduce", 2 * MIB, ""))
+    problems = find_problems(workload(one, other), rules=Rules(side_by_side=True, any_order=True))
+    assert only(problems, "collective-size").severity == "error"
+
+
+def test_groups_cannot_wait_for_each_other_where_collectives_run_side_by_side() -> None:
+    one = program(("all_reduce", MIB, "1"), ("all_reduce", MIB, "2"))
+    other = program(("all_reduce", MIB, "2"), ("all_reduce", MIB, "1"))
+    groups = {1: (0, 1), 2: (0, 1)}
+    assert only(find_problems(workload(one, other), groups=groups), "collective-circle").severity == "error"
+    assert find_problems(workload(one, other), groups=groups, rules=Rules(side_by_side=True)) == []

@@ -17,6 +17,7 @@ import numpy as np
 
 from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
 from et_sim.engine.state import NONE
+from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Action
 
 
@@ -59,6 +60,7 @@ class Collectives:
                 node = NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))
                 self._running_of[node] = row
                 row = int(self._running["next"][row])
+        self._by_program = Correction.MATCH_BY_PROGRAM in plan.corrections
         self._read_history()
         self._unissued: dict[tuple[int, int], tuple[NodeAt, ...]] = {}
 
@@ -198,6 +200,8 @@ class Collectives:
         return found or self._turned(stage, waiter)
 
     def _judge(self, stage: Stage, actor: int, seat: int, waiter: int, ordinal: int) -> Laggard | None:
+        if self._by_program:
+            return self._judge_by_program(stage, actor, seat, waiter)
         at = int(self._history_first[seat]) + ordinal
         joined = at < self._history_first[seat + 1]
         agrees = (
@@ -219,6 +223,30 @@ class Collectives:
             return Laggard(actor, Lag.ABSENT, None)
         same = [node for node in pending if self._detail(node) == stage.collective]
         return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
+
+    def _judge_by_program(self, stage: Stage, actor: int, seat: int, waiter: int) -> Laggard | None:
+        """The same where equal numbers mean the same place in the program, in whatever order of issue."""
+        at = int(self._history_first[seat]) + self._ordinal(seat, stage.first_sequence)
+        if at < self._history_first[seat + 1] and self._history_sequence[at] == stage.first_sequence:
+            return self._late_chunk(stage, NodeAt(actor, int(self._history_row[at])))
+        pending = self._pending(actor, seat)
+        for node in pending:
+            if self._detail(node) == stage.collective and self._number(node) == stage.first_sequence:
+                return Laggard(actor, Lag.ELSEWHERE, node)
+        first, last = int(self._history_first[seat]), int(self._history_first[seat + 1])
+        issued = (NodeAt(actor, row) for row in self._history_row[first:last].tolist())
+        instead = [node for node in issued if node in self._running_of]
+        if not instead:
+            return Laggard(actor, Lag.ABSENT, None)
+        own = int(self._history_first[waiter]) + self._ordinal(waiter, stage.first_sequence)
+        peer = NodeAt(int(self._seat_actor[waiter]), int(self._history_row[own]))
+        return Laggard(actor, Lag.MISMATCH, None, instead[0], peer)
+
+    def _number(self, node: NodeAt) -> int:
+        """The number that a collective has by its place in the program."""
+        row = self._still.plan.nodes[self._still.plan_row(node)]
+        collective = self._still.plan.collectives[row.detail]
+        return int(collective.first_sequence + row.like_before * collective.chunks)
 
     def _late_chunk(self, stage: Stage, node: NodeAt) -> Laggard | None:
         """What keeps a member that runs this very collective from its part in the stage."""

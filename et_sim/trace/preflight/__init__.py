@@ -8,6 +8,7 @@ what only time decides is left to the run and its stall report.
 """
 
 from et_sim.trace.preflight.check import find_problems
+from et_sim.trace.preflight.collectives import Rules
 from et_sim.trace.preflight.problem import Problem
 
-__all__ = ["Problem", "find_problems"]
+__all__ = ["Problem", "Rules", "find_problems"]

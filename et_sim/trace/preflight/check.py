@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from et_sim.trace.preflight.circles import check_circles
-from et_sim.trace.preflight.collectives import check_collectives
+from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
 from et_sim.trace.preflight.dependencies import check_dependencies
 from et_sim.trace.preflight.messages import check_messages
 from et_sim.trace.preflight.problem import Problem, Sharing
@@ -20,13 +20,13 @@ def find_problems(
     *,
     ranks: int | None = None,
     groups: Mapping[int, tuple[int, ...]] | None = None,
-    simulates_broadcast: bool = False,
+    rules: Rules = PLAIN_RULES,
 ) -> list[Problem]:
     """What will break, or looks wrong, whatever machine it runs on; errors first.
 
     `ranks`: how many there should be (default: as many as the workload has). `groups`: members per
     communicator group; None means that they are not known, and members are taken to be the users.
-    `simulates_broadcast`: a broadcast is a collective like the others, and does not only take its time.
+    `rules`: what the machine's corrections make of collectives.
     """
     expected = workload.ranks if ranks is None else ranks
     sharing = Sharing(workload)
@@ -37,7 +37,7 @@ def find_problems(
     ]
     if not any(problem.severity == "error" for problem in problems):
         problems += check_circles(sharing)
-    problems += check_collectives(sharing, expected, groups, simulates_broadcast=simulates_broadcast)
+    problems += check_collectives(sharing, expected, groups, rules)
     return sorted(problems, key=lambda problem: problem.severity != "error")
 
 

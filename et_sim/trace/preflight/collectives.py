@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
 from et_sim.trace.preflight.streams import FROM_ROOT, TO_ROOT, Sequence, Stream, follows_rule
+from et_sim.trace.preflight.waiting import check_waiting
 from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
 from et_sim.units import format_ranks
 
@@ -34,12 +35,19 @@ _ALL_DIMENSIONS = np.uint64(2**64 - 1)
 _Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts
 
 
+class Rules(NamedTuple):
+    """What a machine's corrections allow."""
+
+    side_by_side: bool = False  # collectives of a rank do not wait for each other
+    any_order: bool = False  # moreover, members of a group may start its collectives in different orders
+    simulates_broadcast: bool = False  # a broadcast is a collective like the others
+
+
+PLAIN_RULES = Rules()
+
+
 def check_collectives(
-    sharing: Sharing,
-    ranks: int,
-    groups: Mapping[int, tuple[int, ...]] | None,
-    *,
-    simulates_broadcast: bool,
+    sharing: Sharing, ranks: int, groups: Mapping[int, tuple[int, ...]] | None, rules: Rules
 ) -> list[Problem]:
     """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
     problems: list[Problem] = []
@@ -52,19 +60,33 @@ def check_collectives(
         if len(rows):
             problems += _empty(sharing, template, rows)
             started[template] = _as_started(trace, rows)
-            apart = (trace.comm_type == CollectiveKind.BROADCAST) & (not simulates_broadcast)
+            apart = (trace.comm_type == CollectiveKind.BROADCAST) & (not rules.simulates_broadcast)
             _sort_into_streams(trace, template, started[template], apart, described[template], sequences)
     for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
         problems += _check_group(sharing, stream, sequences, ranks, groups)
+    if rules.any_order and rules.side_by_side:
+        sequences = _regardless_of_order(sequences)
     for stream in sorted(sequences):
         if follows_rule(sharing, stream):
             problems += _compare_by_rule(sharing, stream, sequences)
         else:
             members = _members(sharing, stream, sequences, ranks, groups)
             problems += _compare(sharing, stream, members, sequences)
-    if not any(problem.severity == "error" for problem in problems):
-        problems += check_interleaving(sharing, sequences, started)
-    return problems
+    if any(problem.severity == "error" for problem in problems):
+        return problems
+    if rules.side_by_side:
+        return problems + check_waiting(sharing, sequences)
+    return problems + check_interleaving(sharing, sequences, started)
+
+
+def _regardless_of_order(sequences: _Sequences) -> _Sequences:
+    """The same with all collectives sorted by what they are, so that only this is compared."""
+    found: _Sequences = defaultdict(dict)
+    for stream, by_template in sequences.items():
+        for template, (rows, content) in by_template.items():
+            order = np.lexsort(content.T[::-1])
+            found[stream][template] = Sequence(rows[order], content[order])
+    return found
 
 
 def _as_started(trace: Trace, rows: RowColumn) -> RowColumn:
