@@ -140,6 +140,7 @@ class Result:
             "ranks": self.workload.ranks,
             "model": self.manifest["model"],
             "profile": self.manifest["profile"],
+            "corrections": self.manifest["corrections"],
             "folded": {"actors": self._source.actors, "ranks": self.workload.ranks},
             "messages": self.outcome.messages,
             "per_rank": self._per_rank(),

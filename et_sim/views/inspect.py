@@ -89,11 +89,18 @@ def _facts(run: RunDirectory) -> list[str]:
         ("makespan", f"{format_ns(summary['makespan_ns'])} ({summary['makespan_ns']:,} ns)"),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("model", f"{summary['model']} network, {summary['profile']} profile"),
+        *_corrections(summary),
         ("time goes to", _dominant(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
     )
     return [_fact(name, text) for name, text in facts if text]
+
+
+def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Nothing in the plain reference profile."""
+    names = summary["corrections"]
+    return [("corrected", shortened(", ".join(names), WIDTH - MARGIN - 1))] if names else []
 
 
 def _dominant(run: RunDirectory) -> str:

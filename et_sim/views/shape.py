@@ -47,6 +47,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "ranks": int,
         "model": str,
         "profile": str,
+        "corrections": list,
         "folded": {"actors": int},
         "messages": int,
         "per_rank": [FIGURES],

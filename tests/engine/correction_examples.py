@@ -6,6 +6,7 @@ which the page shows the latest.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from machines import finish_times, network, system
 
 from et_sim.machine.corrections import Correction
-from et_sim.trace import TraceBuilder
+from et_sim.trace import Trace, TraceBuilder, Workload, write_workload
 
 MIB = 1 << 20
 NEVER = -1
@@ -33,6 +34,8 @@ class Example:
     system: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)  # arguments of the run
     also: tuple[Correction, ...] = ()  # corrections that are on in both runs
+    algorithm: str = "ring"
+    programs: tuple[Fill, ...] = ()  # of a custom all-reduce
 
     def times(self, *, corrected: bool) -> tuple[int, ...]:
         """Finish times of all ranks."""
@@ -46,10 +49,22 @@ class Example:
             self.fill(rank, builders[-1])
         names = (*self.also, *([self.correction] if corrected else []))
         keys = {"corrections": dict.fromkeys(names, True), **self.system}
-        machine = system(dimensions=len(npus), **keys)
-        return tuple(finish_times(builders, dict(self.network), machine, **self.more))
+        with tempfile.TemporaryDirectory() as folder:
+            if self.programs:
+                write_workload(Workload.of(_built(self.programs)), f"{folder}/program")
+                keys["all-reduce-implementation-custom"] = [f"{folder}/program"]
+            machine = system(self.algorithm, len(npus), **keys)
+            return tuple(finish_times(builders, dict(self.network), machine, **self.more))
 
 
+def _built(programs: tuple[Fill, ...]) -> list[Trace]:
+    builders = [TraceBuilder() for _ in programs]
+    for place, (fill, builder) in enumerate(zip(programs, builders, strict=True)):
+        fill(place, builder)
+    return [builder.build() for builder in builders]
+
+
+EIGHT = network(["FullyConnected"], [8])
 RING_4 = network(["Ring"], [4])
 SQUARE = {**network(["FullyConnected"] * 2, [2, 2]), "bandwidth": [100, 10], "latency": [10, 1000]}
 
@@ -102,6 +117,28 @@ def _all_reduce_of(size: int) -> Fill:
 def _late_all_reduce(rank: int, build: TraceBuilder) -> None:
     late = (20, 20, 0, 100, 0, 20, 0, 0)[rank]
     build.collective("all_reduce", 10000, after=[build.compute(micros=late)] if late else [])
+
+
+def _reduce_scatter_of(size: int) -> Fill:
+    def fill(_rank: int, build: TraceBuilder) -> None:
+        build.collective("reduce_scatter", size)
+
+    return fill
+
+
+def _broadcast(_rank: int, build: TraceBuilder) -> None:
+    build.collective("broadcast", MIB, micros=5)
+
+
+def _all_reduce_in_a_group(rank: int, build: TraceBuilder) -> None:
+    if rank < 3:
+        build.collective("all_reduce", 1000, group="1")
+
+
+def _chain_of_three(place: int, build: TraceBuilder) -> None:
+    heard = [build.receive(place - 1, 1000)] if place else []
+    if place < 2:
+        build.send(place + 1, 1000, after=heard)
 
 
 def _group_before_all(rank: int, build: TraceBuilder) -> None:
@@ -173,6 +210,51 @@ EXAMPLES = (
         reference=(NEVER,) * 4,
         corrected=(156035, 166300, 156035, 166300),
         also=(Correction.CONCURRENT_COMMUNICATION, Correction.TWO_WAY_QUEUES),
+    ),
+    Example(
+        Correction.CUSTOM_BY_POSITION,
+        "group [2, 0, 1], custom: a chain of sends of 1000 bytes through the members (rank 2 begins)",
+        _all_reduce_in_a_group,
+        network(["FullyConnected"], [4]),
+        reference=(0, NEVER, NEVER, 0),
+        corrected=(1036, 1036, 518, 0),
+        more={"groups": {"1": [2, 0, 1]}},
+        programs=(_chain_of_three,) * 3,
+    ),
+    Example(
+        Correction.EXACT_HALVING_DOUBLING,
+        "fully connected 8, halvingDoubling: an all-reduce of 1 MiB",
+        _all_reduce_of(MIB),
+        EIGHT,
+        reference=(60835,) * 8,
+        corrected=(92290,) * 8,
+        algorithm="halvingDoubling",
+    ),
+    Example(
+        Correction.TREE_OPERATIONS,
+        "fully connected 4, doubleBinaryTree: an all-reduce of 1 MiB",
+        _all_reduce_of(MIB),
+        network(["FullyConnected"], [4]),
+        reference=(268913, 248872, 268913, 165918),
+        corrected=(206000, 185959, 206000, 165918),
+        algorithm="doubleBinaryTree",
+    ),
+    Example(
+        Correction.DIRECT_REDUCTIONS,
+        "fully connected 8, direct with a window of 1: a reduce-scatter of 1 MiB",
+        _reduce_scatter_of(MIB),
+        EIGHT,
+        reference=(52119,) * 8,
+        corrected=(75708,) * 8,
+        algorithm="direct1",
+    ),
+    Example(
+        Correction.SIMULATED_BROADCAST,
+        "fully connected 8: a broadcast of 1 MiB that took 5 µs when it was recorded",
+        _broadcast,
+        EIGHT,
+        reference=(5000,) * 8,
+        corrected=(10, 60133, 40092, 20051, 40092, 40092, 20051, 40092),
     ),
     Example(
         Correction.ISSUE_AT_ONCE,

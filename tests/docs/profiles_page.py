@@ -1,0 +1,132 @@
+"""Generate the users' page on profiles, `docs/profiles.md`, from the corrections and their examples.
+
+    python tests/docs/profiles_page.py docs/profiles.md
+
+The figures are those that tests/engine/test_corrections_nodes.py checks. Not here: what a correction does.
+"""
+
+# ruff: noqa: E501 - the lines of the page are as long as those of the other pages
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from et_sim.machine.corrections import CORRECTION_NOTES, Correction
+from et_sim.units import format_ns
+
+sys.path.append(str(Path(__file__).parents[1] / "engine"))
+
+from correction_examples import EXAMPLES, NEVER, Example
+
+_OPENING = """\
+# Profiles and corrections
+
+<!-- Generated: python tests/docs/profiles_page.py docs/profiles.md -->
+
+ASTRA-sim 2.x, the reference, has modelling defects: some results are not what the described machine would do. Its
+nanoseconds can still be wanted, to compare with earlier work. The system file therefore names a profile:
+
+| `"profile"` | what it does |
+|---|---|
+| `"reference"` (default) | every result is the reference's, to the nanosecond, wherever it has one |
+| `"corrected"` | every defect below is mended |
+
+`"corrections"` switches single ones on or off, in either profile:
+
+```json
+{"profile": "corrected", "corrections": {"eager-sends": false}}
+```
+
+The summary and `run.json` of a run name its profile and the corrections that applied.
+
+## The corrections
+
+| correction | the reference | instead |
+|---|---|---|
+"""
+
+_EXAMPLES = """
+## What each one changes
+
+One small example each: when the last rank finishes. Where nothing else is said, links have 50 GB/s and 500 ns, the
+endpoint delay is 10 ns, the local memory has 50 GB/s, and a collective is one chunk over rings.
+
+| correction | example | reference | corrected |
+|---|---|---|---|
+"""
+
+_NOTES = """
+Some of them need each other:
+
+- With `match-by-program` alone, ranks still have one slot for communication. Where they issue collectives in different
+  orders, these wait for each other; `concurrent-communication` and `two-way-queues` let them run side by side.
+- `match-by-program` counts like collectives (type, size, group, dimensions, priority) in the order of node ids, or of
+  dependencies where these run against the ids. What dependencies force into opposite orders on two ranks still hangs;
+  `et-sim check` finds it.
+- `two-way-queues` lets a chunk in over the limit only when nothing else is left to happen, so it costs no run that
+  would have ended anyway a nanosecond.
+- `whole-path` adds, for every dimension that is crossed, its latency and one serialisation. On idle links, this is what
+  the link model takes where all hops are fully connected. The link model serialises a message on every link: on a ring
+  it takes as many serialisations as hops, behind a switch two, the analytical model one.
+- `eager-sends`: on the link model, the last byte has left when the first link is free again, waiting for that link
+  included. With `rendezvous-protocol`, a message still leaves only when it is asked for. The receive is complete on
+  delivery, as before.
+- With `concurrent-communication`, collectives that last their recorded time (`replay-only`, broadcasts without
+  `simulated-broadcast`) still take turns.
+
+## What both profiles mend
+
+Where the reference aborts, hangs or loops, there is no result to reproduce. Both profiles do the same:
+
+| the reference | here |
+|---|---|
+| crashes when bundles of a windowed `direct` complete out of order | simulated |
+| reports nothing for ranks with CPU, memory or instant nodes, or aborts | all kinds of nodes are counted |
+| swallows errors after time zero and stops without a word | every refusal names node, rank and remedy; a run that stalls is explained |
+| aborts on events without delay at time zero | they happen at time zero |
+| aborts on metadata nodes | process groups are read from them, other metadata is counted and ignored |
+| frees the memory of `PER_NODE_MEMORY_EXPANSION` while it is used | simulated, one server per node |
+| loops for ever on an all-gather of fewer bytes than chunks, or of none | chunks hold at least one byte; what moves nothing ends at once |
+| never completes a collective of one rank, or with no dimension involved | it ends at once |
+| never issues what an instant node releases if nothing else is under way | it is issued |
+| hangs on `halvingDoubling` over other numbers than powers of two, and crashes on trees over them | both are defined \
+for any number of ranks |
+| cuts sizes to 32 bits in rendezvous and on the shared bus | 64 bits everywhere |
+| takes `false` for `true`, and leaves missing enumerations undefined | configuration files are checked |
+| ignores any groups file whose path contains `empty` | it is read |
+| aborts on a ring of two NPUs, and on more than one dimension, in the link model | simulated |
+| skips nodes on dependency cycles and reports success | an error, with the cycle |
+"""
+
+
+def profiles_page() -> str:
+    """The whole page."""
+    notes = [_row(f"`{note.correction}`", note.defect, note.instead) for note in CORRECTION_NOTES]
+    order = {note.correction: place for place, note in enumerate(CORRECTION_NOTES)}
+    examples = [_example(example) for example in sorted(EXAMPLES, key=lambda one: order[one.correction])]
+    return _OPENING + "\n".join(notes) + "\n" + _EXAMPLES + "\n".join(examples) + "\n" + _NOTES
+
+
+def corrections_without_example() -> list[Correction]:
+    """Corrections that the table of examples lacks."""
+    shown = {example.correction for example in EXAMPLES}
+    return [correction for correction in Correction if correction not in shown]
+
+
+def _example(example: Example) -> str:
+    times = (_time(example.reference), _time(example.corrected))
+    also = f" (in both: {', '.join(f'`{name}`' for name in example.also)})" if example.also else ""
+    return _row(f"`{example.correction}`", example.text + also, *times)
+
+
+def _time(times: tuple[int, ...]) -> str:
+    return "never ends" if NEVER in times else format_ns(max(times))
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(profiles_page(), encoding="utf-8")
