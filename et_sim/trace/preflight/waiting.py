@@ -4,7 +4,8 @@ Where a rank's collectives share no lane, only dependencies keep one from starti
 all members have started it, so it waits for what any of them waits for: with one vertex for a collective and
 one for every other node, a cycle hangs, whatever things last.
 
-Groups by rule are left out: their name means several groups. Not here: machines on which collectives take turns (`interleaving`), and messages (`circles`).
+Groups by rule are left out: their name means several groups.
+Not here: machines on which collectives take turns (`interleaving`), and messages (`circles`).
 """
 
 from __future__ import annotations
