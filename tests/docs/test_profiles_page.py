@@ -6,8 +6,6 @@ from pathlib import Path
 
 from profiles_page import corrections_without_example, profiles_page
 
-from et_sim.machine.corrections import Correction
-
 PAGE = Path(__file__).parents[2] / "docs" / "profiles.md"
 
 
@@ -16,6 +14,5 @@ def test_the_committed_page_is_the_generated_one() -> None:
     assert PAGE.read_text(encoding="utf-8") == profiles_page(), f"run: {command}"
 
 
-def test_every_correction_but_that_of_custom_programs_has_an_example() -> None:
-    """Custom programs are files; tests/engine/test_corrections_collectives.py has their example."""
-    assert corrections_without_example() == [Correction.CUSTOM_BY_POSITION]
+def test_every_correction_has_an_example() -> None:
+    assert corrections_without_example() == []

@@ -212,6 +212,16 @@ EXAMPLES = (
         also=(Correction.CONCURRENT_COMMUNICATION, Correction.TWO_WAY_QUEUES),
     ),
     Example(
+        Correction.CUSTOM_BY_POSITION,
+        "group [2, 0, 1], custom: a chain of sends of 1000 bytes through the members (rank 2 begins)",
+        _all_reduce_in_a_group,
+        network(["FullyConnected"], [4]),
+        reference=(0, NEVER, NEVER, 0),
+        corrected=(1036, 1036, 518, 0),
+        more={"groups": {"1": [2, 0, 1]}},
+        programs=(_chain_of_three,) * 3,
+    ),
+    Example(
         Correction.EXACT_HALVING_DOUBLING,
         "fully connected 8, halvingDoubling: an all-reduce of 1 MiB",
         _all_reduce_of(MIB),
