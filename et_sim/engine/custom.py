@@ -24,11 +24,10 @@ SEND, RECEIVE = int(Action.SEND), int(Action.RECEIVE)
 def start_custom(run: Run, stream_row: int) -> None:
     """Issue the nodes without parents; an empty program completes in an event of its own."""
     stream = run.streams[stream_row]
-    custom = _custom(run, stream)
-    template = run.plan.templates[custom.template]
+    template = run.plan.templates[_custom(run, stream).template]
     stream.credit = template.nodes  # not yet completed
     for node in range(template.nodes):
-        run.custom_waiting[custom.state_first + node] = run.plan.nodes[template.node_first + node].indegree
+        run.custom_waiting[stream_row, node] = run.plan.nodes[template.node_first + node].indegree
     for node in range(template.nodes):
         if run.plan.nodes[template.node_first + node].indegree == 0:
             _issue(run, stream_row, node)
@@ -42,13 +41,13 @@ def end_custom_node(run: Run, stream_row: int, node: int) -> bool:
     stream = run.streams[stream_row]
     if node == NONE:
         return True
-    custom = _custom(run, stream)
-    plan_node = run.plan.nodes[run.plan.templates[custom.template].node_first + node]
+    template = run.plan.templates[_custom(run, stream).template]
+    plan_node = run.plan.nodes[template.node_first + node]
     stream.credit -= 1
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         child = run.plan.children[index]
-        run.custom_waiting[custom.state_first + child] -= 1
-        if run.custom_waiting[custom.state_first + child] == 0:
+        run.custom_waiting[stream_row, child] -= 1
+        if run.custom_waiting[stream_row, child] == 0:
             _issue(run, stream_row, child)
     return stream.credit == 0
 

@@ -46,7 +46,7 @@ def reserve_per_event(plan: Plan) -> Reserve:
     bundles = max(int(plan.programs["start_bundles"].max(initial=0)), BUNDLES_OF_A_TREE)
     queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
-    custom = collectives * _largest_custom(plan)
+    custom = collectives * plan.largest_custom
     things = (
         _most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE) + custom + started * bundles + 16
     )
@@ -82,11 +82,6 @@ def _most_groups(plan: Plan) -> int:
     return int(np.diff(plan.actors["seat_first"], append=len(plan.actor_seats)).max(initial=1))
 
 
-def _largest_custom(plan: Plan) -> int:
-    """Nodes of the largest program of a custom collective."""
-    return int(plan.templates["nodes"][plan.customs["template"]].max(initial=0))
-
-
 def make_room(run: Run, reserve: Reserve) -> Run:
     """The same run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
@@ -115,6 +110,7 @@ def make_room(run: Run, reserve: Reserve) -> Run:
         rows = max(2 * len(run.streams), clock.streams_top + reserve.streams, SMALLEST_POOL)
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
+        changes["custom_waiting"] = _extend(run.custom_waiting, rows)
     return _reindex(replace(run, **changes), changes)
 
 

@@ -287,7 +287,7 @@ class Run(Tables):
     cursors: Any
     channels: Any
     handshakes: Any
-    custom_waiting: Any  # per node of a custom program under way: parents not yet completed
+    custom_waiting: Any  # per stream and node of its custom program: parents not yet completed
     servers: Any
     transits: Any
     bus_sides: Any
@@ -362,7 +362,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         cursors=cursors,
         channels=channels,
         handshakes=handshakes,
-        custom_waiting=np.zeros(plan.custom_states, np.int32),
+        custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
         servers=servers,
         transits=table(TRANSIT, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),

@@ -35,7 +35,6 @@ class _Member:
     endpoints: Endpoints
     members: Any
     space: int  # of its messages
-    state_first: int
 
 
 class CustomTables:
@@ -50,7 +49,6 @@ class CustomTables:
         self._traces: list[Trace] = []  # keeps the keys above alive
         self._first: dict[tuple[str, int], int] = {}
         self._members: list[_Member] = []
-        self._state = 0
 
     def first_member(self, prefix: str, group: int) -> int:
         """Where the rows of a group's members begin, in the order of their positions."""
@@ -70,8 +68,7 @@ class CustomTables:
             trace = programs.trace(place)
             row, endpoints = self._template(trace)
             check_peers(trace, rank_place(rank, trace), endpoints, len(members))
-            self._members.append(_Member(rank, row, endpoints, members, space, self._state))
-            self._state += len(trace)
+            self._members.append(_Member(rank, row, endpoints, members, space))
         return first
 
     def _template(self, trace: Trace) -> tuple[int, Endpoints]:
@@ -105,15 +102,15 @@ class CustomTables:
         """Whether any collective is a custom one."""
         return bool(self._members)
 
-    def finish(self, channels: ChannelTables) -> tuple[Any, int]:
-        """(member table, how many nodes have a state); adds the members' channels."""
+    def finish(self, channels: ChannelTables) -> Any:
+        """The member table; adds the members' channels."""
         out = tables.table(tables.CUSTOM, len(self._members))
         for row, member in zip(out, self._members, strict=True):
-            row.template, row.state_first = member.template, member.state_first
+            row.template = member.template
             row.channel_first = channels.add_custom(
                 member.rank, member.endpoints, member.members, member.space
             )
-        return out, self._state
+        return out
 
 
 def _received_bytes(operation: Operation, members: int, size: int) -> tuple[int, int] | None:

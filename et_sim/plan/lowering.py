@@ -84,7 +84,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     channel_tables = ChannelTables(workload, lowering.endpoints, actors)
     # Channels of the actors come first, so that an actor's place in them is its channel_first.
     channel_first = [channel_tables.add_actor(actor) for actor in range(len(actors))]
-    customs, custom_states = lowering.customs.finish(channel_tables)
+    customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
     seat_tables = SeatTables(workload, actors, lowering.groups, lowering.used_groups)
     lines, group_lines = lowering.collectives.lines()
@@ -121,7 +121,6 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         **programs,
         bus=_bus(system, _most_bytes(programs)),
         customs=customs,
-        custom_states=custom_states,
         lines=lines,
         groups=groups,
         group_names=tuple(lowering.groups.names),

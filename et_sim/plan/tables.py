@@ -188,7 +188,6 @@ TREE = record(  # a member's place in a tree
 CUSTOM = record(  # what one member of a group runs in a custom collective
     ("template", "i4"),
     ("channel_first", "i8"),
-    ("state_first", "i8"),
 )
 LINE = record(
     ("members", "i4"),
@@ -233,7 +232,6 @@ class Plan:
     steps: Any
     trees: Any
     customs: Any
-    custom_states: int  # nodes of all members of custom collectives
     bundles: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     lines: Any
@@ -258,6 +256,11 @@ class Plan:
         """Queues a dimension really has: if there is but one, the way out may have one of its own."""
         parts_ways = self.queues_per_dim == 1 and Correction.TWO_WAY_QUEUES in self.corrections
         return self.queues_per_dim + parts_ways
+
+    @property
+    def largest_custom(self) -> int:
+        """Nodes of the largest program of a custom collective."""
+        return int(self.templates["nodes"][self.customs["template"]].max(initial=0))
 
     @property
     def expected_messages(self) -> int:

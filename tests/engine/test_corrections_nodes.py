@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from correction_examples import EXAMPLES, Example
 from machines import finish_times, network, simulate, system
 
 from et_sim.engine.stall import explain_stall
-from et_sim.trace import TraceBuilder
+from et_sim.trace import TraceBuilder, Workload, write_workload
 
 MIB = 1 << 20
 RING = network(["Ring"], [4])
@@ -210,3 +211,22 @@ def test_a_member_that_will_never_start_a_collective_is_named() -> None:
     result = simulate(orders((1, 2), (2, 1), (1, 2), (1,)), RING, system(profile="corrected"))
     report = explain_stall(result.outcome, result.workload).as_error().report
     assert "rank 3 finished without issuing the all_reduce of 2 MiB that ranks 0-2 started" in report
+
+
+def test_equal_custom_collectives_run_side_by_side(tmp_path: Path) -> None:
+    """Each keeps account of its own nodes."""
+    programs = []
+    for place in range(2):
+        program = TraceBuilder()
+        moved = [program.send(1 - place, 1000), program.receive(1 - place, 1000)]
+        program.compute(micros=3, after=moved)
+        programs.append(program.build())
+    write_workload(Workload.of(programs), tmp_path / "exchange")
+    keys = {"all-reduce-implementation-custom": [str(tmp_path / "exchange")], "profile": "corrected"}
+    build = TraceBuilder()
+    for _ in range(3):
+        build.collective("all_reduce", 1000)
+    pair = network(["FullyConnected"], [2])
+    for active, turns in ((1, 3), (2, 2), (3, 1)):
+        times = finish_times([build] * 2, pair, system(**keys, **{"active-chunks-per-dimension": active}))
+        assert times == [turns * (518 + 3000)] * 2
