@@ -99,14 +99,15 @@ def run(
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     if not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
-    outcome = _simulated(workload, machine, Model[model.upper()], fold, watch)
-    return Result(outcome, workload, make_manifest(workload, machine, model, outcome.plan.notices))
-
-
-def _simulated(workload: Workload, machine: Machine, model: Model, may_fold: bool, watch: Watcher) -> Outcome:
-    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
     watch.stage("planning")
     lowering = Lowering(workload, machine)
+    outcome = _simulated(lowering, Model[model.upper()], fold, watch)
+    return Result(outcome, lowering.workload, make_manifest(workload, machine, model, outcome.plan.notices))
+
+
+def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher) -> Outcome:
+    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
+    workload, machine = lowering.workload, lowering.machine
     alone = Actors.one_per_rank(workload.ranks)
     actors = fold_ranks(lowering, on_links=model is Model.LINK) if may_fold else alone
     watch.stage("simulating")
@@ -146,6 +147,7 @@ def make_manifest(
         "profile": machine.system.profile.value,
         "corrections": sorted(machine.system.corrections),
         "ranks": workload.ranks,
+        "uneven": {"ranks": machine.straggling_ranks, "links": len(machine.network.links)},
         "distinct_traces": len(workload.templates),
         "inputs": [
             {"file": _base(path), "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)

@@ -7,7 +7,7 @@ without operations (the reference divides zero by zero) takes the time of its me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,11 @@ class Utilisation:
         return Utilisation(
             self.compute[rows], self.memory[rows], self.intensity[rows], self.is_memory_bound[rows]
         )
+
+    def slowed(self, nominal_ns: Column, actual_ns: Column) -> Utilisation:
+        """The same kernels where they take other times than the roofline says."""
+        ratio = np.where(actual_ns > 0, nominal_ns / np.maximum(actual_ns, 1), 1.0)
+        return replace(self, compute=self.compute * ratio, memory=self.memory * ratio)
 
     def spread(self, is_kernel: npt.NDArray[np.bool_]) -> Utilisation:
         """The same kernels among nodes that are none: those have NaN."""

@@ -1,6 +1,7 @@
 """Kinds of events. The first group stands in time slots, the second in the buckets of actors."""
 
 DRAIN = 0  # an actor's bucket: a bucket
+START = 21  # an actor that starts late: a actor
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
 CUSTOM_MESSAGE = 16  # the same for a node of a custom collective: a channel, b node, c stream
 STEP = 2  # collective arrival: a seat, b step and direction, c stage

@@ -23,7 +23,7 @@ from et_sim.engine.progress import (
     step_arrived,
 )
 from et_sim.engine.queues import break_standstill, let_in
-from et_sim.engine.ranks import complete, free_server, start_rank
+from et_sim.engine.ranks import complete, free_server, start_later, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import FOLDED, NONE, Run
 from et_sim.engine.ties import begin_event, begin_rank
@@ -42,7 +42,7 @@ CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 HOP_DONE, LINK_FREE = kinds.HOP_DONE, kinds.LINK_FREE
-SERVER_FREE, LET_IN = kinds.SERVER_FREE, kinds.LET_IN
+SERVER_FREE, LET_IN, START = kinds.SERVER_FREE, kinds.LET_IN, kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
@@ -58,7 +58,10 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
         elif clock.to_start < len(run.actors):
             clock.to_start += 1
             begin_rank(run, clock.to_start - 1)
-            start_rank(run, clock.to_start - 1)
+            if run.plan.actors[clock.to_start - 1].start_ns > 0:
+                start_later(run, clock.to_start - 1)
+            else:
+                start_rank(run, clock.to_start - 1)
             continue
         else:
             event = take_from_slot(run)
@@ -148,5 +151,7 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         free_server(run, a)
     elif kind == LET_IN:
         let_in(run, a)
+    elif kind == START:
+        start_rank(run, a)
     else:  # NODE_DONE, LATE_RECEIVE
         complete(run, a, b)

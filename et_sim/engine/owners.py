@@ -23,7 +23,7 @@ DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
-LINK_FREE = kinds.LINK_FREE
+LINK_FREE, START = kinds.LINK_FREE, kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
@@ -42,7 +42,7 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_bucket(run, run.buckets[a].actor)
     elif kind == MESSAGE:
         begin_own(run, c)
-    elif kind in (LATE_RECEIVE, NODE_DONE):  # an eager send stands in a slot
+    elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot
         begin_own(run, a)
     elif kind == LATE_STEP:
         begin_own(run, run.streams[a].actor)

@@ -9,8 +9,8 @@ Not here: what a collective does once issued (`streams`), and how events find th
 
 from __future__ import annotations
 
-from et_sim.engine.clock import new_event, release_event, schedule_own
-from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE
+from et_sim.engine.clock import new_event, release_event, schedule, schedule_own
+from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.lines import join, leave
 from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
@@ -28,8 +28,14 @@ ISSUE_AT_ONCE = setting_of(Correction.ISSUE_AT_ONCE)
 
 
 @works_on_tables
+def start_later(run: Run, actor_row: int) -> None:
+    """Time zero of an actor that starts late: nothing but its start is to come."""
+    schedule(run, run.plan.actors[actor_row].start_ns, START, actor_row, 0, 0)
+
+
+@works_on_tables
 def start_rank(run: Run, actor_row: int) -> None:
-    """Time zero: find the nodes without parents, and issue what can be issued."""
+    """Find the nodes without parents, and issue what can be issued."""
     actor = run.plan.actors[actor_row]
     template = run.plan.templates[actor.template]
     for node in range(template.nodes):
@@ -41,7 +47,7 @@ def start_rank(run: Run, actor_row: int) -> None:
         state.message_from = state.message_node = NONE
         state.sequence = NONE
         if state.waiting == 0:
-            state.ready_ns = 0
+            state.ready_ns = run.clock[0].now
             push_ready(run, actor_row, node)
     issue_ready(run, actor_row)
 

@@ -11,17 +11,7 @@ from typing import Any
 
 import numpy as np
 
-_GOLDEN = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
-
-
-def mix(values: Any, seed: int) -> Any:
-    """Every integer as 64 bits that look random (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        x = np.asarray(values).astype(np.uint64) + np.uint64((seed + 1) * _GOLDEN & _MASK)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+from et_sim.plan.mixing import mix
 
 
 def rotations(words: Any, seed: int) -> Any:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.fold.hashing import exchanges, mix, rotations
+from et_sim.fold.hashing import exchanges, rotations
 from et_sim.fold.paths import crosses_one_link, path_codes
 from et_sim.machine.model import Network
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.mixing import mix
 from et_sim.plan.tables import NO_LINE
 
 

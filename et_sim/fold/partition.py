@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.fold.hashing import mix
 from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
 from et_sim.fold.paths import crosses_one_link, path_codes
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine.model import MemoryKind
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.mixing import mix
 from et_sim.plan.tables import Action
 
 NOT_KNOWN = -1
@@ -70,7 +70,7 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
 
 
 def _first_colours(lowering: Lowering) -> Any:
-    """Shape of the program; ranks that use a memory shared with others are like nobody else."""
+    """Shape of the program and start; ranks that share a memory with others are like nobody else."""
     ranks = lowering.workload.ranks
     colours = shapes_of_templates(lowering)[lowering.workload.template_of_rank]
     if lowering.machine.memory.kind in (MemoryKind.POOL, MemoryKind.PER_NODE):
@@ -82,6 +82,9 @@ def _first_colours(lowering: Lowering) -> Any:
             asks[template] = bool((nodes == Action.MEMORY).any())
         which = asks[lowering.workload.template_of_rank]
         colours = np.where(which, len(asks) + np.arange(ranks), colours)
+    if lowering.paces.start_ns is not None:
+        starts, late = np.unique(lowering.paces.start_ns, return_inverse=True)
+        colours = colours * len(starts) + late.reshape(-1)
     return colours
 
 

@@ -88,6 +88,12 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
         case Kind.TEXT:
             if isinstance(value, str) and value:
                 return value
+        case Kind.OBJECTS:
+            if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
+                return value
+        case Kind.LINK_END:
+            if value == "switch" or (type(value) is int and value >= 0):
+                return value
         case Kind.SWITCHES:
             if isinstance(value, dict):
                 return {name: _named_switch(key, name, on, place) for name, on in value.items()}
@@ -150,7 +156,8 @@ def _number(key: Key, value: Any, place: str, index: int | None) -> float:
     except OverflowError:
         number = math.nan
     too_low = number <= key.minimum if key.above_minimum else number < key.minimum
-    if math.isnan(number) or too_low or (math.isinf(number) and not key.unbounded):
+    too_high = key.below is not None and number >= key.below
+    if math.isnan(number) or too_low or too_high or (math.isinf(number) and not key.unbounded):
         raise refusal(key, value, place, index=index)
     return number
 

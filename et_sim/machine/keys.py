@@ -41,6 +41,8 @@ class Kind(StrEnum):
     PREFIX = "list of one path"
     TEXT = "text"
     SWITCHES = "named switches"
+    OBJECTS = "list of objects"
+    LINK_END = "NPU or switch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Key:
     unit: str = ""
     minimum: int = 0
     above_minimum: bool = False  # the minimum itself is refused
+    below: int | None = None  # this and more is refused
     minimum_reason: str = ""
     unbounded: bool = False  # infinity is meaningful
     choices: tuple[str, ...] = ()
@@ -88,13 +91,18 @@ class Key:
                 return 'a list with exactly one trace prefix, such as ["custom/all_reduce"]'
             case Kind.CHOICE | Kind.TEXT:
                 return "a text in quotes"
+            case Kind.OBJECTS:
+                return f"a list of objects, each with some of the keys {', '.join(self.choices)}"
+            case Kind.LINK_END:
+                return 'the number of an NPU, or "switch"'
             case Kind.SWITCHES:
                 return 'an object such as {"eager-sends": true}, with names from the table of corrections'
 
     def _range(self, noun: str) -> str:
         relation = ">" if self.above_minimum else ">="
         unit = f", in {self.unit}" if self.unit else ""
-        return f"{noun} {relation} {self.minimum}{unit}"
+        below = "" if self.below is None else f" and < {self.below}"
+        return f"{noun} {relation} {self.minimum}{below}{unit}"
 
 
 @dataclass(slots=True)

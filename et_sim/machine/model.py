@@ -79,11 +79,26 @@ class Dimension:
         return self.bandwidth * 1073741824 / 1000000000
 
 
+AT_SWITCH = -1  # in place of an NPU: the switch of its line
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenLink:
+    """A directed link that differs from the others of its dimension; it has both figures of its own."""
+
+    dimension: int
+    source: int  # an NPU, or AT_SWITCH
+    target: int
+    bandwidth: float
+    latency_ns: float
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """Dimensions, innermost first; rank ids count dimension 0 fastest."""
 
     dimensions: tuple[Dimension, ...]
+    links: tuple[UnevenLink, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -108,6 +123,18 @@ class SharedBus:
     overhead: int
     gap: int
     gap_per_byte: float
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """Ranks that are slower than their traces and the machine would have them, and by how much."""
+
+    ranks: tuple[range, ...] | None  # None: all
+    compute: float = 1.0  # factor of the durations of compute nodes
+    delay_ns: int = 0  # of the start, or of one node
+    node: int | None = None
+    jitter: float = 0.0
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +170,7 @@ class System:
     custom_implementations: dict[str, str] = field(default_factory=dict)  # type key -> trace prefix
     per_node_implementation: str | None = None
     track_local_mem: bool = False
+    stragglers: tuple[Straggler, ...] = ()
     profile: Profile = Profile.REFERENCE
     corrections: frozenset[Correction] = frozenset()
 
@@ -182,3 +210,11 @@ class Machine:
     warnings: tuple[Notice, ...] = ()
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
+
+    @property
+    def straggling_ranks(self) -> int:
+        """How many ranks are stragglers."""
+        pieces = [piece.ranks for piece in self.system.stragglers]
+        if None in pieces:
+            return self.network.ranks
+        return len({rank for ranks in pieces for piece in ranks or () for rank in piece})

@@ -1,10 +1,11 @@
-"""The network file: one list per property, one entry per dimension.
+"""The network file: one list per property, one entry per dimension; and single links that differ.
 
-Not here: what the shapes mean for messages (`et_sim.network`).
+Not here: what the shapes mean for messages (`et_sim.network`), and which links there are (`uneven_links`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from et_sim.errors import MachineError
@@ -12,7 +13,8 @@ from et_sim.machine.checks import check, refuse_unknown, show
 from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.model import Dimension, Network, Shape
 from et_sim.machine.sources import Source
-from et_sim.machine.tables import NETWORK_KEYS
+from et_sim.machine.tables import DIMENSION_KEYS, NETWORK_KEYS
+from et_sim.machine.uneven_links import read_links
 
 _MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 
@@ -20,13 +22,13 @@ _MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 def read_network(source: Source, remarks: Remarks) -> Network:
     """The network that the source describes."""
     refuse_unknown(source, NETWORK_KEYS)
-    lists = {key.name: _list(key, source) for key in NETWORK_KEYS}
+    lists = {key.name: _list(key, source) for key in DIMENSION_KEYS}
     _check_lengths(lists, source.place)
     columns = {
         key.name: [
             check(key, value, source.place, remarks, index) for index, value in enumerate(lists[key.name])
         ]
-        for key in NETWORK_KEYS
+        for key in DIMENSION_KEYS
     }
     network = Network(
         tuple(
@@ -43,7 +45,7 @@ def read_network(source: Source, remarks: Remarks) -> Network:
         if dimension.npus == 1:
             text = f"index {index} is 1: this dimension never takes part (the reference refuses it)"
             remarks.warn(source.place, "npus_count", text)
-    return network
+    return replace(network, links=read_links(source, network, remarks))
 
 
 def _list(key: Key, source: Source) -> list[Any]:

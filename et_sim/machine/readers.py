@@ -17,6 +17,7 @@ from et_sim.machine.model import Implementations, Machine, MemoryKind, Network, 
 from et_sim.machine.network_file import read_network
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Given, load
+from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
 
 
@@ -32,6 +33,7 @@ def read_machine(
     system_value = read_system(system_source, remarks)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
     ranks = network_value.ranks
+    check_ranks_exist(system_value.stragglers, ranks, system_source.place)
     memory_value = RemoteMemory()
     if memory is None:
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')

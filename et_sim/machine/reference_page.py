@@ -12,7 +12,7 @@ from pathlib import Path
 
 from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.tables import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, STRAGGLER_KEYS, SYSTEM_KEYS
 
 _OPENING = """\
 # Configuration files
@@ -55,9 +55,17 @@ bandwidth: [ 50.0, 25.0 ]
 latency: [ 500.0, 1000.0 ]
 ```
 
-Four lists with one entry per dimension, innermost first; all four are required. This example has 4 x 2 = 8
+Four lists with one entry per dimension, innermost first; they are required. This example has 4 x 2 = 8
 NPUs; rank 6 has coordinate 2 in dimension 0 and coordinate 1 in dimension 1. Bandwidths and latencies may be
 written with units: `bandwidth: [ 50GiB/s, 200Gbps ]`, `latency: [ 500ns, 1us ]`.
+"""
+
+_LINKS = """
+Each entry of `links` is about one link, in one direction:
+"""
+
+_STRAGGLERS = """
+Each entry of `stragglers` has at least one of `compute`, `delay` and `jitter`:
 """
 
 _SYSTEM = """
@@ -129,7 +137,8 @@ def configuration_page() -> str:
     effective = tuple(key for key in SYSTEM_KEYS if not key.ignored)
     ignored = tuple(key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored)
     memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
-    parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _SYSTEM, _table(effective)]
+    parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
+    parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_MEMORY, _table(memory), _GROUPS, _ignored_table(ignored)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
@@ -145,6 +154,16 @@ def _table(keys: tuple[Key, ...]) -> str:
             needs = f" Only with the correction `{key.correction}`."
         cells = (f"`{key.name}`", key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
         rows.append(_row(*cells, key.reference or "the same"))
+    return "\n".join(rows)
+
+
+def _entry_table(keys: tuple[Key, ...]) -> str:
+    """Keys of the entries of a list, which the reference does not know."""
+    rows = [_row("key", "unit", "allowed", "meaning"), "|---|---|---|---|"]
+    for key in keys:
+        needs = f" Only with `{key.needs}`." if key.needs else ""
+        needs += " Required." if key.required else ""
+        rows.append(_row(f"`{key.name}`", key.unit or "-", _allowed(key), key.meaning + needs))
     return "\n".join(rows)
 
 

@@ -21,6 +21,7 @@ from et_sim.machine.model import (
     System,
 )
 from et_sim.machine.sources import Source
+from et_sim.machine.stragglers import read_stragglers
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
 
 INTER_DIMENSION, INTRA_DIMENSION = "inter-dimension-scheduling", "intra-dimension-scheduling"
@@ -43,6 +44,7 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["custom_implementations"] = _custom_implementations(given)
     fields["profile"] = Profile(given.get("profile", Profile.REFERENCE))
     fields["corrections"] = corrections_of(fields["profile"], given.get("corrections", {}))
+    fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)
     fields |= _orders(given, fields["corrections"], source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)

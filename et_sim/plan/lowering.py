@@ -26,6 +26,7 @@ from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import lower_nodes, roofline_of
+from et_sim.plan.pace import Paces
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.seats import SeatTables
 from et_sim.plan.tables import Plan, WaitingOrder
@@ -44,11 +45,16 @@ STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLI
 
 
 class Lowering:
-    """What every template does, whichever rank runs it."""
+    """What every template does, whichever rank runs it.
+
+    `workload` has a template for every pace that stragglers give to one of the workload that is handed in.
+    """
 
     def __init__(self, workload: Workload, machine: Machine) -> None:
-        self.workload, self.machine = workload, machine
         _check_rank_count(workload, machine.network.ranks)
+        self.paces = Paces(workload, machine.system.stragglers)
+        workload = self.paces.workload
+        self.workload, self.machine = workload, machine
         self.endpoints = endpoints_of_templates(workload)
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
         templates = TemplateTables(len(workload.templates))
@@ -65,9 +71,11 @@ class Lowering:
             place = trace.source or workload.source
             nodes = lower_nodes(trace, machine, place)
             rank = int(lowest[index])
+            self.paces.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
+        self.paces.check_all_met()
         self.templates, self.nodes, self.children = templates.finish()
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         self.memory_server = server_of_ranks(machine.memory, np.arange(machine.network.ranks, dtype=np.int32))
@@ -99,6 +107,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     actor_table["memory_server"] = np.broadcast_to(lowering.memory_server, workload.ranks)[
         actors.representative
     ]
+    if lowering.paces.start_ns is not None:
+        actor_table["start_ns"] = lowering.paces.start_ns[actors.representative]
     sizes = lowering.templates["nodes"][actor_table["template"]]
     actor_table["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     return Plan(
@@ -135,6 +145,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         notices=tuple(dict.fromkeys(lowering.customs.notices)),
         is_folded=actors.is_folded,
         roofline=roofline_of(system),
+        is_even=lowering.paces.are_even,
         tensors=lowering.tensors,
     )
 

@@ -112,6 +112,7 @@ ACTOR = record(
     ("channel_first", "i8"),
     ("seat_first", "i8"),
     ("memory_server", "i4"),  # -1: its requests never wait
+    ("start_ns", "i8"),
 )
 CHANNEL = record(
     ("source", "i4"),  # actors
@@ -249,6 +250,7 @@ class Plan:
     is_folded: bool  # some actor stands for several ranks
     # Not for the engine, but for whoever measures what it did:
     roofline: Roofline | None  # by which kernels are timed; None: they are not
+    is_even: bool  # no rank is a straggler: kernels take the time that the roofline says
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 
     @property

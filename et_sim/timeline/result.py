@@ -142,6 +142,7 @@ class Result:
             "profile": self.manifest["profile"],
             "corrections": self.manifest["corrections"],
             "folded": {"actors": self._source.actors, "ranks": self.workload.ranks},
+            "uneven": self.manifest["uneven"],
             "messages": self.outcome.messages,
             "per_rank": self._per_rank(),
             "coverage": self.coverage,

@@ -157,8 +157,12 @@ class TimelineSource:
             return None
         nodes = self._plan.nodes[: len(self._kinds)]
         is_timed = (self._kinds == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
-        ops, size = self._of_template("num_ops", np.int64), self._of_template("tensor_bytes", np.int64)
-        return roofline.utilisation(ops[is_timed], size[is_timed]).spread(is_timed)
+        ops = self._of_template("num_ops", np.int64)[is_timed]
+        size = self._of_template("tensor_bytes", np.int64)[is_timed]
+        used = roofline.utilisation(ops, size)
+        if not self._plan.is_even:
+            used = used.slowed(roofline.duration_ns(ops, size), nodes["duration_ns"][is_timed])
+        return used.spread(is_timed)
 
     @cached_property
     def _ids(self) -> Any:

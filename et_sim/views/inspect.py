@@ -90,6 +90,7 @@ def _facts(run: RunDirectory) -> list[str]:
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("model", f"{summary['model']} network, {summary['profile']} profile"),
         *_corrections(summary),
+        ("uneven", _unevenness(run)),
         ("time goes to", _dominant(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
@@ -101,6 +102,14 @@ def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Nothing in the plain reference profile."""
     names = summary["corrections"]
     return [("corrected", shortened(", ".join(names), WIDTH - MARGIN - 1))] if names else []
+
+
+def _unevenness(run: RunDirectory) -> str:
+    """Who and what differs in speed from the rest of the machine."""
+    uneven, ranks = run.summary["uneven"], run.summary["ranks"]
+    stragglers = f"{uneven['ranks']:,} of {plural(ranks, 'rank')} straggling" if uneven["ranks"] else ""
+    links = f"{plural(uneven['links'], 'link')} unlike the others" if uneven["links"] else ""
+    return ", ".join(_present(stragglers, links))
 
 
 def _dominant(run: RunDirectory) -> str:

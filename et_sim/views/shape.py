@@ -49,6 +49,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "profile": str,
         "corrections": list,
         "folded": {"actors": int},
+        "uneven": {"ranks": int, "links": int},
         "messages": int,
         "per_rank": [FIGURES],
         "coverage": COVERAGE,

@@ -1,0 +1,91 @@
+"""Stragglers: the entries of the system file about ranks that are slower than the others.
+
+Not here: what they do to a run (`et_sim.plan.pace`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.errors import MachineError, UsageError
+from et_sim.machine.checks import read_keys
+from et_sim.machine.keys import Remarks
+from et_sim.machine.model import Straggler
+from et_sim.machine.sources import Source
+from et_sim.machine.tables import STRAGGLER_KEYS
+from et_sim.units import LONGEST_NS, format_ns, parse_ranks
+
+EFFECTS = ("compute", "delay", "jitter")
+ALL = "all"
+
+
+def read_stragglers(entries: list[dict[str, Any]], place: str, remarks: Remarks) -> tuple[Straggler, ...]:
+    """The entries of the key "stragglers"."""
+    return tuple(
+        _straggler(Source(_where(place, index), entry, ""), remarks) for index, entry in enumerate(entries)
+    )
+
+
+def check_ranks_exist(stragglers: tuple[Straggler, ...], ranks: int, place: str) -> None:
+    """Refuse entries about ranks that the network does not have."""
+    for index, straggler in enumerate(stragglers):
+        highest = max((piece[-1] for piece in straggler.ranks or ()), default=0)
+        if highest >= ranks:
+            raise MachineError(
+                f'key "ranks" names rank {highest}, and the network has {ranks} NPUs',
+                place=_where(place, index),
+                remedy=f"allowed: ranks from 0 to {ranks - 1}",
+            )
+
+
+def _where(place: str, index: int) -> str:
+    return f'{place}: "stragglers" index {index}'
+
+
+def _straggler(source: Source, remarks: Remarks) -> Straggler:
+    given = read_keys(source, STRAGGLER_KEYS, remarks)
+    if not any(name in given for name in EFFECTS):
+        raise MachineError(
+            "the entry says nothing about its ranks",
+            place=source.place,
+            remedy=f"give at least one of {', '.join(EFFECTS)}",
+        )
+    for key in STRAGGLER_KEYS:
+        if key.name in given and key.needs and key.needs not in given:
+            raise MachineError(
+                f'key "{key.name}" has no effect without "{key.needs}"',
+                place=source.place,
+                remedy="give both, or neither",
+            )
+    return Straggler(
+        ranks=_ranks(given["ranks"], source.place),
+        compute=given.get("compute", 1.0),
+        delay_ns=_whole_ns(given.get("delay", 0.0), source.place),
+        node=given.get("node"),
+        jitter=given.get("jitter", 0.0),
+        seed=given.get("seed", 0),
+    )
+
+
+def _ranks(text: str, place: str) -> tuple[range, ...] | None:
+    if text == ALL:
+        return None
+    try:
+        return tuple(parse_ranks(text))
+    except UsageError as error:
+        remedy = f'{error.remedy}, or "{ALL}"'
+        raise MachineError(f'key "ranks": {error.cause}', place=place, remedy=remedy) from None
+
+
+def _whole_ns(delay: float, place: str) -> int:
+    if delay != int(delay):
+        raise MachineError(
+            f'key "delay" is {delay} ns, which is no whole number of nanoseconds',
+            place=place,
+            remedy="delays are in whole nanoseconds",
+        )
+    if delay > LONGEST_NS:
+        raise MachineError(
+            f'key "delay" is longer than {format_ns(LONGEST_NS)}', place=place, remedy="give a shorter one"
+        )
+    return int(delay)

@@ -1,0 +1,94 @@
+"""Links that differ from the others of their dimension: the entries of the network file's key "links".
+
+Not here: what they cost messages (`et_sim.network`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.errors import MachineError
+from et_sim.machine.checks import check, read_keys, show
+from et_sim.machine.keys import Remarks
+from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLink
+from et_sim.machine.sources import Source
+from et_sim.machine.tables import LINK_KEYS, NETWORK_KEYS
+
+SWITCH = "switch"
+
+
+def read_links(source: Source, network: Network, remarks: Remarks) -> tuple[UnevenLink, ...]:
+    """The links that the source changes; `network` has the others."""
+    key = next(key for key in NETWORK_KEYS if key.name == "links")
+    if key.name not in source.content:
+        return ()
+    found: dict[tuple[int, int, int], UnevenLink] = {}
+    for index, entry in enumerate(check(key, source.content[key.name], source.place, remarks)):
+        place = f'{source.place}: "links" index {index}'
+        link = _link(read_keys(Source(place, entry, ""), LINK_KEYS, remarks), network, place)
+        ends = (link.dimension, link.source, link.target)
+        if ends in found:
+            raise MachineError("the same link stands there twice", place=place, remedy="keep one of them")
+        found[ends] = link
+    return tuple(found.values())
+
+
+def _link(given: dict[str, Any], network: Network, place: str) -> UnevenLink:
+    number = given["dimension"]
+    if number >= len(network.dimensions):
+        raise MachineError(
+            f'key "dimension" is {number}, and the network has {len(network.dimensions)}',
+            place=place,
+            remedy=f"allowed: 0 to {len(network.dimensions) - 1}",
+        )
+    if "bandwidth" not in given and "latency" not in given:
+        raise MachineError(
+            "the entry does not say how the link differs",
+            place=place,
+            remedy="give its bandwidth, its latency, or both",
+        )
+    _check_ends(given["from"], given["to"], network, number, place)
+    dimension = network.dimensions[number]
+    return UnevenLink(
+        dimension=number,
+        source=AT_SWITCH if given["from"] == SWITCH else given["from"],
+        target=AT_SWITCH if given["to"] == SWITCH else given["to"],
+        bandwidth=given.get("bandwidth", dimension.bandwidth),
+        latency_ns=given.get("latency", dimension.latency_ns),
+    )
+
+
+def _check_ends(source: Any, target: Any, network: Network, number: int, place: str) -> None:
+    """Refuse two ends that no link of the dimension connects."""
+    for name, end in (("from", source), ("to", target)):
+        if end != SWITCH and end >= network.ranks:
+            raise MachineError(
+                f'key "{name}" is {end}, and the network has {network.ranks} NPUs',
+                place=place,
+                remedy=f"allowed: 0 to {network.ranks - 1}",
+            )
+    dimension = network.dimensions[number]
+    named = f"from {show(source)} to {show(target)}"
+    if dimension.shape is Shape.SWITCH:
+        if (source == SWITCH) == (target == SWITCH):
+            raise MachineError(
+                f"no link leads {named} in dimension {number}, which is a Switch",
+                place=place,
+                remedy=f'one end is an NPU, the other one "{SWITCH}"',
+            )
+        return
+    if SWITCH in (source, target) or not _are_connected(dimension, network.strides[number], source, target):
+        kind = "neighbours" if dimension.shape is Shape.RING else "NPUs"
+        raise MachineError(
+            f"no link leads {named} in dimension {number}, which is a {dimension.shape.value}",
+            place=place,
+            remedy=f"links connect {kind} that differ in this dimension only",
+        )
+
+
+def _are_connected(dimension: Dimension, stride: int, source: int, target: int) -> bool:
+    """Whether one link leads from one NPU to the other, on a ring or among fully connected ones."""
+    here, there = source // stride % dimension.npus, target // stride % dimension.npus
+    if source == target or target - source != (there - here) * stride:
+        return False
+    return dimension.shape is not Shape.RING or (there - here) % dimension.npus in (1, dimension.npus - 1)

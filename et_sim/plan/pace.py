@@ -1,0 +1,150 @@
+"""Paces: what the stragglers of a system do to the programs of their ranks.
+
+Ranks of one template that have different paces get templates of their own here, which share the trace; where
+there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
+actors.
+
+Not here: how stragglers are described (`et_sim.machine.stragglers`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import MachineError
+from et_sim.machine.model import Straggler
+from et_sim.plan.mixing import mix, uniform
+from et_sim.plan.tables import Action
+from et_sim.trace.columns import NodeKind, Trace
+from et_sim.trace.workload import Workload
+from et_sim.units import LONGEST_NS, format_ns
+
+PLACE = "system configuration"
+
+
+class Paces:
+    """The workload with a template for every pace, and what makes the paces."""
+
+    def __init__(self, workload: Workload, stragglers: tuple[Straggler, ...]) -> None:
+        self.workload = workload
+        self.start_ns: Any | None = None  # per rank; None: everybody starts at once
+        self._jittery: list[tuple[Straggler, Any]] = []  # with the ranks it is about, as a mask
+        self._delayed_nodes: list[tuple[Straggler, Any]] = []
+        self._met: set[int] = set()  # nodes that were found
+        self._factor: Any | None = None  # per rank
+        if stragglers:
+            self._read(stragglers)
+            self._divide_templates()
+
+    @property
+    def are_even(self) -> bool:
+        """Whether nodes last as long as traces and machine say, on every rank."""
+        return self._factor is None
+
+    def _read(self, stragglers: tuple[Straggler, ...]) -> None:
+        ranks = self.workload.ranks
+        self._factor, start = np.ones(ranks), np.zeros(ranks, np.int64)
+        for straggler in stragglers:
+            concerned = _mask(straggler, ranks)
+            self._factor[concerned] *= straggler.compute
+            if straggler.jitter:
+                self._jittery.append((straggler, concerned))
+            if straggler.node is not None:
+                self._delayed_nodes.append((straggler, concerned))
+            else:
+                start[concerned] += straggler.delay_ns
+                _refuse_longer(start.max(initial=0), "a rank would start later")
+        if start.any():
+            self.start_ns = start
+
+    def _divide_templates(self) -> None:
+        workload = self.workload
+        code = _refined(workload.template_of_rank, self._factor)
+        for _, concerned in self._delayed_nodes:
+            code = _refined(code, concerned)
+        for _, concerned in self._jittery:
+            code = _refined(code, np.where(concerned, np.arange(workload.ranks), -1))
+        _, lowest, of_rank = np.unique(code, return_index=True, return_inverse=True)
+        template = workload.template_of_rank[lowest].tolist()
+        relative = workload.relative_peers
+        self.workload = replace(
+            workload,
+            templates=tuple(workload.templates[old] for old in template),
+            template_of_rank=of_rank.reshape(-1).astype(np.int32),
+            relative_peers=tuple(relative[old] for old in template) if relative else (),
+        )
+
+    def apply(self, nodes: Any, trace: Trace, rank: int) -> None:
+        """Change the durations of lowered nodes to those of a rank, and so of all ranks of its template."""
+        if self._factor is None:
+            return
+        computes = np.flatnonzero((trace.kind == NodeKind.COMP) & (nodes["action"] == Action.DELAY))
+        factor = np.full(len(computes), self._factor[rank])
+        for straggler, concerned in self._jittery:
+            if concerned[rank]:
+                factor *= _drawn(straggler, rank, trace.node_id[computes])
+        before = nodes["duration_ns"][computes]
+        with np.errstate(over="ignore"):
+            after = np.minimum(np.floor(before * factor), 2.0 * LONGEST_NS).astype(np.int64)
+        nodes["duration_ns"][computes] = np.where(factor == 1, before, np.maximum(after, before > 0))
+        for straggler, concerned in self._delayed_nodes:
+            if concerned[rank]:
+                self._delay(nodes, trace, straggler, rank)
+        _refuse_longer(nodes["duration_ns"].max(initial=0), f"a node of rank {rank} would last longer")
+
+    def _delay(self, nodes: Any, trace: Trace, straggler: Straggler, rank: int) -> None:
+        row = int(np.searchsorted(trace.node_id, np.array(straggler.node, np.uint64)))
+        if row == len(trace) or trace.node_id[row] != straggler.node:
+            return
+        if nodes["action"][row] != Action.DELAY:
+            raise MachineError(
+                f"{trace.describe(row)} of rank {rank} cannot be delayed: "
+                "it is no computation, or takes no time",
+                place=PLACE,
+                remedy='name a compute node in "stragglers", or delay the rank',
+            )
+        self._met.add(int(trace.node_id[row]))
+        nodes["duration_ns"][row] += straggler.delay_ns
+
+    def check_all_met(self) -> None:
+        """Refuse delays of nodes that no rank concerned has; to be called after all templates."""
+        for straggler, _ in self._delayed_nodes:
+            if straggler.node not in self._met:
+                raise MachineError(
+                    f'"stragglers" delays node {straggler.node}, which none of the ranks it names has',
+                    place=PLACE,
+                    remedy="correct its id, or the ranks",
+                )
+
+
+def _mask(straggler: Straggler, ranks: int) -> Any:
+    concerned = np.full(ranks, straggler.ranks is None)
+    for piece in straggler.ranks or ():
+        concerned[piece.start : piece.stop : piece.step] = True
+    return concerned
+
+
+def _refined(code: Any, column: Any) -> Any:
+    """A number for each distinct pair, in the order of the codes."""
+    values, inverse = np.unique(column, return_inverse=True)
+    pairs = np.asarray(code, np.int64) * len(values) + inverse.reshape(-1)
+    return np.unique(pairs, return_inverse=True)[1].reshape(-1)
+
+
+def _drawn(straggler: Straggler, rank: int, node_id: Any) -> Any:
+    """The factors of nodes, from nothing but seed, rank and node."""
+    of_rank = mix(mix(rank, straggler.seed), 0)  # one after the other, so that none can stand for another
+    drawn = uniform(mix(node_id ^ of_rank, 1))
+    return 1 - straggler.jitter + 2 * straggler.jitter * drawn
+
+
+def _refuse_longer(longest: Any, what: str) -> None:
+    if longest > LONGEST_NS:
+        raise MachineError(
+            f"with its stragglers, {what} than {format_ns(LONGEST_NS)}",
+            place=PLACE,
+            remedy='correct "compute" or "delay" in "stragglers"',
+        )
