@@ -103,12 +103,12 @@ def enter_link(run: Run, row: int) -> None:
 def _occupy(run: Run, link_row: int, row: int) -> None:
     """Start a message on a free link: it arrives, and then the link is free (in this order)."""
     link = run.network.links[link_row]
-    dimension = run.network.dimensions[link.dimension]
+    speed = run.network.speeds[link.speed]
     transit = run.transits[row]
-    serial = transit.bytes / dimension.bytes_per_ns
+    serial = transit.bytes / speed.bytes_per_ns
     link.busy = 1
     now = run.clock[0].now
-    schedule(run, now + int(dimension.latency_ns + serial), HOP_DONE, row, 0, 0)
+    schedule(run, now + int(speed.latency_ns + serial), HOP_DONE, row, 0, 0)
     schedule(run, now + int(serial), LINK_FREE, link_row, 0, 0)
     if transit.done != NONE:
         schedule(run, now + int(serial), transit.done, transit.c, transit.b, 0)

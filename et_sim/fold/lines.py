@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.hashing import exchanges, rotations
-from et_sim.fold.paths import crosses_one_link, path_codes
-from et_sim.machine.model import Network
+from et_sim.fold.paths import Paths
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mixing import mix
 from et_sim.plan.tables import NO_LINE
@@ -78,11 +77,11 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
 class SystemLines:
     """Lines along the dimensions, and the one through the whole system in rank order."""
 
-    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], directed: bool) -> None:
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: Paths) -> None:
         network = lowering.machine.network
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
         self.fixed: list[Any] = []  # per rank, what never changes
-        self.crosses_one_link = True
+        self.can_be_folded = True
         for (line, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
             if line == NO_LINE:
                 continue
@@ -91,27 +90,20 @@ class SystemLines:
             self._grids.append((stride, members, pattern))
             if through_all and pattern.places:
                 continue  # a tree through all ranks tells every one of them from the others anyway
-            if (through_all and len(network.dimensions) > 1) or directed:
+            if (through_all and len(network.dimensions) > 1) or paths.are_directed:
                 ranks = np.arange(network.ranks)
                 first = ranks - ranks // stride % members * stride
-                self._add_paths(network, ranks, first, stride, members, pattern, directed)
+                self._add_paths(paths, ranks, first, stride, members, pattern)
 
     def _add_paths(
-        self,
-        network: Network,
-        ranks: Any,
-        first: Any,
-        stride: int,
-        members: int,
-        pattern: Pattern,
-        directed: bool,
+        self, paths: Paths, ranks: Any, first: Any, stride: int, members: int, pattern: Pattern
     ) -> None:
         place = (ranks - first) // stride
         for distance in _both_ways(pattern, members):
             peer = first + (place + distance) % members * stride
-            self.fixed.append(mix(path_codes(network, ranks, peer, directed=directed), distance))
-            if directed and not crosses_one_link(network, ranks, peer).all():
-                self.crosses_one_link = False
+            self.fixed.append(mix(paths.codes(ranks, peer), distance))
+            if not paths.can_be_folded(ranks, peer):
+                self.can_be_folded = False
                 return
 
     def look(self, mixed: Any, seed: int) -> Any:
@@ -135,27 +127,25 @@ def _both_ways(pattern: Pattern, members: int) -> list[int]:
 class GroupLines:
     """Groups that do not span the system: for every use of one by a template, its members."""
 
-    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], directed: bool) -> None:
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: Paths) -> None:
         self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (group x place), usage, pattern
         self.fixed = np.zeros(lowering.workload.ranks, np.uint64)
-        self.crosses_one_link = True
+        self.can_be_folded = True
         for usage_of_rank, members in _groups_in_use(lowering):
             pattern = patterns.get((NO_LINE, members.shape[1]))
             if pattern is not None:
                 usage = usage_of_rank[members]
                 self._blocks.append((members, usage, pattern))
-                self._add_paths(lowering.machine.network, members, usage, pattern, directed)
+                self._add_paths(paths, members, usage, pattern)
 
-    def _add_paths(
-        self, network: Network, members: Any, usage: Any, pattern: Pattern, directed: bool
-    ) -> None:
+    def _add_paths(self, paths: Paths, members: Any, usage: Any, pattern: Pattern) -> None:
         with np.errstate(over="ignore"):
             for distance in _both_ways(pattern, members.shape[1]):
                 peer = np.roll(members, -distance, axis=1)
-                code = path_codes(network, members, peer, directed=directed)
+                code = paths.codes(members, peer)
                 np.add.at(self.fixed, members, mix(mix(code, distance), 1) * (mix(usage, 3) | np.uint64(1)))
-                if directed and not crosses_one_link(network, members, peer).all():
-                    self.crosses_one_link = False
+                if not paths.can_be_folded(members, peer):
+                    self.can_be_folded = False
                     return
 
     def look(self, mixed: Any, seed: int) -> Any:

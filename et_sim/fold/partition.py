@@ -7,7 +7,7 @@ the same times; what could still differ is the order of things that happen to on
 and the engine watches for that (`engine.ties`).
 
 Not folded at all, because ranks share something besides messages: custom collectives, the shared memory bus,
-and on the link model everything that crosses links of third ranks.
+and on the link model, or where links differ in speed, everything that crosses links of third ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
-from et_sim.fold.paths import crosses_one_link, path_codes
+from et_sim.fold.paths import Paths
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine.model import MemoryKind
 from et_sim.plan.actors import Actors
@@ -38,10 +38,11 @@ def fold(lowering: Lowering, *, on_links: bool) -> Actors:
     if len(np.unique(colours)) == ranks:
         return alone
     patterns = patterns_of_lines(lowering)
-    system = SystemLines(lowering, patterns, on_links)
-    groups = GroupLines(lowering, patterns, on_links)
-    messages = _Messages(lowering, on_links)
-    if not (system.crosses_one_link and groups.crosses_one_link and messages.crosses_one_link):
+    paths = Paths(lowering.machine.network, on_links=on_links)
+    system = SystemLines(lowering, patterns, paths)
+    groups = GroupLines(lowering, patterns, paths)
+    messages = _Messages(lowering, paths)
+    if not (system.can_be_folded and groups.can_be_folded and messages.can_be_folded):
         return alone
     fixed = groups.fixed + messages.fixed
     for column in system.fixed:
@@ -91,13 +92,12 @@ def _first_colours(lowering: Lowering) -> Any:
 class _Messages:
     """Sends and receives: every rank's peers, slot by slot."""
 
-    def __init__(self, lowering: Lowering, on_links: bool) -> None:
+    def __init__(self, lowering: Lowering, paths: Paths) -> None:
         ranks = lowering.workload.ranks
         self._owner, self._slot, self._peer = _peers_of_ranks(lowering)
         self._back = _slots_back(self._owner, self._slot, self._peer, ranks)
-        network = lowering.machine.network
-        code = path_codes(network, self._owner, self._peer, directed=on_links)
-        self.crosses_one_link = not on_links or bool(crosses_one_link(network, self._owner, self._peer).all())
+        code = paths.codes(self._owner, self._peer)
+        self.can_be_folded = paths.can_be_folded(self._owner, self._peer)
         with np.errstate(over="ignore"):
             edge = mix(mix(mix(code, 1) + self._slot.astype(np.uint64), 2) + mix(self._back, 3), 4)
         self._edge = edge

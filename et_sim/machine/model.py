@@ -64,6 +64,11 @@ class QueueOrder(StrEnum):
     LESS_REMAINING_PHASE_FIRST = "lessRemainingPhaseFirst"
 
 
+def _bytes_per_ns(bandwidth: float) -> float:
+    """GiB/s as bytes per ns; the multiplication precedes the division, as in the reference."""
+    return bandwidth * 1073741824 / 1000000000
+
+
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One network dimension. Bandwidth is GiB/s per link (the files call it GB/s), latency ns."""
@@ -75,8 +80,8 @@ class Dimension:
 
     @property
     def bytes_per_ns(self) -> float:
-        """Link bandwidth; the multiplication precedes the division, as in the reference."""
-        return self.bandwidth * 1073741824 / 1000000000
+        """Link bandwidth."""
+        return _bytes_per_ns(self.bandwidth)
 
 
 AT_SWITCH = -1  # in place of an NPU: the switch of its line
@@ -91,6 +96,11 @@ class UnevenLink:
     target: int
     bandwidth: float
     latency_ns: float
+
+    @property
+    def bytes_per_ns(self) -> float:
+        """Its bandwidth."""
+        return _bytes_per_ns(self.bandwidth)
 
 
 @dataclass(frozen=True, slots=True)

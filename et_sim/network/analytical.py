@@ -6,6 +6,9 @@ shorter way round, a switch takes two hops, a fully connected dimension one. Wit
 is charged like that for every dimension in which the ranks differ, one after the other. On idle links, the
 link model gives the same where all hops are fully connected; it serialises a message on every link, so a
 ring of h hops takes h serialisations there and one here, a switch two and one.
+
+In a dimension with links of other speeds, the latencies of the links on the way are added up, and the slowest
+one sets the bandwidth.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.machine.model import Network
+from et_sim.network.speeds import ANTICLOCKWISE, CLOCKWISE, DOWN, UP, speed_of
 from et_sim.network.tables import (
     FULLY_CONNECTED,
     LINK,
@@ -22,7 +26,7 @@ from et_sim.network.tables import (
     SWITCH,
     Model,
     NetworkTables,
-    dimension_table,
+    dimension_tables,
 )
 from et_sim.plan.tables import table
 from et_sim.tables_by_reference import works_on_tables
@@ -30,16 +34,19 @@ from et_sim.tables_by_reference import works_on_tables
 
 def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:
     """Tables for one run; steps that stay within one dimension get their flight time here, once."""
-    dimensions = dimension_table(network, 0)
+    dimensions, speeds = dimension_tables(network, 0)
     flights = np.full(len(steps), -1, np.int64)
     for program in programs:
         along = int(program["dimension"])
-        if along >= 0 and program["tree_first"] < 0:  # the peers of a tree differ from member to member
+        if along < 0 or dimensions[along].uneven_first < dimensions[along].uneven_end:
+            continue
+        if program["tree_first"] < 0:  # the peers of a tree differ from member to member
             first = int(program["step_first"])
             rows = slice(first, first + int(program["step_period"]))
             flights[rows] = _flight_along(dimensions[along], steps[rows])
     nobody = np.zeros(0, np.int32)
-    return NetworkTables(dimensions, table(LINK, 0), flights, nobody, np.array([Model.ANALYTICAL], np.int64))
+    model = np.array([Model.ANALYTICAL], np.int64)
+    return NetworkTables(dimensions, speeds, table(LINK, 0), flights, nobody, model)
 
 
 def _flight_along(dimension: Any, steps: Any) -> Any:
@@ -55,11 +62,15 @@ def _flight_along(dimension: Any, steps: Any) -> Any:
 @works_on_tables
 def flight_ns(network: NetworkTables, source: int, target: int, size: int, whole_path: int) -> int:
     """Time from sending `size` bytes to their arrival; a message to oneself takes none."""
-    flight = 0
+    flight, at = 0, source
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
         here, there = source % dimension.npus, target % dimension.npus
-        if here != there:
+        if here != there and dimension.uneven_first < dimension.uneven_end:
+            flight += _uneven_ns(network, row, at, here, there, size, 1)
+            if not whole_path:
+                return flight
+        elif here != there:
             ahead = abs(there - here)
             hops = 1
             if dimension.wiring == RING:
@@ -69,6 +80,7 @@ def flight_ns(network: NetworkTables, source: int, target: int, size: int, whole
             flight += int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
             if not whole_path:
                 return flight
+        at += (there - here) * dimension.stride
         source //= dimension.npus
         target //= dimension.npus
     return flight
@@ -77,10 +89,53 @@ def flight_ns(network: NetworkTables, source: int, target: int, size: int, whole
 @works_on_tables
 def leaving_ns(network: NetworkTables, source: int, target: int, size: int) -> int:
     """Time from sending `size` bytes until the last has left the source."""
+    at = source
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
-        if source % dimension.npus != target % dimension.npus:
+        here, there = source % dimension.npus, target % dimension.npus
+        if here != there and dimension.uneven_first < dimension.uneven_end:
+            return _uneven_ns(network, row, at, here, there, size, 0)
+        if here != there:
             return int(size / dimension.bytes_per_ns)
         source //= dimension.npus
         target //= dimension.npus
     return 0
+
+
+@works_on_tables
+def _uneven_ns(
+    network: NetworkTables, row: int, at: int, here: int, there: int, size: int, latencies: int
+) -> int:
+    """Time from NPU `at` to another one of its line, link by link; with or without `latencies`."""
+    dimension = network.dimensions[row]
+    ahead = there - here if there > here else there - here + dimension.npus
+    if dimension.wiring == RING:
+        return _round_ring_ns(network, row, at, here, ahead, size, latencies)
+    target = at + (there - here) * dimension.stride
+    if dimension.wiring == SWITCH:
+        up = network.speeds[speed_of(network, row, at, UP)]
+        down = network.speeds[speed_of(network, row, target, DOWN)]
+        latency, slowest = up.latency_ns + down.latency_ns, min(up.bytes_per_ns, down.bytes_per_ns)
+        return int(latencies * latency + size / slowest)
+    speed = network.speeds[speed_of(network, row, at, ahead)]
+    return int(latencies * speed.latency_ns + size / speed.bytes_per_ns)
+
+
+@works_on_tables
+def _round_ring_ns(
+    network: NetworkTables, row: int, at: int, here: int, ahead: int, size: int, latencies: int
+) -> int:
+    """The same on a ring, the shorter way round, to the NPU that is `ahead` places ahead."""
+    dimension = network.dimensions[row]
+    way = ANTICLOCKWISE if dimension.npus - ahead < ahead else CLOCKWISE
+    hops = min(ahead, dimension.npus - ahead)
+    first, place = at - here * dimension.stride, here
+    latency, slowest = 0.0, np.inf
+    for _ in range(hops):
+        speed = network.speeds[speed_of(network, row, first + place * dimension.stride, way)]
+        latency += speed.latency_ns
+        slowest = min(slowest, speed.bytes_per_ns)
+        place += 1 if way == CLOCKWISE else dimension.npus - 1
+        if place >= dimension.npus:
+            place -= dimension.npus
+    return int(latencies * latency + size / slowest)

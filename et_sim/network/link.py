@@ -2,7 +2,8 @@
 
 A message corrects one coordinate after the other, lowest dimension first. On a ring it goes clockwise
 unless the other way is strictly shorter; a switch stands between any two NPUs of its line; a fully
-connected dimension has a link for every pair. A busy link queues messages in the order they came.
+connected dimension has a link for every pair. A busy link queues messages in the order they came. Links may
+have speeds of their own.
 
 Not here: the queues' workings in time (`engine.transport`).
 """
@@ -14,27 +15,24 @@ from typing import Any
 import numpy as np
 
 from et_sim.machine.model import Network
+from et_sim.network.speeds import ANTICLOCKWISE, CLOCKWISE, DOWN, LINKS_PER_NPU, UP
 from et_sim.network.tables import (
     FULLY_CONNECTED,
-    LINKS_PER_NPU,
     RING,
     Model,
     NetworkTables,
-    dimension_table,
+    dimension_tables,
     link_table,
 )
 from et_sim.tables_by_reference import works_on_tables
 
-UP, DOWN = 0, 1  # links between an NPU and its switch
-CLOCKWISE, ANTICLOCKWISE = 0, 1
-
 
 def prepare(network: Network, home: Any) -> NetworkTables:
     """Tables for one run; `home` says per rank whose links stand for its own."""
-    homes = int(home.max()) + 1
-    dimensions = dimension_table(network, homes)
-    links = link_table(network, dimensions, homes)
-    return NetworkTables(dimensions, links, np.zeros(0, np.int64), home, np.array([Model.LINK], np.int64))
+    dimensions, speeds = dimension_tables(network, int(home.max()) + 1)
+    links = link_table(network, dimensions, speeds, home)
+    model = np.array([Model.LINK], np.int64)
+    return NetworkTables(dimensions, speeds, links, np.zeros(0, np.int64), home, model)
 
 
 @works_on_tables

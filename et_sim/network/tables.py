@@ -16,6 +16,7 @@ import numpy as np
 
 from et_sim.errors import MachineError
 from et_sim.machine.model import Network, Shape
+from et_sim.network.speeds import npu_and_port, ports_of, speed_table
 from et_sim.plan.tables import record, table
 from et_sim.tables_by_reference import Tables
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
@@ -30,7 +31,6 @@ class Model(IntEnum):
 
 RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
 SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
-LINKS_PER_NPU = 2  # in a ring or switch dimension
 
 DIMENSION = record(
     ("npus", "i8"),
@@ -39,12 +39,15 @@ DIMENSION = record(
     ("link_first", "i8"),
     ("bytes_per_ns", "f8"),
     ("latency_ns", "f8"),
+    ("ports", "i8"),  # links of an NPU
+    ("uneven_first", "i8"),  # into `speeds`: links of a speed of their own
+    ("uneven_end", "i8"),
 )
 LINK = record(
     ("busy", "i4"),
     ("head", "i4"),  # messages that wait for the link
     ("tail", "i4"),
-    ("dimension", "i4"),
+    ("speed", "i4"),
     ("home", "i4"),  # the NPU it belongs to
     ("joined_ns", "i8"),  # this and what follows: to notice ties
     ("joined_group", "i8"),
@@ -57,33 +60,40 @@ class NetworkTables(Tables):
     """One network during one run."""
 
     dimensions: Any
+    speeds: Any  # the first ones are the dimensions'
     links: Any
     step_flight_ns: Any  # analytical: per row of the plan's steps; -1: depends on who talks to whom
     home: Any  # link: per rank, the NPU whose links stand for its own
     model: Any  # one Model
 
 
-def dimension_table(network: Network, homes: int) -> Any:
-    """The network's dimensions as records; `homes` NPUs have links."""
+def dimension_tables(network: Network, homes: int) -> tuple[Any, Any]:
+    """The network's dimensions and the speeds of its links as records; `homes` NPUs have links."""
     dimensions = table(DIMENSION, len(network.dimensions))
+    speeds, uneven = speed_table(network)
+    dimensions["uneven_first"], dimensions["uneven_end"] = uneven[:-1], uneven[1:]
     link_first = 0
     for row, dimension, stride in zip(dimensions, network.dimensions, network.strides, strict=True):
         row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
         row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns, dimension.latency_ns
-        row.link_first = link_first
-        per_npu = dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
-        link_first += homes * per_npu
-    return dimensions
+        row.link_first, row.ports = link_first, ports_of(dimension)
+        link_first += homes * row.ports
+    return dimensions, speeds
 
 
-def link_table(network: Network, dimensions: Any, homes: int) -> Any:
-    """All links, idle."""
-    counts = [
-        homes * (d.npus if d.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU) for d in network.dimensions
-    ]
+def link_table(network: Network, dimensions: Any, speeds: Any, home: Any) -> Any:
+    """All links, idle; `home` says per rank whose links stand for its own."""
+    homes = int(home.max()) + 1
+    counts = [homes * ports_of(dimension) for dimension in network.dimensions]
     links = table(LINK, sum(counts))
     links["head"] = links["tail"] = links["joined_ns"] = -1
-    links["dimension"] = np.repeat(np.arange(len(dimensions)), counts)
+    links["speed"] = np.repeat(np.arange(len(dimensions)), counts)
+    for link in network.links:
+        npu, port = npu_and_port(network, link)
+        of = dimensions[link.dimension]
+        own = speeds[of.uneven_first : of.uneven_end]["link"]
+        speed = of.uneven_first + np.searchsorted(own, npu * of.ports + port)
+        links["speed"][of.link_first + home[npu] * of.ports + port] = speed
     links["home"] = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
     return links
 
@@ -92,7 +102,10 @@ def check_reach(network: Network, most_bytes: int) -> None:
     """Refuse a network on which a message of the run would take longer than any run may."""
     for number, dimension in enumerate(network.dimensions):
         hops = max(dimension.npus // 2, 2)
-        slowest = hops * (dimension.latency_ns + most_bytes / dimension.bytes_per_ns)
+        uneven = [link for link in network.links if link.dimension == number]
+        bandwidth = min([dimension.bytes_per_ns, *(link.bytes_per_ns for link in uneven)])
+        latency = max([dimension.latency_ns, *(link.latency_ns for link in uneven)])
+        slowest = hops * (latency + most_bytes / bandwidth)
         if not slowest <= LONGEST_NS:
             raise MachineError(
                 f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)} "

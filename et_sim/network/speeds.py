@@ -1,0 +1,76 @@
+"""Speeds of links: one for every dimension, and one for every link that differs from its dimension's.
+
+A link is named by the NPU it belongs to and a port there: its direction round a ring, up or down at a
+switch, the distance among fully connected NPUs.
+
+Not here: what a speed costs a message (`analytical`, `link`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLink
+from et_sim.plan.tables import record, table
+from et_sim.tables_by_reference import Tables, works_on_tables
+
+LINKS_PER_NPU = 2  # in a ring or switch dimension
+CLOCKWISE, ANTICLOCKWISE = 0, 1
+UP, DOWN = 0, 1  # links between an NPU and its switch
+
+SPEED = record(
+    ("link", "i8"),  # in the speed's dimension: NPU * ports + port; of a dimension's own speed: none
+    ("bytes_per_ns", "f8"),
+    ("latency_ns", "f8"),
+)
+
+
+def ports_of(dimension: Dimension) -> int:
+    """How many links an NPU has in a dimension; some may not be there."""
+    return dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
+
+
+def npu_and_port(network: Network, link: UnevenLink) -> tuple[int, int]:
+    """Whose link it is, and at which port."""
+    dimension, stride = network.dimensions[link.dimension], network.strides[link.dimension]
+    if dimension.shape is Shape.SWITCH:
+        return (link.source, UP) if link.target == AT_SWITCH else (link.target, DOWN)
+    ahead = (link.target - link.source) // stride % dimension.npus
+    if dimension.shape is Shape.FULLY_CONNECTED:
+        return link.source, ahead
+    return link.source, CLOCKWISE if ahead == 1 else ANTICLOCKWISE
+
+
+def speed_table(network: Network) -> tuple[Any, Any]:
+    """(the speeds: first those of the dimensions, then by dimension and link; where those of each begin)."""
+    count = len(network.dimensions)
+    rows = []
+    for link in network.links:
+        npu, port = npu_and_port(network, link)
+        rows.append((link.dimension, npu * ports_of(network.dimensions[link.dimension]) + port, link))
+    rows.sort(key=lambda row: row[:2])
+    speeds = table(SPEED, count + len(rows))
+    for speed, dimension in zip(speeds, network.dimensions, strict=False):
+        speed.link, speed.bytes_per_ns, speed.latency_ns = -1, dimension.bytes_per_ns, dimension.latency_ns
+    for speed, (_, code, link) in zip(speeds[count:], rows, strict=True):
+        speed.link, speed.bytes_per_ns, speed.latency_ns = code, link.bytes_per_ns, link.latency_ns
+    first = count + np.searchsorted([row[0] for row in rows], np.arange(count + 1))
+    return speeds, first
+
+
+@works_on_tables
+def speed_of(network: Tables, row: int, npu: int, port: int) -> int:
+    """The row of the speed of a link in dimension `row`."""
+    dimension = network.dimensions[row]  # type: ignore[attr-defined]
+    wanted = npu * dimension.ports + port
+    low, high = dimension.uneven_first, dimension.uneven_end
+    while low < high:
+        middle = (low + high) >> 1
+        if network.speeds[middle].link < wanted:  # type: ignore[attr-defined]
+            low = middle + 1
+        else:
+            high = middle
+    is_uneven = low < dimension.uneven_end and network.speeds[low].link == wanted  # type: ignore[attr-defined]
+    return low if is_uneven else row
