@@ -12,7 +12,8 @@ from pathlib import Path
 
 from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.tables import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, STRAGGLER_KEYS, SYSTEM_KEYS
+from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS
 
 _OPENING = """\
 # Configuration files

@@ -12,7 +12,7 @@ from et_sim.machine.checks import read_keys
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import Straggler
 from et_sim.machine.sources import Source
-from et_sim.machine.tables import STRAGGLER_KEYS
+from et_sim.machine.uneven_tables import STRAGGLER_KEYS
 from et_sim.units import LONGEST_NS, format_ns, parse_ranks
 
 EFFECTS = ("compute", "delay", "jitter")

@@ -1,7 +1,8 @@
 """Every key of the system, network and memory files, declared once.
 
-`checks` validates with these tables and `reference_page` prints them for users. Not here: how a
-value is checked, and rules that need more than one key (`system_file`, `network_file`, `memory_file`).
+`checks` validates with these tables and `reference_page` prints them for users. Not here: the keys of
+entries about single ranks and links (`uneven_tables`), how a value is checked, and rules that need more than
+one key (`system_file`, `network_file`, `memory_file`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from et_sim.machine.corrections import Correction, Profile
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
+from et_sim.machine.uneven_tables import LINKS_KEY, STRAGGLERS_KEY
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -240,46 +242,6 @@ _COMPUTE_KEYS = (
     ),
 )
 
-STRAGGLER_KEYS = (
-    Key(
-        "ranks",
-        Kind.TEXT,
-        'Which ranks: `"3,8-11"`, `"0-14/2"` for every second one, or `"all"`.',
-        required=True,
-    ),
-    Key(
-        "compute",
-        Kind.NUMBER,
-        "Multiplies the durations of compute nodes, replayed or modelled.",
-        above_minimum=True,
-    ),
-    Key(
-        "delay",
-        Kind.TIME,
-        "By how much the ranks start late; with `node`, by how much that node takes longer.",
-        unit="ns",
-    ),
-    Key("node", Kind.COUNT, "The id of the node that `delay` is for.", needs="delay"),
-    Key(
-        "jitter",
-        Kind.NUMBER,
-        "Multiplies the duration of every compute node by a factor of its own, drawn uniformly from 1 minus "
-        "this to 1 plus this.",
-        below=1,
-    ),
-    Key("seed", Kind.COUNT, "Another seed draws other factors. Without the key: 0.", needs="jitter"),
-)
-
-_UNEVEN_KEYS = (
-    Key(
-        "stragglers",
-        Kind.OBJECTS,
-        "Ranks that are slower than the others; see [uneven machines](uneven-machines.md).",
-        "Not known there.",
-        choices=tuple(key.name for key in STRAGGLER_KEYS),
-    ),
-)
-
 _IGNORED_KEYS = (
     Key(
         "local-mem-trace-filename",
@@ -342,7 +304,7 @@ SYSTEM_KEYS = (
     *_COLLECTIVE_KEYS,
     *_ENDPOINT_KEYS,
     *_COMPUTE_KEYS,
-    *_UNEVEN_KEYS,
+    STRAGGLERS_KEY,
     *_IGNORED_KEYS,
 )
 
@@ -382,36 +344,7 @@ DIMENSION_KEYS = (
     ),
 )
 
-LINK_KEYS = (
-    Key("dimension", Kind.COUNT, "The dimension that the link is in, counted from 0.", required=True),
-    Key(
-        "from",
-        Kind.LINK_END,
-        "Where it begins: an NPU; in a Switch dimension, at one of the ends, `switch`.",
-        required=True,
-    ),
-    Key("to", Kind.LINK_END, "Where it ends; in a Ring, a neighbour.", required=True),
-    Key(
-        "bandwidth",
-        Kind.BANDWIDTH,
-        "Its bandwidth, as in the list. Without the key: as the dimension's.",
-        unit="GiB/s (2^30 bytes)",
-        above_minimum=True,
-        unbounded=True,
-    ),
-    Key("latency", Kind.TIME, "Its latency, as in the list. Without the key: as the dimension's.", unit="ns"),
-)
-
-NETWORK_KEYS = (
-    *DIMENSION_KEYS,
-    Key(
-        "links",
-        Kind.OBJECTS,
-        "Links that differ from the others of their dimension; see [uneven machines](uneven-machines.md).",
-        "Not known there.",
-        choices=tuple(key.name for key in LINK_KEYS),
-    ),
-)
+NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY)
 
 MEMORY_KEYS = (
     Key(

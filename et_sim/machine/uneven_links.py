@@ -12,18 +12,18 @@ from et_sim.machine.checks import check, read_keys, show
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLink
 from et_sim.machine.sources import Source
-from et_sim.machine.tables import LINK_KEYS, NETWORK_KEYS
+from et_sim.machine.uneven_tables import LINK_KEYS, LINKS_KEY
 
 SWITCH = "switch"
 
 
 def read_links(source: Source, network: Network, remarks: Remarks) -> tuple[UnevenLink, ...]:
     """The links that the source changes; `network` has the others."""
-    key = next(key for key in NETWORK_KEYS if key.name == "links")
-    if key.name not in source.content:
+    if LINKS_KEY.name not in source.content:
         return ()
     found: dict[tuple[int, int, int], UnevenLink] = {}
-    for index, entry in enumerate(check(key, source.content[key.name], source.place, remarks)):
+    entries = check(LINKS_KEY, source.content[LINKS_KEY.name], source.place, remarks)
+    for index, entry in enumerate(entries):
         place = f'{source.place}: "links" index {index}'
         link = _link(read_keys(Source(place, entry, ""), LINK_KEYS, remarks), network, place)
         ends = (link.dimension, link.source, link.target)
