@@ -21,8 +21,10 @@ from et_sim.tables_by_reference import works_on_tables
 @works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
-    slot = run.slots[_slot_at(run, time)]
-    join(run.events, slot, new_event(run, kind, a, b, c))
+    clock = run.clock[0]
+    if run.slots[clock.last_slot].time != time:  # many things in a row happen at one time
+        clock.last_slot = _slot_at(run, time)
+    join(run.events, run.slots[clock.last_slot], new_event(run, kind, a, b, c))
 
 
 @works_on_tables
@@ -33,10 +35,15 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     row = run.bucket_index[home]
     while row != NONE and not (run.buckets[row].actor == actor and run.buckets[row].time == time):
         row = run.buckets[row].chain
-    if row == NONE:
-        row = _open_bucket(run, actor, time, home)
-        schedule(run, time, DRAIN, row, 0, 0)
-    join(run.events, run.buckets[row], new_event(run, kind, a, b, c))
+    if row != NONE:
+        join(run.events, run.buckets[row], new_event(run, kind, a, b, c))
+        return
+    row = _open_bucket(run, actor, time, home)
+    bucket = run.buckets[
+        row
+    ]  # nearly always its first entry is its only one, and stands in the bucket itself
+    bucket.kind, bucket.a, bucket.b, bucket.c = kind, a, b, c
+    schedule(run, time, DRAIN, row, 0, 0)
 
 
 @works_on_tables
@@ -50,7 +57,7 @@ def take_from_slot(run: Run) -> int:
 
 @works_on_tables
 def take_from_bucket(run: Run) -> int:
-    """The next entry of the bucket being drained; NONE closes the bucket."""
+    """The next entry, after its first, of the bucket being drained; NONE closes the bucket."""
     clock = run.clock[0]
     event = leave(run.events, run.buckets[clock.bucket])
     if event == NONE:

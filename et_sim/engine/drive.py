@@ -74,16 +74,23 @@ def run_plan(
             clock = run.clock[0]
             report(clock.now, clock.delivered, expected, clock.completed, len(run.nodes))
     clock = run.clock[0]
-    ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))
     return Outcome(
         plan=plan,
         nodes=run.nodes,
         finish_ns=np.array(run.actors["finish_ns"], np.int64),
         busy_ns=np.array(run.actors["busy_ns"], np.int64),
         end_ns=int(clock.now),
-        messages=int((run.actors["messages"] * ranks_per_actor).sum()),
+        messages=_messages(plan, run),
         run=run,
     )
+
+
+def _messages(plan: Plan, run: Run) -> int:
+    """Messages delivered, to all ranks."""
+    if not plan.is_folded:
+        return int(run.clock[0].delivered)
+    ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))
+    return int((run.actors["messages"] * ranks_per_actor).sum())
 
 
 def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:

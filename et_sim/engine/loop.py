@@ -50,9 +50,13 @@ BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budget: int) -> int:
     """Process up to `budget` events, while every pool has its reserve (see `room`) left."""
     clock = run.clock[0]
+    sure = 0  # events for which there is certainly room
     for _ in range(budget):
-        if not _has_room(run, reserve, collectives, block_reserve):
-            return NEEDS_ROOM
+        if sure == 0:
+            sure = _events_with_room(run, reserve, collectives, block_reserve)
+            if sure == 0:
+                return NEEDS_ROOM
+        sure -= 1
         if clock.bucket != NONE:
             event = take_from_bucket(run)
         elif clock.to_start < len(run.actors):
@@ -77,18 +81,16 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
 
 
 @works_on_tables
-def _has_room(run: Run, reserve: int, collectives: int, block_reserve: int) -> bool:
+def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
+    """How many events can take place before a pool may run short."""
     clock = run.clock[0]
-    return (
-        clock.free_events >= reserve
-        and clock.free_slots >= reserve
-        and clock.free_buckets >= reserve
-        and clock.free_parkeds >= reserve
-        and (clock.free_transits >= reserve or run.network.model[0] != LINK_MODEL)
-        and (clock.free_bus_requests >= reserve or len(run.bus_sides) == 0)
-        and clock.free_runnings >= collectives
-        and clock.streams_top + block_reserve <= len(run.streams)
-    )
+    rows = min(clock.free_events, clock.free_slots, clock.free_buckets, clock.free_parkeds)
+    if run.network.model[0] == LINK_MODEL:
+        rows = min(rows, clock.free_transits)
+    if len(run.bus_sides) > 0:
+        rows = min(rows, clock.free_bus_requests)
+    blocks = (len(run.streams) - clock.streams_top) // block_reserve
+    return min(rows // reserve, clock.free_runnings // collectives, blocks)
 
 
 @works_on_tables
@@ -110,7 +112,10 @@ def _happen(run: Run, event_row: int) -> None:
     begin(run, kind, a, b, c)
     if kind == DRAIN:
         run.clock[0].bucket = a
-    elif kind == LINK_FREE:
+        bucket = run.buckets[a]
+        kind, a, b, c = bucket.kind, bucket.a, bucket.b, bucket.c
+        begin(run, kind, a, b, c)
+    if kind == LINK_FREE:
         free_link(run, a)
     elif kind == BUNDLE_AT_ENDPOINT:
         bundle_at_endpoint(run, a, b, c)

@@ -26,7 +26,7 @@ from et_sim.engine.seats import rank_at, stage_of
 from et_sim.engine.state import BUS_SIDES, NONE, Run, setting_of
 from et_sim.engine.steps import make_bundle, note_received, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
-from et_sim.engine.ties import begin_arrival, contribute
+from et_sim.engine.ties import begin_arrival, contribute, count_message
 from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
 from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
@@ -148,8 +148,7 @@ def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
 @works_on_tables
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
-    run.clock[0].delivered += 1
-    run.actors[sender].messages += 1
+    count_message(run, sender)
     if not run.plan.settings[EAGER_SENDS]:
         complete(run, sender, sender_node)
     _meet(run, channel_row, sender, sender_node)
@@ -158,9 +157,8 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
 @works_on_tables
 def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int) -> None:
     """The same for a message of a custom collective."""
-    run.clock[0].delivered += 1
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
-    run.actors[sender].messages += 1
+    count_message(run, sender)
     if not run.plan.settings[EAGER_SENDS]:  # else the stream may be gone
         custom_done(run, stream_row, sender_node)
     _meet(run, channel_row, sender, NONE)
@@ -198,8 +196,7 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
 @works_on_tables
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
-    run.clock[0].delivered += 1
-    run.actors[run.plan.seats[seat_row].actor].messages += 1
+    count_message(run, run.plan.seats[seat_row].actor)
     stream_row = _stream_of(run, seat_row, stage >> STAGE_BITS)
     if stream_row != NONE and _is_expected(run, stream_row, label, stage):
         receive_step(run, stream_row, label)

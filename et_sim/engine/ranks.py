@@ -16,7 +16,7 @@ from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.streams import start_collective
-from et_sim.engine.ties import contribute, is_watched, note_beside, note_freed, note_issue
+from et_sim.engine.ties import contribute, is_watched, note_beside, note_freed, note_issue, note_pass
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables_by_reference import works_on_tables
@@ -59,6 +59,8 @@ def issue_ready(run: Run, actor_row: int) -> None:
     _issue_pass(run, actor_row)
     while state.running == 0 and lowest_free_lane(run, actor_row) != NONE:
         _issue_pass(run, actor_row)
+    if is_watched(run):
+        note_pass(run, actor_row, lowest_free_lane(run, actor_row) != NONE)
     actor = run.plan.actors[actor_row]
     if state.completed == run.plan.templates[actor.template].nodes:
         state.finish_ns = run.clock[0].now

@@ -107,11 +107,16 @@ def make_room(run: Run, reserve: Reserve) -> Run:
     if clock.free_runnings < reserve.collectives:
         changes["running"] = _grow(run.running, clock, "free_running", "next", reserve.collectives)
     if clock.streams_top + reserve.streams > len(run.streams):
-        rows = max(2 * len(run.streams), clock.streams_top + reserve.streams, SMALLEST_POOL)
+        rows = max(2 * len(run.streams), clock.streams_top + _spare(reserve.streams), SMALLEST_POOL)
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
         changes["custom_waiting"] = _extend(run.custom_waiting, rows)
     return _reindex(replace(run, **changes), changes)
+
+
+def _spare(reserve: int) -> int:
+    """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
+    return max(2 * reserve, min(64 * reserve, 1 << 16))
 
 
 def _check_pools(clock: Any) -> None:
@@ -131,7 +136,7 @@ def _extend(array: Any, rows: int) -> Any:
 def _grow(pool: Any, clock: Any, head: str, link: str, reserve: int, free_mark: str | None = None) -> Any:
     """A larger pool whose new rows are on the free list."""
     old = len(pool)
-    new = max(2 * old, old + 2 * reserve, SMALLEST_POOL)
+    new = max(2 * old, old + _spare(reserve), SMALLEST_POOL)
     if new > LARGEST_POOL:
         raise MemoryError(f"the simulation needs a pool of {new} rows")
     larger = _extend(pool, new)

@@ -35,6 +35,7 @@ CLOCK = record(
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
     ("strangers", "i8"),
+    ("last_slot", "i4"),  # the slot that something was put into last
     ("free_event", "i4"),
     ("free_events", "i4"),
     ("free_slot", "i4"),
@@ -52,7 +53,17 @@ CLOCK = record(
     ("streams_top", "i4"),
 )
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
-BUCKET = record(("time", "i8"), ("actor", "i4"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
+BUCKET = record(
+    ("time", "i8"),
+    ("actor", "i4"),
+    ("head", "i4"),  # entries after the first
+    ("tail", "i4"),
+    ("chain", "i4"),
+    ("kind", "i4"),  # of its first entry
+    ("a", "i4"),
+    ("c", "i8"),
+    ("b", "i4"),
+)
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
 STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
 MARK = record(("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"))
@@ -108,6 +119,11 @@ ACTOR_STATE = record(
     ("cluster_ns", "i8"),
     ("entry_ns", "i8"),
     ("entry_group", "i8"),
+    ("passed_ns", "i8"),
+    ("passed_group", "i8"),
+    ("passed_origin", "i8"),
+    ("passed_apart", "i4"),
+    ("passed_leaving", "i4"),
     ("cluster_is_bucket", "i4"),
 )
 SEAT_STATE = record(
@@ -321,7 +337,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         lanes[mark] = NONE
     seats, queues, cursors = _seats_and_queues(plan)
     state = table(ACTOR_STATE, actors)
-    state["finish_ns"] = state["late"] = state["group_ns"] = NONE
+    state["finish_ns"] = state["late"] = state["group_ns"] = state["passed_ns"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
     channels["head"] = channels["tail"] = channels["joined_ns"] = NONE
     handshakes = table(WAITING_LINE, plan.handshakes)

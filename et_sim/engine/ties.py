@@ -15,6 +15,7 @@ its bundles, a node its parents) has an origin made of theirs.
 
 A tie is noted when, within a nanosecond and a group, things of different origin
 - make nodes ready for one lane, of which one is issued then, or would have been in another order;
+- complete nodes, and one leaves ready nodes behind that the next one issues;
 - issue collectives that run side by side;
 - put chunks into a queue with no place left, or ahead of one started by priority (in other orders than by
   priority, every chunk counts as one that could be ahead);
@@ -64,6 +65,14 @@ def begin_event(run: Run, event_row: int) -> None:
         clock.posted_ns = mark.posted_ns
         clock.posted_group = mark.group
         clock.posted_origin = mark.origin
+
+
+@works_on_tables
+def count_message(run: Run, actor_row: int) -> None:
+    """A message was delivered; the actor at one of its ends says for how many ranks."""
+    run.clock[0].delivered += 1
+    if is_watched(run):
+        run.actors[actor_row].messages += 1
 
 
 @works_on_tables
@@ -222,6 +231,22 @@ def note_freed(run: Run, lane: Any) -> None:
         lane.freed_ns = run.clock[0].now
         lane.freed_group = run.clock[0].group
         lane.freed_origin = run.clock[0].origin
+
+
+@works_on_tables
+def note_pass(run: Run, actor_row: int, leaves: bool) -> None:
+    """An actor has issued what it could, but for nodes that became ready meanwhile if it `leaves` some."""
+    clock, actor = run.clock[0], run.actors[actor_row]
+    if actor.passed_ns != clock.now or actor.passed_group != clock.group:
+        actor.passed_ns = clock.now
+        actor.passed_group = clock.group
+        actor.passed_apart = 0
+        actor.passed_leaving = 0
+    elif actor.passed_origin != clock.origin:
+        actor.passed_apart = 1
+    actor.passed_origin = clock.origin
+    actor.passed_leaving |= leaves
+    clock.ties += actor.passed_apart and actor.passed_leaving
 
 
 @works_on_tables
