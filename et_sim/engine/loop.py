@@ -89,11 +89,10 @@ def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: i
         rows = min(rows, clock.free_transits)
     if len(run.bus_sides) > 0:
         rows = min(rows, clock.free_bus_requests)
-    blocks = (len(run.streams) - clock.streams_top) // max(block_reserve, 1)
-    runnings = clock.free_runnings // max(collectives, 1)
-    if collectives == 0:  # a workload without collectives takes none
+    if collectives == 0:
         return rows // reserve
-    return min(rows // reserve, runnings, blocks)
+    blocks = (len(run.streams) - clock.streams_top) // block_reserve
+    return min(rows // reserve, clock.free_runnings // collectives, blocks)
 
 
 @works_on_tables
