@@ -22,9 +22,14 @@ from et_sim.tables_by_reference import works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
     clock = run.clock[0]
-    if run.slots[clock.last_slot].time != time:  # many things in a row happen at one time
-        clock.last_slot = _slot_at(run, time)
-    join(run.events, run.slots[clock.last_slot], new_event(run, kind, a, b, c))
+    slot = clock.last_slot
+    if run.slots[slot].time != time:  # many things in a row happen at one time, or at two by turns
+        clock.last_slot = clock.other_slot
+        clock.other_slot = slot
+        slot = clock.last_slot
+        if run.slots[slot].time != time:
+            slot = clock.last_slot = _slot_at(run, time)
+    join(run.events, run.slots[slot], new_event(run, kind, a, b, c))
 
 
 @works_on_tables
@@ -57,13 +62,18 @@ def take_from_slot(run: Run) -> int:
 
 @works_on_tables
 def take_from_bucket(run: Run) -> int:
-    """The next entry, after its first, of the bucket being drained; NONE closes the bucket."""
+    """The next entry, after its first, of the bucket being drained."""
     clock = run.clock[0]
-    event = leave(run.events, run.buckets[clock.bucket])
-    if event == NONE:
+    return leave(run.events, run.buckets[clock.bucket])
+
+
+@works_on_tables
+def close_drained_bucket(run: Run) -> None:
+    """Close the bucket being drained if no entry is left."""
+    clock = run.clock[0]
+    if run.buckets[clock.bucket].head == NONE:
         _close_bucket(run, clock.bucket)
         clock.bucket = NONE
-    return event
 
 
 @works_on_tables

@@ -7,7 +7,7 @@ falls inside an event, and entering again goes on as if nothing had happened.
 from __future__ import annotations
 
 from et_sim.engine import kinds
-from et_sim.engine.clock import advance, release_event, take_from_bucket, take_from_slot
+from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
 from et_sim.engine.messages import inject_held, message_asked
 from et_sim.engine.owners import begin, begin_hop
 from et_sim.engine.progress import (
@@ -69,14 +69,17 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
             continue
         else:
             event = take_from_slot(run)
-            if event == NONE and not advance(run) and not break_standstill(run):
-                return FINISHED
-            if clock.now > LONGEST_NS:
-                return TOO_LATE
-        if event != NONE:
-            _happen(run, event)
-            if clock.ties > 0 and run.plan.settings[FOLDED]:
-                return TIED
+            if event == NONE:
+                if not advance(run) and not break_standstill(run):
+                    return FINISHED
+                if clock.now > LONGEST_NS:
+                    return TOO_LATE
+                continue
+        _happen(run, event)
+        if clock.bucket != NONE:
+            close_drained_bucket(run)
+        if clock.ties > 0 and run.plan.settings[FOLDED]:
+            return TIED
     return PAUSED
 
 

@@ -35,7 +35,8 @@ CLOCK = record(
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
     ("strangers", "i8"),
-    ("last_slot", "i4"),  # the slot that something was put into last
+    ("last_slot", "i4"),  # the slot that something was put into last, and the one before
+    ("other_slot", "i4"),
     ("free_event", "i4"),
     ("free_events", "i4"),
     ("free_slot", "i4"),
@@ -147,20 +148,14 @@ RUNNING = record(
     ("mark_group", "i8"),
     ("mark_origin", "i8"),
 )
-STREAM = record(
+STREAM = record(  # what every message needs comes first, and fits a line of the cache
     ("sequence", "i8"),
-    ("priority", "i8"),
     ("actor", "i4"),
     ("seat", "i4"),
     ("running", "i4"),  # its collective
-    ("phase_first", "i4"),
     ("phase", "i4"),
     ("program", "i4"),
     ("line", "i4"),
-    ("queue", "i4"),
-    ("previous", "i4"),
-    ("next", "i4"),
-    ("started", "i4"),
     ("direction", "i4"),  # +1 clockwise, -1 anticlockwise
     ("position", "i4"),  # of its actor on the line
     ("sent", "i4"),
@@ -169,12 +164,18 @@ STREAM = record(
     ("bundles", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
     ("bundle", "i4"),  # row of the next bundle within the program's period
+    ("priority", "i8"),
+    ("phase_first", "i4"),
+    ("queue", "i4"),
+    ("previous", "i4"),
+    ("next", "i4"),
+    ("started", "i4"),
+    ("tree", "i4"),  # row of its actor's place in the tree of the phase
     ("mark_ns", "i8"),  # to notice ties
     ("mark_group", "i8"),
     ("mark_origin", "i8"),
     ("gate_ns", "i8"),  # when the second half of a direct exchange was last tried
     ("gated_ns", "i8"),  # when its first half had arrived
-    ("tree", "i4"),  # row of its actor's place in the tree of the phase
 )
 QUEUE = record(
     ("head", "i4"),

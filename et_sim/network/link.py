@@ -47,14 +47,23 @@ def take_hop(network: NetworkTables, transit: Any) -> int:
         return dimension.link_first + network.home[transit.at] * LINKS_PER_NPU + DOWN
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
-        here = (transit.at // dimension.stride) % dimension.npus
-        there = (transit.target // dimension.stride) % dimension.npus
+        outermost = row + 1 == len(network.dimensions)
+        here = _coordinate(dimension, transit.at, outermost)
+        there = _coordinate(dimension, transit.target, outermost)
         if here != there:
             transit.dimension = row
             return _leave(network, dimension, transit, here, there)
     transit.dimension = 0  # a message to oneself goes through the switch and back
     transit.via_switch = 1
     return network.dimensions[0].link_first + network.home[transit.at] * LINKS_PER_NPU + UP
+
+
+@works_on_tables
+def _coordinate(dimension: Any, rank: int, outermost: bool) -> int:
+    """A rank's place along a dimension; divisions are slow, and one dimension needs none."""
+    if dimension.stride > 1:
+        rank //= dimension.stride
+    return rank if outermost else rank % dimension.npus
 
 
 @works_on_tables
