@@ -11,7 +11,7 @@ Not here: what events do (`loop` dispatches them).
 
 from __future__ import annotations
 
-from et_sim.engine.kinds import DRAIN
+from et_sim.engine.kinds import OPENS_BUCKET
 from et_sim.engine.lines import join, leave, unchain
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.ties import stamp
@@ -21,15 +21,21 @@ from et_sim.tables_by_reference import works_on_tables
 @works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
+    join(run.events, run.slots[slot_at(run, time)], new_event(run, kind, a, b, c))
+
+
+@works_on_tables
+def slot_at(run: Run, time: int) -> int:
+    """The slot of `time`; many things in a row happen at one time, or at two by turns."""
     clock = run.clock[0]
     slot = clock.last_slot
-    if run.slots[slot].time != time:  # many things in a row happen at one time, or at two by turns
+    if run.slots[slot].time != time:
         clock.last_slot = clock.other_slot
         clock.other_slot = slot
         slot = clock.last_slot
         if run.slots[slot].time != time:
             slot = clock.last_slot = _slot_at(run, time)
-    join(run.events, run.slots[slot], new_event(run, kind, a, b, c))
+    return slot
 
 
 @works_on_tables
@@ -43,12 +49,9 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     if row != NONE:
         join(run.events, run.buckets[row], new_event(run, kind, a, b, c))
         return
-    row = _open_bucket(run, actor, time, home)
-    bucket = run.buckets[
-        row
-    ]  # nearly always its first entry is its only one, and stands in the bucket itself
-    bucket.kind, bucket.a, bucket.b, bucket.c = kind, a, b, c
-    schedule(run, time, DRAIN, row, 0, 0)
+    row = new_event(run, OPENS_BUCKET + kind, a, b, c)
+    _open_bucket(run, row, actor, time, home)
+    join(run.events, run.slots[slot_at(run, time)], row)
 
 
 @works_on_tables
@@ -162,29 +165,21 @@ def bucket_home(run: Run, actor: int, time: int) -> int:
 
 
 @works_on_tables
-def _open_bucket(run: Run, actor: int, time: int, home: int) -> int:
-    clock = run.clock[0]
-    row = clock.free_bucket
+def _open_bucket(run: Run, row: int, actor: int, time: int, home: int) -> None:
     bucket = run.buckets[row]
-    clock.free_bucket = bucket.chain
-    clock.free_buckets -= 1
     bucket.time = time
     bucket.actor = actor
     bucket.head = bucket.tail = NONE
     bucket.chain = run.bucket_index[home]
     run.bucket_index[home] = row
-    return row
 
 
 @works_on_tables
 def _close_bucket(run: Run, row: int) -> None:
     bucket = run.buckets[row]
     unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
-    clock = run.clock[0]
     bucket.time = NONE
-    bucket.chain = clock.free_bucket
-    clock.free_bucket = row
-    clock.free_buckets += 1
+    release_event(run, row)
 
 
 @works_on_tables

@@ -1,6 +1,6 @@
 """Kinds of events. The first group stands in time slots, the second in the buckets of actors."""
 
-DRAIN = 0  # an actor's bucket: a bucket
+OPENS_BUCKET = 64  # added to the kind of an event of the second group that stands in a slot for its bucket
 START = 21  # an actor that starts late: a actor
 MESSAGE = 1  # point-to-point arrival: a channel, b sending node, c sending actor
 CUSTOM_MESSAGE = 16  # the same for a node of a custom collective: a channel, b node, c stream

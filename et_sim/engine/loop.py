@@ -26,7 +26,7 @@ from et_sim.engine.queues import break_standstill, let_in
 from et_sim.engine.ranks import complete, free_server, start_later, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import FOLDED, NONE, Run
-from et_sim.engine.ties import begin_event, begin_rank
+from et_sim.engine.ties import begin_bucket, begin_event, begin_rank
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
@@ -35,7 +35,7 @@ from et_sim.units import LONGEST_NS
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 
 LINK_MODEL = int(Model.LINK)
-DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
+OPENS_BUCKET, MESSAGE, STEP = kinds.OPENS_BUCKET, kinds.MESSAGE, kinds.STEP
 LATE_STEP = kinds.LATE_STEP
 BUS_SENT, BUS_RECEIVED, BUS_PROCESSED = kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED
 CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
@@ -87,7 +87,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
 def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
     """How many events can take place before a pool may run short."""
     clock = run.clock[0]
-    rows = min(clock.free_events, clock.free_slots, clock.free_buckets, clock.free_parkeds)
+    rows = min(clock.free_events, clock.free_slots, clock.free_parkeds)
     if run.network.model[0] == LINK_MODEL:
         rows = min(rows, clock.free_transits)
     if len(run.bus_sides) > 0:
@@ -104,7 +104,12 @@ def _happen(run: Run, event_row: int) -> None:
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
     begin_event(run, event_row)
-    release_event(run, event_row)
+    if kind >= OPENS_BUCKET:
+        kind -= OPENS_BUCKET
+        run.clock[0].bucket = event_row  # it is given back when the bucket is closed
+        begin_bucket(run, run.buckets[event_row].actor)
+    else:
+        release_event(run, event_row)
     if kind == HOP_DONE:
         if not has_arrived(run, a):
             begin_hop(run, a)
@@ -115,11 +120,6 @@ def _happen(run: Run, event_row: int) -> None:
         release_transit(run, a)
         a = transit.a
     begin(run, kind, a, b, c)
-    if kind == DRAIN:
-        run.clock[0].bucket = a
-        bucket = run.buckets[a]
-        kind, a, b, c = bucket.kind, bucket.a, bucket.b, bucket.c
-        begin(run, kind, a, b, c)
     if kind == LINK_FREE:
         free_link(run, a)
     elif kind == BUNDLE_AT_ENDPOINT:

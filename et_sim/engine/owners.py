@@ -11,7 +11,6 @@ from et_sim.engine.state import NONE, Run
 from et_sim.engine.ties import (
     begin_arrival,
     begin_arrival_from_anywhere,
-    begin_bucket,
     begin_entry,
     begin_own,
     is_watched,
@@ -19,7 +18,7 @@ from et_sim.engine.ties import (
 )
 from et_sim.tables_by_reference import works_on_tables
 
-DRAIN, MESSAGE, STEP = kinds.DRAIN, kinds.MESSAGE, kinds.STEP
+MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
@@ -38,8 +37,6 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
         _begin_step(run, a, b, c)
     elif kind == NODE_DONE and run.clock[0].bucket != NONE:
         begin_entry(run, a)
-    elif kind == DRAIN:
-        begin_bucket(run, run.buckets[a].actor)
     elif kind == MESSAGE:
         begin_own(run, c)
     elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot

@@ -89,14 +89,14 @@ def make_room(run: Run, reserve: Reserve) -> Run:
     changes: dict[str, Any] = {}
     if clock.free_events < reserve.rows:
         changes["events"] = _grow(run.events, clock, "free_event", "next", reserve.rows)
+        changes["buckets"] = _extend(run.buckets, len(changes["events"]))
+        changes["buckets"]["time"][len(run.buckets) :] = NONE
         if run.plan.settings[FOLDED]:
             changes["stamps"] = _extend(run.stamps, len(changes["events"]))
     if clock.free_slots < reserve.rows:
         changes["slots"] = _grow(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
         changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
-    if clock.free_buckets < reserve.rows:
-        changes["buckets"] = _grow(run.buckets, clock, "free_bucket", "chain", reserve.rows, free_mark="time")
     if clock.free_parkeds < reserve.rows:
         changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat")
     if run.network.model[0] == Model.LINK and clock.free_transits < reserve.rows:

@@ -1,6 +1,6 @@
 """The state of a run: everything that changes while simulated time passes, as named record fields.
 
-Pools (events, slots, buckets, parked messages, streams) hand out rows from a free list and grow between
+Pools (events, slots, parked messages, streams) hand out rows from a free list and grow between
 events when little is left (`room`); rows never move, so a row number is a stable name.
 Not here: what changes the state (the sibling modules), and the plan, which never changes.
 """
@@ -41,8 +41,6 @@ CLOCK = record(
     ("free_events", "i4"),
     ("free_slot", "i4"),
     ("free_slots", "i4"),
-    ("free_bucket", "i4"),
-    ("free_buckets", "i4"),
     ("free_parked", "i4"),
     ("free_parkeds", "i4"),
     ("free_transit", "i4"),
@@ -54,16 +52,12 @@ CLOCK = record(
     ("streams_top", "i4"),
 )
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
-BUCKET = record(
+BUCKET = record(  # of an event that opens one: its row is the event's
     ("time", "i8"),
     ("actor", "i4"),
-    ("head", "i4"),  # entries after the first
+    ("head", "i4"),  # entries after that event
     ("tail", "i4"),
     ("chain", "i4"),
-    ("kind", "i4"),  # of its first entry
-    ("a", "i4"),
-    ("c", "i8"),
-    ("b", "i4"),
 )
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
 STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
@@ -347,7 +341,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
     clock["slot"] = clock["bucket"] = NONE
-    clock["free_event"] = clock["free_slot"] = clock["free_bucket"] = NONE
+    clock["free_event"] = clock["free_slot"] = NONE
     clock["free_parked"] = clock["free_running"] = clock["free_transit"] = NONE
     clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
