@@ -23,6 +23,7 @@ from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
 
 MODELS = ("analytical", "link")
+ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
 Description = str | Path | Mapping[str, Any]
 
@@ -113,7 +114,7 @@ def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher)
     watch.stage("simulating")
     outcome = run_plan(assemble(lowering, actors), machine.network, watch.report, model)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
-        watch.stage("simulating every rank by itself")
+        watch.stage(ALONE)
         outcome = run_plan(assemble(lowering, alone), machine.network, watch.report, model)
     assert outcome is not None  # only a folded run is given up
     return outcome

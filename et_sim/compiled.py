@@ -64,13 +64,14 @@ def entry(function: Any = None, /, **options: Any) -> Any:
     return _entry(function, options=options)
 
 
-def is_cached(function: Any) -> bool:
-    """Whether the next call of an `entry` function needs no compilation."""
-    if not hasattr(function, "py_func") or function.signatures:
+def is_cached(function: Any, variants: int = 1) -> bool:
+    """Whether that many variants of an `entry` function, by types of arguments, need no compilation."""
+    if not hasattr(function, "py_func") or len(function.signatures) >= variants:
         return True
     code = function.py_func.__code__
-    pattern = f"*.{function.__name__}-{code.co_firstlineno}.*.nbi"
-    return next(Path(function.stats.cache_path).glob(pattern), None) is not None
+    pattern = f"*.{function.__name__}-{code.co_firstlineno}.*"
+    stored = [path.suffix for path in Path(function.stats.cache_path).glob(pattern)]
+    return ".nbi" in stored and stored.count(".nbc") >= variants
 
 
 @functools.cache

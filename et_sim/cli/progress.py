@@ -41,8 +41,20 @@ class Progress:
         self._thread.start()
         return self
 
+    @staticmethod
+    def _has_both_engines() -> bool:
+        """The engine is compiled for folded runs, and without the watch for ties for others."""
+        from et_sim.compiled import is_cached
+        from et_sim.engine.loop import simulate
+
+        return is_cached(simulate, variants=2)
+
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
+        from et_sim.api import ALONE
+
+        if name == ALONE and not self._has_both_engines():
+            print("et-sim: compiling the engine for single ranks, once (about 10 s) …", file=sys.stderr)
         self._stage, self._detail, self._stage_begin = name, "", time.monotonic()
 
     def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:

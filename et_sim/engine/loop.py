@@ -25,8 +25,8 @@ from et_sim.engine.progress import (
 from et_sim.engine.queues import break_standstill, let_in
 from et_sim.engine.ranks import complete, free_server, start_later, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
-from et_sim.engine.state import FOLDED, NONE, Run
-from et_sim.engine.ties import begin_bucket, begin_event, begin_rank
+from et_sim.engine.state import NONE, Run
+from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
@@ -78,7 +78,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
         _happen(run, event)
         if clock.bucket != NONE:
             close_drained_bucket(run)
-        if clock.ties > 0 and run.plan.settings[FOLDED]:
+        if is_watched(run) and clock.ties > 0:
             return TIED
     return PAUSED
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.engine.clock import bucket_home, slot_home
 from et_sim.engine.parking import parked_home
-from et_sim.engine.state import FOLDED, NONE, Run
+from et_sim.engine.state import NONE, Run
 from et_sim.machine.corrections import Correction
 from et_sim.network.tables import Model
 from et_sim.plan.tables import Action, Plan
@@ -91,7 +91,7 @@ def make_room(run: Run, reserve: Reserve) -> Run:
         changes["events"] = _grow(run.events, clock, "free_event", "next", reserve.rows)
         changes["buckets"] = _extend(run.buckets, len(changes["events"]))
         changes["buckets"]["time"][len(run.buckets) :] = NONE
-        if run.plan.settings[FOLDED]:
+        if len(run.watch) > 0:
             changes["stamps"] = _extend(run.stamps, len(changes["events"]))
     if clock.free_slots < reserve.rows:
         changes["slots"] = _grow(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")

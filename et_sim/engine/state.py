@@ -281,6 +281,7 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
+    watch: Any  # a tuple, empty unless ties matter (`ties`): its length is known when the engine is compiled
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
     parked: Any
@@ -313,9 +314,8 @@ class Run(Tables):
     RUNNING_LIMIT,
     STREAM_POLICY,
     RENDEZVOUS,
-    FOLDED,
     FIRST_CORRECTION,
-) = range(8)
+) = range(7)
 
 
 def setting_of(correction: Correction) -> int:
@@ -356,6 +356,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         buckets=table(BUCKET, 0),
         bucket_index=np.full(1, NONE, np.int32),
         events=table(EVENT, 0),
+        watch=(1,) if plan.is_folded else (),
         stamps=table(STAMP, 0),
         node_marks=table(MARK, len(node_states) if plan.is_folded else 0),
         parked=table(PARKED, 0),
@@ -424,7 +425,6 @@ def _plan_tables(plan: Plan) -> PlanTables:
             plan.running_limit,
             plan.stream_policy,
             plan.rendezvous,
-            plan.is_folded,
             *(correction in plan.corrections for correction in Correction),
         ],
         np.int64,

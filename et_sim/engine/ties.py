@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.state import FOLDED, NONE, QUEUE_ORDER, Run
+from et_sim.engine.state import NONE, QUEUE_ORDER, Run
 from et_sim.tables_by_reference import works_on_tables
 
 ANYBODY = 0  # the origin of what happens at the very beginning
@@ -42,7 +42,7 @@ LOWEST_63_BITS = (1 << 63) - 1
 @works_on_tables
 def is_watched(run: Run) -> bool:
     """Whether ties matter at all."""
-    return run.plan.settings[FOLDED] != 0
+    return len(run.watch) > 0
 
 
 @works_on_tables
@@ -285,7 +285,7 @@ def note_started(run: Run, queue: Any, priority: int, next_priority: int) -> Non
 @works_on_tables
 def note_standstill(run: Run) -> None:
     """Blocked queues are about to let chunks in, one queue after the other."""
-    run.clock[0].ties += run.plan.settings[FOLDED]
+    run.clock[0].ties += 1
 
 
 @works_on_tables
