@@ -67,6 +67,7 @@ WAIT = {
 STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "cause": str,
+        "alike": str,
         "end_ns": int,
         "waits": [WAIT],
         "knot": [{"rank": int, "waits_for": int, "reason": str}],

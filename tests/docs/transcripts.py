@@ -19,6 +19,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
+PROGRESS = re.compile(r"et-sim: \d+ s · ")  # comes when the machine is busy
 ANYTHING = "..."
 SCRIPT = """#!/bin/sh
 exec "{python}" -c 'import sys; from {module} import main; sys.exit(main())' "$@"
@@ -103,7 +104,8 @@ class Place:
             check=False,
             encoding="utf-8",
         )
-        return done.returncode, done.stdout.splitlines()
+        lines = done.stdout.splitlines()
+        return done.returncode, [line for line in lines if not PROGRESS.match(line)]
 
 
 def agrees(shown: list[str], printed: list[str]) -> bool:

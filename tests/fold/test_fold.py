@@ -15,13 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 
 from machines import network, system
 
-from et_sim.api import run
+from et_sim.api import run, simulate
+from et_sim.errors import StallError
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.workload import GroupRule
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect")
 SHAPES = ("Ring", "FullyConnected", "Switch")
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
+BETWEEN_DIMENSIONS = ("ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex", "onlineGreedy")
+WITHIN_DIMENSIONS = ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
 
 
 def actors_of(workload: Workload, **machine: Any) -> int:
@@ -68,6 +72,9 @@ def machines(draw: st.DrawFn) -> dict[str, Any]:
         "collective-optimization": draw(st.sampled_from(("baseline", "localBWAware"))),
         "profile": draw(st.sampled_from(("reference", "corrected"))),
     }
+    if keys["profile"] == "corrected":
+        keys["inter-dimension-scheduling"] = draw(st.sampled_from(BETWEEN_DIMENSIONS))
+        keys["intra-dimension-scheduling"] = draw(st.sampled_from(WITHIN_DIMENSIONS))
     for kind in ("all-reduce", "all-gather", "reduce-scatter"):
         keys[f"{kind}-implementation"] = (
             [algorithm] if algorithm.startswith("one") else [algorithm] * len(npus)
@@ -95,7 +102,7 @@ def recipes(draw: st.DrawFn, ranks: int, groups: list[str]) -> Recipe:
         if what == "compute":
             details = (draw(st.sampled_from((0, 1, 3))), draw(st.booleans()))
         elif what == "collective":
-            kind, group = draw(st.sampled_from(KINDS)), draw(st.sampled_from(("", *groups)))
+            kind, group = draw(st.sampled_from(KINDS + ROOTED)), draw(st.sampled_from(("", *groups)))
             details = (kind, draw(st.sampled_from((64, 4096, 100_000))), group)
         elif what == "exchange":
             details = (draw(st.sampled_from((1, ranks - 1))), draw(st.sampled_from((64, 100_000))))
@@ -259,6 +266,27 @@ def test_ranks_that_share_a_memory_are_simulated_by_themselves() -> None:
     machine = {"network": network(["Ring"], [4]), "system": system(), "memory": pool}
     assert actors_of(workload, **machine) == 4
     assert run(workload, **machine).finish_ns.tolist() == [2148, 4296, 6444, 8592]
+
+
+def test_a_stall_report_on_ranks_simulated_together_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, waiting = TraceBuilder(), TraceBuilder()
+    alone.compute("work", micros=1)
+    waiting.receive(1, 4096)
+    traces = (waiting.build(), alone.build())
+    workload = Workload(traces, np.array([0, 1] * 2, np.int32), relative_peers=(True, True))
+    machine = {"network": network(["Switch"], [4]), "system": system()}
+    with pytest.raises(StallError) as few:
+        simulate(workload, **machine)
+    assert "ranks 0,2 wait for 4 KiB with tag 0 from ranks 1,3" in few.value.report
+    monkeypatch.setattr("et_sim.api.MOST_RANKS_EXPLAINED", 3)
+    with pytest.raises(StallError) as many:
+        simulate(workload, **machine)
+    cause, _, alike, *_ = many.value.report.splitlines()
+    assert cause.startswith("2 of 4 ranks cannot finish: rank 0 waits for 4 KiB with tag 0 from rank 1")
+    assert alike == (
+        "The 4 ranks were simulated as 2 actors: each rank named here is the lowest of its actor, and "
+        "stands for all of its ranks."
+    )
 
 
 def test_a_million_ranks_equal_the_closed_form() -> None:

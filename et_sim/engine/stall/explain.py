@@ -21,6 +21,7 @@ from et_sim.engine.stall.report import (
     grouped_waits,
     remedies,
     report,
+    told_together,
     wait_lines,
 )
 from et_sim.engine.stall.state import Chunk, Standstill, Vertex
@@ -35,6 +36,7 @@ class Stall:
     """Why a run could not complete."""
 
     ranks: int
+    alike: str  # what to know about ranks that were simulated together, if any were
     end_ns: int
     unfinished: tuple[int, ...]
     waits: tuple[Wait, ...]
@@ -58,6 +60,7 @@ class Stall:
         """The stall as plain values: like waits are one entry, ranks are texts such as 0-3,6."""
         return {
             "ranks": self.ranks,
+            "alike": self.alike,
             "end_ns": self.end_ns,
             "unfinished": format_ranks(self.unfinished),
             "cause": self.cause,
@@ -85,13 +88,15 @@ def explain_stall(outcome: Outcome, workload: Workload) -> Stall:
     """Say why a run is not complete. Never raises: a failure to explain becomes part of the report."""
     rank_finish = outcome.finish_ns[outcome.plan.actor_of_rank]
     unfinished = tuple(np.flatnonzero(rank_finish < 0).tolist())
+    alike = told_together(len(outcome.plan.actors), outcome.plan.ranks)
     try:
-        return _explain(outcome, workload, unfinished)
+        return _explain(outcome, workload, unfinished, alike)
     except Exception as error:  # a broken explanation must not hide the stall itself
         note = f"the explanation itself failed: {type(error).__name__}: {error}"
         head = _cause(outcome.plan.ranks, unfinished, (), ())
         return Stall(
             ranks=outcome.plan.ranks,
+            alike=alike,
             end_ns=outcome.end_ns,
             unfinished=unfinished,
             waits=(),
@@ -104,7 +109,7 @@ def explain_stall(outcome: Outcome, workload: Workload) -> Stall:
         )
 
 
-def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...]) -> Stall:
+def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], alike: str) -> Stall:
     graph = WaitGraph(Standstill(outcome, workload))
     teller = Teller(graph)
     waits = tuple(teller.waits())
@@ -117,6 +122,7 @@ def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...]) 
     text = report(
         head=_cause(outcome.plan.ranks, unfinished, waits, hops),
         end_ns=outcome.end_ns,
+        alike=alike,
         waits=wait_lines(grouped_waits(waits)),
         chain=chain_lines(hops),
         knots=len(cycles),
@@ -126,6 +132,7 @@ def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...]) 
     )
     return Stall(
         ranks=outcome.plan.ranks,
+        alike=alike,
         end_ns=outcome.end_ns,
         unfinished=unfinished,
         waits=waits,
@@ -144,7 +151,7 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
 
 def _cause(ranks: int, unfinished: tuple[int, ...], waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> str:
     """`4 of 8 ranks cannot finish: rank 3 waits for …`."""
-    head = f"{len(unfinished)} of {ranks} ranks cannot finish"
+    head = f"{len(unfinished):,} of {ranks:,} ranks cannot finish"
     wait = _telling_wait(waits, knot)
     if wait is None:
         return head

@@ -150,6 +150,7 @@ def report(
     *,
     head: str,
     end_ns: int,
+    alike: str,
     waits: list[str],
     chain: list[str],
     knots: int,
@@ -158,7 +159,12 @@ def report(
     remedies: list[str],
 ) -> str:
     """The whole report."""
-    lines = [head, f"The last thing happened at {format_ns(end_ns)}.", "Waiting:"]
+    lines = [
+        head,
+        f"The last thing happened at {format_ns(end_ns)}.",
+        *([alike] if alike else []),
+        "Waiting:",
+    ]
     lines += _cut(waits, MOST_WAITS)
     if chain:
         more = f" (one of {knots})" if knots > 1 else ""
@@ -170,6 +176,17 @@ def report(
     if remedies:
         lines += ["What to do:", *_cut(remedies, MOST_REMEDIES)]
     return "\n".join(lines)
+
+
+def told_together(actors: int, ranks: int) -> str:
+    """What to know about the ranks of a report if not every rank was simulated by itself."""
+    if actors == ranks:
+        return ""
+    what = "1 actor" if actors == 1 else f"{actors:,} actors"
+    return (
+        f"The {ranks:,} ranks were simulated as {what}: each rank named here is the lowest of its actor, and "
+        "stands for all of its ranks."
+    )
 
 
 def _cut(lines: list[str], most: int) -> list[str]:
