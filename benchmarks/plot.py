@@ -6,6 +6,7 @@ Not here: what is measured (`suite`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -20,7 +21,7 @@ class Series:
 
     name: str
     colour: str
-    points: list[tuple[float, float]]
+    points: Sequence[tuple[float, float]]
 
 
 def log_log_svg(title: str, series: list[Series]) -> str:

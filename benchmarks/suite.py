@@ -22,12 +22,15 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from machines import MACHINES
 from plot import Series, log_log_svg
-from workloads import MACHINES, WORKLOADS
+
+import et_sim
 
 HERE = Path(__file__).resolve().parent
 ET_SIM = (sys.executable, "-c", "import sys; from et_sim.cli import main; sys.exit(main())")
@@ -111,16 +114,18 @@ SCALING = [
     )
     for shape in shapes
 ]
-REFERENCE_SCALING = [(64, 0.052), (256, 0.077), (512, 0.15), (4096, 2.4)]
+# A ring of 64, and cubes of 8 and 16: medians of the reference itself.
+REFERENCE_SCALING = [(64.0, 0.052), (512.0, 0.145), (4096.0, 3.21)]
 
 
 def run_once(row: Row, folder: Path) -> dict[str, Any]:
     """Wall time, peak memory and summary of one process."""
     prefix = folder / f"{row.workload}-{prod(row.shape)}"
-    workload = WORKLOADS[row.workload](prefix, prod(row.shape))
+    make = [sys.executable, str(HERE / "workloads.py"), row.workload, str(prefix), str(prod(row.shape))]
+    workload = subprocess.run(make, check=True, capture_output=True, text=True).stdout.strip()
     for name, content in MACHINES[row.workload](row.shape, row.chunks).items():
         (folder / name).write_text(json.dumps(content))
-    command = [*ET_SIM, "run", str(workload), "--system", "system.json", "--network", "network.yml"]
+    command = [*ET_SIM, "run", workload, "--system", "system.json", "--network", "network.yml"]
     command += ["--model", row.model, "--json", "--out", "out", *([] if row.fold else ["--no-fold"])]
     command += ["--groups", "groups.json"] if row.workload == "distinct" else []
     with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
@@ -151,7 +156,7 @@ def measure(row: Row, folder: Path, repeat: int) -> None:
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     lines = [
-        "| input | | wall | target | peak | actors of ranks | messages | simulated per second | reference | ratio |",
+        "| input | | wall | target | peak | actors of ranks | messages | per second | reference | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -177,28 +182,17 @@ def table(rows: list[Row]) -> str:
 
 def machine() -> dict[str, Any]:
     """What the figures were taken on."""
-    import numba
-    import numpy
-
-    import et_sim
-
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.processor(),
-    )
+    described = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in described if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return {
-        "cpu": model,
+        "cpu": names[0] if names else platform.processor(),
         "cores": os.cpu_count(),
         "memory_gib": memory,
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
-        "numba": numba.__version__,
-        "numpy": numpy.__version__,
+        "numba": version("numba"),
+        "numpy": version("numpy"),
         "et_sim": et_sim.__version__,
     }
 
@@ -213,7 +207,7 @@ def write(rows: list[Row], scaling: list[Row], host: dict[str, Any]) -> None:
     after = rest.split(END)[1]
     page.write_text(f"{before}{BEGIN}\nMachine: {said}.\n\n{table(rows)}\n{END}{after}")
     points = {
-        fold: [(row.result["ranks"], row.result["wall_s"]) for row in scaling if row.fold is fold]
+        fold: [(float(row.result["ranks"]), row.result["wall_s"]) for row in scaling if row.fold is fold]
         for fold in (True, False)
     }
     series = [

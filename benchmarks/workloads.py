@@ -1,22 +1,24 @@
-"""Inputs of the benchmark suite: workloads (made once per folder) and machines, by name.
+"""Workloads of the benchmark suite, by name; made once per folder.
 
-Not here: what is measured on them (`suite`).
+    python benchmarks/workloads.py NAME PREFIX RANKS
+
+A process of its own makes them, because a process that has used much memory passes that on as the peak of
+those it starts. Not here: the machines they run on (`machines`), and what is measured (`suite`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machines import GROUPS_OF
 
 from et_sim.trace import TraceBuilder, Workload, write_workload
 from et_sim.trace.manifest import write_manifest
 from et_sim.trace.transformer import Transformer, make_transformer
-
-GROUPS_OF = 8
 
 
 def _shared(trace: Any, prefix: Path, ranks: int) -> Path:
@@ -56,7 +58,7 @@ def job(prefix: Path, ranks: int) -> Path:
     """A transformer with tensor, pipeline and data parallelism: about 4,900 nodes a rank."""
     path = prefix.with_suffix(".workload.json")
     if not path.exists():
-        model = Transformer(tp=8, pp=16, dp=ranks // 128, micro_batches=64, layers=144)
+        model = Transformer(tensor=8, pipeline=16, data=ranks // 128, micro_batches=64, layers=144)
         write_manifest(make_transformer(model), path)
     return path
 
@@ -90,59 +92,6 @@ WORKLOADS: dict[str, Callable[[Path, int], Path]] = {
 }
 
 
-def torus(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """Rings of 50 GB/s and 500 ns."""
-    return {"system.json": _system(len(shape), chunks), "network.yml": _network("Ring", shape, 50, 500)}
-
-
-def cluster(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """Fully connected nodes behind switches."""
-    network = {
-        "topology": ["FullyConnected"] + ["Switch"] * (len(shape) - 1),
-        "npus_count": list(shape),
-        "bandwidth": [400] + [50] * (len(shape) - 1),
-        "latency": [300] + [1000] * (len(shape) - 1),
-    }
-    return {"system.json": _system(len(shape), chunks), "network.yml": network}
-
-
-def _system(dimensions: int, chunks: int) -> dict[str, Any]:
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    return {
-        "scheduling-policy": "LIFO",
-        "collective-optimization": "localBWAware",
-        "endpoint-delay": 10,
-        "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": chunks,
-        "local-mem-bw": 1600,
-        **{f"{name}-implementation": ["ring"] * dimensions for name in names},
-    }
-
-
-def _network(shape_name: str, shape: tuple[int, ...], bandwidth: float, latency: float) -> dict[str, Any]:
-    count = len(shape)
-    return {
-        "topology": [shape_name] * count,
-        "npus_count": list(shape),
-        "bandwidth": [bandwidth] * count,
-        "latency": [latency] * count,
-    }
-
-
-def grouped(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
-    """A torus with groups of eight neighbouring ranks."""
-    ranks = prod(shape)
-    groups = {
-        str(first // GROUPS_OF + 1): list(range(first, first + GROUPS_OF))
-        for first in range(0, ranks, GROUPS_OF)
-    }
-    return {**torus(shape, chunks), "groups.json": groups}
-
-
-MACHINES: dict[str, Callable[[tuple[int, ...], int], dict[str, Any]]] = {
-    "all_reduce": torus,
-    "chain": torus,
-    "layers": torus,
-    "job": cluster,
-    "distinct": grouped,
-}
+if __name__ == "__main__":
+    name, prefix_given, count = sys.argv[1:]
+    print(WORKLOADS[name](Path(prefix_given), int(count)))

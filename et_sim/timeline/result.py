@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.memory import MemorySource
-from et_sim.timeline.rows import TimelineSource
+from et_sim.timeline.rows import Rows, TimelineSource
 from et_sim.timeline.statistics import Statistics, combine, measure_block
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
@@ -32,6 +32,7 @@ class Result:
     outcome: Outcome
     workload: Workload
     manifest: dict[str, Any]
+    _measures: list[tuple[Statistics, dict[str, Any]]] = field(default_factory=list, init=False, repr=False)
 
     @property
     def is_complete(self) -> bool:
@@ -110,7 +111,7 @@ class Result:
         from et_sim.timeline.tables import timeline_batch, timeline_schema
 
         schema = timeline_schema(self.manifest_text)
-        for rows in self._source.blocks():
+        for rows in self._measured_blocks():
             yield timeline_batch(rows, self._source, schema)
 
     def memory_batches(self) -> Iterator[Any]:
@@ -171,20 +172,31 @@ class Result:
 
     @cached_property
     def _measured(self) -> tuple[Statistics, dict[str, Any]]:
+        """Figures and coverage, from a pass over all rows."""
+        if not self._measures:
+            for _ in self._measured_blocks():
+                pass
+        return self._measures[0]
+
+    def _measured_blocks(self) -> Iterator[Rows]:
+        """All rows, measured on their way: a pass that writes the timeline need not be repeated."""
         actors, memory = self._source.actors, self._memory_source
         counter = CoverageCounter(self._ranks_per_actor, self._names_tensors)
         kernels, parts = KernelFigures.of(actors), []
         peak = np.full(actors, -1, np.int64) if memory is None else np.zeros(actors, np.int64)
         for rows in self._source.blocks():
-            counter.add(rows)
-            kernels.add(rows)
-            parts.append(measure_block(rows, actors, self.outcome.end_ns))
-            if memory is not None:
-                peak += peaks(memory.changes(rows), actors)
-        per_template = self.outcome.plan.templates["nodes"][self.outcome.plan.actors["template"]]
-        total = int((per_template * self._ranks_per_actor).sum())
-        statistics = combine(self.outcome, parts, kernels, peak)
-        return statistics, counter.as_dict(self.workload, total)
+            if not self._measures:
+                counter.add(rows)
+                kernels.add(rows)
+                parts.append(measure_block(rows, actors, self.outcome.end_ns))
+                if memory is not None:
+                    peak += peaks(memory.changes(rows), actors)
+            yield rows
+        if not self._measures:
+            per_template = self.outcome.plan.templates["nodes"][self.outcome.plan.actors["template"]]
+            total = int((per_template * self._ranks_per_actor).sum())
+            statistics = combine(self.outcome, parts, kernels, peak)
+            self._measures.append((statistics, counter.as_dict(self.workload, total)))
 
     @cached_property
     def _memory_source(self) -> MemorySource | None:

@@ -98,14 +98,16 @@ class TimelineSource:
         state_first = int(plan.actors["node_first"][first_actor])
         state = self._outcome.nodes[state_first : state_first + int(counts.sum())]
         row = np.arange(len(owner)) + state_first - plan.actors["node_first"][owner]
-        issued = np.flatnonzero(state["start_ns"] != NONE)
-        return self._describe(owner[issued], row[issued], state[issued])
+        issued = state["start_ns"] != NONE
+        if not issued.all():  # a run that completes issues everything, and copying it takes time
+            owner, row, state = owner[issued], row[issued], state[issued]
+        return self._describe(owner, row, state)
 
     def _describe(self, actor: Any, row: Any, state: Any) -> Rows:
         plan = self._plan
         template = plan.actors["template"][actor]
         at = plan.templates["node_first"][template] + row
-        nodes = plan.nodes[at]
+        nodes = np.asarray(plan.nodes)[at]
         group, sequence = self._collective_columns(actor, nodes, state)
         peer, tag = self._message_columns(actor, nodes)
         cause, cause_row = self._start_cause(state)
