@@ -1,7 +1,7 @@
 """Small workloads made to measure one thing: a collective, messages between pairs, or computation.
 
-Sizes are exact: `comm_size` is the number of bytes given. Every collective type can be made, also
-those that the simulator refuses. Not here: a model of training (`transformer`).
+Sizes are exact: `comm_size` is the number of bytes given. Every collective type can be made.
+Not here: a model of training (`transformer`).
 """
 
 from __future__ import annotations

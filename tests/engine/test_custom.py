@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from machines import finish_times, network, system
 
+from et_sim.api import simulate
+from et_sim.errors import StallError
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
 RANKS = 8
@@ -68,3 +70,24 @@ def test_a_thousand_chunks_at_once_with_rendezvous_need_no_more_room_than_there_
 def test_an_empty_program_completes_at_once(tmp_path: Path) -> None:
     described = custom(tmp_path, [TraceBuilder()] * RANKS)
     assert finish_times(all_reduce(), network(["Ring"], [RANKS]), described) == [0] * RANKS
+
+
+def test_a_stall_over_a_list_out_of_order_names_the_correction(tmp_path: Path) -> None:
+    chain = [TraceBuilder() for _ in range(3)]
+    for place, builder in enumerate(chain):
+        got = [builder.receive(place - 1, 1000)] if place else []
+        if place < 2:
+            builder.send(place + 1, 1000, after=got)
+    described = custom(tmp_path, chain)
+    traces = []
+    for rank in range(4):
+        builder = TraceBuilder()
+        if rank < 3:
+            builder.collective("all_reduce", 1000, group="1")
+        traces.append(builder.build())
+    machine = {"network": network(["Ring"], [4]), "groups": {"1": [2, 0, 1]}}
+    with pytest.raises(StallError) as stall:
+        simulate(Workload.of(traces), system=described, **machine)
+    assert "switch the correction custom-by-position on" in stall.value.remedy
+    mended = described | {"corrections": {"custom-by-position": True}}
+    assert simulate(Workload.of(traces), system=mended, **machine).makespan_ns > 0

@@ -116,7 +116,7 @@ def chain_lines(hops: Sequence[Hop]) -> list[str]:
 
 
 def remedies(
-    kinds: set[str], nearest: Sequence[str], knot: Sequence[Hop], *, queue_in_knot: bool
+    kinds: set[str], nearest: Sequence[str], knot: Sequence[Hop], *, queue_in_knot: bool, misplaced: bool
 ) -> Iterable[str]:
     """What the user can do, most specific first."""
     if queue_in_knot:
@@ -124,6 +124,11 @@ def remedies(
             "set num-queues-per-dim to 2 or more, or active-chunks-per-dimension to at least "
             "preferred-dataset-splits, or switch the correction two-way-queues on, so that chunks cannot "
             "block each other's queues"
+        )
+    if misplaced:
+        yield (
+            "list the ranks of the group in ascending order, or switch the correction custom-by-position on, "
+            "so that every rank runs the custom program of its place in the list"
         )
     if any("also take numbers" in text for text in nearest):
         yield "list all ranks as a communicator group of their own, which has a count of its own, and use it"
@@ -142,7 +147,7 @@ def remedies(
         yield "let all members of a group issue the same collectives in the same order"
     if "member-turned" in kinds:
         yield "let all ranks run the same collectives, or set num-queues-per-dim to 1"
-    if knot and not queue_in_knot and "cycle" not in kinds:
+    if knot and not queue_in_knot and not misplaced and "cycle" not in kinds:
         yield "change the order of communication on one of the ranks of the knot"
 
 
