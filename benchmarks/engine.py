@@ -14,6 +14,8 @@ import resource
 import time
 from typing import Any
 
+from machines import torus
+
 from et_sim.api import run
 from et_sim.engine.drive import run_plan
 from et_sim.machine import read_machine
@@ -38,25 +40,8 @@ LARGE = [
 
 def describe(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
     """The machine of one row."""
-    count = len(shape)
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    return {
-        "system": {
-            "scheduling-policy": "LIFO",
-            "collective-optimization": "localBWAware",
-            "endpoint-delay": 10,
-            "active-chunks-per-dimension": 1,
-            "preferred-dataset-splits": chunks,
-            "local-mem-bw": 1600,
-            **{f"{name}-implementation": ["ring"] * count for name in names},
-        },
-        "network": {
-            "topology": ["Ring"] * count,
-            "npus_count": list(shape),
-            "bandwidth": [50] * count,
-            "latency": [500] * count,
-        },
-    }
+    files = torus(shape, chunks)
+    return {"system": files["system.json"], "network": files["network.yml"]}
 
 
 def all_reduce(ranks: int) -> Workload:
