@@ -5,14 +5,11 @@ Not here: writing, which is `et_sim.trace.write_trace`.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from et_sim.errors import TraceError, UsageError
-
-_GZIP = b"\x1f\x8b"
+from et_sim.trace.disk import unpacked
 
 
 def read_bytes(path: Path) -> bytes:
@@ -24,16 +21,7 @@ def read_bytes(path: Path) -> bytes:
         raise TraceError(
             f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
         ) from None
-    if not content.startswith(_GZIP):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:
-        raise TraceError(
-            f"the gzip data is damaged: {error}",
-            place=str(path),
-            remedy="fetch or compress the file again",
-        ) from None
+    return unpacked(content, str(path))
 
 
 def trace_path(prefix: str, rank: int) -> Path:
