@@ -19,6 +19,7 @@ import numpy as np
 from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
 from et_sim.fold.paths import Paths
 from et_sim.fold.shapes import shapes_of_templates
+from et_sim.machine.corrections import Correction
 from et_sim.machine.model import MemoryKind
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
@@ -26,6 +27,8 @@ from et_sim.plan.mixing import mix
 from et_sim.plan.tables import Action
 
 NOT_KNOWN = -1
+LEAST_ROUNDS, MOST_ROUNDS, RANKS_IN_ALL_ROUNDS = 24, 256, 1 << 22
+MOST_ACTORS_PER_RANK = 0.75
 
 
 def fold(lowering: Lowering, *, on_links: bool) -> Actors:
@@ -38,7 +41,8 @@ def fold(lowering: Lowering, *, on_links: bool) -> Actors:
     if len(np.unique(colours)) == ranks:
         return alone
     patterns = patterns_of_lines(lowering)
-    paths = Paths(lowering.machine.network, on_links=on_links)
+    whole = lowering.machine.system.corrects(Correction.WHOLE_PATH)
+    paths = Paths(lowering.machine.network, on_links=on_links, whole=whole)
     system = SystemLines(lowering, patterns, paths)
     groups = GroupLines(lowering, patterns, paths)
     messages = _Messages(lowering, paths)
@@ -55,19 +59,28 @@ def fold(lowering: Lowering, *, on_links: bool) -> Actors:
             seen += mix(messages.look(mixed, seed), 3) + mix(fixed, 4) + mixed
         return np.unique(mix(seen, seed), return_inverse=True)[1].reshape(-1)
 
-    return Actors.of_classes(_refine_until_stable(colours, refined))
+    classes = _refine_until_stable(colours, refined)
+    return alone if classes is None else Actors.of_classes(classes)
 
 
 def _refine_until_stable(colours: Any, refined: Any) -> Any:
-    """Refine until two different seeds in a row find nothing more to tell apart."""
-    count, seed, quiet = len(np.unique(colours)), 0, 0
-    while quiet < 2 and count < len(colours):
-        seed += 1
-        finer = refined(colours, seed)
-        found = int(finer.max()) + 1
+    """Refine until two different seeds in a row find nothing more to tell apart.
+
+    None: that is not worth while, because hardly any two ranks are alike, or because a difference creeps
+    from neighbour to neighbour through a long chain of ranks.
+    """
+    rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, RANKS_IN_ALL_ROUNDS // len(colours)))
+    count, quiet = len(np.unique(colours)), 0
+    for seed in range(1, rounds + 1):
+        colours = refined(colours, seed)
+        found = int(colours.max()) + 1
         quiet = quiet + 1 if found == count else 0
-        colours, count = finer, found
-    return colours
+        count = found
+        if count > MOST_ACTORS_PER_RANK * len(colours):
+            return None
+        if quiet == 2:
+            return colours
+    return None
 
 
 def _first_colours(lowering: Lowering) -> Any:

@@ -12,22 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.machine.model import AT_SWITCH, Network, Shape
+from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape
 from et_sim.plan.mixing import mix
 
 
 class Paths:
     """Paths through a network; `on_links`: messages queue for links."""
 
-    def __init__(self, network: Network, *, on_links: bool) -> None:
+    def __init__(self, network: Network, *, on_links: bool, whole: bool) -> None:
         self._network = network
         self._on_links = on_links
+        self._whole = whole  # messages pay for all dimensions they cross, not for the lowest one only
         # Whether two pairs of ranks equally far apart along one dimension can have different paths.
         self.are_directed = on_links or bool(network.links)
         self._uneven = _UnevenLinks(network) if network.links else None
 
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair, there and (where links differ) back."""
+        if not (self._whole or self.are_directed):
+            return _lowest_distance(self._network, source, target)
         code = _distances(self._network, source, target, directed=self.are_directed)
         if self._uneven is None:
             return code
@@ -88,18 +91,32 @@ class _UnevenLinks:
 
 
 def _distances(network: Network, source: Any, target: Any, *, directed: bool) -> Any:
-    """A number for the hops of each pair per dimension, or for how far it goes (`directed`)."""
+    """A number for the hops of each pair per dimension, or for how far it goes (`directed`).
+
+    Behind a switch all are equally far: a message takes its source's link up and its target's link down.
+    """
     code = np.zeros(np.broadcast(source, target).shape, np.int64)
     for dimension, stride in zip(network.dimensions, network.strides, strict=True):
         ahead = (target // stride - source // stride) % dimension.npus
-        if directed:
-            far = ahead
-        elif dimension.shape is Shape.RING:
-            far = np.minimum(ahead, dimension.npus - ahead)
-        else:
-            far = np.minimum(ahead, 1)
-        code = code * dimension.npus + far
+        is_ahead = directed and dimension.shape is not Shape.SWITCH
+        code = code * dimension.npus + (ahead if is_ahead else _hops(dimension, ahead))
     return code
+
+
+def _lowest_distance(network: Network, source: Any, target: Any) -> Any:
+    """A number for the lowest dimension in which each pair differs, and the hops there."""
+    code = np.zeros(np.broadcast(source, target).shape, np.int64)
+    for number, (dimension, stride) in enumerate(zip(network.dimensions, network.strides, strict=True)):
+        ahead = (target // stride - source // stride) % dimension.npus
+        hops = _hops(dimension, ahead)
+        code = np.where((code == 0) & (hops > 0), hops * len(network.dimensions) + number, code)
+    return code
+
+
+def _hops(dimension: Dimension, ahead: Any) -> Any:
+    if dimension.shape is Shape.RING:
+        return np.minimum(ahead, dimension.npus - ahead)
+    return np.minimum(ahead, 1)
 
 
 def _has_one_link(network: Network, source: Any, target: Any) -> Any:
