@@ -24,9 +24,9 @@ from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
 from et_sim.engine.ranks import complete
 from et_sim.engine.seats import rank_at, stage_of
 from et_sim.engine.state import BUS_SIDES, NONE, Run, setting_of
-from et_sim.engine.steps import make_bundle, note_received, peer_position, spend_bundle
+from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
-from et_sim.engine.ties import begin_arrival, contribute, count_message
+from et_sim.engine.ties import begin_arrival, contribute, count_message, note_received
 from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
 from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
@@ -189,7 +189,7 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
         hear(run, stream_row, label)
     else:
         stream.received += 1
-        note_received(run, stream_row)
+        note_received(run, stream)
         make_bundle(run, stream_row)
 
 

@@ -168,8 +168,8 @@ STREAM = record(  # what every message needs comes first, and fits a line of the
     ("mark_ns", "i8"),  # to notice ties
     ("mark_group", "i8"),
     ("mark_origin", "i8"),
-    ("gate_ns", "i8"),  # when the second half of a direct exchange was last tried
-    ("gated_ns", "i8"),  # when its first half had arrived
+    ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried
+    ("half_done_ns", "i8"),  # when its first half had arrived
 )
 QUEUE = record(
     ("head", "i4"),

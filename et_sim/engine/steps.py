@@ -16,6 +16,7 @@ from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.ties import note_half_tried
 from et_sim.engine.transport import carry
 from et_sim.engine.trees import start_tree
 from et_sim.network.tables import Model
@@ -60,8 +61,7 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
     stream.credit += 1
     burst = 1
     if program.half > 0 and program.sends - stream.sent <= program.half:
-        stream.gate_ns = run.clock[0].now
-        run.clock[0].ties += stream.gated_ns == stream.gate_ns
+        note_half_tried(run, stream)
         if stream.received < program.half:
             return False  # the second half waits for all of the first
         burst = program.start_bundles
@@ -70,15 +70,6 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
         stream.credit -= 1
         burst -= 1
     return stream.sent == program.sends and stream.credit == program.start_bundles
-
-
-@works_on_tables
-def note_received(run: Run, stream_row: int) -> None:
-    """A tie, if the second half of a direct exchange was just tried, and this completes the first."""
-    stream = run.streams[stream_row]
-    if stream.received == run.plan.programs[stream.program].half:
-        stream.gated_ns = run.clock[0].now
-        run.clock[0].ties += stream.gated_ns == stream.gate_ns
 
 
 @works_on_tables

@@ -289,6 +289,22 @@ def note_standstill(run: Run) -> None:
 
 
 @works_on_tables
+def note_half_tried(run: Run, stream: Any) -> None:
+    """The second half of a direct exchange is tried, whether or not its first half has arrived."""
+    if is_watched(run):
+        stream.half_tried_ns = run.clock[0].now
+        run.clock[0].ties += stream.half_done_ns == stream.half_tried_ns
+
+
+@works_on_tables
+def note_received(run: Run, stream: Any) -> None:
+    """A stream received a message, perhaps the last of the first half of a direct exchange."""
+    if is_watched(run) and stream.received == run.plan.programs[stream.program].half:
+        stream.half_done_ns = run.clock[0].now
+        run.clock[0].ties += stream.half_done_ns == stream.half_tried_ns
+
+
+@works_on_tables
 def note_second(run: Run, line: Any) -> None:
     """Something joins a line in which order matters: a link's, a channel's."""
     if not is_watched(run):
