@@ -29,6 +29,8 @@ EXPECTED_MEMBER = (
     ("comm_priority", "int32_val"),
     ("pg_name", "string_val"),
     ("involved_dim", "bool_list"),
+    ("duration_ns", "int64_val"),
+    ("concurrent", "bool_val"),
 )
 
 

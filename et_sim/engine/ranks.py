@@ -13,7 +13,7 @@ from et_sim.engine.clock import new_event, release_event, schedule, schedule_own
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.lines import join, leave
 from et_sim.engine.messages import post_receive, send
-from et_sim.engine.ready import lowest_free_lane, pop_ready, push_ready
+from et_sim.engine.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.streams import start_collective
 from et_sim.engine.ties import contribute, is_watched, note_beside, note_freed, note_issue, note_pass
@@ -23,7 +23,7 @@ from et_sim.tables_by_reference import works_on_tables
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
-RECEIVE_LANE, COLLECTIVE_LANE = int(Lane.RECEIVE), int(Lane.COLLECTIVE)
+COLLECTIVE_LANE = int(Lane.COLLECTIVE)
 ISSUE_AT_ONCE = setting_of(Correction.ISSUE_AT_ONCE)
 
 
@@ -96,7 +96,7 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
         state.freed_by = lane_state.last
     if lane == COLLECTIVE_LANE:
         note_beside(run, lane_state)
-    elif lane != RECEIVE_LANE:
+    elif not is_unlimited(lane):
         note_issue(run, lane_state, node, state.ready_ns)
         lane_state.busy = 1
     run.actors[actor_row].running += 1

@@ -5,14 +5,18 @@ The heaps of all lanes share one array; a lane's part is as long as the number o
 
 from __future__ import annotations
 
-from et_sim.engine.state import NONE, Run, setting_of
+from et_sim.engine.state import LANES_IN_USE, NONE, Run
 from et_sim.engine.ties import note_ready
-from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import LANES, SHARED_LANES, Lane
+from et_sim.plan.tables import LANES, UNLIMITED_LANES
 from et_sim.tables_by_reference import works_on_tables
 
-RECEIVE_LANE, COLLECTIVE_LANE = int(Lane.RECEIVE), int(Lane.COLLECTIVE)
-CONCURRENT_COMMUNICATION = setting_of(Correction.CONCURRENT_COMMUNICATION)
+RECEIVE_LANE, COLLECTIVE_LANE, FREE_CPU_LANE, FREE_COMPUTE_LANE = (int(lane) for lane in UNLIMITED_LANES)
+
+
+@works_on_tables
+def is_unlimited(lane: int) -> bool:
+    """Whether any number of nodes may be in the lane at a time."""
+    return lane in (RECEIVE_LANE, COLLECTIVE_LANE, FREE_CPU_LANE, FREE_COMPUTE_LANE)
 
 
 @works_on_tables
@@ -28,7 +32,7 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     lane = run.plan.nodes[run.plan.templates[actor.template].node_first + node].lane
     state = run.lanes[actor_row * LANES + lane]
-    if lane != RECEIVE_LANE and lane != COLLECTIVE_LANE:
+    if not is_unlimited(lane):
         note_ready(run, state, node)
     first = heap_first(run, actor_row, lane)
     at = state.ready
@@ -68,8 +72,7 @@ def pop_ready(run: Run, actor_row: int, lane: int) -> int:
 def lowest_free_lane(run: Run, actor_row: int) -> int:
     """The lane of the lowest node that could be issued now; NONE if there is none."""
     chosen, lowest = NONE, 0
-    lanes = LANES if run.plan.settings[CONCURRENT_COMMUNICATION] else SHARED_LANES
-    for lane in range(lanes):
+    for lane in range(run.plan.settings[LANES_IN_USE]):
         state = run.lanes[actor_row * LANES + lane]
         if state.ready > 0 and not state.busy:
             node = run.ready[heap_first(run, actor_row, lane)]

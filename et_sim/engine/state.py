@@ -314,8 +314,9 @@ class Run(Tables):
     RUNNING_LIMIT,
     STREAM_POLICY,
     RENDEZVOUS,
+    LANES_IN_USE,
     FIRST_CORRECTION,
-) = range(7)
+) = range(8)
 
 
 def setting_of(correction: Correction) -> int:
@@ -425,6 +426,7 @@ def _plan_tables(plan: Plan) -> PlanTables:
             plan.running_limit,
             plan.stream_policy,
             plan.rendezvous,
+            plan.lanes,
             *(correction in plan.corrections for correction in Correction),
         ],
         np.int64,

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from et_sim.collectives import Operation
-from et_sim.compute import replay_ns
 from et_sim.errors import TraceError
 from et_sim.machine.model import Notice
 from et_sim.plan import tables
 from et_sim.plan.channels import WORKLOAD, ChannelTables
 from et_sim.plan.groups import GroupTable
+from et_sim.plan.nodes import recorded_ns
 from et_sim.plan.peers import Endpoints, check_peers, find_endpoints, rank_place
 from et_sim.plan.tables import Action, Treatment
 from et_sim.plan.templates import TemplateTables
@@ -150,7 +150,7 @@ def _lower(trace: Trace) -> Any:
     nodes["action"][trace.kind == NodeKind.SEND] = Action.SEND
     nodes["action"][trace.kind == NodeKind.RECV] = Action.RECEIVE
     nodes["treatment"] = Treatment.MODELLED
-    nodes["duration_ns"] = replay_ns(trace.duration_us)
+    nodes["duration_ns"] = recorded_ns(trace)
     nodes["detail"][message] = np.arange(int(message.sum()))
     nodes["bytes"] = trace.comm_bytes
     return nodes

@@ -37,11 +37,12 @@ def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
 def _lower(trace: Trace, machine: Machine, place: str) -> Any:
     nodes = tables.table(tables.NODE, len(trace))
     _assign_lanes(nodes, trace)
-    recorded = replay_ns(trace.duration_us)
+    recorded = recorded_ns(trace)
     _check_values(trace, place)
     if machine.system.replay_only:
         _replay(nodes, np.ones(len(trace), bool), trace, recorded)
         nodes["busy"] = ~trace.is_cpu
+        _free_concurrent(nodes, trace)
         return nodes
     kind = trace.kind
     _check_attributes(trace, machine, place)
@@ -59,7 +60,14 @@ def _lower(trace: Trace, machine: Machine, place: str) -> Any:
     _lower_memory(nodes, trace, machine)
     if machine.system.corrects(Correction.CONCURRENT_COMMUNICATION):
         _separate_lanes(nodes)
+    _free_concurrent(nodes, trace)
     return nodes
+
+
+def recorded_ns(trace: Trace) -> Any:
+    """How long each node took: exactly if the trace says so, else by its microseconds."""
+    is_exact = (trace.present & int(Has.DURATION_NS)) != 0
+    return np.where(is_exact, trace.duration_ns, replay_ns(trace.duration_us))
 
 
 def _assign_lanes(nodes: Any, trace: Trace) -> None:
@@ -77,10 +85,22 @@ def _separate_lanes(nodes: Any) -> None:
         nodes["lane"][shared & (nodes["action"] == action)] = lane
 
 
+def _free_concurrent(nodes: Any, trace: Trace) -> None:
+    """Lanes without limit for nodes that their trace marks as concurrent."""
+    computes = trace.kind == NodeKind.COMP
+    for lane, which in (
+        (Lane.COLLECTIVE, ~computes & (trace.kind != NodeKind.RECV)),
+        (Lane.FREE_COMPUTE, computes),
+        (Lane.FREE_CPU, trace.is_cpu),
+    ):
+        nodes["lane"][which & trace.is_concurrent] = lane
+
+
 def _replay(nodes: Any, which: Any, trace: Trace, recorded: Any) -> None:
     nodes["action"][which] = Action.DELAY
     nodes["duration_ns"][which] = recorded[which]
-    replayed = np.where(trace.duration_us == 0, Treatment.DEFAULTED, Treatment.REPLAYED)
+    is_recorded = (trace.duration_us != 0) | ((trace.present & int(Has.DURATION_NS)) != 0)
+    replayed = np.where(is_recorded, Treatment.REPLAYED, Treatment.DEFAULTED)
     nodes["treatment"][which] = replayed[which]
 
 

@@ -35,8 +35,8 @@ class Action(IntEnum):
 class Lane(IntEnum):
     """What a node occupies from issue to completion; all but the unlimited lanes hold one node.
 
-    The last three are in use with the correction CONCURRENT_COMMUNICATION only; without it, their nodes take
-    turns in COMMUNICATION.
+    All but the first four are in use only with the correction CONCURRENT_COMMUNICATION, without which their
+    nodes take turns in COMMUNICATION, and by nodes that are marked as concurrent in their trace.
     """
 
     CPU = 0
@@ -46,10 +46,13 @@ class Lane(IntEnum):
     SEND = 4
     MEMORY = 5
     COLLECTIVE = 6  # unlimited: simulated collectives are limited by their queues
+    FREE_CPU = 7  # unlimited: concurrent nodes
+    FREE_COMPUTE = 8  # unlimited
 
 
 LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
+UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
 NO_LINE = -1
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
@@ -252,6 +255,11 @@ class Plan:
     roofline: Roofline | None  # by which kernels are timed; None: they are not
     is_even: bool  # no rank is a straggler: kernels take the time that the roofline says
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes are in use: the first so many."""
+        return max(SHARED_LANES, int(self.nodes["lane"].max(initial=0)) + 1)
 
     @property
     def queue_rows(self) -> int:

@@ -15,11 +15,14 @@ import numpy as np
 from et_sim.compute import Utilisation
 from et_sim.engine.drive import Outcome
 from et_sim.engine.state import NONE
-from et_sim.plan.tables import Action, Treatment
+from et_sim.plan.tables import Action, Lane, Treatment
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload
 
 LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
+# Where a lane is shown: that a node is concurrent does not matter any more.
+_SHOWN_LANE = np.arange(len(Lane), dtype=np.uint8)
+_SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE]] = Lane.CPU, Lane.COMPUTE
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")
@@ -118,7 +121,7 @@ class TimelineSource:
             node_id=self._ids[at],
             name=self._names[at],
             kind=self._kinds[at],
-            lane=nodes["lane"],
+            lane=_SHOWN_LANE[nodes["lane"]],
             treatment=nodes["treatment"],
             ready_ns=state["ready_ns"],
             start_ns=state["start_ns"],

@@ -54,6 +54,8 @@ class TraceBuilder:
         name: str = "",
         *,
         micros: int = 0,
+        nanos: int | None = None,
+        concurrent: bool = False,
         num_ops: int | None = None,
         tensor_bytes: int | None = None,
         cpu: bool = False,
@@ -63,13 +65,17 @@ class TraceBuilder:
         outputs: Tensors | None = None,
         node_id: int | None = None,
     ) -> int:
-        """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`."""
+        """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`.
+
+        `nanos` is the exact time to replay, where microseconds are too coarse. A `concurrent` node takes no
+        turn among its rank's computations: it begins as soon as what it comes after is done.
+        """
         values = {"is_cpu": cpu, "num_ops": num_ops, "tensor_bytes": tensor_bytes}
         return self._add(
             NodeKind.COMP,
             name,
-            values,
-            micros=micros,
+            values | self._timing(nanos, concurrent),
+            micros=_micros(micros, nanos),
             after=after,
             ctrl_after=ctrl_after,
             node_id=node_id,
@@ -87,6 +93,8 @@ class TraceBuilder:
         involved_dims: Sequence[bool] | None = None,
         priority: int | None = None,
         micros: int = 0,
+        nanos: int | None = None,
+        concurrent: bool = False,
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
         inputs: Tensors | None = None,
@@ -107,8 +115,8 @@ class TraceBuilder:
         return self._add(
             NodeKind.COLL,
             name or number.name.lower(),
-            values,
-            micros=micros,
+            values | self._timing(nanos, concurrent),
+            micros=_micros(micros, nanos),
             after=after,
             ctrl_after=ctrl_after,
             node_id=node_id,
@@ -275,6 +283,9 @@ class TraceBuilder:
             self._next_id = max(self._next_id, chosen + 1)
         return chosen
 
+    def _timing(self, nanos: int | None, concurrent: bool) -> dict[str, Any]:
+        return {"duration_ns": nanos, "is_concurrent": concurrent or None}
+
     def _ids(self, what: str, ids: Iterable[int]) -> tuple[int, ...]:
         if not isinstance(ids, Iterable) or isinstance(ids, str):
             raise self._wrong(f"{what} is {ids!r}", f"give a list of node ids: {what}=[…]")
@@ -361,6 +372,11 @@ class TraceBuilder:
                 remedy="use the ids that the builder's methods return",
             )
         return start, rows.astype(np.int32)
+
+
+def _micros(micros: int, nanos: int | None) -> int:
+    """For readers who know microseconds only: the exact time rounded, unless they are given, too."""
+    return (nanos + 500) // 1000 if nanos is not None and not micros else micros
 
 
 def _collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:

@@ -29,6 +29,8 @@ ATTRIBUTES: dict[str, tuple[Has, tuple[int, int]]] = {
     "comm_src": (Has.COMM_SRC, INT32),
     "comm_dst": (Has.COMM_DST, INT32),
     "comm_priority": (Has.COMM_PRIORITY, INT64),
+    "duration_ns": (Has.DURATION_NS, SIZE),
+    "is_concurrent": (Has.CONCURRENT, (0, 1)),
 }
 # Where a collective that has a root keeps it.
 ROOT_COLUMN = {
@@ -39,6 +41,7 @@ ROOT_COLUMN = {
 }
 DTYPES: dict[str, Any] = {
     "is_cpu": np.bool_,
+    "is_concurrent": np.bool_,
     "comm_type": np.int32,
     "comm_src": np.int32,
     "comm_dst": np.int32,

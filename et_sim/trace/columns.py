@@ -67,6 +67,8 @@ class Has(IntFlag):
     INVOLVED_DIM = 1024
     INPUTS = 2048
     OUTPUTS = 4096
+    DURATION_NS = 8192
+    CONCURRENT = 16384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,8 @@ class Trace:
     group: RowColumn  # index into `group_names`; "" is index 0 and means all ranks
     involved_dims: npt.NDArray[np.uint64]  # bit d set: dimension d takes part (valid if present)
     involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
+    duration_ns: IntColumn  # exact, in place of `duration_us` (valid if present)
+    is_concurrent: npt.NDArray[np.bool_]  # takes no turn: only its dependencies order it
     present: npt.NDArray[np.uint32]  # Has
     data_start: IntColumn
     data_deps: RowColumn

@@ -29,6 +29,8 @@ _NUMBERS = (
     (Has.COMM_SRC, "comm_src", "int32", "comm_src"),
     (Has.COMM_DST, "comm_dst", "int32", "comm_dst"),
     (Has.COMM_PRIORITY, "comm_priority", "int32", "comm_priority"),
+    (Has.DURATION_NS, "duration_ns", "int64", "duration_ns"),
+    (Has.CONCURRENT, "concurrent", "bool", "is_concurrent"),
 )
 _VARINT, _LENGTH = 0, 2  # wire types
 _VERSION = 1  # of the metadata record

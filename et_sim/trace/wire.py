@@ -90,6 +90,8 @@ def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
         group=narrow[at.GROUP],
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
+        duration_ns=wide[at.EXACT_DURATION],
+        is_concurrent=small[at.IS_CONCURRENT].view(np.bool_),
         present=narrow[at.PRESENT].view(np.uint32),
         data_start=sink.wide[at.DATA_START, : nodes + 1],
         data_deps=no_rows,
@@ -232,7 +234,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
 _PER_NODE = (
     *("node_id", "kind", "name", "duration_us", "is_cpu", "num_ops", "tensor_bytes", "comm_type"),
     *("comm_bytes", "comm_tag", "comm_src", "comm_dst", "comm_priority", "group", "involved_dims"),
-    *("involved_count", "present"),
+    *("involved_count", "duration_ns", "is_concurrent", "present"),
 )
 
 

@@ -77,7 +77,7 @@ def decode_attribute(sink: Sink, start: int, end: int, row: int, previous: int) 
         code = _store_group(sink, row, member, value, size)
     elif meaning == at.INVOLVED_DIM:
         code = _store_flags(sink, start, end, row, member)
-    elif meaning >= at.INPUTS:
+    elif meaning == at.INPUTS or meaning == at.OUTPUTS:
         code = _note_words(sink, start, end, row, meaning, member)
     else:
         code = _store_number(sink, row, meaning, member, value)
@@ -135,6 +135,9 @@ def _store_number(sink: Sink, row: int, meaning: int, member: int, value: Any) -
     number = _as_integer(member, value)
     if meaning == at.IS_CPU_OP:
         sink.small[at.IS_CPU, row] = 1 if number != 0 else 0
+        return 0
+    if meaning == at.CONCURRENT:
+        sink.small[at.IS_CONCURRENT, row] = 1 if number != 0 else 0
         return 0
     is_unsigned = member in (at.UINT64_VAL, at.FIXED64_VAL)
     rule = at.RULE[meaning]

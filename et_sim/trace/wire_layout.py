@@ -18,14 +18,14 @@ from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
 
 # Slots of the int64 block.
 NODE_ID, DURATION, NUM_OPS, TENSOR_BYTES, COMM_BYTES, COMM_TAG, COMM_PRIORITY = range(7)
-INVOLVED_DIMS, DATA_START, CTRL_START = range(7, 10)
-WIDE_SLOTS = 10
+INVOLVED_DIMS, DATA_START, CTRL_START, EXACT_DURATION = range(7, 11)
+WIDE_SLOTS = 11
 # Slots of the int32 block.
 NAME, COMM_TYPE, COMM_SRC, COMM_DST, GROUP, PRESENT = range(6)
 NARROW_SLOTS = 6
 # Slots of the uint8 block.
-KIND, IS_CPU, INVOLVED_COUNT = range(3)
-SMALL_SLOTS = 3
+KIND, IS_CPU, INVOLVED_COUNT, IS_CONCURRENT = range(4)
+SMALL_SLOTS = 4
 
 # Attributes with a meaning; the number is the attribute's bit in `columns.Has`.
 KNOWN_ATTRIBUTES = (
@@ -42,18 +42,49 @@ KNOWN_ATTRIBUTES = (
     "involved_dim",
     "inputs",
     "outputs",
+    "duration_ns",
+    "concurrent",
 )
 IS_CPU_OP = 0
 PG_NAME = 9
 INVOLVED_DIM = 10
 INPUTS, OUTPUTS = 11, 12
+DURATION_NS, CONCURRENT = 13, 14
 IGNORED = -1
 
-# What a number attribute may be, and the slot it goes to.
+# What a number attribute may be, and the slot it goes to (the texts and lists in between have neither).
 ANY_SIZE, NOT_NEGATIVE, INT32 = range(3)
-RULE = np.array([ANY_SIZE, *[NOT_NEGATIVE] * 2, INT32, NOT_NEGATIVE, ANY_SIZE, INT32, INT32, ANY_SIZE])
+_NO_NUMBERS = [0] * 4
+RULE = np.array(
+    [
+        ANY_SIZE,
+        *([NOT_NEGATIVE] * 2),
+        INT32,
+        NOT_NEGATIVE,
+        ANY_SIZE,
+        INT32,
+        INT32,
+        ANY_SIZE,
+        *_NO_NUMBERS,
+        NOT_NEGATIVE,
+        ANY_SIZE,
+    ]
+)
 SLOT = np.array(
-    [IS_CPU, NUM_OPS, TENSOR_BYTES, COMM_TYPE, COMM_BYTES, COMM_TAG, COMM_SRC, COMM_DST, COMM_PRIORITY]
+    [
+        IS_CPU,
+        NUM_OPS,
+        TENSOR_BYTES,
+        COMM_TYPE,
+        COMM_BYTES,
+        COMM_TAG,
+        COMM_SRC,
+        COMM_DST,
+        COMM_PRIORITY,
+        *_NO_NUMBERS,
+        EXACT_DURATION,
+        IS_CONCURRENT,
+    ]
 )
 
 # AttributeProto: the members of its oneof, by field number (`K_list` is one above `K_val`).

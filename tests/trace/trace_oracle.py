@@ -10,12 +10,18 @@ import numpy as np
 from et_sim.trace.columns import TensorLists, Trace
 from et_sim.trace.schema import messages
 
-UNSIGNED_SIZES = {"num_ops": "num_ops", "tensor_size": "tensor_bytes", "comm_size": "comm_bytes"}
+UNSIGNED_SIZES = {
+    "num_ops": "num_ops",
+    "tensor_size": "tensor_bytes",
+    "comm_size": "comm_bytes",
+    "duration_ns": "duration_ns",
+}
+FLAGS = {"is_cpu_op": "is_cpu", "concurrent": "is_concurrent"}
 INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
 INT32 = {"comm_type": "comm_type", "comm_src": "comm_src", "comm_dst": "comm_dst"}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "involved_dim", "inputs", "outputs"),
+    *("comm_priority", "pg_name", "involved_dim", "inputs", "outputs", "duration_ns", "concurrent"),
 )
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 
@@ -87,8 +93,8 @@ def _attributes(node: Any, row: dict[str, Any], ignored: dict[str, int]) -> None
             row["dims"] = [bool(flag) for flag in value.values]
         elif shape != "val" or kind in NOT_NUMBERS:
             raise RefusedError(name)
-        elif name == "is_cpu_op":
-            row["is_cpu"] = bool(value)
+        elif name in FLAGS:
+            row[FLAGS[name]] = bool(value)
         elif name in UNSIGNED_SIZES:
             row[UNSIGNED_SIZES[name]] = _number(name, value, (0, 2**63 - 1))
         elif name in INT64:
@@ -107,7 +113,15 @@ def expected(content: bytes) -> dict[str, Any]:
         if not 0 <= node.type <= 7 or node.duration_micros >= 2**63:
             raise RefusedError("node")
         row = {"node_id": node.id, "kind": node.type, "name": node.name, "duration_us": node.duration_micros}
-        row |= {"is_cpu": False, "group": "", "dims": [], "present": 0, "inputs": None, "outputs": None}
+        row |= {
+            "is_cpu": False,
+            "is_concurrent": False,
+            "group": "",
+            "dims": [],
+            "present": 0,
+            "inputs": None,
+            "outputs": None,
+        }
         for names in (UNSIGNED_SIZES, INT64, INT32):
             row |= dict.fromkeys(names.values(), 0)
         row["data"], row["ctrl"] = list(node.data_deps), list(node.ctrl_deps)
@@ -126,7 +140,7 @@ def expected(content: bytes) -> dict[str, Any]:
 def as_rows(trace: Trace) -> dict[str, Any]:
     """A decoded trace in the shape that `expected` gives."""
     rows = []
-    plain = ("node_id", "kind", "duration_us", "is_cpu", "present")
+    plain = ("node_id", "kind", "duration_us", *FLAGS.values(), "present")
     plain += (*UNSIGNED_SIZES.values(), *INT64.values(), *INT32.values())
     for index in range(len(trace)):
         row = {name: getattr(trace, name)[index].item() for name in plain}
@@ -177,6 +191,8 @@ WRITTEN = (
     ("comm_src", "int32_val", "comm_src"),
     ("comm_dst", "int32_val", "comm_dst"),
     ("comm_priority", "int32_val", "comm_priority"),
+    ("duration_ns", "int64_val", "duration_ns"),
+    ("concurrent", "bool_val", "is_concurrent"),
 )
 
 

@@ -39,6 +39,8 @@ LANE_WORDS = {
     Lane.SEND: "the lane of sends",
     Lane.MEMORY: "the lane of remote memory",
     Lane.COLLECTIVE: "its turn",
+    Lane.FREE_CPU: "its turn",
+    Lane.FREE_COMPUTE: "its turn",
 }
 
 

@@ -1,0 +1,84 @@
+"""Exact durations and concurrent nodes: what a trace says with `duration_ns` and `concurrent`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import et_sim
+from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.encode import encode_trace
+from et_sim.trace.wire import decode
+from et_sim.trace.workload import Workload
+
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 1,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["ring"],
+    "collective-optimization": "localBWAware",
+    "local-mem-bw": 50,
+}
+
+
+def finish(build: TraceBuilder, **system: object) -> int:
+    trace = decode(encode_trace(build.build()), "built")
+    workload = Workload((trace,), np.zeros(2, np.int32), source="built")
+    both = [
+        et_sim.simulate(workload, system=SYSTEM | system, network=NETWORK, fold=fold)
+        for fold in (True, False)
+    ]
+    assert both[0].finish_ns.tolist() == both[1].finish_ns.tolist()
+    return int(both[0].makespan_ns)
+
+
+def test_the_exact_duration_wins_over_microseconds() -> None:
+    build = TraceBuilder()
+    build.compute("kernel", micros=7, nanos=1234)
+    assert finish(build) == 1234
+
+
+def test_an_exact_duration_of_zero_takes_no_time_where_zero_microseconds_take_one_nanosecond() -> None:
+    exact, coarse = TraceBuilder(), TraceBuilder()
+    for build, nanos in ((exact, 0), (coarse, None)):
+        first = build.compute("nothing", nanos=nanos)
+        build.compute("kernel", nanos=5, after=[first])
+    assert (finish(exact), finish(coarse)) == (5, 6)
+
+
+@pytest.mark.parametrize("cpu", [False, True])
+def test_concurrent_nodes_run_beside_those_that_take_turns(cpu: bool) -> None:
+    build = TraceBuilder()
+    for _ in range(3):
+        build.compute("taking turns", nanos=100, cpu=cpu)
+    for nanos in (250, 320, 40):
+        build.compute("beside", nanos=nanos, cpu=cpu, concurrent=True)
+    assert finish(build) == 320
+
+
+def test_concurrent_collectives_run_beside_others_when_they_are_replayed() -> None:
+    build = TraceBuilder()
+    for _ in range(2):
+        build.collective("all_reduce", 1 << 20, nanos=100)
+    build.collective("all_reduce", 1 << 20, nanos=150, concurrent=True)
+    assert finish(build, **{"replay-only": 1}) == 200
+
+
+def test_concurrent_nodes_wait_for_what_they_come_after() -> None:
+    build = TraceBuilder()
+    before = build.compute("before", nanos=30)
+    beside = build.compute("beside", nanos=10, concurrent=True, after=[before])
+    build.compute("after", nanos=2, after=[beside])
+    assert finish(build) == 42
+
+
+def test_exact_durations_are_rounded_to_microseconds_for_other_readers() -> None:
+    build = TraceBuilder()
+    for nanos in (499, 500, 1499, 1500):
+        build.compute("kernel", nanos=nanos)
+    assert build.build().duration_us.tolist() == [0, 1, 1, 2]
