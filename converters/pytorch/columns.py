@@ -1,0 +1,254 @@
+"""What a rank's two recordings say, as columns: the execution trace (host) and the Kineto timeline (device).
+
+One row per node of the execution trace and one per kept event of the timeline, both in the order of
+their files. Rows are columns, not objects, because a file of a gigabyte holds millions of them.
+
+Conventions of every column:
+
+* -1 (`ABSENT`) in an integer column says that the file does not say. A column of numbers from the file
+  is int32 where all its values fit and int64 otherwise; times are always int64.
+* A column called `name`, or documented as "text", holds indices into the table beside it (`names`,
+  `texts`). Equal strings have equal indices, so comparing indices compares strings.
+* `texts` holds pieces of JSON as the file has them (`json.loads` reads them), or plain text where said.
+* Times of the device trace are nanoseconds relative to `base_ns`, exactly the decimals of the file.
+
+Not here: reading (`reading`), and what the rows mean together (linking, dependencies, communication).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.signedinteger[Any]]
+Times = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32]
+Kinds = npt.NDArray[np.uint8]
+
+ABSENT = -1
+
+
+class NodeSort(IntEnum):
+    """What a node of an execution trace stands for."""
+
+    OPERATOR = 0
+    ANNOTATION = 1  # record_function of a user or of PyTorch itself (scope 7): optimizer steps, gloo:*, …
+    PROCESS = 2  # the root
+    THREAD = 3  # child of the root, one for each thread
+    COMMUNICATION = 4  # record_param_comms: what the NCCL wrapper says about a collective
+    GROUPS = 5  # process_group:init: a JSON string that lists the process groups
+    C10D = 6  # an operator of torch.distributed: c10d::*, _c10d_functional::*
+    DEVICE = 7  # work of an accelerator that an older linker put into the file ("ET+")
+
+
+class EventSort(IntEnum):
+    """What an event of a Kineto timeline stands for, whatever its category is called."""
+
+    OPERATOR = 0  # cpu_op
+    ANNOTATION = 1  # user_annotation: ProfilerStep#k, record_function on the host
+    LAUNCH = 2  # calls of an accelerator's runtime or driver: launches, copies, synchronisation, queries
+    KERNEL = 3
+    MEMCPY = 4
+    MEMSET = 5
+    SYNC = 6  # cuda_sync: how long a stream, an event or the context was waited for
+    DEVICE_ANNOTATION = 7  # gpu_user_annotation: an annotation's extent on the device
+    OVERHEAD = 8  # the profiler's own work
+    ACCELERATOR = 9  # work of other devices, such as mtia_ccp_events
+
+
+ON_DEVICE = frozenset({EventSort.KERNEL, EventSort.MEMCPY, EventSort.MEMSET, EventSort.ACCELERATOR})
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A process group as a file describes it; `ranks` is empty where the file means all, or does not say."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    size: int  # ABSENT if not said
+    backend: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensors:
+    """The tensors among the inputs (or outputs) of each row, lists of tensors flattened.
+
+    Those of row r are at `start[r] : start[r + 1]`, in order. A value that is no tensor has no entry;
+    a missing tensor (None) neither. `argument` says which argument it is, or is part of.
+    """
+
+    start: npt.NDArray[np.int64]
+    argument: npt.NDArray[np.uint16]
+    tensor_id: Numbers
+    storage_id: Numbers
+    offset: Numbers  # into the storage, in elements as the file says it
+    elements: Numbers
+    element_bytes: npt.NDArray[np.uint8]
+    device: Indices  # text (plain): "cuda:0", "cpu"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostTrace:
+    """A PyTorch execution trace: one row per node, in the order of the file (the order of finishing)."""
+
+    path: str
+    schema: str  # as written; known dialects are "1.0.1" to "1.1.1-chakra.0.0.4"
+    process: int
+    rank: int  # ABSENT if neither the content nor the file's name says
+    start_us: int  # `start_ts`, of a clock that has nothing to do with Kineto's
+    finish_us: int
+    names: tuple[str, ...]
+    texts: tuple[bytes, ...]
+    groups: tuple[ProcessGroup, ...]  # of all process_group:init nodes, first mention first
+    dropped: Mapping[str, int]  # what was left out, and how often
+    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until mended
+
+    node_id: Numbers  # unique
+    parent: Numbers  # id of the node that called this one; the root is its own
+    sort: Kinds  # NodeSort
+    name: Indices
+    record_function: Numbers  # rf_id: equals Kineto's "Record function id"
+    thread: Numbers  # small numbers of the execution trace's own, 1 is the first thread
+    forward_thread: Numbers  # of backward operators: the thread of the forward one; else 0
+    forward_parent: Numbers  # fw_parent, a node id or 0
+    sequence: Numbers  # seq_id of autograd, ABSENT (the file says -1, too) if none
+    scope: Kinds  # RecordScope of PyTorch: 0 function, 1 backward function, 7 user
+    schema_text: Indices  # text (plain): the operator's signature, or ABSENT if empty
+    input_shapes: Indices  # text: JSON list, one shape for each input
+    input_types: Indices  # text: JSON list of strings, "Tensor(float)", "Int", "GenericList[Int]", …
+    output_shapes: Indices
+    output_types: Indices
+    # All input values as JSON, only for rows of sorts COMMUNICATION, GROUPS and C10D and for operators whose
+    # cost depends on values that are no tensors (convolutions, attention); elsewhere ABSENT.
+    input_values: Indices
+    # JSON object of the attributes beyond the common ones that are not empty: collective_name, dtype,
+    # in_msg_nelems, pg_name, …, kernel_backend, kernel_file. tensor_range is left out. ABSENT if none.
+    attributes: Indices
+    inputs: Tensors
+    outputs: Tensors
+
+    def __len__(self) -> int:
+        return len(self.node_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Where events take place one after another: a thread of the host, or a stream of a device.
+
+    For events of the host `device` and `stream` are ABSENT. Events of the device carry `process` and
+    `thread` as the timeline draws them (usually the same two numbers).
+    """
+
+    process: int
+    thread: int
+    device: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """Synchronisation events (EventSort.SYNC): who waited for what."""
+
+    row: Indices  # of the event
+    sort: Indices  # text (plain): "Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"
+    stream: Numbers  # that is waited for; of "Stream Wait Event" the waiting one is in the row's lane
+    event: Numbers  # the CUDA event's id
+    record_correlation: Numbers  # correlation of the call that recorded the event
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfers:
+    """How much copies and memsets move."""
+
+    row: Indices
+    size_bytes: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collectives:
+    """Events with NCCL arguments: kernels, and the record_param_comms operators above them.
+
+    Sizes are in elements of `dtype`. Rows of "wait" and barriers are here if the file describes them.
+    """
+
+    row: Indices
+    operation: Indices  # text (plain): "Collective name", such as "allreduce", "_allgather_base", "send"
+    dtype: Indices  # text (plain): "BFloat16", "Float", …
+    in_elements: Numbers
+    out_elements: Numbers
+    group_size: Numbers
+    group_name: Indices  # text (plain)
+    group_description: Indices  # text (plain)
+    group_ranks: Indices  # text (plain): "[0, 1]"; PyTorch shortens long lists with "..."
+    rank_start: Numbers  # "Global rank start" and "… stride" describe regular groups
+    rank_stride: Numbers
+    in_splits: Indices  # text (plain): "[]" or "[1, 2]"
+    out_splits: Indices
+    source: Numbers  # "Src Rank" and "Dst Rank" of send and receive, as the file says
+    destination: Numbers
+    number: Numbers  # "Seq", of newer files
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Arrows from forward operators to their backward operators (fwdbwd), one row per end."""
+
+    flow_id: Numbers
+    is_end: npt.NDArray[np.bool_]
+    ts_ns: Times
+    lane: Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTrace:
+    """A Kineto timeline: one row per kept event, in the order of the file.
+
+    Left out, and counted in `dropped` as "phase/category": metadata and instants (M, i), python_function,
+    ac2g arrows (each repeats a correlation that its two events carry), counters, and categories that are
+    not known.
+    """
+
+    path: str
+    rank: int  # of distributedInfo, or of the file's name; ABSENT if neither says
+    world_size: int  # ABSENT if not said
+    backend: str  # "nccl", "gloo", … or "" if not said
+    base_ns: int  # add to a time to get nanoseconds of the epoch; 0 if the file's times are absolute
+    names: tuple[str, ...]
+    texts: tuple[bytes, ...]
+    lanes: tuple[Lane, ...]
+    groups: tuple[ProcessGroup, ...]  # of distributedInfo.pg_config
+    device_properties: tuple[Mapping[str, Any], ...]  # as the file has them
+    metadata: Mapping[str, Any]  # further members of the file's object that are no lists or objects
+    window_ns: tuple[int, int] | None  # what the profiler recorded, if it says (its span "PyTorch Profiler")
+    dropped: Mapping[str, int]
+    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until mended
+
+    sort: Kinds  # EventSort
+    name: Indices
+    ts_ns: Times
+    dur_ns: Times
+    lane: Indices  # index into `lanes`
+    correlation: Numbers  # joins a launch and what it launched; several kernels of a graph share one
+    external_id: Numbers  # joins operators and launches; in old files that of a kernel is its correlation
+    record_function: Numbers  # "Record function id": equals rf_id of the execution trace; absent before 2024
+    sequence: Numbers  # "Sequence number" of autograd
+    forward_thread: Numbers  # "Fwd thread id", a small number of PyTorch's own
+    # Of operators: text, the JSON object {"dims": …, "types": …} of their recorded inputs, with "values" for
+    # the operators whose values are kept in a HostTrace, too; else ABSENT.
+    arguments: Indices
+    # Only of files in which an older linker merged both recordings ("ET+"): node id of the execution trace
+    # that the event belongs to (its own for operators, the launching one for device work); else None.
+    node_id: Numbers | None
+    waits: Waits
+    transfers: Transfers
+    collectives: Collectives
+    forward_backward: Flows
+
+    def __len__(self) -> int:
+        return len(self.ts_ns)
