@@ -1,0 +1,154 @@
+"""What a layer file says, as plain values, and how it is written down again.
+
+A file names a training loop and lists layers; a layer has three phases, each a computation and perhaps a
+collective. Times are nanoseconds and sizes are bytes of one NPU.
+
+Not here: reading (`reading`), and what the loops do (`loops`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from et_sim.trace.columns import CollectiveKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Keyword(StrEnum):
+    """The training loops, by the word that names each in a file."""
+
+    MICRO = "MICRO"
+    DATA = "DATA"
+    DATA_REORDER = "DATA_REORDER"
+    MODEL = "MODEL"
+    HYBRID_DATA_MODEL = "HYBRID_DATA_MODEL"
+    HYBRID_MODEL_DATA = "HYBRID_MODEL_DATA"
+    HYBRID_CUSTOMIZED = "HYBRID_CUSTOMIZED"
+    HYBRID_TRANSFORMER = "HYBRID_TRANSFORMER"
+    HYBRID_TRANSFORMER_FWD_IN_BCKWD = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
+    HYBRID_DLRM = "HYBRID_DLRM"
+    HYBRID_DLRM_ENHANCED = "HYBRID_DLRM_ENHANCED"
+    DISTRIBUTED_INFERENCE = "DISTRIBUTED_INFERENCE"
+
+
+KEYWORDS = tuple(keyword.value for keyword in Keyword)
+TRANSFORMERS = (Keyword.HYBRID_TRANSFORMER, Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD)
+DLRMS = (Keyword.HYBRID_DLRM, Keyword.HYBRID_DLRM_ENHANCED)
+# What a layer of HYBRID_CUSTOMIZED may name: the keywords that say by themselves on which dimensions
+# collectives run.
+PER_LAYER = (
+    Keyword.MICRO.value,
+    Keyword.DATA.value,
+    Keyword.MODEL.value,
+    Keyword.HYBRID_DATA_MODEL.value,
+    Keyword.HYBRID_MODEL_DATA.value,
+    Keyword.DISTRIBUTED_INFERENCE.value,
+)
+
+
+class Phase(IntEnum):
+    """The three parts of a layer's work, in the order of a file's columns."""
+
+    FORWARD = 0
+    INPUT_GRADIENT = 1
+    WEIGHT_GRADIENT = 2
+
+    @property
+    def words(self) -> str:
+        """`weight gradient`."""
+        return self.name.lower().replace("_", " ")
+
+
+NO_COLLECTIVE = "NONE"
+COLLECTIVE_WORDS: Mapping[str, CollectiveKind | None] = MappingProxyType(
+    {
+        NO_COLLECTIVE: None,
+        "ALLREDUCE": CollectiveKind.ALL_REDUCE,
+        "ALLGATHER": CollectiveKind.ALL_GATHER,
+        "REDUCESCATTER": CollectiveKind.REDUCE_SCATTER,
+        "ALLTOALL": CollectiveKind.ALL_TO_ALL,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseWork:
+    """A computation and the collective after it, if there is one."""
+
+    compute_ns: int = 0
+    collective: CollectiveKind | None = None
+    bytes: int = 0
+
+    @property
+    def word(self) -> str:
+        """How a file spells the collective."""
+        return next(word for word, kind in COLLECTIVE_WORDS.items() if kind == self.collective)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One record. `update_ns` passes between the end of any of its collectives and anybody hearing of it."""
+
+    name: str
+    forward: PhaseWork = PhaseWork()
+    input_gradient: PhaseWork = PhaseWork()
+    weight_gradient: PhaseWork = PhaseWork()
+    update_ns: int = 0
+    keyword: Keyword | None = None  # HYBRID_CUSTOMIZED: which dimensions its collectives run on
+    reserved: int = -1  # means nothing
+
+    def work(self, phase: Phase) -> PhaseWork:
+        """What one phase does."""
+        return (self.forward, self.input_gradient, self.weight_gradient)[phase]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFile:
+    """A whole file. What only some keywords have is None or empty with the others."""
+
+    keyword: Keyword
+    layers: tuple[Layer, ...]
+    model_group: int | None = None  # transformers: NPUs that share a model
+    checkpoints: tuple[int, ...] = ()  # layers whose inputs are kept
+    initiates: tuple[int, ...] = ()  # layers at whose input gradient recomputation starts
+    last_bottom_layer: int | None = None  # DLRM
+    source: str = "<python>"
+
+
+def layer_file_text(layer_file: LayerFile) -> str:
+    """The file that holds these layers: columns under each other, and readable by ASTRA-sim 1.0."""
+    rows = [_words(layer) for layer in layer_file.layers]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [" ".join(_head(layer_file)), str(len(rows))]
+    lines += [
+        "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _head(layer_file: LayerFile) -> list[str]:
+    words = [layer_file.keyword.value]
+    if layer_file.model_group is not None:
+        words += ["model_parallel_NPU_group:", str(layer_file.model_group)]
+    if layer_file.keyword == Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD:
+        for label, indices in (
+            ("checkpoints:", layer_file.checkpoints),
+            ("checkpoint_initiates:", layer_file.initiates),
+        ):
+            words += [label, str(len(indices)), *map(str, indices)]
+    if layer_file.last_bottom_layer is not None:
+        words.append(str(layer_file.last_bottom_layer))
+    return words
+
+
+def _words(layer: Layer) -> list[str]:
+    words = [layer.name, str(layer.reserved)]
+    for phase in Phase:
+        work = layer.work(phase)
+        words += [str(work.compute_ns), work.word, str(work.bytes)]
+    return [*words, str(layer.update_ns), *([layer.keyword.value] if layer.keyword else [])]

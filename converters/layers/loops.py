@@ -1,0 +1,141 @@
+"""The training loops of ASTRA-sim 1.0: in which order does an NPU compute, communicate and wait?
+
+A loop is a list of moves through the layers, up in the forward pass and down in the backward pass. Played, it
+gives steps. A step waits for collectives of earlier steps, computes, issues a collective at the moment the
+computation ends, waits again, and takes one tick of 1 ns before the next step begins.
+
+All NPUs run the same steps. Loops do not depend on the machine: which collectives are never issued because
+nobody takes part in them is decided later (`program`).
+
+Not here: MICRO, which has no steps (`program`), and times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from converters.layers.layer_file import DLRMS, Keyword, LayerFile, Phase
+from et_sim.trace.columns import CollectiveKind
+
+
+class Work(NamedTuple):
+    """A phase of a layer: which a step computes, whose collective it issues, or for which it waits."""
+
+    layer: int
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the loop. Waiting for a phase of a layer is waiting for all its collectives so far."""
+
+    number: int  # of the pass
+    computes: Work
+    issues: Work | None = None
+    is_blocking: bool = False  # the step goes on when the collective has ended
+    is_urgent: bool = False  # the collective overtakes all others
+    waits_first: Work | None = None
+    waits_last: Work | None = None
+    turns: bool = False  # the loop turns back for this step, which takes one more tick before it
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What a loop does at each layer, in one phase."""
+
+    phase: Phase
+    issues: bool = False
+    is_blocking: bool = False
+    in_layer_0: bool = True
+    issues_in_layer_0: bool = True
+    waits_last: Phase | None = None
+
+
+_FORWARD, _INPUT, _WEIGHT = Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT
+_SILENT = _Move(_FORWARD)
+_BLOCKING = _Move(_FORWARD, issues=True, is_blocking=True)
+_INPUT_FREE = _Move(_INPUT, issues=True, issues_in_layer_0=False)
+_INPUT_BLOCKING = _Move(_INPUT, issues=True, is_blocking=True)
+_INPUT_SILENT = _Move(_INPUT, in_layer_0=False)
+_WEIGHT_FREE = _Move(_WEIGHT, issues=True)
+_WEIGHT_WAITS = _Move(_WEIGHT, issues=True, waits_last=_INPUT)
+_HYBRID = (_BLOCKING, _INPUT_FREE, _WEIGHT_WAITS)
+_TRANSFORMER = (_BLOCKING, _INPUT_BLOCKING, _WEIGHT_FREE)
+# The move of the forward pass, then those that the backward pass makes at each layer.
+_LOOPS = MappingProxyType(
+    {
+        Keyword.DATA: (_SILENT, _WEIGHT_FREE, _INPUT_SILENT),
+        Keyword.DATA_REORDER: (_SILENT, _INPUT_SILENT, _WEIGHT_FREE),
+        Keyword.MODEL: (_BLOCKING, _INPUT_FREE, replace(_WEIGHT_WAITS, issues=False)),
+        Keyword.HYBRID_DATA_MODEL: _HYBRID,
+        Keyword.HYBRID_MODEL_DATA: _HYBRID,
+        Keyword.HYBRID_CUSTOMIZED: _HYBRID,
+        Keyword.HYBRID_TRANSFORMER: _TRANSFORMER,
+        Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD: _TRANSFORMER,
+        Keyword.HYBRID_DLRM: (_SILENT, _WEIGHT_WAITS, _INPUT_SILENT),
+        Keyword.HYBRID_DLRM_ENHANCED: (_SILENT, _WEIGHT_FREE, _INPUT_SILENT),
+        Keyword.DISTRIBUTED_INFERENCE: (_BLOCKING,),
+    }
+)
+
+
+def steps_of(layer_file: LayerFile, passes: int) -> Iterator[Step]:
+    """All steps in order; none for MICRO."""
+    if layer_file.keyword == Keyword.MICRO:
+        return
+    forward, *backward = _LOOPS[layer_file.keyword]
+    for number in range(passes):
+        for layer in range(len(layer_file.layers)):
+            yield _forward(layer_file, forward, number, layer)
+        if backward:
+            yield from _backward(layer_file, backward, number)
+
+
+def _backward(layer_file: LayerFile, moves: list[_Move], number: int) -> Iterator[Step]:
+    for layer in reversed(range(len(layer_file.layers))):
+        if layer in layer_file.initiates:
+            yield from _recomputed(layer_file, number, layer)
+        for move in moves:
+            if layer or move.in_layer_0:
+                yield _with_embedding(layer_file, _moved(move, number, layer))
+
+
+def _recomputed(layer_file: LayerFile, number: int, layer: int) -> Iterator[Step]:
+    """Activations are computed again, from the nearest checkpoint up to the layer below."""
+    start = max(checkpoint for checkpoint in layer_file.checkpoints if checkpoint < layer)
+    for below in range(start, layer):
+        yield replace(_forward(layer_file, _BLOCKING, number, below), turns=below == start)
+
+
+def _forward(layer_file: LayerFile, move: _Move, number: int, layer: int) -> Step:
+    """A layer's weights must have been updated before they are used."""
+    step = replace(_moved(move, number, layer), waits_first=Work(layer, _WEIGHT))
+    if layer_file.keyword not in DLRMS:
+        return step
+    if layer_file.layers[layer].forward.collective == CollectiveKind.ALL_TO_ALL:
+        return replace(step, issues=Work(layer, _FORWARD), is_urgent=True)
+    if layer == layer_file.last_bottom_layer:  # the top layers need the embedding's rows
+        return replace(step, waits_last=Work(0, _FORWARD))
+    return step
+
+
+def _with_embedding(layer_file: LayerFile, step: Step) -> Step:
+    """Of DLRM: the gradients of the embedding are exchanged once the first top layer has computed them."""
+    bottom = layer_file.last_bottom_layer
+    if bottom is not None and step.computes == Work(bottom + 1, _INPUT):
+        return replace(step, issues=Work(0, _INPUT), is_urgent=True)
+    return step
+
+
+def _moved(move: _Move, number: int, layer: int) -> Step:
+    work = Work(layer, move.phase)
+    return Step(
+        number,
+        work,
+        work if move.issues and (layer or move.issues_in_layer_0) else None,
+        move.is_blocking,
+        waits_last=None if move.waits_last is None else Work(layer, move.waits_last),
+    )

@@ -1,0 +1,347 @@
+"""A layer file as one trace, which every rank runs, with notes on which node is what.
+
+Each step of the loop becomes a computation on the device and a *tick*, 1 ns beside everything else; its
+collective comes after the computation, and the layer's update time, if any, after the collective. The next
+step's computation comes after the tick and after all the step waits for:
+
+    computation ──► tick ──► computation ──► …            not blocking
+        └──► collective ──► update ┄┄► whoever waits
+
+    computation ──► collective ──► update ──► tick ──► …  blocking
+
+Collectives that would move nothing, or on which no dimension takes part, are left out and counted.
+
+Not here: the loops (`loops`) and how long a collective takes, which is a machine's matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from converters.layers.dimensions import (
+    FLAGS,
+    LogicalDimensions,
+    Reach,
+    flags_of,
+    has_groups,
+    logical_dimensions,
+    reach_of,
+)
+from converters.layers.layer_file import Keyword, LayerFile, Phase
+from converters.layers.loops import Step, Work, steps_of
+from et_sim.errors import InputError, UsageError
+from et_sim.trace.builder import TraceBuilder
+from et_sim.units import LONGEST_NS, MOST_BYTES
+
+if TYPE_CHECKING:
+    from et_sim.trace.columns import Trace
+    from et_sim.trace.workload import Workload
+
+IntColumn = npt.NDArray[np.int64]
+RowColumn = npt.NDArray[np.int32]
+BoolColumn = npt.NDArray[np.bool_]
+
+MODEL_GROUP, DATA_GROUP = "model", "data"
+URGENT = 1 << 30  # comm_priority of what overtakes everything
+TICK_NS = 1
+MOST_NODES = 20_000_000
+FIRST, LAST, END = 0, 1, 2  # where a wait happens: before the computation, after it, when the run has ended
+_GROUP_OF = {Reach.MODEL: MODEL_GROUP, Reach.DATA: DATA_GROUP}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """One row per step, in order."""
+
+    pass_number: RowColumn
+    layer: RowColumn
+    phase: RowColumn  # Phase
+    compute_row: RowColumn  # of the trace
+    tick_row: RowColumn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collectives:
+    """One row per collective, in the order of their issue."""
+
+    pass_number: RowColumn
+    layer: RowColumn  # whose collective it is, which need not be the layer just computed
+    phase: RowColumn
+    step: RowColumn  # after whose computation it is issued; -1: at the start
+    bytes: IntColumn
+    is_blocking: BoolColumn
+    is_urgent: BoolColumn
+    row: RowColumn  # of the trace
+    update_row: RowColumn  # -1: no update time
+
+    @property
+    def done_row(self) -> RowColumn:
+        """Whose end is the end of the collective for those who wait."""
+        done: RowColumn = np.where(self.update_row >= 0, self.update_row, self.row).astype(np.int32)
+        return done
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """One row per collective and place where the loop may have to wait for it; blocking ones are not here."""
+
+    collective: RowColumn
+    step: RowColumn  # -1: when the run has ended and there were no steps
+    place: RowColumn  # FIRST, LAST or END
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerProgram:
+    """A trace and what its rows are."""
+
+    layer_file: LayerFile
+    trace: Trace
+    logical: LogicalDimensions | None  # transformers on a machine of known dimensions
+    steps: Steps
+    collectives: Collectives
+    waits: Waits
+    # Collectives of the loop that were left out, by (layer, phase, why).
+    skipped: Counter[tuple[int, Phase, str]]
+
+
+def layer_program(
+    layer_file: LayerFile,
+    passes: int,
+    dimensions: Sequence[int] | None,
+    compute_scale: float | None = 1.0,
+    comm_scale: float | None = 1.0,
+    *,
+    ranks: int | None = None,
+) -> LayerProgram:
+    """The program of every rank for so many passes of the training loop.
+
+    With `dimensions`, the sizes of a machine's dimensions, collectives carry one flag per dimension (see
+    `LayerProgram.logical` for the transformers). Without, they carry ten, and the collectives of transformers
+    name the process groups "model" and "data"; `ranks` then tells which groups have but one member. Times
+    and sizes are multiplied as single-precision numbers, as 1.0 does even if the factor is 1; None leaves
+    them alone.
+    """
+    if passes < 1:
+        raise UsageError(f"passes is {passes}", remedy="give at least one pass of the training loop")
+    nodes = passes * len(layer_file.layers) * 9
+    if nodes > MOST_NODES:
+        cause = f"{passes:,} passes of {len(layer_file.layers):,} layers are up to {nodes:,} nodes"
+        raise UsageError(cause, place=layer_file.source, remedy=f"stay below {MOST_NODES:,}")
+    scaled = _scaled_file(layer_file, compute_scale, comm_scale)
+    return _Unrolling(scaled, _Where(layer_file, dimensions, ranks)).program(passes, layer_file)
+
+
+def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:
+    """The program for `ranks` ranks as a workload of one template; groups, if there are any, follow rules."""
+    from et_sim.trace.workload import GroupRule, Workload
+
+    group = model_group(layer_file, ranks)
+    if ranks % group:
+        near = [size for size in range(1, ranks + 1) if ranks % size == 0]
+        closest = min(near, key=lambda size: abs(size - group))
+        raise InputError(
+            f"model-parallel groups of {group} do not divide {ranks} ranks",
+            place=layer_file.source,
+            remedy=f"give a number of ranks that is a multiple of {group}, or change the group in the file,"
+            f" say to {closest}",
+        )
+    program = layer_program(layer_file, passes, None, None, None, ranks=ranks)
+    rules = {MODEL_GROUP: GroupRule(group, 1), DATA_GROUP: GroupRule(ranks // group, group)}
+    used = {name: rule for name, rule in rules.items() if name in program.trace.group_names}
+    workload = Workload(
+        (program.trace,),
+        np.zeros(ranks, np.int32),
+        layer_file.source,
+        relative_peers=(True,),
+        group_rules=used,
+    )
+    return workload, program
+
+
+def model_group(layer_file: LayerFile, ranks: int) -> int:
+    """How many ranks share a model; a group that is larger than the job is none, as in 1.0."""
+    group = layer_file.model_group or 1
+    return 1 if group > ranks else group
+
+
+def scaled(value: int, scale: float | None) -> int:
+    """A time or size as 1.0 scales it: multiplied in single precision, then truncated."""
+    return value if scale is None else int(np.float32(value) * np.float32(scale))
+
+
+def _scaled_file(layer_file: LayerFile, compute: float | None, comm: float | None) -> LayerFile:
+    for name, scale, most in (("compute", compute, LONGEST_NS), ("comm", comm, MOST_BYTES)):
+        if scale is not None and not 0 <= scale <= most:
+            raise UsageError(f"{name}-scale is {scale}", remedy="give a number that is not negative")
+    layers = []
+    for layer in layer_file.layers:
+        works = []
+        for phase in Phase:
+            work = layer.work(phase)
+            time, size = scaled(work.compute_ns, compute), scaled(work.bytes, comm)
+            if time > LONGEST_NS or size > MOST_BYTES:
+                raise InputError(
+                    f"layer {layer.name}, {phase.words}: {time:,} ns and {size:,} bytes once scaled",
+                    place=layer_file.source,
+                    remedy=f"stay below {LONGEST_NS:,} ns and bytes: give smaller scales",
+                )
+            works.append(replace(work, compute_ns=time, bytes=size))
+        layers.append(replace(layer, forward=works[0], input_gradient=works[1], weight_gradient=works[2]))
+    return replace(layer_file, layers=tuple(layers))
+
+
+class _Where:
+    """On which dimensions, or in which group, the collectives of a file run."""
+
+    def __init__(self, layer_file: LayerFile, dimensions: Sequence[int] | None, ranks: int | None) -> None:
+        self.layer_file = layer_file
+        self.logical: LogicalDimensions | None = None
+        self.sizes = tuple(dimensions) if dimensions is not None else None
+        if self.sizes is not None and layer_file.model_group is not None:
+            self.logical = logical_dimensions(self.sizes, layer_file.model_group)
+            self.sizes = self.logical.sizes
+        self.by_group = dimensions is None and has_groups(layer_file.keyword)
+        group = layer_file.model_group or 1
+        if ranks is not None:
+            group = model_group(layer_file, ranks)
+        self.is_alone = {Reach.MODEL: group == 1, Reach.DATA: ranks is not None and group == ranks}
+
+    def place(self, work: Work) -> dict[str, Any] | None:
+        """The builder's arguments for a collective, or None if nobody takes part in it."""
+        own = self.layer_file.layers[work.layer].keyword
+        reach = reach_of(self.layer_file.keyword, work.layer, own, work.phase)
+        if self.by_group:
+            return None if self.is_alone[reach] else {"group": _GROUP_OF[reach]}
+        sizes = (2,) * FLAGS if self.sizes is None else self.sizes
+        flags = flags_of(reach, len(sizes), self.logical)
+        is_used = any(flag and size > 1 for flag, size in zip(flags, sizes, strict=True))
+        return {"involved_dims": flags} if is_used else None
+
+
+@dataclass(slots=True)
+class _Unrolling:
+    """Plays the steps, keeping in mind which collectives nobody has waited for yet."""
+
+    layer_file: LayerFile  # scaled
+    where: _Where
+    build: TraceBuilder = field(init=False)
+    steps: list[tuple[int, ...]] = field(default_factory=list)
+    collectives: list[tuple[int, ...]] = field(default_factory=list)
+    waits: list[tuple[int, int, int]] = field(default_factory=list)
+    outstanding: dict[Work, list[int]] = field(default_factory=dict)
+    done: list[int] = field(default_factory=list)  # per collective, the node at whose end it is complete
+    skipped: Counter[tuple[int, Phase, str]] = field(default_factory=Counter)
+    places: dict[Work, dict[str, Any] | None] = field(default_factory=dict)
+
+    def program(self, passes: int, original: LayerFile) -> LayerProgram:
+        """The whole program."""
+        self.build = TraceBuilder(version="et-sim layer file", source=self.layer_file.source)
+        if self.layer_file.keyword == Keyword.MICRO:
+            for number in range(passes):
+                self._issue(number, Work(0, Phase.WEIGHT_GRADIENT), -1, [], False, False)
+        before: list[int] = []
+        for step in steps_of(self.layer_file, passes):
+            before = self._play(step, before)
+        self._wait(Work(0, Phase.WEIGHT_GRADIENT), len(self.steps) - 1, END)
+        steps = _columns(self.steps, 5)
+        issued = _columns(self.collectives, 9)
+        waits = _columns(self.waits, 3)
+        return LayerProgram(
+            original,
+            self.build.build(),
+            self.where.logical,
+            Steps(_rows(steps[0]), _rows(steps[1]), _rows(steps[2]), _rows(steps[3]), _rows(steps[4])),
+            Collectives(
+                _rows(issued[0]),
+                _rows(issued[1]),
+                _rows(issued[2]),
+                _rows(issued[3]),
+                issued[4],
+                issued[5].astype(np.bool_),
+                issued[6].astype(np.bool_),
+                _rows(issued[7]),
+                _rows(issued[8]),
+            ),
+            Waits(_rows(waits[0]), _rows(waits[1]), _rows(waits[2])),
+            self.skipped,
+        )
+
+    def _play(self, step: Step, before: list[int]) -> list[int]:
+        """Add the nodes of a step; gives what the next one comes after."""
+        number = len(self.steps)
+        if step.turns:
+            before = [self._tick(before)]
+        waited = self._wait(step.waits_first, number, FIRST)
+        layer = self.layer_file.layers[step.computes.layer]
+        nanos = layer.work(step.computes.phase).compute_ns
+        name = f"{layer.name} {step.computes.phase.words}"
+        compute = self.build.compute(name, nanos=nanos, after=[*before, *waited])
+        issued = None
+        if step.issues is not None:
+            at = step.number, step.issues, number, [compute]
+            issued = self._issue(*at, step.is_blocking, step.is_urgent)
+        ends = [compute] if issued is None or not step.is_blocking else [self.done[issued]]
+        ends += self._wait(step.waits_last, number, LAST)
+        tick = self._tick(ends)
+        self.steps.append((step.number, *step.computes, compute, tick))
+        return [tick]
+
+    def _tick(self, after: list[int]) -> int:
+        return self.build.compute("tick", nanos=TICK_NS, cpu=True, concurrent=True, after=after)
+
+    def _issue(
+        self, number: int, work: Work, step: int, after: list[int], is_blocking: bool, is_urgent: bool
+    ) -> int | None:
+        """Add a collective and its update time; gives its number, or None if it moves nothing."""
+        layer = self.layer_file.layers[work.layer]
+        wanted = layer.work(work.phase)
+        if work not in self.places:
+            self.places[work] = self.where.place(work)
+        place = self.places[work]
+        if wanted.collective is None or not wanted.bytes or place is None:
+            if wanted.collective is not None:
+                self.skipped[work.layer, work.phase, "nobody" if place is None else "0 bytes"] += 1
+            return None
+        kind = wanted.collective.name.lower().replace("_", "-")
+        name = f"{layer.name} {work.phase.words} {kind}"
+        priority = URGENT if is_urgent else None
+        row = self.build.collective(
+            wanted.collective,
+            wanted.bytes,
+            name=name,
+            priority=priority,
+            concurrent=True,
+            after=after,
+            **place,
+        )
+        update = -1
+        if layer.update_ns:
+            name = f"{layer.name} {work.phase.words} update"
+            update = self.build.compute(name, nanos=layer.update_ns, cpu=True, concurrent=True, after=[row])
+        issued = len(self.collectives)
+        self.collectives.append((number, *work, step, wanted.bytes, is_blocking, is_urgent, row, update))
+        self.done.append(row if update < 0 else update)
+        if not is_blocking:
+            self.outstanding.setdefault(work, []).append(issued)
+        return issued
+
+    def _wait(self, work: Work | None, step: int, place: int) -> list[int]:
+        """The nodes to wait for, which nobody needs to wait for again."""
+        issued = [] if work is None else self.outstanding.pop(work, [])
+        self.waits += [(number, step, place) for number in issued]
+        return [self.done[number] for number in issued]
+
+
+def _columns(rows: Sequence[tuple[int, ...]], count: int) -> list[IntColumn]:
+    table = np.array(rows, np.int64).reshape(len(rows), count)
+    return [np.ascontiguousarray(table[:, column]) for column in range(count)]
+
+
+def _rows(column: IntColumn) -> RowColumn:
+    return column.astype(np.int32)

@@ -1,0 +1,286 @@
+"""What does a layer file say? Strictly: what 1.0 would take for something else is refused where it stands.
+
+    KEYWORD [extras]
+    <number of layers>
+    <name> <reserved> <ns> <collective> <bytes> <ns> <collective> <bytes> <ns> <collective> <bytes> <ns>
+
+Words are separated by white space, and line breaks mean nothing: a whole file may stand on one line. They
+are used for advice only, since people do write a layer per line.
+
+Not here: what the layers do (`loops`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from converters.files import read_bytes
+from converters.layers.layer_file import (
+    COLLECTIVE_WORDS,
+    DLRMS,
+    KEYWORDS,
+    PER_LAYER,
+    TRANSFORMERS,
+    Keyword,
+    Layer,
+    LayerFile,
+    Phase,
+    PhaseWork,
+)
+from converters.layers.tokens import Token, TokenReader, shown, tokens_of
+from et_sim.errors import EtSimError, TraceError, did_you_mean
+from et_sim.units import LONGEST_NS, MOST_BYTES
+
+MOST_LAYERS = 1_000_000
+_MOST_NPUS = 1 << 24
+_WORDS_PER_LAYER = 12
+_LOOKED_AT = 4096  # so many bytes decide whether a file is a layer file
+_FORM = "a layer is 12 words: name, reserved, time, collective and bytes of each of 3 phases, update time"
+_GROUP = "a transformer keyword is followed by a label, the group's size,"
+_EXTRAS = {
+    Keyword.HYBRID_TRANSFORMER: f"{_GROUP} and the number of layers",
+    Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD: f"{_GROUP} twice a label, a count and as many layers, and the"
+    " number of layers",
+    **dict.fromkeys(DLRMS, "this keyword is followed by the last bottom layer and the number of layers"),
+}
+_COUNT_FORM = "give the number of layers after the keyword"
+
+
+def read_layer_file(path: str | Path) -> LayerFile:
+    """The layers of a file, which may be compressed with gzip."""
+    return parse_layer_file(read_text(path), str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file that should be a layer file."""
+    content = read_bytes(Path(path))
+    remedy = "a layer file is text that begins with a keyword such as DATA"
+    if b"\0" in content:
+        raise TraceError(f"byte {content.index(0)} is 0: not a text", place=str(path), remedy=remedy)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        cause = f"byte {error.start} is not UTF-8 text"
+        raise TraceError(cause, place=str(path), remedy=remedy) from None
+
+
+def looks_like_layer_file(path: str | Path) -> bool:
+    """Whether a file begins as layer files do: with a keyword, or nearly one."""
+    path = Path(path)
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_LOOKED_AT)
+        if begin.startswith(b"\x1f\x8b"):
+            begin = read_bytes(path)[:_LOOKED_AT]
+    except (OSError, EtSimError):
+        return False
+    if b"\0" in begin:
+        return False
+    words = begin.decode("utf-8-sig", errors="replace").split(maxsplit=1)
+    return bool(words) and (words[0].upper() in KEYWORDS or _is_nearly_keyword(words[0]))
+
+
+def _is_nearly_keyword(word: str) -> bool:
+    """A misspelt keyword; short words are near to too much."""
+    is_wordlike = word.replace("_", "").isalpha() and len(word) > 6
+    return is_wordlike and bool(did_you_mean(word.upper(), KEYWORDS))
+
+
+def parse_layer_file(text: str, source: str = "<text>") -> LayerFile:
+    """The layers of a text; `source` is how messages call it."""
+    tokens = tokens_of(text)
+    if not tokens:
+        remedy = "a layer file begins with a keyword such as DATA, the number of layers, and the layers"
+        raise TraceError("the file is empty", place=source, remedy=remedy)
+    reader = TokenReader(tokens, source)
+    keyword = Keyword(reader.choice("a keyword", KEYWORDS))
+    head = _read_head(reader, keyword)
+    layers = _read_layers(reader, keyword, head.layers)
+    return LayerFile(
+        keyword,
+        layers,
+        head.group,
+        tuple(sorted(set(head.checkpoints))),
+        tuple(sorted(set(head.initiates))),
+        head.last_bottom_layer,
+        source,
+    )
+
+
+class _Head(NamedTuple):
+    """What stands before the layers."""
+
+    layers: int
+    group: int | None
+    checkpoints: list[int]
+    initiates: list[int]
+    last_bottom_layer: int | None
+
+
+def _read_head(reader: TokenReader, keyword: Keyword) -> _Head:
+    group = last_bottom = None
+    places: list[list[Token]] = [[], []]
+    form = _EXTRAS.get(keyword, _COUNT_FORM)
+    if keyword in TRANSFORMERS:
+        reader.word("a label such as model_parallel_NPU_group:", form)
+        group = reader.integer("the size of the model-parallel group", form, least=1, most=_MOST_NPUS)
+    if keyword == Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD:
+        places = [_read_indices(reader, what, form) for what in ("checkpoints", "checkpoint_initiates")]
+    bottom = reader.peek()
+    if keyword in DLRMS:
+        last_bottom = reader.integer("the index of the last bottom layer", form, most=MOST_LAYERS)
+    count = reader.integer("the number of layers", form, least=1, most=MOST_LAYERS)
+    if last_bottom is not None and bottom is not None and last_bottom >= count:
+        raise reader.refused(bottom, _out_of_range("the last bottom layer", last_bottom, count), _COUNTED)
+    checkpoints, initiates = ([int(token.text) for token in tokens] for tokens in places)
+    for what, tokens in zip(("checkpoint", "checkpoint initiate"), places, strict=True):
+        for token in tokens:
+            if int(token.text) >= count:
+                raise reader.refused(token, _out_of_range(what, int(token.text), count), _COUNTED)
+    for token in places[1]:
+        _check_recomputation(reader, token, checkpoints, initiates)
+    return _Head(count, group, checkpoints, initiates, last_bottom)
+
+
+_COUNTED = "layers are counted from 0"
+
+
+def _out_of_range(what: str, index: int, count: int) -> str:
+    return f"{what} is layer {index}, and there are layers 0 to {count - 1}"
+
+
+def _read_indices(reader: TokenReader, what: str, form: str) -> list[Token]:
+    """A label, a count, and as many layers."""
+    reader.word(f"a label such as {what}:", form)
+    count = reader.integer(f"the number of {what}", form, most=MOST_LAYERS)
+    found = []
+    for number in range(count):
+        token = reader.peek()
+        reader.integer(f"layer {number + 1} of {count} {what}", form, most=MOST_LAYERS)
+        if token is not None:
+            found.append(token)
+    return found
+
+
+def _check_recomputation(
+    reader: TokenReader, token: Token, checkpoints: list[int], initiates: list[int]
+) -> None:
+    """What is computed again must lead from a checkpoint up to the layer that wants it, and no further."""
+    initiate = int(token.text)
+    below = [checkpoint for checkpoint in checkpoints if checkpoint <= initiate]
+    if not below:
+        raise reader.refused(
+            token,
+            f"recomputation starts at layer {initiate}, and no checkpoint is at or below it",
+            "add a checkpoint, such as layer 0, or take this initiate out",
+        )
+    start = max(below)
+    if start == initiate:
+        raise reader.refused(
+            token,
+            f"layer {initiate} starts recomputation and is a checkpoint itself, so that there is nothing to"
+            " compute again, and 1.0 never ends",
+            "take it out of the initiates or of the checkpoints",
+        )
+    between = [other for other in initiates if start < other < initiate]
+    if between:
+        raise reader.refused(
+            token,
+            f"recomputation for layer {initiate} starts at checkpoint {start} and meets initiate"
+            f" {min(between)} on its way, from where 1.0 leaves out the gradients of the layers above it",
+            "take one of these initiates out, or let a checkpoint come after the lower one",
+        )
+
+
+def _read_layers(reader: TokenReader, keyword: Keyword, count: int) -> tuple[Layer, ...]:
+    layers: list[Layer] = []
+    announced = reader.tokens[reader.at - 1]
+    for number in range(count):
+        if reader.peek() is None:
+            remedy = "correct the number, or add the layers that are missing"
+            cause = f"the number of layers is {count}, and the file ends after {number}"
+            raise reader.refused(announced, cause, remedy)
+        layers.append(_read_layer(reader, keyword, number))
+    token = reader.peek()
+    if token is not None:
+        left = len(reader.tokens) - reader.at
+        each = _WORDS_PER_LAYER + (keyword == Keyword.HYBRID_CUSTOMIZED)
+        more = f"{count + left // each} layers" if left % each == 0 else "more after them"
+        cause = f"the number of layers is {count} (line {announced.line}), and the file has {more}:"
+        cause = f"{cause} {shown(token.text)} stands here"
+        raise reader.refused(token, cause, "correct the number, or take the rest out")
+    return tuple(layers)
+
+
+def _read_layer(reader: TokenReader, keyword: Keyword, number: int) -> Layer:
+    name = reader.word("the name of a layer", _FORM)
+    what = f"layer {number} ({shown(name.text)})"
+    first = reader.at - 1
+
+    def integer(of: str, most: int, least: int = 0) -> int:
+        return reader.integer(f"{of} of {what}", _advice(reader, first), least=least, most=most)
+
+    reserved = integer("the reserved number", 2**31 - 1, -(2**31))
+    works = []
+    for phase in Phase:
+        compute = integer(f"the {phase.words} time", LONGEST_NS)
+        word = _read_collective(reader, f"the {phase.words} collective of {what}", first)
+        size = integer(f"the {phase.words} bytes", MOST_BYTES)
+        works.append(PhaseWork(compute, COLLECTIVE_WORDS[word], size))
+    update = integer("the update time", LONGEST_NS)
+    own = None
+    if keyword == Keyword.HYBRID_CUSTOMIZED:
+        own = _read_own_keyword(reader, what)
+    else:
+        _refuse_own_keyword(reader, keyword, what)
+    return Layer(name.text, works[0], works[1], works[2], update, own, reserved)
+
+
+def _read_collective(reader: TokenReader, what: str, first: int) -> str:
+    token = reader.peek()
+    if token is not None and token.text == "ALLREDUCEALLTOALL":
+        cause = f"{what} is ALLREDUCEALLTOALL, which nothing can run: 1.0 ends where it is issued"
+        raise reader.refused(token, cause, f"use one of {', '.join(COLLECTIVE_WORDS)}")
+    words = tuple(COLLECTIVE_WORDS)
+    remedy = f"one of {', '.join(words)}; 1.0 takes any other word as NONE"
+    advice = _advice(reader, first)
+    return reader.choice(what, words, remedy if advice == _FORM else advice)
+
+
+def _read_own_keyword(reader: TokenReader, what: str) -> Keyword:
+    token = reader.peek()
+    if token is not None and token.text in KEYWORDS and token.text not in PER_LAYER:
+        raise reader.refused(
+            token,
+            f"the keyword of {what} is {token.text}, which does not say where one layer communicates",
+            f"give one of {', '.join(PER_LAYER)}",
+        )
+    remedy = f"in a HYBRID_CUSTOMIZED file every layer ends with one of {', '.join(PER_LAYER)}"
+    return Keyword(reader.choice(f"the keyword of {what}", PER_LAYER, remedy))
+
+
+def _refuse_own_keyword(reader: TokenReader, keyword: Keyword, what: str) -> None:
+    """A 13th word puts 1.0 out of step. It may be a layer's name: then its reserved number follows."""
+    token, following = reader.peek(), reader.peek(1)
+    if token is None or token.text not in KEYWORDS:
+        return
+    if following is None or not following.text.lstrip("+-").isdecimal():
+        raise reader.refused(
+            token,
+            f"{what} has a 13th word, {token.text}, and the file is {keyword}",
+            "only files of HYBRID_CUSTOMIZED have one: take it out, or change the file's keyword",
+        )
+
+
+def _advice(reader: TokenReader, first: int) -> str:
+    """What may be wrong with the layer whose name is token `first`, judging by lines."""
+    token, name = reader.peek(), reader.tokens[first]
+    before = reader.tokens[first - 1]
+    if name.line == before.line and first > 2:
+        return f"{_FORM}; line {name.line} seems to have more"
+    if token is not None and token.line != name.line:
+        return f"{_FORM}; the layer that begins on line {name.line} seems to have fewer"
+    return _FORM

@@ -1,0 +1,105 @@
+"""What did each layer compute, communicate, and make the loop wait for?
+
+A collective lasts from its issue until it is done, update time included. It is *exposed* while the loop waits
+for it: all the time if it is blocking, else from the first look at which it is not done. When the last pass
+has ended, the loop looks once more at the first layer's weight gradients, and what it waits for there
+counts until the first of them is done. All this is how ASTRA-sim 1.0 counts.
+
+Not here: simulating; start and end of every node are given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from converters.layers.layer_file import Phase
+from converters.layers.program import END, FIRST, TICK_NS, LayerProgram
+
+IntColumn = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerTable:
+    """Nanoseconds of one rank, as [layer, phase] (`Phase`), and the whole run."""
+
+    names: tuple[str, ...]
+    compute_ns: IntColumn
+    exposed_ns: IntColumn
+    total_ns: IntColumn
+    finish_ns: int
+    pass_end_ns: IntColumn  # when each pass had done all but its last tick
+
+    @property
+    def total_compute_ns(self) -> int:
+        """All computation."""
+        return int(self.compute_ns.sum())
+
+    @property
+    def total_exposed_ns(self) -> int:
+        """All time without computation, the ticks between steps included."""
+        return self.finish_ns - self.total_compute_ns
+
+
+def layer_table(program: LayerProgram, start_ns: IntColumn, end_ns: IntColumn) -> LayerTable:
+    """The table of a run in which row r of the trace began at start_ns[r] and ended at end_ns[r]."""
+    steps, issued = program.steps, program.collectives
+    shape = len(program.layer_file.layers), len(Phase)
+    compute, exposed, total = (np.zeros(shape, np.int64) for _ in range(3))
+    rows = steps.compute_row
+    np.add.at(compute, (steps.layer, steps.phase), end_ns[rows] - start_ns[rows])
+    begun = np.where(issued.step >= 0, end_ns[steps.compute_row[issued.step]] if len(steps.layer) else 0, 0)
+    done = end_ns[issued.done_row]
+    np.add.at(total, (issued.layer, issued.phase), done - begun)
+    blocking = issued.is_blocking
+    where = issued.layer[blocking], issued.phase[blocking]
+    np.add.at(exposed, where, (done - begun)[blocking])
+    for layer, phase, waited in _waited(program, end_ns, done):
+        exposed[layer, phase] += waited
+    return LayerTable(
+        tuple(layer.name for layer in program.layer_file.layers),
+        compute,
+        exposed,
+        total,
+        int(end_ns.max(initial=0)),
+        end_ns[steps.tick_row[_last_of_passes(steps.pass_number)]] - TICK_NS,
+    )
+
+
+def _waited(program: LayerProgram, end_ns: IntColumn, done: IntColumn) -> list[tuple[int, int, int]]:
+    """(layer, phase, ns) of every wait; collectives that are waited for together are one wait."""
+    waits = program.waits
+    together: dict[tuple[int, int], list[int]] = {}
+    for number, (step, place) in enumerate(zip(waits.step.tolist(), waits.place.tolist(), strict=True)):
+        together.setdefault((step, place), []).append(number)
+    found = []
+    for (step, place), numbers in together.items():
+        looked = _looked(program, end_ns, step, place)
+        ends = done[waits.collective[numbers]]
+        late = ends[ends > looked]
+        if len(late):
+            first = int(waits.collective[numbers[0]])
+            until = int(late.min() if place == END else late.max())
+            found.append(
+                (int(program.collectives.layer[first]), int(program.collectives.phase[first]), until - looked)
+            )
+    return found
+
+
+def _looked(program: LayerProgram, end_ns: IntColumn, step: int, place: int) -> int:
+    """When the loop first looks whether it must wait."""
+    steps = program.steps
+    if place == END:
+        return int(end_ns[steps.tick_row[step]]) if step >= 0 else 0
+    if place == FIRST:
+        return int(end_ns[steps.tick_row[step - 1]]) if step else 0
+    return int(end_ns[steps.compute_row[step]])
+
+
+def _last_of_passes(pass_number: npt.NDArray[np.int32]) -> IntColumn:
+    """The last step of each pass."""
+    if not len(pass_number):
+        return np.zeros(0, np.int64)
+    return np.append(np.flatnonzero(np.diff(pass_number)), len(pass_number) - 1)
