@@ -5,3 +5,7 @@
 
 Not here: what the columns mean (`converters.pytorch.columns`).
 """
+
+from converters.pytorch.reading.device import read_device
+
+__all__ = ["read_device"]

@@ -1,0 +1,65 @@
+"""Batches of JSON elements to typed records, with a sentence for what cannot be read.
+
+Not here: what the records are (`host_records`, `device_records`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from converters.pytorch.reading.mending import mended
+from converters.pytorch.reading.pieces import Batch, Member
+from et_sim.errors import TraceError
+
+_T = TypeVar("_T")
+NO_TEXT = msgspec.Raw()
+
+
+class Decoder(Generic[_T]):
+    """Decodes batches to lists of `kind`, mending those that are almost JSON and counting them."""
+
+    def __init__(self, kind: type[_T], path: Path) -> None:
+        self._decoder: msgspec.json.Decoder[list[_T]] = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+        self._path = path
+        self.repaired = 0
+        self.count = 0
+
+    def __call__(self, batch: Batch) -> list[_T]:
+        try:
+            found = self._decoder.decode(batch.content)
+        except msgspec.ValidationError as error:
+            raise self._error(batch, error) from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.repaired += 1
+            try:
+                found = self._decoder.decode(mended(batch.content))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise self._error(batch, error) from None
+        self.count += len(found)
+        return found
+
+    def _error(self, batch: Batch, error: Exception) -> TraceError:
+        where = f'"{batch.key}"' if batch.key else "the list"
+        return TraceError(
+            f"elements of {where} cannot be read: {error} ($[0] is its element {self.count})",
+            place=f"{self._path}: byte {batch.offset}",
+            remedy="the file is damaged or of another kind; record again, or fetch it again",
+        )
+
+
+def decoded(member: Member, path: Path) -> Any:
+    """The value of a member that is small."""
+    try:
+        return msgspec.json.decode(member.value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:
+            return msgspec.json.decode(mended(member.value))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TraceError(
+                f'"{member.key}" cannot be read: {error}',
+                place=f"{path}: byte {member.offset}",
+                remedy="the file is damaged; record again, or fetch it again",
+            ) from None

@@ -1,0 +1,239 @@
+"""A Kineto timeline to columns.
+
+Events are decoded a block at a time, those that say nothing new are dropped and counted, and the rest is
+appended to columns; no event outlives its block. Not here: which bytes are an event (`pieces`), what its
+keys are called (`device_records`), what only some events say (`device_details`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, Times
+from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
+from converters.pytorch.reading.decoding import Decoder, decoded
+from converters.pytorch.reading.device_details import Details
+from converters.pytorch.reading.device_records import (
+    NO_ARGUMENTS,
+    SORTS,
+    Arguments,
+    Event,
+    EventTimes,
+)
+from converters.pytorch.reading.groups import process_groups
+from converters.pytorch.reading.growing import Column, Memo, Table, numbers, texts_of, whole_number
+from converters.pytorch.reading.lanes import Lanes
+from converters.pytorch.reading.names import rank_of_name
+from converters.pytorch.reading.pieces import Batch, Member, pieces
+from converters.pytorch.reading.times import digits, nanoseconds
+from et_sim.errors import TraceError
+
+_FLOW, _SPAN, _DROP = 100, 101, 102  # beside the numbers of EventSort
+_FORWARD_BACKWARD = ("fwdbwd", "fwd_bwd", "forward_backward")
+_NOT_ON_DEVICE = (EventSort.OPERATOR, EventSort.ANNOTATION, EventSort.LAUNCH, EventSort.OVERHEAD)
+_ON_DEVICE = frozenset(int(sort) for sort in EventSort if sort not in _NOT_ON_DEVICE)
+_COLUMNS: dict[str, type[np.integer[Any]] | None] = {
+    "sort": np.uint8,
+    "name": np.int32,
+    "ts_ns": np.int64,
+    "dur_ns": np.int64,
+    "correlation": None,
+    "external_id": None,
+    "record_function": None,
+    "sequence": None,
+    "forward_thread": None,
+}
+
+
+def read_device(
+    path: Path, *, progress: Progress | None = None, block_bytes: int = BLOCK_BYTES
+) -> DeviceTrace:
+    """Read a Kineto timeline, plain or compressed with gzip."""
+    reader = DeviceReader(path)
+    for piece in pieces(path, ("traceEvents", "nodes"), block_bytes=block_bytes, progress=progress):
+        if piece.key in ("nodes", "schema"):
+            raise TraceError(
+                "is an execution trace of PyTorch, not a Kineto timeline",
+                place=str(path),
+                remedy="give it as --host, and the file that the profiler exported as --device",
+            )
+        if isinstance(piece, Member):
+            reader.member(piece)
+        else:
+            reader.batch(piece)
+    return reader.finish()
+
+
+class DeviceReader:
+    """Collects the events and the other members of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._decode = Decoder(Event, path)
+        self._members: dict[str, Any] = {}
+        self._dropped: Counter[tuple[str, str]] = Counter()
+        self._codes: Memo[tuple[str, str], int] = Memo(_code)
+        self._names: Table[str] = Table()
+        self._lanes = Lanes()
+        self._lane = Column(np.int32)
+        self._columns = {name: Column(kind) for name, kind in _COLUMNS.items()}
+        self._details = Details()
+        self._spans: list[tuple[int, int]] = []
+        self._rows = 0
+        self._lists: set[str] = set()
+
+    def member(self, member: Member) -> None:
+        """Take a member of the file's object."""
+        self._members[member.key] = decoded(member, self._path)
+
+    def batch(self, batch: Batch) -> None:
+        """Take some elements of the list of events."""
+        self._lists.add(batch.key)
+        self.events(self._decode(batch), batch)
+
+    def events(self, events: list[Event], batch: Batch) -> None:
+        """Take the decoded events of a batch."""
+        codes = [self._codes[event.phase, event.category] for event in events]
+        kept = [row for row, code in enumerate(codes) if code < _FLOW]
+        others = [row for row, code in enumerate(codes) if code >= _FLOW]
+        self._dropped.update(
+            [(events[row].phase, events[row].category) for row in others if codes[row] == _DROP]
+        )
+        kept = self._with_times(events, kept)
+        if kept:
+            chosen = [events[row] for row in kept]
+            starts, lengths = (self._times(chosen, kept, key, batch) for key in ("ts", "dur"))
+            self._append(chosen, [codes[row] for row in kept], starts, lengths)
+        flows = [row for row in others if codes[row] == _FLOW and events[row].ts is not None]
+        if flows:
+            chosen = [events[row] for row in flows]
+            for event, start in zip(chosen, self._times(chosen, flows, "ts", batch).tolist(), strict=True):
+                self._details.add_flow(event, start, self._lanes[event.pid, event.tid])
+        spans = self._with_times(events, [row for row in others if codes[row] == _SPAN])
+        if spans:
+            chosen = [events[row] for row in spans]
+            starts, lengths = (self._times(chosen, spans, key, batch) for key in ("ts", "dur"))
+            self._spans += zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+
+    def finish(self) -> DeviceTrace:
+        """The columns of everything taken."""
+        self._refuse_other_files()
+        distributed = self._members.get("distributedInfo")
+        distributed = distributed if isinstance(distributed, dict) else {}
+        properties = self._members.get("deviceProperties")
+        rank = whole_number(distributed.get("rank"))
+        lane_places, lanes = self._lanes.finish()
+        details = self._details
+        return DeviceTrace(
+            path=str(self._path),
+            rank=rank_of_name(self._path) if rank == ABSENT else rank,
+            world_size=whole_number(distributed.get("world_size")),
+            backend=str(distributed.get("backend") or ""),
+            base_ns=max(0, whole_number(self._members.get("baseTimeNanoseconds"))),
+            names=tuple(self._names),
+            lanes=lanes,
+            groups=tuple(process_groups(distributed.get("pg_config"))),
+            device_properties=tuple(entry for entry in properties or () if isinstance(entry, dict)),
+            metadata={
+                key: value for key, value in self._members.items() if not isinstance(value, list | dict)
+            },
+            window_ns=self._window(),
+            dropped={f"{phase}/{category}": n for (phase, category), n in sorted(self._dropped.items())},
+            repaired=self._decode.repaired,
+            lane=lane_places[self._lane.finish()] if self._rows else self._lane.finish(),
+            node_id=None,
+            arguments=details.arguments(),
+            waits=details.waits(),
+            transfers=details.transfers(),
+            collectives=details.collectives(),
+            forward_backward=details.flows(lane_places),
+            texts=texts_of(details.texts),
+            **{name: column.finish() for name, column in self._columns.items()},
+        )
+
+    def _append(self, events: list[Event], sorts: list[int], starts: Times, lengths: Times) -> None:
+        """One row for each event."""
+        arguments = [event.args or NO_ARGUMENTS for event in events]
+        names = self._names
+        functions = numbers([own.record_function for own in arguments])
+        values: dict[str, Any] = {
+            "sort": sorts,
+            "name": [names[event.name] for event in events],
+            "ts_ns": starts,
+            "dur_ns": lengths,
+            "correlation": [own.correlation for own in arguments],
+            "external_id": [
+                own.external_id if own.external_id_of_old == ABSENT else own.external_id_of_old
+                for own in arguments
+            ],
+            "record_function": np.where(functions == 0, ABSENT, functions),  # 0: nobody gave it a number
+            "sequence": [own.sequence for own in arguments],
+            "forward_thread": [own.forward_thread for own in arguments],
+        }
+        for name, column in self._columns.items():
+            column.add(values[name])
+        self._lane.add(self._lanes_of(events, sorts, arguments))
+        self._details.add(self._rows, events, sorts, arguments)
+        self._rows += len(events)
+
+    def _lanes_of(self, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> list[int]:
+        lanes = self._lanes
+        return [
+            lanes[event.pid, event.tid, own.device, own.stream]
+            if sort in _ON_DEVICE
+            else lanes[event.pid, event.tid]
+            for event, sort, own in zip(events, sorts, arguments, strict=True)
+        ]
+
+    def _with_times(self, events: list[Event], rows: list[int]) -> list[int]:
+        """The rows whose events say when they began and how long they took; the others are counted."""
+        timed = [row for row in rows if events[row].ts is not None and events[row].dur is not None]
+        if len(timed) < len(rows):
+            self._dropped["X", "without a time"] += len(rows) - len(timed)
+        return timed
+
+    def _times(self, chosen: list[Event], rows: list[int], key: str, batch: Batch) -> Times:
+        """Exact nanoseconds of the events, which are elements `rows` of the batch."""
+        times = nanoseconds([event.ts if key == "ts" else event.dur for event in chosen])
+        if times is not None:
+            return times
+        written = Decoder(EventTimes, self._path)(batch)
+        try:
+            return digits([bytes(getattr(written[row], key)) for row in rows])
+        except (ArithmeticError, ValueError):
+            raise TraceError(
+                f'"{key}" of an event is no time of the last centuries',
+                place=f"{self._path}: byte {batch.offset}",
+                remedy="the file is damaged; record again, or fetch it again",
+            ) from None
+
+    def _refuse_other_files(self) -> None:
+        if not self._lists:
+            cause = 'holds no "traceEvents"'
+        elif "" in self._lists and self._has_only_unnamed():
+            cause = "is a list of something else than events"
+        else:
+            return
+        remedy = "name the file that PyTorch's profiler exported (export_chrome_trace)"
+        raise TraceError(cause, place=str(self._path), remedy=remedy)
+
+    def _window(self) -> tuple[int, int] | None:
+        if not self._spans:
+            return None
+        return min(start for start, _ in self._spans), max(end for _, end in self._spans)
+
+    def _has_only_unnamed(self) -> bool:
+        return not self._rows and all(not phase for phase, _ in self._dropped)
+
+
+def _code(key: tuple[str, str]) -> int:
+    """What to do with events of a phase and a category: a number of EventSort, or one of those above."""
+    phase, category = key
+    if phase == "X":
+        sort = SORTS.get(category.lower())
+        return int(sort) if sort is not None else _SPAN if category == "Trace" else _DROP
+    return _FLOW if phase in ("s", "f") and category in _FORWARD_BACKWARD else _DROP

@@ -1,0 +1,112 @@
+"""What only some events of a timeline say: waits, sizes, collectives, arrows, recorded inputs.
+
+Not here: what every event says (`device`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from converters.pytorch.columns import ABSENT, Collectives, EventSort, Flows, Indices, Transfers, Waits
+from converters.pytorch.reading.device_records import Arguments, Event
+from converters.pytorch.reading.growing import Column, Memo, Rows, Table
+from converters.pytorch.reading.lanes import stream_number
+from converters.pytorch.reading.names import values_matter
+
+_MOVES = frozenset((EventSort.MEMCPY, EventSort.MEMSET, EventSort.LAUNCH, EventSort.ACCELERATOR))
+
+
+class Details:
+    """Collects them, with the number of the event's row beside each."""
+
+    def __init__(self) -> None:
+        self.texts: Table[str | bytes] = Table()
+        self._keeps_values: Memo[str, bool] = Memo(values_matter)
+        self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
+        self._arguments = Column(np.int32)
+        self._waits = Rows("row", "sort", "stream", "event", "record_correlation")
+        self._transfers = Rows("row", "size_bytes")
+        self._flows = Rows("flow_id", "is_end", "ts_ns", "lane")
+        self._collectives = Rows(*Collectives.__dataclass_fields__)
+
+    def add(self, first_row: int, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> None:
+        """Take the details of consecutive rows."""
+        inputs, keeps = self._inputs, self._keeps_values
+        self._arguments.add(
+            [
+                inputs[bytes(own.dims), bytes(own.types), bytes(own.values) if keeps[event.name] else b""]
+                if own.types or own.dims
+                else ABSENT
+                for event, own in zip(events, arguments, strict=True)
+            ]
+        )
+        for row, own in enumerate(arguments):
+            if own.operation is not None:
+                self._collective(first_row + row, own)
+            if own.sync_sort is not None or own.waited_stream is not None:
+                self._wait(first_row + row, own, events[row].name)
+            if (own.size_bytes is not None or own.size is not None) and sorts[row] in _MOVES:
+                self._transfers.append(
+                    first_row + row, own.size if own.size_bytes is None else own.size_bytes
+                )
+
+    def add_flow(self, event: Event, start_ns: int, lane: int) -> None:
+        """Take one end of an arrow."""
+        self._flows.append(event.flow_id, int(event.phase == "f"), start_ns, lane)
+
+    def arguments(self) -> Indices:
+        return self._arguments.finish()
+
+    def waits(self) -> Waits:
+        return Waits(**self._waits.finish())
+
+    def transfers(self) -> Transfers:
+        found = self._transfers.finish()
+        return Transfers(found["row"], found["size_bytes"].astype(np.int64))
+
+    def collectives(self) -> Collectives:
+        return Collectives(**self._collectives.finish())
+
+    def flows(self, lane_places: npt.NDArray[np.int32]) -> Flows:
+        found = self._flows.finish()
+        ends, starts = found["is_end"].astype(np.bool_), found["ts_ns"].astype(np.int64)
+        return Flows(found["flow_id"], ends, starts, lane_places[found["lane"]])
+
+    def _inputs_text(self, recorded: tuple[bytes, bytes, bytes]) -> int:
+        dims, types, values = (text or b"[]" for text in recorded)
+        more = b', "values": ' + values if recorded[2] else b""
+        return self.texts[b'{"dims": ' + dims + b', "types": ' + types + more + b"}"]
+
+    def _wait(self, row: int, own: Arguments, name: str) -> None:
+        sort = name if own.sync_sort is None else own.sync_sort
+        stream = stream_number(own.waited_stream)
+        self._waits.append(row, self.texts[sort], stream, own.waited_event, own.waited_record)
+
+    def _collective(self, row: int, own: Arguments) -> None:
+        texts = self.texts
+        self._collectives.append(
+            row,
+            texts[own.operation or ""],
+            texts[own.dtype],
+            own.in_elements,
+            own.out_elements,
+            own.group_size,
+            texts[str(own.group_name)],
+            texts[own.group_description],
+            texts[_plain(own.group_ranks)],
+            own.rank_start,
+            own.rank_stride,
+            texts[_plain(own.in_splits)],
+            texts[_plain(own.out_splits)],
+            own.source,
+            own.destination,
+            own.number,
+        )
+
+
+def _plain(value: msgspec.Raw) -> str:
+    """A list that some files write as a list and others as a string of one."""
+    text = bytes(value)
+    return str(msgspec.json.decode(text)) if text.startswith(b'"') else text.decode()

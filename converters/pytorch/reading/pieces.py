@@ -1,0 +1,194 @@
+"""A file that is one JSON object with a very long list in it, in pieces of bounded size.
+
+A piece is either a member of the object, whole, or some consecutive elements of a long list. Members may
+come in any order, and the file may be that list alone. This module finds where pieces begin and end; a
+typed decoder reads them (msgspec, which takes a third of the time of the standard library's json and
+skips what is not asked for). Measured alternatives are in benchmarks/README.md.
+
+Not here: what the members mean (`host`, `device`), and text that is almost JSON (`mending`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from converters.pytorch.reading.blocks import BLOCK_BYTES, Blocks, Progress
+from converters.pytorch.reading.boundaries import container_end, elements
+from et_sim.errors import TraceError
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SCALAR = re.compile(rb"[^\s,\]}]+")
+_CUT_OFF = "the file ends in the middle of {what}"
+_CUT_OFF_REMEDY = "the program was probably stopped while writing it; record again, or fetch the file again"
+_LARGEST_MEMBER = 1 << 28
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the file's object: its key, and its value as JSON."""
+
+    key: str
+    value: bytes
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some elements of the list `key`, as a JSON list; `key` is "" if the file is the list alone.
+
+    `offset` is where the first element stands in the text of the file.
+    """
+
+    key: str
+    content: bytes
+    offset: int
+
+
+def pieces(
+    path: Path,
+    lists: Collection[str],
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    progress: Progress | None = None,
+) -> Iterator[Member | Batch]:
+    """The pieces of a file; lists of the names `lists` come in batches, everything else whole."""
+    with Blocks(path, progress) as blocks:
+        text = _Text(blocks, block_bytes)
+        first = text.next_letter()
+        if first == b"[":
+            text.position += 1
+            yield from _batches(text, "")
+        elif first == b"{":
+            yield from _members(text, lists)
+        else:
+            shown = text.buffer[text.position : text.position + _SHOWN]
+            what = f"starts with {shown!r}, not with a JSON object" if first else "is empty"
+            raise TraceError(
+                what, place=str(path), remedy="name a recording of PyTorch: JSON, or JSON in gzip"
+            )
+        if text.next_letter():
+            raise text.error("text follows after the end of the JSON object")
+
+
+class _Text:
+    """The part of the file that is being looked at: `buffer[position:]` is still to be read."""
+
+    def __init__(self, blocks: Blocks, block_bytes: int) -> None:
+        self.blocks = blocks
+        self.block_bytes = block_bytes
+        self.buffer = b""
+        self.position = 0
+        self.before = 0  # bytes of the file in front of the buffer
+
+    @property
+    def offset(self) -> int:
+        return self.before + self.position
+
+    def more(self) -> bool:
+        """Forget what is read and get at least as much as is left; False at the end of the file."""
+        rest = self.buffer[self.position :]
+        block = self.blocks.read(max(self.block_bytes, len(rest)))
+        self.before += self.position
+        self.buffer, self.position = rest + block, 0
+        return bool(block)
+
+    def next_letter(self) -> bytes:
+        """The next byte that is no white space, b"" at the end; `position` is there then."""
+        while True:
+            match = _SPACE.match(self.buffer, self.position)
+            self.position = match.end() if match else self.position
+            if self.position < len(self.buffer):
+                return self.buffer[self.position : self.position + 1]
+            if not self.more():
+                return b""
+
+    def value(self, what: str) -> bytes:
+        """The JSON value that comes next, whole."""
+        while (end := self._value_end(self.next_letter())) < 0:
+            if len(self.buffer) - self.position > _LARGEST_MEMBER:
+                raise self.error(f"{what} is longer than {_LARGEST_MEMBER >> 20} MiB")
+            if not self.more():
+                raise self.cut_off(what)
+        value = self.buffer[self.position : end]
+        self.position = end
+        return value
+
+    def _value_end(self, first: bytes) -> int:
+        if first in (b"{", b"["):
+            end = container_end(self.buffer[self.position :] if self.position else self.buffer)
+            return end + self.position if end >= 0 else -1
+        match = (_STRING if first == b'"' else _SCALAR).match(self.buffer, self.position)
+        # A number at the end of the buffer may go on in the next block.
+        return match.end() if match and (first == b'"' or match.end() < len(self.buffer)) else -1
+
+    def error(self, what: str) -> TraceError:
+        return TraceError(
+            f"is not the JSON it should be: {what}",
+            place=f"{self.blocks.path}: byte {self.offset}",
+            remedy="the file is damaged or was edited; record again, or fetch it again",
+        )
+
+    def cut_off(self, what: str) -> TraceError:
+        cause = _CUT_OFF.format(what=what)
+        return TraceError(
+            cause, place=f"{self.blocks.path}: byte {self.before + len(self.buffer)}", remedy=_CUT_OFF_REMEDY
+        )
+
+
+def _members(text: _Text, lists: Collection[str]) -> Iterator[Member | Batch]:
+    """The pieces of an object; the text is at its opening bracket."""
+    text.position += 1
+    if text.next_letter() == b"}":
+        text.position += 1
+        return
+    while True:
+        if text.next_letter() not in (b'"', b""):
+            raise text.error("the name of a member is expected")
+        key = text.value("the object")[1:-1].decode("utf-8", "replace")
+        if text.next_letter() not in (b":", b""):
+            raise text.error(f'a colon is expected after "{key}"')
+        text.position += 1
+        if text.next_letter() == b"[" and key in lists:
+            text.position += 1
+            yield from _batches(text, key)
+        else:
+            offset = text.offset
+            yield Member(key, text.value(f'"{key}"'), offset)
+        letter = text.next_letter()
+        if letter not in (b",", b"}"):
+            raise text.error('"," or "}" is expected') if letter else text.cut_off("the object")
+        text.position += 1
+        if letter == b"}":
+            return
+
+
+def _batches(text: _Text, key: str) -> Iterator[Batch]:
+    """The elements of a list; the text is behind its opening bracket, and then behind its closing one."""
+    what = f'the list "{key}"' if key else "the list"
+    is_first = True
+    while True:
+        start = text.position
+        end, closed_at = elements(text.buffer[start:])
+        if not end and closed_at < 0:
+            if not text.more():
+                raise text.cut_off(what)
+            continue
+        stop = closed_at if closed_at >= 0 else end
+        content = text.buffer[start : start + stop].strip()
+        offset = text.offset
+        text.position = start + stop
+        if not is_first and content:
+            if not content.startswith(b","):
+                raise text.error(f'"," is expected between elements of {what}')
+            content = content[1:]
+        if content or is_first:  # an empty list is a batch, too
+            yield Batch(key, b"[" + content + b"]", offset)
+            is_first = False
+        if closed_at >= 0:
+            text.position += 1
+            return
