@@ -20,19 +20,21 @@ _FLOATS_TELL_BELOW = (
     2.0**43
 )  # microseconds; neighbours are 0.98 ns apart there, so the nearest is within 0.49
 _NS_PER_US = 1000
+_LARGEST_US = 2**63 // _NS_PER_US
 
 
 def nanoseconds(values: Sequence[Any]) -> npt.NDArray[np.int64] | None:
     """Exact nanoseconds of decoded microseconds; None if floats cannot say them: use `digits`."""
     times: npt.NDArray[Any] = np.array(values)
-    if times.dtype == np.int64:
-        whole: npt.NDArray[np.int64] = times * _NS_PER_US
-        return whole
+    if times.dtype == np.int64 and bool((np.abs(times) < _LARGEST_US).all()):
+        scaled: npt.NDArray[np.int64] = times * _NS_PER_US
+        return scaled
     if times.dtype != np.float64 or not bool((np.abs(times) < _FLOATS_TELL_BELOW).all()):
         return None
-    floor = np.floor(times)
-    broken = np.rint((times - floor) * _NS_PER_US)
-    return floor.astype(np.int64) * _NS_PER_US + broken.astype(np.int64)
+    whole = np.floor(times)
+    exact: npt.NDArray[np.int64] = whole.astype(np.int64) * _NS_PER_US
+    exact += np.rint((times - whole) * _NS_PER_US).astype(np.int64)
+    return exact
 
 
 def digits(numbers: Sequence[bytes]) -> npt.NDArray[np.int64]:
