@@ -1,11 +1,15 @@
 """Reading the two recordings of a rank into columns, in memory that does not grow with the text of the files.
 
-`identify(path)` says what a file is and of which rank, from its beginning; `read_host(path)` and
+`identify(path)` says what a file is and of which rank, mostly from its beginning; `read_host(path)` and
 `read_device(path)` read it; `read_linked(path)` reads a file in which an older linker merged both ("ET+").
+Each of the three takes `progress`, which is told how many bytes of the file have been read.
 
 Not here: what the columns mean (`converters.pytorch.columns`).
 """
 
 from converters.pytorch.reading.device import read_device
+from converters.pytorch.reading.host import read_host
+from converters.pytorch.reading.identity import Identity, identify
+from converters.pytorch.reading.linked import read_linked
 
-__all__ = ["read_device"]
+__all__ = ["Identity", "identify", "read_device", "read_host", "read_linked"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, Times
+from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, Numbers, Times
 from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
 from converters.pytorch.reading.decoding import Decoder, decoded
 from converters.pytorch.reading.device_details import Details
@@ -92,11 +92,11 @@ class DeviceReader:
 
     def batch(self, batch: Batch) -> None:
         """Take some elements of the list of events."""
-        self._lists.add(batch.key)
         self.events(self._decode(batch), batch)
 
-    def events(self, events: list[Event], batch: Batch) -> None:
-        """Take the decoded events of a batch."""
+    def events(self, events: list[Event], batch: Batch) -> list[int]:
+        """Take the decoded events of a batch; gives those that have become rows."""
+        self._lists.add(batch.key)
         codes = [self._codes[event.phase, event.category] for event in events]
         kept = [row for row, code in enumerate(codes) if code < _FLOW]
         others = [row for row, code in enumerate(codes) if code >= _FLOW]
@@ -118,9 +118,10 @@ class DeviceReader:
             chosen = [events[row] for row in spans]
             starts, lengths = (self._times(chosen, spans, key, batch) for key in ("ts", "dur"))
             self._spans += zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        return kept
 
-    def finish(self) -> DeviceTrace:
-        """The columns of everything taken."""
+    def finish(self, node_id: Numbers | None = None) -> DeviceTrace:
+        """The columns of everything taken; `node_id` becomes the column of this name."""
         self._refuse_other_files()
         distributed = self._members.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
@@ -145,7 +146,7 @@ class DeviceReader:
             dropped={f"{phase}/{category}": n for (phase, category), n in sorted(self._dropped.items())},
             repaired=self._decode.repaired,
             lane=lane_places[self._lane.finish()] if self._rows else self._lane.finish(),
-            node_id=None,
+            node_id=node_id,
             arguments=details.arguments(),
             waits=details.waits(),
             transfers=details.transfers(),

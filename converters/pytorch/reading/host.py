@@ -1,0 +1,219 @@
+"""An execution trace of PyTorch to columns.
+
+Nodes are decoded a block at a time; no node outlives its block. What many nodes say in the same words
+(shapes, types, signatures) is kept once. Not here: which bytes are a node (`pieces`), the layouts
+(`host_records`), the tensors among arguments (`tensors`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, ProcessGroup
+from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
+from converters.pytorch.reading.decoding import Decoder, decoded
+from converters.pytorch.reading.groups import process_groups
+from converters.pytorch.reading.growing import Column, Memo, Table, texts_of, whole_number
+from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
+from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
+from converters.pytorch.reading.pieces import Batch, Member, pieces
+from converters.pytorch.reading.tensors import TensorColumns
+from et_sim.errors import TraceError
+
+_ROOT = re.compile(r"^\[pytorch\|profiler\|execution_(?:trace|graph)\|(process|thread)\]")
+_USER_SCOPE = 7
+_COLUMNS: dict[str, type[np.integer[Any]] | None] = {
+    "node_id": None,
+    "parent": None,
+    "sort": np.uint8,
+    "name": np.int32,
+    "record_function": None,
+    "thread": None,
+    "forward_thread": None,
+    "forward_parent": None,
+    "sequence": None,
+    "scope": np.uint8,
+    "schema_text": np.int32,
+    "input_shapes": np.int32,
+    "input_types": np.int32,
+    "output_shapes": np.int32,
+    "output_types": np.int32,
+    "input_values": np.int32,
+    "attributes": np.int32,
+}
+
+AnyNodes: TypeAlias = Sequence[Node | FlatNode]
+Watcher = Callable[[AnyNodes, Batch], None]
+
+
+def read_host(
+    path: Path,
+    *,
+    progress: Progress | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    watcher: Watcher | None = None,
+) -> HostTrace:
+    """Read an execution trace, plain or compressed with gzip; `watcher` sees the nodes of each block."""
+    reader = HostReader(path)
+    for piece in pieces(path, ("nodes", "traceEvents"), block_bytes=block_bytes, progress=progress):
+        if piece.key in ("traceEvents", ""):
+            raise TraceError(
+                "is a Kineto timeline, not an execution trace of PyTorch"
+                if piece.key
+                else "is a list, not an execution trace of PyTorch",
+                place=str(path),
+                remedy="give what the ExecutionTraceObserver wrote as --host, and the timeline as --device",
+            )
+        if isinstance(piece, Member):
+            reader.member(piece)
+        else:
+            nodes = reader.batch(piece)
+            if watcher is not None:
+                watcher(nodes, piece)
+    return reader.finish()
+
+
+class HostReader:
+    """Collects the nodes and the other members of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._decode: Decoder[Any] | None = None
+        self._fields: Callable[[Any], Fields] = fields_of
+        self._members: dict[str, Any] = {}
+        self._names: Table[str] = Table()
+        self._texts: Table[str | bytes] = Table()
+        self._sorts: Memo[str, int] = Memo(sort_of)
+        self._keeps_values: Memo[str, bool] = Memo(values_matter)
+        self._columns = {name: Column(kind) for name, kind in _COLUMNS.items()}
+        self._inputs, self._outputs = TensorColumns(self._texts), TensorColumns(self._texts)
+        self._groups: dict[str, ProcessGroup] = {}
+        self._dropped: Counter[str] = Counter()
+
+    def member(self, member: Member) -> None:
+        """Take a member of the file's object."""
+        self._members[member.key] = decoded(member, self._path)
+
+    def batch(self, batch: Batch) -> AnyNodes:
+        """Take some nodes."""
+        if self._decode is None:
+            self._decode = self._decoder(batch)
+        nodes: AnyNodes = self._decode(batch)
+        if nodes:
+            self._append(nodes, self._fields(nodes))
+        return nodes
+
+    def finish(self) -> HostTrace:
+        """The columns of everything taken."""
+        if self._decode is None:
+            raise TraceError(
+                'holds no "nodes"',
+                place=str(self._path),
+                remedy="name the file that PyTorch's ExecutionTraceObserver wrote",
+            )
+        columns = {name: column.finish() for name, column in self._columns.items()}
+        self._refuse_doubles(columns["node_id"])
+        sort, scope = columns["sort"], columns["scope"]
+        sort[(sort == NodeSort.OPERATOR) & (scope == _USER_SCOPE)] = NodeSort.ANNOTATION
+        return HostTrace(
+            path=str(self._path),
+            schema=str(self._members.get("schema", "")),
+            process=whole_number(self._members.get("pid")),
+            rank=rank_of_name(self._path),
+            start_us=whole_number(self._members.get("start_ts")),
+            finish_us=whole_number(self._members.get("finish_ts")),
+            names=tuple(self._names),
+            groups=tuple(self._groups.values()),
+            dropped=dict(sorted(self._dropped.items())),
+            repaired=self._decode.repaired,
+            inputs=self._inputs.finish(),
+            outputs=self._outputs.finish(),
+            texts=texts_of(self._texts),
+            **columns,
+        )
+
+    def _decoder(self, batch: Batch) -> Decoder[Any]:
+        """The decoder of the file's layout, which its first nodes tell."""
+        layouts = Decoder(Layout, self._path)(batch)
+        if any(layout.attrs or layout.ctrl_deps for layout in layouts):
+            return Decoder(Node, self._path)
+        self._fields = fields_of_flat
+        return Decoder(FlatNode, self._path)
+
+    def _append(self, nodes: AnyNodes, fields: Fields) -> None:
+        """One row for each node."""
+        names, texts, sorts = self._names, self._texts, self._sorts
+        input_types = [bytes(types) for types in fields.input_types]
+        output_types = [bytes(types) for types in fields.output_types]
+        values: dict[str, Any] = {
+            "node_id": [node.node_id for node in nodes],
+            "parent": fields.parent,
+            "sort": [
+                NodeSort.DEVICE if node.category and node.category != "cpu_op" else sorts[node.name]
+                for node in nodes
+            ],
+            "name": [names[node.name] for node in nodes],
+            "record_function": fields.record_function,
+            "thread": fields.thread,
+            "forward_thread": fields.forward_thread,
+            "forward_parent": fields.forward_parent,
+            "sequence": fields.sequence,
+            "scope": fields.scope,
+            "schema_text": [texts[text] if text else ABSENT for text in fields.schema_text],
+            "input_shapes": [texts[bytes(shapes) or b"[]"] for shapes in fields.input_shapes],
+            "input_types": [texts[types or b"[]"] for types in input_types],
+            "output_shapes": [texts[bytes(shapes) or b"[]"] for shapes in fields.output_shapes],
+            "output_types": [texts[types or b"[]"] for types in output_types],
+            "input_values": [
+                texts[bytes(given)] if given and self._keeps_values[node.name] else ABSENT
+                for node, given in zip(nodes, fields.inputs, strict=True)
+            ],
+            "attributes": [texts[msgspec.json.encode(more)] if more else ABSENT for more in fields.more],
+        }
+        for name, column in self._columns.items():
+            column.add(values[name])
+        self._inputs.add(fields.inputs, input_types)
+        self._outputs.add(fields.outputs, output_types)
+        for node, given in zip(nodes, fields.inputs, strict=True):
+            if sorts[node.name] == NodeSort.GROUPS:
+                self._add_groups(given)
+
+    def _add_groups(self, given: msgspec.Raw) -> None:
+        """Groups stand as JSON in a string; the same ones may be listed again when profiling stops."""
+        for argument in msgspec.json.decode(given) if given else ():
+            try:
+                listed = msgspec.json.decode(argument) if isinstance(argument, str) else None
+            except msgspec.DecodeError:
+                self._dropped["list of process groups that is no JSON"] += 1
+                continue
+            for group in process_groups(listed):
+                self._groups.setdefault(group.name, group)
+
+    def _refuse_doubles(self, node_id: Any) -> None:
+        ids, counts = np.unique(node_id, return_counts=True)
+        if len(ids) < len(node_id):
+            raise TraceError(
+                f"{int((counts > 1).sum())} node ids are used more than once, the first is"
+                f" {int(ids[counts > 1][0])}",
+                place=str(self._path),
+                remedy="the file is damaged, or two were written into one; record again",
+            )
+
+
+def sort_of(name: str) -> int:
+    """What a name says about a node; whether it is an annotation says its scope."""
+    root = _ROOT.match(name)
+    if root:
+        return NodeSort.PROCESS if root.group(1) == "process" else NodeSort.THREAD
+    if name == COMMUNICATION:
+        return NodeSort.COMMUNICATION
+    if GROUPS in name:
+        return NodeSort.GROUPS
+    return NodeSort.C10D if C10D.match(name) else NodeSort.OPERATOR

@@ -1,0 +1,180 @@
+"""A node of an execution trace as far as we look at it, in the two layouts there are.
+
+The flat layout (schema 1.0.1) has a member for everything; later schemas keep inputs and outputs in
+objects and most else in a list of attributes. Both become the same `Fields` of a block of nodes. Keys that
+are not named here are skipped while decoding. Not here: columns (`host`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from converters.pytorch.columns import ABSENT
+from converters.pytorch.reading.decoding import NO_TEXT
+from converters.pytorch.reading.device_records import Arguments, Number
+
+# Attributes that have a column, and one that is long and of no use here.
+_COMMON = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "tensor_range"))
+
+
+class Attribute(msgspec.Struct):
+    """An element of `attrs`."""
+
+    name: str
+    value: Any = None
+
+
+class Values(msgspec.Struct, gc=False, frozen=True):
+    """`inputs` or `outputs` of a node."""
+
+    values: msgspec.Raw = NO_TEXT
+    shapes: msgspec.Raw = NO_TEXT
+    types: msgspec.Raw = NO_TEXT
+
+
+_NO_VALUES = Values()
+
+
+class Node(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
+    """A node of schema 1.0.2 or later; with times if a linker has added them."""
+
+    node_id: int
+    name: str
+    ctrl_deps: int | list[int] | None = None
+    inputs: Values = _NO_VALUES
+    outputs: Values = _NO_VALUES
+    attrs: list[Attribute] = msgspec.field(default_factory=list)
+    category: str | None = None
+    pid: int | float | str = ABSENT
+    ts: Number = None
+    dur: Number = None
+    inclusive_dur: Number = None
+    stream: Number = None
+    args: Arguments | None = None
+
+    @property
+    def caller(self) -> int:
+        """Id of the node that called this one."""
+        if isinstance(self.ctrl_deps, list):
+            return self.ctrl_deps[0] if self.ctrl_deps else ABSENT
+        return ABSENT if self.ctrl_deps is None else self.ctrl_deps
+
+    def said(self, name: str, otherwise: Any) -> Any:
+        """What the node says about one of the common attributes."""
+        return next((found.value for found in self.attrs if found.name == name), otherwise)
+
+
+class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
+    """A node of schema 1.0.1; with times if a linker has added them ("ET+")."""
+
+    node_id: int
+    name: str
+    parent: int | None = None
+    rf_id: Number = ABSENT
+    fw_parent: Number = 0
+    seq_id: Number = ABSENT
+    scope: Number = 0
+    tid: Number = 0
+    fw_tid: Number = 0
+    op_schema: str = ""
+    inputs: msgspec.Raw = NO_TEXT
+    input_shapes: msgspec.Raw = NO_TEXT
+    input_types: msgspec.Raw = NO_TEXT
+    outputs: msgspec.Raw = NO_TEXT
+    output_shapes: msgspec.Raw = NO_TEXT
+    output_types: msgspec.Raw = NO_TEXT
+    category: str | None = None
+    pid: int | float | str = ABSENT
+    ts: Number = None
+    dur: Number = None
+    inclusive_dur: Number = None
+    stream: Number = None
+    args: Arguments | None = None
+
+    @property
+    def caller(self) -> int:
+        """Id of the node that called this one."""
+        return ABSENT if self.parent is None else self.parent
+
+    def said(self, name: str, otherwise: Any) -> Any:
+        """What the node says about one of the common attributes."""
+        return getattr(self, name, otherwise)
+
+
+class Layout(msgspec.Struct):
+    """What tells the layouts apart, and whether a linker was at work."""
+
+    attrs: msgspec.Raw = NO_TEXT
+    ctrl_deps: msgspec.Raw = NO_TEXT
+    shapes: msgspec.Raw = msgspec.field(default=NO_TEXT, name="input_shapes")
+    ts: msgspec.Raw = NO_TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A block of nodes, field by field."""
+
+    parent: list[int]
+    record_function: list[Number]
+    forward_parent: list[Number]
+    sequence: list[Number]
+    scope: list[Number]
+    thread: list[Number]
+    forward_thread: list[Number]
+    schema_text: list[str]
+    inputs: list[msgspec.Raw]
+    input_shapes: list[msgspec.Raw]
+    input_types: list[msgspec.Raw]
+    outputs: list[msgspec.Raw]
+    output_shapes: list[msgspec.Raw]
+    output_types: list[msgspec.Raw]
+    more: list[dict[str, Any]]  # attributes without a column
+
+
+def fields_of(nodes: list[Node]) -> Fields:
+    """The fields of nodes of the later schemas."""
+    own = [{attribute.name: attribute.value for attribute in node.attrs} for node in nodes]
+    return Fields(
+        parent=[node.caller for node in nodes],
+        record_function=[found.get("rf_id", ABSENT) for found in own],
+        forward_parent=[found.get("fw_parent", 0) for found in own],
+        sequence=[found.get("seq_id", ABSENT) for found in own],
+        scope=[found.get("scope", 0) for found in own],
+        thread=[found.get("tid", 0) for found in own],
+        forward_thread=[found.get("fw_tid", 0) for found in own],
+        schema_text=[found.get("op_schema", "") for found in own],
+        inputs=[node.inputs.values for node in nodes],
+        input_shapes=[node.inputs.shapes for node in nodes],
+        input_types=[node.inputs.types for node in nodes],
+        outputs=[node.outputs.values for node in nodes],
+        output_shapes=[node.outputs.shapes for node in nodes],
+        output_types=[node.outputs.types for node in nodes],
+        more=[
+            {name: value for name, value in found.items() if name not in _COMMON and value not in ("", None)}
+            for found in own
+        ],
+    )
+
+
+def fields_of_flat(nodes: list[FlatNode]) -> Fields:
+    """The fields of nodes of schema 1.0.1."""
+    return Fields(
+        parent=[node.caller for node in nodes],
+        record_function=[node.rf_id for node in nodes],
+        forward_parent=[node.fw_parent for node in nodes],
+        sequence=[node.seq_id for node in nodes],
+        scope=[node.scope for node in nodes],
+        thread=[node.tid for node in nodes],
+        forward_thread=[node.fw_tid for node in nodes],
+        schema_text=[node.op_schema for node in nodes],
+        inputs=[node.inputs for node in nodes],
+        input_shapes=[node.input_shapes for node in nodes],
+        input_types=[node.input_types for node in nodes],
+        outputs=[node.outputs for node in nodes],
+        output_shapes=[node.output_shapes for node in nodes],
+        output_types=[node.output_types for node in nodes],
+        more=[{}] * len(nodes),
+    )

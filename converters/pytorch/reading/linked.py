@@ -1,0 +1,63 @@
+"""A file in which an older linker merged both recordings ("ET+"): read as the two that it was made of.
+
+The linker gave nodes of the execution trace the times of their operators, and put work of the device among
+them as further nodes, each with the launching node as its parent.
+
+Not here: linking (`converters.pytorch`); reading nodes and events (`host`, `device`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
+from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
+from converters.pytorch.reading.device import DeviceReader
+from converters.pytorch.reading.device_records import Arguments, Event
+from converters.pytorch.reading.growing import Column
+from converters.pytorch.reading.host import AnyNodes, read_host, sort_of
+from converters.pytorch.reading.host_records import FlatNode, Node
+from converters.pytorch.reading.pieces import Batch
+
+_NO_EVENT = Event(phase="node", category="of the host, without times")
+_ROOTS = (NodeSort.PROCESS, NodeSort.THREAD)
+_USER_SCOPE = 7
+
+
+def read_linked(
+    path: Path, *, progress: Progress | None = None, block_bytes: int = BLOCK_BYTES
+) -> tuple[HostTrace, DeviceTrace]:
+    """Read a linked file, plain or compressed with gzip."""
+    device = DeviceReader(path)
+    node_ids = Column()
+
+    def watch(nodes: AnyNodes, batch: Batch) -> None:
+        kept = device.events([_event(node) for node in nodes], batch)
+        node_ids.add([_owner(nodes[row]) for row in kept])
+
+    host = read_host(path, progress=progress, block_bytes=block_bytes, watcher=watch)
+    return host, device.finish(node_ids.finish())
+
+
+def _is_work(node: Node | FlatNode) -> bool:
+    """Whether a node is work of the device."""
+    return bool(node.category) and node.category != "cpu_op"
+
+
+def _owner(node: Node | FlatNode) -> int:
+    """The node of the execution trace that an event belongs to."""
+    return node.caller if _is_work(node) else node.node_id
+
+
+def _event(node: Node | FlatNode) -> Event:
+    """The event of the timeline that the linker found for a node."""
+    if node.ts is None or sort_of(node.name) in _ROOTS:
+        return _NO_EVENT
+    length = node.inclusive_dur if node.dur is None else node.dur
+    thread = node.said("tid", 0)
+    if _is_work(node):
+        category, own = str(node.category), node.args or Arguments(stream=node.stream)
+    else:
+        category = "user_annotation" if node.said("scope", 0) == _USER_SCOPE else "cpu_op"
+        own = Arguments(record_function=node.said("rf_id", ABSENT), sequence=node.said("seq_id", ABSENT))
+    return Event("X", category, node.name, pid=node.pid, tid=thread, ts=node.ts, dur=length, args=own)

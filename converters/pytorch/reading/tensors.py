@@ -1,0 +1,73 @@
+"""The tensors among the arguments of operators, to columns.
+
+What an argument is, its type says ("Tensor(float)", "GenericList[Tensor(float),Tensor(float)]"); a tensor
+is written as [id, storage, offset, elements, bytes of an element, device].
+
+Not here: shapes and types themselves, which stay text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from converters.pytorch.columns import Tensors
+from converters.pytorch.reading.growing import Column, Memo, Table, starts_of
+
+_TENSOR_LENGTH = 6
+_Found = tuple[int, list[Any]]  # number of the argument, and the tensor
+
+
+class TensorColumns:
+    """Collects the tensors of rows."""
+
+    def __init__(self, texts: Table[str | bytes]) -> None:
+        self._texts = texts
+        self._wanted: Memo[bytes, tuple[int, ...]] = Memo(_arguments_with_tensors)
+        self._decode = msgspec.json.Decoder().decode
+        self._counts = Column(np.int64)
+        self._columns = (Column(np.uint16), *(Column() for _ in range(4)), Column(np.uint8), Column(np.int32))
+
+    def add(self, values: list[msgspec.Raw], types: list[bytes]) -> None:
+        """The next rows: their arguments, and the types of these."""
+        found: list[_Found] = []
+        counts = []
+        for row_values, row_types in zip(values, types, strict=True):
+            before = len(found)
+            wanted = self._wanted[row_types]
+            if wanted:
+                arguments = self._decode(row_values)
+                for number in wanted:
+                    if number < len(arguments):
+                        _collect(number, arguments[number], found)
+            counts.append(len(found) - before)
+        self._counts.add(counts)
+        texts = self._texts
+        self._columns[0].add([argument for argument, _ in found])
+        for place, column in enumerate(self._columns[1:6]):
+            column.add([tensor[place] for _, tensor in found])
+        self._columns[6].add([texts[tensor[5]] for _, tensor in found])
+
+    def finish(self) -> Tensors:
+        return Tensors(starts_of(self._counts.finish()), *(column.finish() for column in self._columns))
+
+
+def _arguments_with_tensors(types: bytes) -> tuple[int, ...]:
+    names = msgspec.json.decode(types) if types else []
+    return tuple(number for number, name in enumerate(names) if isinstance(name, str) and "Tensor(" in name)
+
+
+def _collect(number: int, argument: Any, found: list[_Found]) -> None:
+    """Append the tensors of an argument, in order, out of lists of lists, too."""
+    left = [argument]
+    while left:
+        value = left.pop()
+        if not isinstance(value, list):
+            continue
+        if len(value) == _TENSOR_LENGTH and isinstance(value[5], str):
+            if value[4] or value[5]:  # else it is the place of a tensor that was not given
+                found.append((number, value))
+        else:
+            left.extend(reversed(value))
