@@ -1,15 +1,19 @@
-"""Bytes of input files, and the check that no output replaces an input.
+"""Bytes of input files, the check that no output replaces an input, and progress while many are written.
 
 Not here: writing, which is `et_sim.trace.write_trace`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from et_sim.errors import TraceError, UsageError
 from et_sim.trace.disk import unpacked
+
+SECONDS_BETWEEN_LINES = 2.0
 
 
 def read_bytes(path: Path) -> bytes:
@@ -37,3 +41,13 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
             raise UsageError(
                 "would be overwritten, and it is an input", place=str(path), remedy="choose another -o PREFIX"
             )
+
+
+def watched(files: Iterable[tuple[Path, bytes]], count: int) -> Iterator[tuple[Path, bytes]]:
+    """The files, with a line on stderr now and then."""
+    said = time.monotonic()
+    for number, file in enumerate(files):
+        yield file
+        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            sys.stderr.write(f"et-convert: {number + 1:,} of {count:,} files\n")

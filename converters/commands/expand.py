@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from et_sim.trace import Workload
 
 MOST_FILES = 4096
-SECONDS_BETWEEN_LINES = 2.0
 
 
 def add_parser(commands: Any) -> None:
@@ -39,7 +36,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Read the manifest, write the files of the ranks asked for, then report."""
     import json
 
-    from converters.files import refuse_overwriting, trace_path
+    from converters.files import refuse_overwriting, trace_path, watched
     from et_sim.trace import read_manifest
     from et_sim.trace.disk import replace_all
     from et_sim.trace.files import files_of_ranks, groups_path
@@ -51,7 +48,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     outputs = [trace_path(options.output, rank) for rank in ranks]
     refuse_overwriting([Path(path) for path, _ in workload.inputs], [*outputs, groups] if groups else outputs)
     files = files_of_ranks(workload, options.output, ranks)
-    replace_all(_watched(files, len(outputs) + (groups is not None)))
+    replace_all(watched(files, len(outputs) + (groups is not None)))
     if options.json:
         content = {
             "manifest": str(options.manifest),
@@ -88,16 +85,6 @@ def _chosen(text: str | None, count: int) -> list[int]:
             remedy=f"write at most {MOST_FILES:,} at a time: choose them with --ranks 0-{MOST_FILES - 1}",
         )
     return sorted({rank for piece in pieces for rank in piece})
-
-
-def _watched(files: Iterable[tuple[Path, bytes]], count: int) -> Iterator[tuple[Path, bytes]]:
-    """The files, with a line on stderr now and then."""
-    said = time.monotonic()
-    for number, file in enumerate(files):
-        yield file
-        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
-            sys.stderr.write(f"et-convert: {number + 1:,} of {count:,} files\n")
 
 
 def _listed(paths: list[str]) -> str:

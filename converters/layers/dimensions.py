@@ -32,17 +32,17 @@ class Reach(Enum):
 
     @property
     def words(self) -> str:
-        """`all NPUs`."""
+        """`of all NPUs`."""
         return _WORDS[self]
 
 
 _WORDS = {
-    Reach.NOBODY: "nobody",
-    Reach.EVERYBODY: "all NPUs",
-    Reach.FIRST: "dimension 0",
-    Reach.OTHERS: "dimensions 1 and above",
-    Reach.MODEL: "model group",
-    Reach.DATA: "data group",
+    Reach.NOBODY: "of nobody",
+    Reach.EVERYBODY: "of all NPUs",
+    Reach.FIRST: "along dimension 0",
+    Reach.OTHERS: "along dimensions 1 and above",
+    Reach.MODEL: "within model groups",
+    Reach.DATA: "within data groups",
 }
 # (forward and input gradient, weight gradient)
 _REACHES = {

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from trace_oracle import assert_same_trace
 
+from converters import files
 from converters.cli import main
-from converters.commands import expand as command
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_trace, read_workload, write_manifest
 from et_sim.trace.expansion import expanded
 
@@ -112,7 +112,7 @@ def test_an_input_is_not_overwritten(manifest: str, capsys: pytest.CaptureFixtur
 def test_progress_is_told_on_stderr(
     manifest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(files, "SECONDS_BETWEEN_LINES", 0.0)
     assert main(["expand", manifest, "-o", "x"]) == 0
     assert "et-convert: 3 of 9 files" in capsys.readouterr().err
 

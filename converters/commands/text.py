@@ -1,0 +1,163 @@
+"""`et-convert text`: a layer file to a workload manifest, or to one trace file per rank."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from converters.commands.expand import MOST_FILES
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from converters.layers import LayerFile
+    from converters.report import Converted
+    from et_sim.trace import Workload
+
+CHAKRA, ET_SIM = "chakra", "et-sim"
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "text",
+        help="a layer file (ASTRA-sim 1.0) to traces",
+        description="Unroll the training loop of a layer file, the text workload of ASTRA-sim 1.0, into a"
+        " trace that all ranks run, and write a workload manifest, or one trace file per rank.",
+    )
+    parser.add_argument("input", metavar="LAYERFILE", type=Path, help="the layers; may be gzipped")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.workload.json and its template"
+    )
+    parser.add_argument("--ranks", type=int, required=True, help="how many ranks run it")
+    parser.add_argument("--passes", type=int, default=1, help="passes of the training loop (default: 1)")
+    parser.add_argument(
+        "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
+    )
+    parser.add_argument(
+        "--flavour",
+        choices=(ET_SIM, CHAKRA),
+        default=ET_SIM,
+        help="et-sim: the loop of ASTRA-sim 1.0; chakra: what the text converter of Chakra writes, one file"
+        " per rank (default: et-sim)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Read, unroll, write, report."""
+    import json
+
+    from converters.layers.reading import parse_layer_file, read_text
+    from converters.report import as_plain, as_text
+
+    _check(options)
+    text = read_text(options.input)
+    layer_file = parse_layer_file(text, str(options.input))
+    if options.flavour == CHAKRA:
+        converted = _write_chakra(options, layer_file, text)
+    elif options.expand:
+        converted = _write_files(options, layer_file)
+    else:
+        converted = _write_manifest(options, layer_file)
+    if options.json:
+        yield json.dumps(as_plain([converted], []), indent=2, ensure_ascii=False)
+    else:
+        yield from as_text([converted])
+
+
+def _check(options: argparse.Namespace) -> None:
+    from et_sim.trace.manifest import ENDING, MOST_RANKS
+
+    is_many = options.expand or options.flavour == CHAKRA
+    most = MOST_FILES if is_many else MOST_RANKS
+    if not 1 <= options.ranks <= most:
+        remedy = f"give 1 to {most:,} ranks" + ("; a manifest can have more" if is_many else "")
+        raise UsageError(f"--ranks is {options.ranks:,}", remedy=remedy)
+    if options.passes < 1:
+        raise UsageError(f"--passes is {options.passes}", remedy="give at least one pass")
+    if is_many and options.output.endswith(ENDING):
+        raise UsageError(
+            f"one file per rank cannot be called {options.output}", remedy=f"leave {ENDING} out of -o PREFIX"
+        )
+
+
+def _write_manifest(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
+    from converters.files import refuse_overwriting
+    from converters.layers.program import layer_workload
+    from et_sim.trace import write_manifest
+    from et_sim.trace.manifest import ENDING
+
+    workload, program = layer_workload(layer_file, options.ranks, options.passes)
+    prefix = options.output.removesuffix(ENDING)
+    manifest = Path(f"{prefix}{ENDING}")
+    refuse_overwriting([options.input], [manifest, Path(f"{prefix}.template0.et")])
+    _, template = write_manifest(workload, manifest)
+    notes = [*_groups(layer_file, workload), ("template", f"{template}, for all {options.ranks:,} ranks")]
+    notes.append(("run with", f"et-sim run {manifest} --system FILE --network FILE"))
+    return _converted(options, program, [str(manifest)], notes)
+
+
+def _groups(layer_file: LayerFile, workload: Workload) -> Iterator[tuple[str, str]]:
+    """Who is in the groups that follow rules."""
+    if layer_file.model_group is not None and layer_file.model_group > workload.ranks:
+        larger = f"groups of {layer_file.model_group:,} are larger than the job"
+        yield "model groups", f"none: {larger}, so every rank has the whole model, as in 1.0"
+    for name, rule in workload.group_rules.items():
+        apart = f", {rule.stride:,} apart" if rule.stride > 1 else ""
+        yield f"{name} groups", f"{workload.ranks // rule.size:,} of {rule.size:,} ranks{apart}"
+
+
+def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
+    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.layers.program import layer_workload
+    from et_sim.trace.disk import replace_all
+    from et_sim.trace.files import files_of_ranks, groups_path
+
+    workload, program = layer_workload(layer_file, options.ranks, options.passes)
+    paths = [trace_path(options.output, rank) for rank in range(options.ranks)]
+    groups = [groups_path(options.output)] if workload.group_rules else []
+    refuse_overwriting([options.input], [*paths, *groups])
+    replace_all(watched(files_of_ranks(workload, options.output), len(paths) + len(groups)))
+    notes = [*_groups(layer_file, workload), *(("groups file", str(path)) for path in groups)]
+    with_groups = "".join(f" --groups {path}" for path in groups)
+    notes.append(("run with", f"et-sim run {options.output}{with_groups} --system FILE --network FILE"))
+    return _converted(options, program, [str(path) for path in paths], notes)
+
+
+def _converted(
+    options: argparse.Namespace, program: Any, outputs: list[str], notes: Iterable[tuple[str, str]]
+) -> Converted:
+    from converters.layers.summary import notes_of
+    from converters.records import Dropped
+    from converters.report import Converted, make_report
+
+    said = [*notes_of(program, options.passes), *notes]
+    report = make_report(program.trace, Dropped(), said)
+    return Converted(str(options.input), _format(program.layer_file), tuple(outputs), report)
+
+
+def _write_chakra(options: argparse.Namespace, layer_file: LayerFile, text: str) -> Converted:
+    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.layers.chakra import chakra_file, chakra_graph
+    from converters.layers.summary import chakra_notes
+    from converters.records import Dropped
+    from converters.report import Converted, make_report
+    from et_sim.trace import decode
+    from et_sim.trace.disk import replace_all
+
+    graph = chakra_graph(layer_file, options.passes)
+    plain = text.replace("\r\n", "\n")
+    paths = [trace_path(options.output, rank) for rank in range(options.ranks)]
+    refuse_overwriting([options.input], paths)
+    trace = decode(chakra_file(graph.nodes, 0, plain), str(paths[0]))
+    files = ((path, chakra_file(graph.nodes, rank, plain)) for rank, path in enumerate(paths))
+    replace_all(watched(files, len(paths)))
+    report = make_report(trace, Dropped(), chakra_notes(layer_file, graph, options.passes))
+    return Converted(str(options.input), _format(layer_file), tuple(str(path) for path in paths), report)
+
+
+def _format(layer_file: LayerFile) -> str:
+    return f"layer file, {layer_file.keyword}"
