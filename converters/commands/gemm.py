@@ -1,0 +1,139 @@
+"""`et-convert gemm`: a list of matrix products to a layer file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from converters.layers import LayerFile
+    from converters.layers.gemm import Shape
+    from converters.layers.layer_file import Phase
+
+_PEAK, _BANDWIDTH = 312.0, 2039.0  # of an A100 with 80 GB: 16-bit TFLOPS, GB/s
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "gemm",
+        help="a list of matrix products (CSV) to a layer file",
+        description="Share the matrix products of a model between NPUs, time what each computes, and write"
+        " the layer file. The list has the columns Layer,m,n,k and perhaps strategy.",
+    )
+    parser.add_argument("input", metavar="MODEL.csv", type=Path, help="the products; may be gzipped")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the layer file")
+    parser.add_argument("--ranks", type=int, required=True, help="NPUs that share the work")
+    parser.add_argument("--packages", type=int, default=1, help="packages that they come in (default: 1)")
+    parser.add_argument(
+        "--strategy", default="DATA", help="of products whose line names none, such as MODEL (default: DATA)"
+    )
+    parser.add_argument("--value-bytes", type=int, default=2, help="bytes of a value (default: 2)")
+    parser.add_argument(
+        "--update", type=int, default=100, metavar="NS", help="ns after each collective (default: 100)"
+    )
+    parser.add_argument(
+        "--last-bottom-layer", default="", metavar="NAME", help="with EMBEDDING: the bottom MLP's last layer"
+    )
+    parser.add_argument(
+        "--compute",
+        choices=("roofline",),
+        default="roofline",
+        help="what times the products (default: roofline)",
+    )
+    parser.add_argument(
+        "--tflops", type=float, default=_PEAK, help=f"peak of an NPU, 10^12 operations/s (default: {_PEAK:g})"
+    )
+    parser.add_argument(
+        "--memory-gbps",
+        type=float,
+        default=_BANDWIDTH,
+        help=f"memory bandwidth of an NPU, 10^9 bytes/s (default: {_BANDWIDTH:g})",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Read, share, time, write, report."""
+    from converters.files import refuse_overwriting
+    from converters.layers.gemm import STRATEGIES, TIMERS, Shape, layers_of, rounded_up
+    from converters.layers.gemm_csv import parse_products
+    from converters.layers.layer_file import layer_file_text
+    from converters.layers.reading import parse_layer_file, read_text
+    from et_sim.errors import UsageError, did_you_mean
+    from et_sim.trace.disk import replace_all
+
+    if options.strategy not in STRATEGIES:
+        near = did_you_mean(options.strategy.upper(), STRATEGIES)
+        remedy = f"{near} known: {', '.join(STRATEGIES)}".strip()
+        raise UsageError(f"there is no strategy {options.strategy!r}", remedy=remedy)
+    refuse_overwriting([options.input], [options.output])
+    source = str(options.input)
+    products = parse_products(read_text(options.input), source, STRATEGIES)
+    shape = Shape(
+        options.ranks,
+        options.packages,
+        options.value_bytes,
+        options.update,
+        options.strategy,
+        options.last_bottom_layer,
+    )
+    timer = TIMERS[options.compute](options.tflops, options.memory_gbps)
+    layer_file = layers_of(products, shape, timer, source)
+    text = layer_file_text(layer_file)
+    parse_layer_file(text, str(options.output))  # what is written can be read
+    replace_all([(options.output, text.encode())])
+    yield from _report(options, layer_file, shape, rounded_up(products, shape))
+
+
+def _report(options: argparse.Namespace, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
+    import json
+
+    from converters.layers.layer_file import Phase
+
+    phases = {phase.words: _totals(layer_file, phase) for phase in Phase}
+    if options.json:
+        content = {
+            "input": str(options.input),
+            "output": str(options.output),
+            "loop": layer_file.keyword.value,
+            "layers": len(layer_file.layers),
+            "ranks": shape.npus,
+            "packages": shape.packages,
+            "phases": phases,
+            "rounded_up": rounded,
+        }
+        yield json.dumps(content, indent=2, ensure_ascii=False)
+        return
+    yield f"{options.input} -> {options.output}"
+    for label, text in _facts(options, layer_file, shape, phases):
+        yield f"  {label:<15} {text}"
+    if rounded:
+        yield f"  {'rounded up':<15} {rounded:,} of the layers, which cannot be shared evenly"
+    yield f"  {'convert with':<15} et-convert text {options.output} -o PREFIX --ranks {shape.npus}"
+
+
+def _totals(layer_file: LayerFile, phase: Phase) -> dict[str, int]:
+    works = [layer.work(phase) for layer in layer_file.layers]
+    sizes = [work.bytes for work in works if work.collective is not None]
+    compute = sum(work.compute_ns for work in works)
+    return {"compute_ns": compute, "collectives": len(sizes), "bytes": sum(sizes)}
+
+
+def _facts(
+    options: argparse.Namespace, layer_file: LayerFile, shape: Shape, phases: dict[str, dict[str, int]]
+) -> Iterator[tuple[str, str]]:
+    from converters.report import plural
+    from et_sim.units import format_bytes, format_ns
+
+    yield "loop", f"{layer_file.keyword}, {plural(len(layer_file.layers), 'layer')}"
+    packages = f" in {shape.packages:,} packages of {shape.per_package:,}" if shape.packages > 1 else ""
+    yield "shared by", f"{plural(shape.npus, 'NPU')}{packages}"
+    for words, total in phases.items():
+        collectives = plural(total["collectives"], "collective")
+        sent = f", {format_bytes(total['bytes'])} in {collectives}" if total["collectives"] else ""
+        yield words, f"{format_ns(total['compute_ns'])} of computation{sent}"
+    yield "times", f"{options.compute}, {options.tflops:g} TFLOPS and {options.memory_gbps:g} GB/s"

@@ -1,0 +1,261 @@
+"""Layers that are matrix products, shared between NPUs, as a layer file.
+
+A *strategy* says what each of P NPUs computes of a product m x k times k x n, and what it has to exchange in
+each phase. G packages of L = P/G NPUs each are dimensions 1 and above and dimension 0 of the machine. What
+does not divide is rounded up: then some NPU has that much.
+
+| strategy          | rows | k   | columns | forward          | input gradient       | weight gradient  |
+| ----------------- | ---- | --- | ------- | ---------------- | -------------------- | ---------------- |
+| DATA              | m/P  | k   | n       |                  |                      | all-reduce k n   |
+| MODEL             | m    | k   | n/P     | all-gather m n/P | reduce-scatter m k   |                  |
+| HYBRID_DATA_MODEL | m/G  | k   | n/L     | all-gather m n/P | reduce-scatter m k/G | all-reduce k n/L |
+| HYBRID_MODEL_DATA | m/L  | k   | n/G     | all-gather m n/P | reduce-scatter m k/L | all-reduce k n/G |
+| COLUMN            | m/G  | k   | n/L     |                  | all-reduce m k/G     | all-reduce k n/L |
+| ROW               | m/G  | k/L | n       | all-reduce m n/G |                      | all-reduce k n/L |
+| LOCAL             | m/P  | k   | n       |                  |                      |                  |
+| EMBEDDING         | m    | k   | n/P     | all-to-all m n/P | all-to-all m n/P     |                  |
+
+COLUMN and ROW are the halves of a transformer's block with tensor parallelism, LOCAL is a product without
+weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k looked-up values.
+
+Not here: reading the list (`gemm_csv`), and other models of time than those of `TIMERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from converters.layers.gemm_csv import Product
+from converters.layers.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
+from et_sim.compute import Roofline
+from et_sim.errors import TraceError, UsageError
+from et_sim.trace.columns import CollectiveKind
+from et_sim.units import MOST_BYTES
+
+
+class Kernel(NamedTuple):
+    """What one NPU computes in a phase; `lookups`: sums of values that were looked up, no product."""
+
+    rows: int
+    inner: int
+    columns: int
+    lookups: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many NPUs there are, and what they compute with."""
+
+    npus: int
+    packages: int = 1
+    value_bytes: int = 2
+    update_ns: int = 100
+    strategy: str = "DATA"  # of products that name none
+    last_bottom_layer: str = ""  # with EMBEDDING: the layer's name
+
+    def __post_init__(self) -> None:
+        for name, value in (("npus", self.npus), ("packages", self.packages)):
+            if not 1 <= value <= 1 << 24:
+                raise UsageError(f"{name} is {value}", remedy=f"give a number from 1 to {1 << 24:,}")
+        if not 1 <= self.value_bytes <= 64:
+            raise UsageError(f"a value has {self.value_bytes} bytes", remedy="give 1 to 64 bytes")
+        if self.update_ns < 0:
+            raise UsageError(f"update is {self.update_ns}", remedy="give a number of nanoseconds")
+        if self.npus % self.packages:
+            raise UsageError(
+                f"{self.packages} packages do not divide {self.npus} NPUs",
+                remedy="every package has equally many NPUs",
+            )
+
+    @property
+    def per_package(self) -> int:
+        """NPUs of a package."""
+        return self.npus // self.packages
+
+
+class _Strategy(NamedTuple):
+    """What m, k and n are divided by, and (collective, its values, what those are divided by) by phase.
+
+    Divisors and values are letters: P, G, L of the machine; "mn" is m times n. "" is one, or nothing.
+    """
+
+    divisors: tuple[str, str, str]
+    exchanges: tuple[tuple[CollectiveKind | None, str, str], ...]
+
+
+_NOTHING = (None, "", "")
+_REDUCE, _GATHER = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER
+_SCATTER, _EXCHANGE = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL
+_STRATEGIES = MappingProxyType(
+    {
+        "DATA": _Strategy(("P", "", ""), (_NOTHING, _NOTHING, (_REDUCE, "kn", ""))),
+        "MODEL": _Strategy(("", "", "P"), ((_GATHER, "mn", "P"), (_SCATTER, "mk", ""), _NOTHING)),
+        "HYBRID_DATA_MODEL": _Strategy(
+            ("G", "", "L"), ((_GATHER, "mn", "P"), (_SCATTER, "mk", "G"), (_REDUCE, "kn", "L"))
+        ),
+        "HYBRID_MODEL_DATA": _Strategy(
+            ("L", "", "G"), ((_GATHER, "mn", "P"), (_SCATTER, "mk", "L"), (_REDUCE, "kn", "G"))
+        ),
+        "COLUMN": _Strategy(("G", "", "L"), (_NOTHING, (_REDUCE, "mk", "G"), (_REDUCE, "kn", "L"))),
+        "ROW": _Strategy(("G", "L", ""), ((_REDUCE, "mn", "G"), _NOTHING, (_REDUCE, "kn", "L"))),
+        "LOCAL": _Strategy(("P", "", ""), (_NOTHING, _NOTHING, _NOTHING)),
+        "EMBEDDING": _Strategy(("", "", "P"), ((_EXCHANGE, "mn", "P"), (_EXCHANGE, "mn", "P"), _NOTHING)),
+    }
+)
+STRATEGIES = tuple(_STRATEGIES)
+_TENSOR, _EMBEDDING, _LOCAL = ("COLUMN", "ROW"), "EMBEDDING", "LOCAL"
+
+Timer = Callable[[Sequence[Kernel], int], list[int]]  # kernels and bytes of a value -> ns
+
+
+def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
+    """Times from peak and bandwidth: every operand is moved once."""
+    for name, value in (("peak", peak_tflops), ("bandwidth", memory_gbps)):
+        if not 0 < value < float("inf"):
+            raise UsageError(f"the {name} is {value}", remedy="give a number of more than 0")
+    machine = Roofline(peak_tflops, memory_gbps)
+
+    def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:
+        counts = [_counts(kernel) for kernel in kernels]
+        _refuse_huge(counts, value_bytes)
+        operations = np.array([operations for operations, _ in counts], np.int64)
+        values = np.array([values for _, values in counts], np.int64)
+        found: list[int] = machine.duration_ns(operations, values * value_bytes).tolist()
+        return found
+
+    return times
+
+
+TIMERS = MappingProxyType({"roofline": roofline_timer})
+
+
+def _counts(kernel: Kernel) -> tuple[int, int]:
+    """(operations, values moved)."""
+    rows, inner, columns, lookups = kernel
+    if lookups:
+        return rows * inner * columns, rows * columns * (inner + 1)
+    return 2 * rows * inner * columns, rows * inner + inner * columns + rows * columns
+
+
+def _refuse_huge(counts: list[tuple[int, int]], value_bytes: int) -> None:
+    worst = max(max(operations, values * value_bytes) for operations, values in counts)
+    if worst > MOST_BYTES:
+        raise TraceError(
+            f"a product has {worst:,} operations or bytes on one NPU",
+            remedy=f"stay below {MOST_BYTES:,}: give smaller products, or more NPUs",
+        )
+
+
+def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: str) -> LayerFile:
+    """The layer file of these products, in their order."""
+    named = [product.strategy or shape.strategy for product in products]
+    keyword = _keyword(products, named, source)
+    kernels = [
+        kernel for at, product in enumerate(products) for kernel in _kernels(product, named[at], shape)
+    ]
+    times = timer(kernels, shape.value_bytes)
+    layers = []
+    for at, product in enumerate(products):
+        works = [
+            PhaseWork(times[3 * at + phase], *_exchange(product, named[at], phase, shape)) for phase in Phase
+        ]
+        own = None
+        if keyword == Keyword.HYBRID_CUSTOMIZED:
+            own = Keyword("DATA" if named[at] == _LOCAL else named[at])
+        layers.append(Layer(product.name, works[0], works[1], works[2], shape.update_ns, own))
+    file = LayerFile(keyword, tuple(layers), source=source)
+    if keyword == Keyword.HYBRID_TRANSFORMER:
+        return replace(file, model_group=shape.per_package)
+    if keyword == Keyword.HYBRID_DLRM:
+        return replace(file, last_bottom_layer=_bottom(products, shape, source))
+    return file
+
+
+def rounded_up(products: Sequence[Product], shape: Shape) -> int:
+    """How many products are shared unevenly."""
+    found = 0
+    for product in products:
+        divisors = _STRATEGIES[product.strategy or shape.strategy].divisors
+        sizes = zip((product.m, product.k, product.n), divisors, strict=True)
+        found += any(size % _count(letter, shape) for size, letter in sizes)
+    return found
+
+
+def _keyword(products: Sequence[Product], named: list[str], source: str) -> Keyword:
+    """The training loop in which these strategies make sense together."""
+    kinds = set(named) - {_LOCAL}
+    if _EMBEDDING in kinds:
+        wrong = next((at for at, kind in enumerate(named) if at and kind not in ("DATA", _LOCAL)), None)
+        if named[0] != _EMBEDDING or wrong is not None:
+            at = wrong or 0
+            raise TraceError(
+                f"layer {products[at].name} is {named[at]}",
+                place=f"{source}, line {products[at].line}",
+                remedy="with EMBEDDING, the first layer is EMBEDDING, and all others are DATA or LOCAL",
+            )
+        return Keyword.HYBRID_DLRM
+    if kinds & set(_TENSOR):
+        wrong = next((at for at, kind in enumerate(named) if kind not in (*_TENSOR, _LOCAL)), None)
+        if wrong is not None:
+            raise TraceError(
+                f"layer {products[wrong].name} is {named[wrong]}, and others are COLUMN or ROW",
+                place=f"{source}, line {products[wrong].line}",
+                remedy="COLUMN and ROW go together with LOCAL only",
+            )
+        return Keyword.HYBRID_TRANSFORMER
+    if len(kinds) > 1:
+        return Keyword.HYBRID_CUSTOMIZED
+    return Keyword(kinds.pop()) if kinds else Keyword.DATA
+
+
+def _bottom(products: Sequence[Product], shape: Shape, source: str) -> int:
+    names = [product.name for product in products]
+    if shape.last_bottom_layer not in names:
+        raise UsageError(
+            f"the last bottom layer is called {shape.last_bottom_layer!r}"
+            if shape.last_bottom_layer
+            else "it is not said which layer is the last of the bottom MLP",
+            place=source,
+            remedy=f"name one of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}",
+        )
+    return names.index(shape.last_bottom_layer)
+
+
+def _kernels(product: Product, strategy: str, shape: Shape) -> list[Kernel]:
+    """What an NPU computes forward, for the input gradient, and for the weight gradient."""
+    divisors = _STRATEGIES[strategy].divisors
+    m, k, n = (
+        _divided(size, letter, shape)
+        for size, letter in zip((product.m, product.k, product.n), divisors, strict=True)
+    )
+    if strategy == _EMBEDDING:
+        return [Kernel(m, k, n, True)] * 3
+    return [Kernel(m, k, n), Kernel(m, n, k), Kernel(k, m, n)]
+
+
+def _exchange(
+    product: Product, strategy: str, phase: Phase, shape: Shape
+) -> tuple[CollectiveKind | None, int]:
+    kind, letters, divisor = _STRATEGIES[strategy].exchanges[phase]
+    if kind is None:
+        return None, 0
+    values = {"mn": product.m * product.n, "mk": product.m * product.k, "kn": product.k * product.n}[letters]
+    size = _divided(values * shape.value_bytes, divisor, shape)
+    if size > MOST_BYTES:
+        remedy = f"stay below {MOST_BYTES:,}: give smaller products"
+        raise TraceError(f"layer {product.name} exchanges {size:,} bytes", remedy=remedy)
+    return kind, size
+
+
+def _divided(size: int, letter: str, shape: Shape) -> int:
+    """Rounded up."""
+    return -(-size // _count(letter, shape))
+
+
+def _count(letter: str, shape: Shape) -> int:
+    return {"": 1, "P": shape.npus, "G": shape.packages, "L": shape.per_package}[letter]

@@ -1,0 +1,113 @@
+"""A list of matrix products: `Layer,m,n,k[,strategy]`, a product a line, as ASTRA-sim 1.0 has it.
+
+    Layer,m,n,k,strategy
+    conv1,12544,64,147,DATA
+
+m x k times k x n. The header is compulsory, its names may have capitals; lines may end with a comma.
+
+Not here: what the products become (`gemm`).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from converters.layers.tokens import shown
+from et_sim.errors import TraceError, did_you_mean
+
+COLUMNS = ("layer", "m", "n", "k", "strategy")
+_NEEDED = COLUMNS[:4]
+_FORM = "the first line names the columns: Layer,m,n,k or Layer,m,n,k,strategy"
+MOST = 1 << 40  # of m, n and k
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One line: a layer as the product of m x k and k x n, and how it is shared ("": as the caller says)."""
+
+    name: str
+    m: int
+    n: int
+    k: int
+    strategy: str = ""
+    line: int = 0
+
+
+def parse_products(text: str, source: str, strategies: tuple[str, ...]) -> list[Product]:
+    """All products of a list, in order."""
+    rows = _rows(text, source)
+    line, header = next(rows, (1, []))
+    order = _order(header, f"{source}, line {line}")
+    products = [_product(row, number, order, source, strategies) for number, row in rows]
+    if not products:
+        raise TraceError("there is no layer", place=source, remedy="add a line per layer below the header")
+    return products
+
+
+def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, fields) of lines that hold something; an empty last field is a trailing comma."""
+    reader = csv.reader(text.splitlines(), strict=True)
+    try:
+        for row in reader:
+            fields = [field.strip() for field in row]
+            if fields and not fields[-1]:
+                del fields[-1]
+            if fields:
+                yield reader.line_num, fields
+    except csv.Error as error:
+        place = f"{source}, line {reader.line_num}"
+        raise TraceError(f"is not CSV: {error}", place=place, remedy="quotes must be closed") from None
+
+
+def _order(header: list[str], place: str) -> list[str]:
+    """The meaning of each column."""
+    order = [name.lower() for name in header]
+    for number, name in enumerate(order, start=1):
+        where = f"{place}, column {number}"
+        if name not in COLUMNS:
+            remedy = f"{did_you_mean(name, COLUMNS)} {_FORM}".strip()
+            raise TraceError(f"there is no column {shown(header[number - 1])}", place=where, remedy=remedy)
+        if name in order[: number - 1]:
+            raise TraceError(f"column {shown(name)} is there twice", place=where, remedy=_FORM)
+    for name in _NEEDED:
+        if name not in order:
+            raise TraceError(f"column {shown(name)} is missing", place=place, remedy=_FORM)
+    return order
+
+
+def _product(
+    row: list[str], line: int, order: list[str], source: str, strategies: tuple[str, ...]
+) -> Product:
+    place = f"{source}, line {line}"
+    if len(row) > len(order):
+        cause = f"{shown(row[len(order)])} is one more than the header has"
+        where = f"{place}, column {len(order) + 1}"
+        raise TraceError(cause, place=where, remedy=f"give {len(order)} values")
+    fields = dict(zip(order, row, strict=False))
+    for column in _NEEDED:
+        if column not in fields:
+            cause = f"the line ends before column {shown(column)}"
+            raise TraceError(cause, place=place, remedy=f"give {', '.join(order)}")
+    name, strategy = fields["layer"], fields.get("strategy", "")
+
+    def at(column: str) -> str:
+        return f"{place}, column {order.index(column) + 1}"
+
+    if not name or len(name.split()) != 1:
+        cause = f"{shown(name)} cannot be the name of a layer"
+        raise TraceError(cause, place=at("layer"), remedy="give one word without blanks")
+    if strategy and strategy not in strategies:
+        remedy = f"{did_you_mean(strategy.upper(), strategies)} known: {', '.join(strategies)}".strip()
+        raise TraceError(f"there is no strategy {shown(strategy)}", place=at("strategy"), remedy=remedy)
+    m, n, k = (_size(fields[column], column, at(column)) for column in ("m", "n", "k"))
+    return Product(name, m, n, k, strategy, line)
+
+
+def _size(text: str, column: str, place: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 15 or not 1 <= int(text) <= MOST:
+        raise TraceError(
+            f"{column} is {shown(text)}", place=place, remedy=f"give a whole number from 1 to {MOST:,}"
+        )
+    return int(text)

@@ -1,0 +1,238 @@
+"""`et-convert gemm`: what each NPU gets of a matrix product, and bad lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from converters.cli import main
+from converters.layers import Keyword, Layer, LayerFile, Phase, read_layer_file
+from converters.layers.gemm import STRATEGIES, Kernel, Shape, layers_of, roofline_timer
+from converters.layers.gemm_csv import Product, parse_products
+from converters.layers.layer_file import layer_file_text
+from converters.layers.reading import parse_layer_file
+from et_sim.errors import TraceError
+from et_sim.trace import CollectiveKind
+
+REDUCE, GATHER = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER
+SCATTER, EXCHANGE = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def seen(product: Product, shape: Shape) -> tuple[list[Kernel], Layer]:
+    """The kernels that are timed, and the layer."""
+    kernels: list[Kernel] = []
+
+    def timer(given: list[Kernel], _: int) -> list[int]:
+        kernels.extend(given)
+        return [7] * len(given)
+
+    return kernels, layers_of([product], shape, timer, "f").layers[0]
+
+
+# 1024 x 96 times 96 x 512 on 16 NPUs in 4 packages of 4, values of 2 bytes.
+SHARES = [
+    ("DATA", (64, 96, 512), None, None, (REDUCE, 96 * 512 * 2)),
+    ("MODEL", (1024, 96, 32), (GATHER, 1024 * 512 * 2 // 16), (SCATTER, 1024 * 96 * 2), None),
+    (
+        "HYBRID_DATA_MODEL",
+        (256, 96, 128),
+        (GATHER, 1024 * 512 * 2 // 16),
+        (SCATTER, 1024 * 96 * 2 // 4),
+        (REDUCE, 96 * 512 * 2 // 4),
+    ),
+    (
+        "HYBRID_MODEL_DATA",
+        (256, 96, 128),
+        (GATHER, 1024 * 512 * 2 // 16),
+        (SCATTER, 1024 * 96 * 2 // 4),
+        (REDUCE, 96 * 512 * 2 // 4),
+    ),
+    ("COLUMN", (256, 96, 128), None, (REDUCE, 1024 * 96 * 2 // 4), (REDUCE, 96 * 512 * 2 // 4)),
+    ("ROW", (256, 24, 512), (REDUCE, 1024 * 512 * 2 // 4), None, (REDUCE, 96 * 512 * 2 // 4)),
+    ("LOCAL", (64, 96, 512), None, None, None),
+]
+
+
+@pytest.mark.parametrize(("strategy", "share", *("forward", "inputs", "weights")), SHARES)
+def test_every_npu_gets_its_share(
+    strategy: str,
+    share: tuple[int, int, int],
+    forward: tuple[CollectiveKind, int] | None,
+    inputs: tuple[CollectiveKind, int] | None,
+    weights: tuple[CollectiveKind, int] | None,
+) -> None:
+    kernels, layer = seen(Product("a", 1024, 512, 96, strategy), Shape(16, 4))
+    m, k, n = share
+    assert kernels == [Kernel(m, k, n), Kernel(m, n, k), Kernel(k, m, n)]
+    sent = [(layer.work(phase).collective, layer.work(phase).bytes) for phase in Phase]
+    assert sent == [exchange or (None, 0) for exchange in (forward, inputs, weights)]
+    assert [layer.work(phase).compute_ns for phase in Phase] == [7, 7, 7]
+    assert layer.update_ns == 100
+
+
+def test_packages_of_other_sizes_tell_the_two_hybrids_apart() -> None:
+    shape, product = Shape(16, 2), Product("a", 1024, 512, 96)
+    outside, _ = seen(Product("a", 1024, 512, 96, "HYBRID_DATA_MODEL"), shape)
+    inside, _ = seen(Product("a", 1024, 512, 96, "HYBRID_MODEL_DATA"), shape)
+    assert outside[0] == Kernel(product.m // 2, 96, product.n // 8)
+    assert inside[0] == Kernel(product.m // 8, 96, product.n // 2)
+
+
+def test_what_does_not_divide_is_rounded_up_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.csv").write_text("Layer,m,n,k\na,10,3,5\nb,16,3,5\n", encoding="utf-8")
+    assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4"]) == 0
+    assert "  rounded up      1 of the layers, which cannot be shared evenly\n" in capsys.readouterr().out
+    kernels, _ = seen(Product("a", 10, 3, 5), Shape(4))
+    assert kernels[0].rows == 3
+
+
+def test_the_roofline_times_products_by_arithmetic_or_by_traffic() -> None:
+    timer = roofline_timer(1.0, 1.0)  # 1,000 operations and 1 byte per ns
+    times = timer([Kernel(100, 100, 100), Kernel(1, 1000, 1), Kernel(10, 5, 2, lookups=True)], 2)
+    by_hand = [3 * 100 * 100 * 2, (1000 + 1000 + 1) * 2, 10 * 2 * 6 * 2]  # values of two bytes
+    assert np.allclose(times, by_hand, rtol=0, atol=1)  # the roofline truncates
+    assert roofline_timer(1.0, 1e6)([Kernel(100, 100, 100)], 2) == [2000]
+
+
+def test_the_loop_follows_from_the_strategies() -> None:
+    def loop(*strategies: str, **more: str) -> LayerFile:
+        products = [Product(f"l{at}", 8, 8, 8, strategy) for at, strategy in enumerate(strategies)]
+        return layers_of(products, Shape(8, 2, **more), roofline_timer(1, 1), "f")
+
+    assert loop("", "").keyword == Keyword.DATA
+    assert loop("LOCAL").keyword == Keyword.DATA
+    assert loop("MODEL", "LOCAL").keyword == Keyword.MODEL
+    mixed = loop("MODEL", "DATA", "LOCAL")
+    assert (mixed.keyword, [layer.keyword for layer in mixed.layers]) == (
+        Keyword.HYBRID_CUSTOMIZED,
+        [Keyword.MODEL, Keyword.DATA, Keyword.DATA],
+    )
+    transformer = loop("COLUMN", "LOCAL", "ROW")
+    assert (transformer.keyword, transformer.model_group) == (Keyword.HYBRID_TRANSFORMER, 4)
+    dlrm = loop("EMBEDDING", "DATA", "DATA", last_bottom_layer="l1")
+    assert (dlrm.keyword, dlrm.last_bottom_layer) == (Keyword.HYBRID_DLRM, 1)
+    assert dlrm.layers[0].forward.collective == dlrm.layers[0].input_gradient.collective == EXCHANGE
+
+
+@given(
+    st.lists(
+        st.builds(Product, st.just("l"), *[st.integers(1, 5000)] * 3, st.sampled_from(STRATEGIES[:4])),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(1, 64),
+    st.integers(1, 16),
+)
+def test_what_is_made_can_be_read_and_no_work_is_lost(
+    products: list[Product], per_package: int, packages: int
+) -> None:
+    kernels: list[Kernel] = []
+
+    def timer(given: list[Kernel], _: int) -> list[int]:
+        kernels.extend(given)
+        return [1] * len(given)
+
+    shape = Shape(per_package * packages, packages)
+    made = layers_of(products, shape, timer, "<text>")
+    assert parse_layer_file(layer_file_text(made)) == made
+    for at, product in enumerate(products):
+        for kernel in kernels[3 * at : 3 * at + 3]:
+            share = kernel.rows * kernel.inner * kernel.columns
+            assert share * shape.npus >= product.m * product.n * product.k
+
+
+def test_a_list_becomes_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.csv").write_text(
+        "Layer, M, N, K, Strategy,\na,64,32,16,MODEL,\n\nb,64,32,16,,\n", encoding="utf-8"
+    )
+    assert main(["gemm", "m.csv", "-o", "out/m.txt", "--ranks", "8", "--packages", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "input": "m.csv",
+        "output": "out/m.txt",
+        "loop": "HYBRID_CUSTOMIZED",
+        "layers": 2,
+        "ranks": 8,
+        "packages": 2,
+        "phases": {
+            "forward": {"compute_ns": 1, "collectives": 1, "bytes": 512},
+            "input gradient": {"compute_ns": 1, "collectives": 1, "bytes": 2048},
+            "weight gradient": {"compute_ns": 1, "collectives": 1, "bytes": 1024},
+        },
+        "rounded_up": 0,
+    }
+    assert [layer.name for layer in read_layer_file("out/m.txt").layers] == ["a", "b"]
+
+
+HEAD = "Layer,m,n,k,strategy\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "m.csv, line 1: column \"layer\" is missing"),
+        ("Layer,m,n\na,1,2", 'm.csv, line 1: column "k" is missing (the first line names the columns'),
+        ("Layer,m,n,k,strat\n", "m.csv, line 1, column 5: there is no column \"strat\" (did you"),
+        ("Layer,m,m,k\n", 'm.csv, line 1, column 3: column "m" is there twice'),
+        (HEAD, "m.csv: there is no layer"),
+        (f"{HEAD}a,1,2", 'm.csv, line 2: the line ends before column "k"'),
+        (f"{HEAD}a,1,2,3,DATA,5", 'm.csv, line 2, column 6: "5" is one more than the header has'),
+        (f"{HEAD}a,1,two,3", 'm.csv, line 2, column 3: n is "two" (give a whole number from 1'),
+        (f"{HEAD}a,0,2,3", 'm.csv, line 2, column 2: m is "0"'),
+        (f"{HEAD}a,1,2,3.5", 'm.csv, line 2, column 4: k is "3.5"'),
+        (f"{HEAD}a b,1,2,3", 'm.csv, line 2, column 1: "a b" cannot be the name of a layer'),
+        (f"{HEAD}a,1,2,3,DATE", "m.csv, line 2, column 5: there is no strategy \"DATE\" (did you"),
+        (f'{HEAD}"a,1,2,3', "m.csv, line 2: is not CSV"),
+        (f"{HEAD}a,1,2,3\nb,1,2,3,EMBEDDING", "m.csv, line 3: layer b is EMBEDDING (with"),
+        (f"{HEAD}a,1,2,3,EMBEDDING\nb,1,2,3,ROW", "m.csv, line 3: layer b is ROW"),
+        (f"{HEAD}a,1,2,3,ROW\nb,1,2,3,MODEL", "m.csv, line 3: layer b is MODEL, and others"),
+        (f"{HEAD}a,1,2,3,EMBEDDING", "m.csv: it is not said which layer is the last of the bottom MLP"),
+        (f"{HEAD}a,1099511627776,1099511627776,9,DATA", "a product has"),
+    ],
+)  # fmt: skip
+def test_bad_lists_are_refused_where_they_are_wrong(
+    text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("m.csv").write_text(text, encoding="utf-8")
+    assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4"]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("m.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--ranks", "6", "--packages", "4"], "4 packages do not divide 6 NPUs"),
+        (["--ranks", "0"], "npus is 0"),
+        (["--ranks", "2", "--strategy", "modle"], "there is no strategy 'modle' (did you mean 'MODEL'?"),
+        (["--ranks", "2", "--tflops", "0"], "the peak is 0.0"),
+        (["--ranks", "2", "--memory-gbps", "nan"], "the bandwidth is nan"),
+        (["--ranks", "2", "--value-bytes", "0"], "a value has 0 bytes"),
+        (["--ranks", "2", "--update", "-1"], "update is -1"),
+        (["--ranks", "2", "-o", "m.csv"], "would be overwritten, and it is an input"),
+    ],
+)
+def test_impossible_options_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("m.csv").write_text(f"{HEAD}a,8,8,8", encoding="utf-8")
+    assert main(["gemm", "m.csv", "-o", "m.txt", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@given(st.text("Layer,mnk\n0159 \"';", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        products = parse_products(f"Layer,m,n,k\n{text}", "f", STRATEGIES)
+    except TraceError:
+        return
+    assert all(min(product.m, product.n, product.k) >= 1 for product in products)
