@@ -77,10 +77,10 @@ class Rows:
 
 def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Numbers as files write them, in 64 bits."""
-    try:
-        return np.asarray(values, np.int64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([whole_number(value) for value in values], np.int64)
+    found: npt.NDArray[Any] = np.asarray(values)
+    if found.dtype.kind == "i":
+        return found.astype(np.int64, copy=False)
+    return np.array([whole_number(value) for value in values], np.int64)
 
 
 def texts_of(table: Table[str] | Table[bytes] | Table[str | bytes]) -> tuple[bytes, ...]:

@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:nan|inf|infinity)\b', re.DOTALL | re.IGNORECASE)
-_BAD_ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
-_CONTROL = re.compile(r"[\x00-\x1f]")
-_LONE_HALF = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..",
+# Two halves of a character outside the basic plane, one half alone, an escape that JSON knows, a backslash.
+_ESCAPE = re.compile(
+    r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    r'|(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
+    r"|\\"
 )
+_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def mended(content: bytes) -> bytes:
@@ -29,6 +32,10 @@ def _token(match: re.Match[str]) -> str:
     if not token.startswith('"'):
         return "null"
     if "\\" in token:
-        token = _BAD_ESCAPE.sub(lambda found: found.group() if found.group(1) else "\\\\", token)
-        token = _LONE_HALF.sub(r"\\ufffd", token)
+        token = _ESCAPE.sub(_escape, token)
     return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", token)
+
+
+def _escape(match: re.Match[str]) -> str:
+    pair, half, known = match.groups()
+    return "\\ufffd" if half else pair or known or "\\\\"

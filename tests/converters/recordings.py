@@ -1,0 +1,43 @@
+"""The recordings that tests read: those of this repository, and those of a folder somebody names.
+
+`ET_SIM_RECORDINGS=/folder pytest tests/converters` also reads every file below that folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from converters.pytorch.reading import identify
+
+FOLDER = Path(__file__).parent / "pytorch_traces"
+ELSEWHERE = os.environ.get("ET_SIM_RECORDINGS")
+
+
+def json_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.name.endswith((".json", ".json.gz")))
+
+
+def recordings(*kinds: str) -> list[Any]:
+    """The recordings of these kinds as parameters of a test, named by their paths."""
+    folders = [FOLDER, Path(ELSEWHERE)] if ELSEWHERE else [FOLDER]
+    found = [(path, path.relative_to(folder)) for folder in folders for path in json_files(folder)]
+    return [
+        pytest.param(path, id=str(name).removesuffix(".gz").removesuffix(".json"))
+        for path, name in found
+        if identify(path).kind in kinds
+    ]
+
+
+def parsed(path: Path) -> Any:
+    """The file through the standard library, with exact decimals."""
+    content = path.read_bytes()
+    if path.name.endswith(".gz"):
+        content = gzip.decompress(content)
+    return json.loads(content, parse_float=Decimal)
