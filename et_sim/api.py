@@ -18,11 +18,12 @@ from et_sim.machine import Machine, Notice, read_machine
 from et_sim.network.tables import Model
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
-from et_sim.timeline import Result
+from et_sim.timeline import Moments, Result
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
 
 MODELS = ("analytical", "link")
+DETAILS = ("nodes", "path")
 ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
 Description = str | Path | Mapping[str, Any]
@@ -54,6 +55,7 @@ def simulate(
     groups: Description | None = None,
     model: str = "analytical",
     fold: bool = True,
+    detail: str = "nodes",
 ) -> Result:
     """Simulate a workload on a machine.
 
@@ -69,6 +71,7 @@ def simulate(
         groups=groups,
         model=model,
         fold=fold,
+        detail=detail,
     )
     if not result.is_complete:
         from et_sim.engine.stall import explain_stall
@@ -86,11 +89,13 @@ def run(
     groups: Description | None = None,
     model: str = "analytical",
     fold: bool = True,
+    detail: str = "nodes",
     watch: Watcher | None = None,
 ) -> Result:
     """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
     watch = watch or _Nobody()
     check_model(model)
+    check_detail(detail)
     if not isinstance(workload, str | Path | Workload):
         raise UsageError(
             f"a workload cannot be a {type(workload).__name__}",
@@ -102,20 +107,27 @@ def run(
         workload = read_workload(workload, machine.network.ranks)
     watch.stage("planning")
     lowering = Lowering(workload, machine)
-    outcome = _simulated(lowering, Model[model.upper()], fold, watch)
-    return Result(outcome, lowering.workload, make_manifest(workload, machine, model, outcome.plan.notices))
+    moments = Moments() if detail == "path" else None
+    outcome = _simulated(lowering, Model[model.upper()], fold, watch, moments)
+    manifest = make_manifest(workload, machine, model, outcome.plan.notices)
+    return Result(outcome, lowering.workload, manifest, moments)
 
 
-def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher) -> Outcome:
+def _simulated(
+    lowering: Lowering, model: Model, may_fold: bool, watch: Watcher, moments: Moments | None
+) -> Outcome:
     """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
     workload, machine = lowering.workload, lowering.machine
     alone = Actors.one_per_rank(workload.ranks)
     actors = fold_ranks(lowering, on_links=model is Model.LINK) if may_fold else alone
     watch.stage("simulating")
-    outcome = run_plan(assemble(lowering, actors), machine.network, watch.report, model)
+    record = moments.add if moments else None
+    outcome = run_plan(assemble(lowering, actors), machine.network, watch.report, model, record)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
-        outcome = run_plan(assemble(lowering, alone), machine.network, watch.report, model)
+        if moments:
+            moments.clear()
+        outcome = run_plan(assemble(lowering, alone), machine.network, watch.report, model, record)
     assert outcome is not None  # only a folded run is given up
     return outcome
 
@@ -131,6 +143,15 @@ def check_model(model: str) -> None:
         raise UsageError(
             f"network model {model!r} is not known",
             remedy=did_you_mean(str(model), MODELS) or f"known: {', '.join(MODELS)}",
+        )
+
+
+def check_detail(detail: str) -> None:
+    """Refuse a level of detail that does not exist."""
+    if detail not in DETAILS:
+        raise UsageError(
+            f"detail {detail!r} is not known",
+            remedy=did_you_mean(str(detail), DETAILS) or f"known: {', '.join(DETAILS)}",
         )
 
 

@@ -26,6 +26,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
     parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
     parser.add_argument(
+        "--detail",
+        default="nodes",
+        help="how much to write: nodes (default), or path: also what caused what, for critical paths",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         help="directory to write (default: ./NAME.run, NAME being the last part of WORKLOAD)",
@@ -59,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         groups=options.groups,
         model=options.model,
         fold=not options.no_fold,
+        detail=options.detail,
     )
 
 

@@ -11,6 +11,7 @@ Not here: what events do (`loop` dispatches them).
 
 from __future__ import annotations
 
+from et_sim.engine.causes import remember, takes_until
 from et_sim.engine.kinds import OPENS_BUCKET
 from et_sim.engine.lines import join, leave, unchain
 from et_sim.engine.state import NONE, Run
@@ -21,7 +22,9 @@ from et_sim.tables_by_reference import works_on_tables
 @works_on_tables
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
-    join(run.events, run.slots[slot_at(run, time)], new_event(run, kind, a, b, c))
+    row = new_event(run, kind, a, b, c)
+    takes_until(run, row, time, kind)
+    join(run.events, run.slots[slot_at(run, time)], row)
 
 
 @works_on_tables
@@ -47,9 +50,12 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
     while row != NONE and not (run.buckets[row].actor == actor and run.buckets[row].time == time):
         row = run.buckets[row].chain
     if row != NONE:
-        join(run.events, run.buckets[row], new_event(run, kind, a, b, c))
+        entry = new_event(run, kind, a, b, c)
+        takes_until(run, entry, time, kind)
+        join(run.events, run.buckets[row], entry)
         return
     row = new_event(run, OPENS_BUCKET + kind, a, b, c)
+    takes_until(run, row, time, kind)
     _open_bucket(run, row, actor, time, home)
     join(run.events, run.slots[slot_at(run, time)], row)
 
@@ -116,6 +122,7 @@ def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     event.b = b
     event.c = c
     stamp(run, row)
+    remember(run, row)
     return row
 
 

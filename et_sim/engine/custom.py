@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.engine.causes import custom_parent_done, custom_starts, now_of, resume
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.messages import post_receive, send
@@ -28,6 +29,7 @@ def start_custom(run: Run, stream_row: int) -> None:
     stream.credit = template.nodes  # not yet completed
     for node in range(template.nodes):
         run.custom_waiting[stream_row, node] = run.plan.nodes[template.node_first + node].indegree
+        custom_starts(run, stream_row, node)
     for node in range(template.nodes):
         if run.plan.nodes[template.node_first + node].indegree == 0:
             _issue(run, stream_row, node)
@@ -44,11 +46,14 @@ def end_custom_node(run: Run, stream_row: int, node: int) -> bool:
     template = run.plan.templates[_custom(run, stream).template]
     plan_node = run.plan.nodes[template.node_first + node]
     stream.credit -= 1
+    moment = now_of(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         child = run.plan.children[index]
         run.custom_waiting[stream_row, child] -= 1
+        custom_parent_done(run, stream_row, child)
         if run.custom_waiting[stream_row, child] == 0:
             _issue(run, stream_row, child)
+        resume(run, moment)
     return stream.credit == 0
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TIED, TOO_LATE, simulate
-from et_sim.engine.room import make_room, reserve_per_event
+from et_sim.engine.room import hand_over, make_room, moments_per_event, reserve_per_event
 from et_sim.engine.state import Run, new_run
 from et_sim.engine.transport import REQUEST_BYTES
 from et_sim.errors import InputError
 from et_sim.machine.model import Network
 from et_sim.network import analytical, link
+from et_sim.network.speeds import speed_names
 from et_sim.network.tables import Model, NetworkTables, check_reach
 from et_sim.plan.tables import Plan
 from et_sim.units import LONGEST_NS, format_ns
@@ -39,6 +40,7 @@ class Outcome:
     end_ns: int  # when the last thing happened
     messages: int
     run: Run
+    link_names: tuple[str, ...]  # of the record of causes
 
     @property
     def is_complete(self) -> bool:
@@ -47,17 +49,24 @@ class Outcome:
 
 
 def run_plan(
-    plan: Plan, network: Network, report: Report | None = None, model: Model = Model.ANALYTICAL
+    plan: Plan,
+    network: Network,
+    report: Report | None = None,
+    model: Model = Model.ANALYTICAL,
+    record: Callable[[Any], None] | None = None,
 ) -> Outcome | None:
-    """Simulate a plan until nothing is left to happen.
+    """Simulate a plan until nothing is left to happen; `record` takes the moments of the run (`causes`).
 
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
-    run = new_run(plan, _prepare(plan, network, model))
     reserve = reserve_per_event(plan)
+    moments = moments_per_event(plan, reserve, network) if record else 0
+    run = new_run(plan, _prepare(plan, network, model), moments)
     expected = plan.expected_messages if report else 0
     while True:
         status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
+        if record:
+            hand_over(run, record)
         if status == FINISHED:
             break
         if status == TIED:
@@ -82,6 +91,7 @@ def run_plan(
         end_ns=int(clock.now),
         messages=_messages(plan, run),
         run=run,
+        link_names=speed_names(network) if record else (),
     )
 
 

@@ -7,6 +7,7 @@ falls inside an event, and entering again goes on as if nothing had happened.
 from __future__ import annotations
 
 from et_sim.engine import kinds
+from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
 from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
 from et_sim.engine.messages import inject_held, message_asked
 from et_sim.engine.owners import begin, begin_hop
@@ -62,6 +63,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
         elif clock.to_start < len(run.actors):
             clock.to_start += 1
             begin_rank(run, clock.to_start - 1)
+            begin_at_the_beginning(run)
             if run.plan.actors[clock.to_start - 1].start_ns > 0:
                 start_later(run, clock.to_start - 1)
             else:
@@ -92,6 +94,9 @@ def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: i
         rows = min(rows, clock.free_transits)
     if len(run.bus_sides) > 0:
         rows = min(rows, clock.free_bus_requests)
+    if is_recorded(run):
+        left = len(run.causes.moments) - (run.causes.now[0].made - run.causes.now[0].flushed)
+        rows = min(rows, left // run.causes.reserve[0] * reserve)
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.streams) - clock.streams_top) // block_reserve
@@ -104,6 +109,7 @@ def _happen(run: Run, event_row: int) -> None:
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
     begin_event(run, event_row)
+    begin_moment(run, event_row)
     if kind >= OPENS_BUCKET:
         kind -= OPENS_BUCKET
         run.clock[0].bucket = event_row  # it is given back when the bucket is closed

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.engine.causes import NOTHING, RECEIVE, REQUEST, is_recorded, needs_waiting, now_of, resume
 from et_sim.engine.clock import new_event, release_event, schedule
 from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESSAGE, NODE_DONE
 from et_sim.engine.lines import join, leave
@@ -35,8 +36,10 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     note_second(run, handshake)
     join(run.events, handshake, new_event(run, kind, channel_row, b, c))
     if handshake.arrived > 0:
-        handshake.arrived -= 1
+        moment = now_of(run)
+        _take_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake, REQUEST)
         schedule(run, run.clock[0].now, INJECT_MESSAGE, channel_row, 0, 0)
+        resume(run, moment)
 
 
 @works_on_tables
@@ -55,6 +58,7 @@ def message_asked(run: Run, channel_row: int) -> None:
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
     if handshake.head == NONE:
         handshake.arrived += 1
+        _note_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake)
     else:
         inject_held(run, channel_row)
 
@@ -63,7 +67,9 @@ def message_asked(run: Run, channel_row: int) -> None:
 def inject_held(run: Run, channel_row: int) -> None:
     """The first message held back starts."""
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
-    held = run.events[_leave(run, handshake)]
+    held_row = _leave(run, handshake)
+    held = run.events[held_row]
+    needs_waiting(run, held_row, REQUEST, NONE)
     _inject(run, held.a, held.kind, held.b, held.c)
 
 
@@ -77,7 +83,10 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     note_second(run, state)
     if state.arrived > 0:
         state.arrived -= 1
+        moment = now_of(run)
+        _take_early(run, run.causes.channels, channel_row, RECEIVE)
         schedule(run, run.clock[0].now, kind, a, b, 0)
+        resume(run, moment)
     else:
         join(run.events, state, new_event(run, kind, a, b, 0))
 
@@ -88,6 +97,7 @@ def match(run: Run, channel_row: int) -> int:
     state = run.channels[channel_row]
     if state.head == NONE:
         state.arrived += 1
+        _note_early(run, run.causes.channels, channel_row)
         return NONE
     return _leave(run, state)
 
@@ -98,3 +108,17 @@ def _leave(run: Run, line: Any) -> int:
     event = leave(run.events, line)
     release_event(run, event)
     return event
+
+
+@works_on_tables
+def _note_early(run: Run, lines: Any, row: int) -> None:
+    """A message came before its receive, or a request before its message: of no account but for causes."""
+    if is_recorded(run):
+        join(run.events, lines[row], new_event(run, NOTHING, 0, 0, 0))
+
+
+@works_on_tables
+def _take_early(run: Run, lines: Any, row: int, what: int) -> None:
+    """What happens next needs the first of those that came early."""
+    if is_recorded(run):
+        needs_waiting(run, _leave(run, lines[row]), what, NONE)

@@ -8,6 +8,7 @@ at a time: ranks that run in step park none.
 
 from __future__ import annotations
 
+from et_sim.engine.causes import remember_parked
 from et_sim.engine.lines import unchain
 from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables
@@ -45,6 +46,7 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size
     message.chain = run.parked_index[home]
     run.parked_index[home] = row
     run.seats[seat].parked += 1
+    remember_parked(run, row)
 
 
 @works_on_tables

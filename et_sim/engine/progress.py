@@ -15,6 +15,16 @@ from et_sim.engine.bus import (
     go_on_after,
     release_request,
 )
+from et_sim.engine.causes import (
+    RECEIVE,
+    bundle_counts,
+    chunk_done,
+    first_half_arrived,
+    needs_waiting,
+    now_of,
+    resume,
+    step_received,
+)
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.custom import end_custom_node
 from et_sim.engine.kinds import BUNDLE_READY, CUSTOM_DONE
@@ -90,6 +100,7 @@ def _end_request(run: Run, row: int) -> None:
 def bundle_ready(run: Run, stream_row: int, label: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
     stream = run.streams[stream_row]
+    bundle_counts(run, stream_row)
     contribute(run, stream)
     if run.plan.programs[stream.program].tree_first != NONE:
         is_complete = spend_tree_bundle(run, stream_row, label)
@@ -102,6 +113,7 @@ def bundle_ready(run: Run, stream_row: int, label: int) -> None:
 @works_on_tables
 def custom_done(run: Run, stream_row: int, node: int) -> None:
     """A node of a custom collective is done; that may end the collective."""
+    bundle_counts(run, stream_row)
     if end_custom_node(run, stream_row, node):
         end_phase(run, stream_row, 0)
 
@@ -117,11 +129,13 @@ def end_phase(run: Run, stream_row: int, label: int) -> None:
         return
     running.remaining -= 1
     contribute(run, running)
-    is_last_chunk = running.remaining == 0
+    chunk_done(run, running_row)
+    is_last_chunk, moment = running.remaining == 0, now_of(run)
     if is_last_chunk:
         end_collective(run, running_row)
         _name_last_sender(run, stream_row, label)
         complete(run, running.actor, running.node)
+        resume(run, moment)
     leave_last_queue(run, stream_row)
     stream.phase += 1  # beyond the last: it is done
     if is_last_chunk:
@@ -150,7 +164,9 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
     count_message(run, sender)
     if not run.plan.settings[EAGER_SENDS]:
+        moment = now_of(run)
         complete(run, sender, sender_node)
+        resume(run, moment)
     _meet(run, channel_row, sender, sender_node)
 
 
@@ -160,7 +176,9 @@ def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
     count_message(run, sender)
     if not run.plan.settings[EAGER_SENDS]:  # else the stream may be gone
+        moment = now_of(run)
         custom_done(run, stream_row, sender_node)
+        resume(run, moment)
     _meet(run, channel_row, sender, NONE)
 
 
@@ -171,6 +189,7 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
     if met == NONE:
         return
     kind, receiver, node = run.events[met].kind, run.events[met].a, run.events[met].b
+    needs_waiting(run, met, RECEIVE, NONE)
     begin_arrival(run, receiver, pair_of(run, channel_row))  # another rank, perhaps of the same actor
     if kind == CUSTOM_DONE:
         custom_done(run, receiver, node)
@@ -190,6 +209,7 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
     else:
         stream.received += 1
         note_received(run, stream)
+        first_half_arrived(run, stream_row)
         make_bundle(run, stream_row)
 
 
@@ -199,6 +219,7 @@ def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     count_message(run, run.plan.seats[seat_row].actor)
     stream_row = _stream_of(run, seat_row, stage >> STAGE_BITS)
     if stream_row != NONE and _is_expected(run, stream_row, label, stage):
+        step_received(run, stream_row)
         receive_step(run, stream_row, label)
     else:
         park(run, seat_row, label, stage, NONE, NONE, 0)

@@ -9,6 +9,7 @@ Not here: the order of those that wait (`queue_order`), and what a started chunk
 
 from __future__ import annotations
 
+from et_sim.engine.causes import chunk_starts, now_of, resume
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import LET_IN
 from et_sim.engine.queue_order import place_in_queue
@@ -79,7 +80,10 @@ def _start_first(run: Run, queue_row: int) -> None:
     after = stream_row if queue.waiting == NONE else queue.waiting
     note_started(run, queue, run.streams[stream_row].priority, run.streams[after].priority)
     queue.running += 1
+    moment = now_of(run)
+    chunk_starts(run, stream_row, queue_row)
     start_phase(run, stream_row)
+    resume(run, moment)
 
 
 @works_on_tables

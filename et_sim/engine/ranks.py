@@ -9,6 +9,17 @@ Not here: what a collective does once issued (`streams`), and how events find th
 
 from __future__ import annotations
 
+from et_sim.engine.causes import (
+    SERVER,
+    needs_server,
+    needs_waiting,
+    node_ends,
+    node_starts,
+    now_of,
+    parent_done,
+    resume,
+    server_freed,
+)
 from et_sim.engine.clock import new_event, release_event, schedule, schedule_own
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.lines import join, leave
@@ -48,6 +59,7 @@ def start_rank(run: Run, actor_row: int) -> None:
         state.sequence = NONE
         if state.waiting == 0:
             state.ready_ns = run.clock[0].now
+            parent_done(run, actor.node_first + node)
             push_ready(run, actor_row, node)
     issue_ready(run, actor_row)
 
@@ -70,9 +82,11 @@ def issue_ready(run: Run, actor_row: int) -> None:
 def _issue_pass(run: Run, actor_row: int) -> None:
     state = run.actors[actor_row]
     state.issuing = 1
+    moment = now_of(run)
     lane = lowest_free_lane(run, actor_row)
     while lane != NONE:
         _issue(run, actor_row, pop_ready(run, actor_row, lane), lane)
+        resume(run, moment)
         lane = lowest_free_lane(run, actor_row)
     state.issuing = 0
     node = state.late
@@ -94,6 +108,7 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     state.start_ns = run.clock[0].now
     if state.start_ns > state.ready_ns:
         state.freed_by = lane_state.last
+    node_starts(run, actor.node_first + node, actor_row, lane, not is_unlimited(lane))
     if lane == COLLECTIVE_LANE:
         note_beside(run, lane_state)
     elif not is_unlimited(lane):
@@ -130,6 +145,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
         return
     server = run.servers[server_row]
     if not server.busy:
+        needs_server(run, server_row)
         _serve(run, server_row, actor_row, node)
         return
     join(run.events, server, new_event(run, NODE_DONE, actor_row, node, 0))
@@ -149,9 +165,11 @@ def free_server(run: Run, server_row: int) -> None:
     """A server is done with a request: begin the next one in its queue."""
     server = run.servers[server_row]
     server.busy = 0
+    server_freed(run, server_row)
     row = leave(run.events, server)
     if row == NONE:
         return
+    needs_waiting(run, row, SERVER, server_row)
     actor_row, node = run.events[row].a, run.events[row].b
     release_event(run, row)
     _serve(run, server_row, actor_row, node)
@@ -174,6 +192,7 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     plan_node = _plan_node(run, actor_row, node)
     state = run.actors[actor_row]
+    node_ends(run, actor.node_first + node, actor_row, plan_node.lane)
     lane = run.lanes[actor_row * LANES + plan_node.lane]
     lane.busy = 0
     lane.last = node
@@ -184,10 +203,11 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     if plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
-    origin = run.clock[0].origin
+    origin, moment = run.clock[0].origin, now_of(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         _release(run, actor_row, run.plan.children[index], node)
         run.clock[0].origin = origin
+        resume(run, moment)
 
 
 @works_on_tables
@@ -195,6 +215,7 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
     state = run.nodes[run.plan.actors[actor_row].node_first + node]
     state.waiting -= 1
+    parent_done(run, run.plan.actors[actor_row].node_first + node)
     if is_watched(run):
         contribute(run, run.node_marks[run.plan.actors[actor_row].node_first + node])
     if state.waiting > 0:

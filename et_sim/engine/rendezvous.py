@@ -8,6 +8,7 @@ Not here: point-to-point messages (`messages`).
 
 from __future__ import annotations
 
+from et_sim.engine.causes import REQUEST, needs_offer, needs_parked, now_of, resume
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.parking import ASKED, OFFERED, park, take_parked_either_way
@@ -22,10 +23,14 @@ def offer_step(run: Run, stream_row: int, position: int, size: int, label: int, 
     """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
     seat = run.streams[stream_row].seat
     peer, rank = seat_at(run, stream_row, position), rank_at(run, stream_row, position)
+    moment = now_of(run)
     asked = take_parked_either_way(run, seat, label | ASKED, stage)
+    if asked != NONE:
+        needs_parked(run, asked, REQUEST)
     park(run, seat, label | OFFERED, stage, peer, rank, size)
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
+        resume(run, moment)
 
 
 @works_on_tables
@@ -50,6 +55,7 @@ def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
     if row == NONE:
         return False
     offer = run.parked[row]
+    needs_offer(run, row)
     own_label = offer.step & ~OFFERED
     carry(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage)
     return True

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.engine.cause_tables import POOLS
 from et_sim.engine.clock import bucket_home, slot_home
 from et_sim.engine.parking import parked_home
 from et_sim.engine.state import NONE, Run
 from et_sim.machine.corrections import Correction
+from et_sim.machine.model import Network
 from et_sim.network.tables import Model
 from et_sim.plan.tables import Action, Plan
 
@@ -22,6 +24,7 @@ SMALLEST_POOL = 256
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
+MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
 LARGEST_POOL = 2**31 - 1
 
 
@@ -56,6 +59,21 @@ def reserve_per_event(plan: Plan) -> Reserve:
         collectives=COMPLETIONS_PER_EVENT * collectives,
         streams=COMPLETIONS_PER_EVENT * _most_at_once(plan, blocks),
     )
+
+
+def moments_per_event(plan: Plan, reserve: Reserve, network: Network) -> int:
+    """The most moments of the record of causes that one event may add.
+
+    An event completes nodes, and instant ones among their children complete at once, and so on. Each message
+    flies over some links, the latencies of which are told apart.
+    """
+    of_node = MOMENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
+    is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
+    nodes = _most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
+    nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
+    links = sum(dimension.npus // 2 + 1 for dimension in network.dimensions)
+    on_the_way = 2 * min(links, len(network.links) + 2) + 2 * len(network.dimensions)
+    return nodes + (MOMENTS_OF_A_THING + on_the_way) * reserve.rows
 
 
 def _most_of_a_template(plan: Plan, of_node: Any) -> int:
@@ -111,7 +129,18 @@ def make_room(run: Run, reserve: Reserve) -> Run:
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
         changes["custom_waiting"] = _extend(run.custom_waiting, rows)
+    if len(run.causes.on) > 0:
+        longer = {name: changes[pool] for name, pool in POOLS.items() if pool in changes}
+        grown = {name: _extend(getattr(run.causes, name), len(pool)) for name, pool in longer.items()}
+        changes["causes"] = replace(run.causes, **grown)
     return _reindex(replace(run, **changes), changes)
+
+
+def hand_over(run: Run, record: Callable[[Any], None]) -> None:
+    """Empty the buffer of moments."""
+    now = run.causes.now[0]
+    record(run.causes.moments[: now.made - now.flushed])
+    now.flushed = now.made
 
 
 def _spare(reserve: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.engine.cause_tables import Causes, new_causes
 from et_sim.machine.corrections import Correction
 from et_sim.network.tables import NetworkTables
 from et_sim.plan.tables import LANES, Plan, record, table
@@ -305,6 +306,7 @@ class Run(Tables):
     bus_sides: Any
     bus_lines: Any
     bus_requests: Any
+    causes: Causes
 
 
 (
@@ -324,8 +326,8 @@ def setting_of(correction: Correction) -> int:
     return FIRST_CORRECTION + list(Correction).index(correction)
 
 
-def new_run(plan: Plan, network: NetworkTables) -> Run:
-    """A run that has not begun."""
+def new_run(plan: Plan, network: NetworkTables, moments_per_event: int = 0) -> Run:
+    """A run that has not begun; with `moments_per_event`, it records what causes what (`causes`)."""
     actors = len(plan.actors)
     lanes = table(LANE_STATE, actors * LANES)
     lanes["last"] = NONE
@@ -346,6 +348,16 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
     clock["free_parked"] = clock["free_running"] = clock["free_transit"] = NONE
     clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
+    sizes = {
+        "nodes": len(node_states),
+        "lanes": len(lanes),
+        "queues": len(queues),
+        "channels": len(channels),
+        "handshakes": len(handshakes),
+        "links": len(network.links),
+        "servers": len(servers),
+        "bus_sides": len(plan.bus) * actors * BUS_SIDES,
+    }
     return Run(
         plan=_plan_tables(plan),
         network=network,
@@ -379,6 +391,7 @@ def new_run(plan: Plan, network: NetworkTables) -> Run:
         servers=servers,
         transits=table(TRANSIT, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
+        causes=new_causes(plan, moments_per_event, sizes),
         bus_lines=_bus_lines(len(plan.bus) * actors),
         bus_requests=table(BUS_REQUEST, 0),
     )

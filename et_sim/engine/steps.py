@@ -8,6 +8,17 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
+from et_sim.engine.causes import (
+    BUNDLES,
+    RECEIVE,
+    flies,
+    is_recorded,
+    needs,
+    needs_parked,
+    now_of,
+    receive_posted,
+    resume,
+)
 from et_sim.engine.clock import schedule
 from et_sim.engine.custom import start_custom
 from et_sim.engine.endpoint import cross_endpoint
@@ -64,6 +75,8 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
         note_half_tried(run, stream)
         if stream.received < program.half:
             return False  # the second half waits for all of the first
+        if is_recorded(run):
+            needs(run, run.causes.streams[stream_row].half, BUNDLES, NONE)
         burst = program.start_bundles
     while burst > 0 and stream.credit > 0 and stream.sent < min(stream.bundles, program.sends):
         send_packet(run, stream_row)
@@ -103,6 +116,9 @@ def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int,
     target_seat = seat_at(run, stream_row, position)
     if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
         flight = run.network.step_flight_ns[step_row]
+        if is_recorded(run):
+            here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
+            flies(run, here, there, run.plan.steps[step_row].bytes, False)
         schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
         return
     here = run.plan.actors[stream.actor].rank
@@ -114,8 +130,14 @@ def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int,
 def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     seat = run.streams[stream_row].seat
-    if run.seats[seat].parked > 0 and take_parked_either_way(run, seat, label, stage) != NONE:
-        schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
+    receive_posted(run, stream_row)
+    if run.seats[seat].parked > 0:
+        parked = take_parked_either_way(run, seat, label, stage)
+        if parked != NONE:
+            moment = now_of(run)
+            needs_parked(run, parked, RECEIVE)
+            schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
+            resume(run, moment)
 
 
 @works_on_tables

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.engine.causes import chunk_leaves, chunk_queued, collective_starts, now_of, resume
 from et_sim.engine.queues import insert, pump, remove
 from et_sim.engine.state import (
     NONE,
@@ -40,7 +41,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     collective = run.plan.collectives[running.collective]
     priority = _next_priority(run, actor_row, node, collective.priority)
     group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
-    plan_row = collective.chunk_plan_first
+    plan_row, moment = collective.chunk_plan_first, now_of(run)
     for chunk in range(collective.chunks):
         if chunk == run.plan.chunk_plans[plan_row].chunk_end:
             plan_row += 1
@@ -60,7 +61,9 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         _choose_queues(run, stream_row, running.collective, turn)
         _enter_phase(run, stream_row, 0)
         insert(run, stream_row)
+        chunk_queued(run, stream_row)
         pump(run, stream.queue)
+        resume(run, moment)
 
 
 @works_on_tables
@@ -80,6 +83,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.chunks = run.plan.collectives[plan_node.detail].chunks
     running.remaining = running.chunks
     running.mark_ns = NONE
+    collective_starts(run, row)
     running.streams_first = _take_block(run, running.chunks)
     seat = run.seats[running.seat]
     running.next = seat.running
@@ -276,7 +280,9 @@ def next_phase(run: Run, stream_row: int) -> None:
     remove(run, stream_row)
     _enter_phase(run, stream_row, stream.phase + 1)
     insert(run, stream_row)
+    chunk_queued(run, stream_row)
     run.queues[old].running -= 1
+    chunk_leaves(run, old)
     pump(run, old)
     pump(run, stream.queue)
 
@@ -287,4 +293,5 @@ def leave_last_queue(run: Run, stream_row: int) -> None:
     queue = run.streams[stream_row].queue
     remove(run, stream_row)
     run.queues[queue].running -= 1
+    chunk_leaves(run, queue)
     pump(run, queue)

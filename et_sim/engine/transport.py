@@ -9,6 +9,20 @@ Not here: what an arrival leads to (`loop`), and routes and speeds (`network`).
 
 from __future__ import annotations
 
+from et_sim.engine.causes import (
+    LATENCY,
+    NOTHING,
+    flies,
+    follows,
+    leaves,
+    link_freed,
+    needs_link,
+    needs_transit,
+    now_of,
+    remember_transit,
+    resume,
+    serialises,
+)
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import HOP_DONE, LINK_FREE
 from et_sim.engine.lines import join, leave
@@ -30,6 +44,7 @@ def carry(run: Run, source: int, target: int, size: int, kind: int, a: int, b: i
     """Send a message between two ranks; (kind, a, b, c) happens on arrival."""
     if run.network.model[0] != LINK_MODEL:
         flight = flight_ns(run.network, source, target, size, run.plan.settings[WHOLE_PATH])
+        flies(run, source, target, size, run.plan.settings[WHOLE_PATH])
         schedule(run, run.clock[0].now + flight, kind, a, b, c)
     elif _stays_at_home(run, source, target):
         schedule(run, run.clock[0].now, kind, a, b, c)
@@ -48,6 +63,7 @@ def carry_and_tell(
         enter_link(run, row)
         return
     leaving = leaving_ns(run.network, source, target, size)
+    leaves(run, source, target)
     schedule(run, run.clock[0].now + leaving, done, c, b, 0)
     carry(run, source, target, size, kind, a, b, c)
 
@@ -94,8 +110,12 @@ def enter_link(run: Run, row: int) -> None:
     link = run.network.links[link_row]
     note_second(run, link)
     if not link.busy:
+        moment = now_of(run)
+        needs_link(run, link_row)
         _occupy(run, link_row, row)
+        resume(run, moment)
     else:
+        remember_transit(run, row)
         join(run.transits, link, row)
 
 
@@ -108,9 +128,13 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     serial = transit.bytes / speed.bytes_per_ns
     link.busy = 1
     now = run.clock[0].now
+    through = serialises(run, link_row, link.speed, int(serial))
+    follows(run, through, now + int(serial), LATENCY, link.speed)
     schedule(run, now + int(speed.latency_ns + serial), HOP_DONE, row, 0, 0)
+    follows(run, through, now + int(serial), NOTHING, NONE)
     schedule(run, now + int(serial), LINK_FREE, link_row, 0, 0)
     if transit.done != NONE:
+        follows(run, through, now + int(serial), NOTHING, NONE)
         schedule(run, now + int(serial), transit.done, transit.c, transit.b, 0)
         transit.done = NONE
 
@@ -120,6 +144,8 @@ def free_link(run: Run, link_row: int) -> None:
     """A link is free again: the first message in its queue starts."""
     link = run.network.links[link_row]
     link.busy = 0
+    link_freed(run, link_row)
     row = leave(run.transits, link)
     if row != NONE:
+        needs_transit(run, row, link_row)
         _occupy(run, link_row, row)

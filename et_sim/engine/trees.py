@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.engine.causes import RECEIVE, needs_parked, now_of, receive_posted, resume
 from et_sim.engine.clock import schedule
 from et_sim.engine.endpoint import cross_endpoint
 from et_sim.engine.kinds import LATE_STEP, STEP
@@ -135,7 +136,13 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
     stream = run.streams[stream_row]
     stage = stage_of(stream)
     stream.credit |= 1 << label
+    receive_posted(run, stream_row)
     if run.plan.settings[RENDEZVOUS]:
         ask_for_step(run, stream_row, peer_of(run, stream_row, label), label, stage)
-    if run.seats[stream.seat].parked > 0 and take_parked(run, stream.seat, label, stage) != NONE:
-        schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)
+    if run.seats[stream.seat].parked > 0:
+        parked = take_parked(run, stream.seat, label, stage)
+        if parked != NONE:
+            moment = now_of(run)
+            needs_parked(run, parked, RECEIVE)
+            schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)
+            resume(run, moment)

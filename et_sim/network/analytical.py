@@ -66,24 +66,32 @@ def flight_ns(network: NetworkTables, source: int, target: int, size: int, whole
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
         here, there = source % dimension.npus, target % dimension.npus
-        if here != there and dimension.uneven_first < dimension.uneven_end:
-            flight += _uneven_ns(network, row, at, here, there, size, 1)
-            if not whole_path:
-                return flight
-        elif here != there:
-            ahead = abs(there - here)
-            hops = 1
-            if dimension.wiring == RING:
-                hops = min(ahead, dimension.npus - ahead)
-            elif dimension.wiring == SWITCH:
-                hops = 2
-            flight += int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
+        if here != there:
+            flight += leg_ns(network, row, at, here, there, size)
             if not whole_path:
                 return flight
         at += (there - here) * dimension.stride
         source //= dimension.npus
         target //= dimension.npus
     return flight
+
+
+@works_on_tables
+def leg_ns(network: NetworkTables, row: int, at: int, here: int, there: int, size: int) -> int:
+    """Time from NPU `at`, whose place along dimension `row` is `here`, to the one at `there`."""
+    dimension = network.dimensions[row]
+    if dimension.uneven_first < dimension.uneven_end:
+        return _uneven_ns(network, row, at, here, there, size, 1)
+    return int(hops_between(dimension, here, there) * dimension.latency_ns + size / dimension.bytes_per_ns)
+
+
+@works_on_tables
+def hops_between(dimension: Any, here: int, there: int) -> int:
+    """How many links a message takes along a dimension."""
+    if dimension.wiring == RING:
+        ahead = abs(there - here)
+        return min(ahead, dimension.npus - ahead)
+    return 2 if dimension.wiring == SWITCH else 1
 
 
 @works_on_tables
@@ -139,3 +147,29 @@ def _round_ring_ns(
         if place >= dimension.npus:
             place -= dimension.npus
     return int(latencies * latency + size / slowest)
+
+
+@works_on_tables
+def speed_of_hop(network: NetworkTables, row: int, at: int, here: int, there: int, hop: int) -> int:
+    """The row of the speed of one of the links along a dimension."""
+    dimension = network.dimensions[row]
+    ahead = there - here if there > here else there - here + dimension.npus
+    if dimension.wiring == RING:
+        way = ANTICLOCKWISE if dimension.npus - ahead < ahead else CLOCKWISE
+        place = (here + hop if way == CLOCKWISE else here - hop + dimension.npus) % dimension.npus
+        return speed_of(network, row, at + (place - here) * dimension.stride, way)
+    if dimension.wiring == SWITCH:
+        target = at + (there - here) * dimension.stride
+        return speed_of(network, row, at, UP) if hop == 0 else speed_of(network, row, target, DOWN)
+    return speed_of(network, row, at, ahead)
+
+
+@works_on_tables
+def slowest_of_leg(network: NetworkTables, row: int, at: int, here: int, there: int) -> int:
+    """The row of the speed of the link that sets the bandwidth along a dimension: the first such one."""
+    slowest = speed_of_hop(network, row, at, here, there, 0)
+    for hop in range(1, hops_between(network.dimensions[row], here, there)):
+        speed = speed_of_hop(network, row, at, here, there, hop)
+        if network.speeds[speed].bytes_per_ns < network.speeds[slowest].bytes_per_ns:
+            slowest = speed
+    return slowest

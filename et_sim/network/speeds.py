@@ -46,11 +46,7 @@ def npu_and_port(network: Network, link: UnevenLink) -> tuple[int, int]:
 def speed_table(network: Network) -> tuple[Any, Any]:
     """(the speeds: first those of the dimensions, then by dimension and link; where those of each begin)."""
     count = len(network.dimensions)
-    rows = []
-    for link in network.links:
-        npu, port = npu_and_port(network, link)
-        rows.append((link.dimension, npu * ports_of(network.dimensions[link.dimension]) + port, link))
-    rows.sort(key=lambda row: row[:2])
+    rows = _uneven_rows(network)
     speeds = table(SPEED, count + len(rows))
     for speed, dimension in zip(speeds, network.dimensions, strict=False):
         speed.link, speed.bytes_per_ns, speed.latency_ns = -1, dimension.bytes_per_ns, dimension.latency_ns
@@ -58,6 +54,24 @@ def speed_table(network: Network) -> tuple[Any, Any]:
         speed.link, speed.bytes_per_ns, speed.latency_ns = code, link.bytes_per_ns, link.latency_ns
     first = count + np.searchsorted([row[0] for row in rows], np.arange(count + 1))
     return speeds, first
+
+
+def _uneven_rows(network: Network) -> list[tuple[int, int, UnevenLink]]:
+    """(dimension, link, its figures) in the order of the table."""
+    rows = []
+    for link in network.links:
+        npu, port = npu_and_port(network, link)
+        rows.append((link.dimension, npu * ports_of(network.dimensions[link.dimension]) + port, link))
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def speed_names(network: Network) -> tuple[str, ...]:
+    """What has each of the speeds, in the order of the table."""
+    names = [f"dimension {number}" for number in range(len(network.dimensions))]
+    for _, _, link in _uneven_rows(network):
+        ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
+        names.append(f"dimension {link.dimension}: {' to '.join(ends)}")
+    return tuple(names)
 
 
 @works_on_tables

@@ -18,6 +18,7 @@ from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.path import Moments, PathSource
 from et_sim.timeline.rows import Rows, TimelineSource
 from et_sim.timeline.statistics import Statistics, combine, measure_block
 from et_sim.trace.tensors import unannotated
@@ -32,6 +33,7 @@ class Result:
     outcome: Outcome
     workload: Workload
     manifest: dict[str, Any]
+    moments: Moments | None = None  # what caused what, if that was recorded
     _measures: list[tuple[Statistics, dict[str, Any]]] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -122,6 +124,16 @@ class Result:
         if self._memory_source is not None:
             for rows in self._source.blocks():
                 yield memory_batch(self._memory_source.changes(rows), rows, self._memory_source, schema)
+
+    def path_batches(self) -> Iterator[Any]:
+        """The record of causes as Arrow record batches; none unless it was asked for."""
+        from et_sim.timeline.tables import path_batch, path_schema
+
+        if self.moments is not None:
+            source = PathSource(self.moments, self.outcome, self.workload)
+            schema = path_schema(self.manifest_text)
+            for columns in source.blocks():
+                yield path_batch(columns, source, schema)
 
     def actors_table(self) -> Any:
         """Who the actors are, with their figures, as a pyarrow.Table."""

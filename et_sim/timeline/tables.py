@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from et_sim.memory import Changes
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of
+from et_sim.timeline.path import WHAT_NAMES, PathSource
 from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
 from et_sim.timeline.rows import (
     END_CAUSES,
@@ -21,6 +22,7 @@ from et_sim.timeline.rows import (
     TimelineSource,
 )
 
+WORDED = ("node", "what", "link")
 WORD = pa.dictionary(pa.int8(), pa.string())
 TEXT = pa.dictionary(pa.int32(), pa.string())
 
@@ -88,6 +90,19 @@ MEMORY_FIELDS = (
 )
 
 
+PATH_FIELDS = (
+    _field("by", pa.int64(), "row of the moment that came last of those this one needs; null: it needs none"),
+    _field("also", pa.int64(), "row of another moment that it needs"),
+    _field("start_ns", pa.int64(), "when all that it needs had come"),
+    _field("end_ns", pa.int64(), "when it came"),
+    _field("what", WORD, "how the time in between was spent, or what met"),
+    _field("actor", pa.int32(), "whose work it is"),
+    _field("node", pa.uint64(), "and the work of which node"),
+    _field("link", TEXT, "class of links, for latency and serialisation"),
+    _field("place", pa.int32(), "number of the lane, link, memory server, queue or side of a bus"),
+)
+
+
 def timeline_schema(manifest: str) -> Any:
     """Schema of timeline.arrow; its metadata carries the run's manifest."""
     return pa.schema(TIMELINE_FIELDS, metadata={"et-sim": manifest})
@@ -133,6 +148,20 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
         "operational_intensity": _unless(used.intensity, is_none),
         "memory_bound": _unless(used.is_memory_bound, is_none),
     }
+
+
+def path_schema(manifest: str) -> Any:
+    """Schema of path.arrow."""
+    return pa.schema(PATH_FIELDS, metadata={"et-sim": manifest})
+
+
+def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:
+    """A block of moments as an Arrow record batch."""
+    arrays = {name: _unless(values, values < 0) for name, values in columns.items() if name not in WORDED}
+    arrays["node"] = _unless(columns["node"], columns["actor"] < 0)
+    arrays["what"] = _words(columns["what"], WHAT_NAMES)
+    arrays["link"] = _words(columns["link"], source.link_names, pa.int32())
+    return pa.RecordBatch.from_arrays([pa.array(arrays[f.name]) for f in schema], schema=schema)
 
 
 def memory_schema(manifest: str) -> Any:

@@ -16,15 +16,16 @@ from typing import Any
 from et_sim.errors import UsageError
 from et_sim.timeline.result import Result
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PATH, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
     "memory.arrow",
+    "path.arrow",
     "stall.json",
 )
-FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL})
+FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PATH, STALL})
 
 
 def check_target(target: Path) -> None:
@@ -91,13 +92,15 @@ def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None)
 
 
 def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> None:
-    from et_sim.timeline.tables import memory_schema, timeline_schema
+    from et_sim.timeline.tables import memory_schema, path_schema, timeline_schema
 
     _write_table(folder / TIMELINE, timeline_schema(result.manifest_text), result.batches())
     actors = result.actors_table()
     _write_table(folder / ACTORS, actors.schema, actors.to_batches())
     if result.tracks_memory:
         _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches())
+    if result.moments is not None:
+        _write_table(folder / PATH, path_schema(result.manifest_text), result.path_batches())
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)

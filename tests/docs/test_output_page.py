@@ -12,7 +12,7 @@ from transcripts import REPOSITORY
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import memory, rows, tables
+from et_sim.timeline import memory, path, rows, tables
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
 MACHINE = {"system": "et_sim/demo/system.json", "network": "et_sim/demo/network.yml"}
@@ -48,7 +48,10 @@ def stalled(tmp_path: Path) -> Path:
     (tmp_path / "system.json").write_text(json.dumps({**system, "track-local-mem": 1}), encoding="utf-8")
     machine = {**MACHINE, "system": str(tmp_path / "system.json")}
     options = [f"--{name}={REPOSITORY / path}" for name, path in machine.items()]
-    assert main(["run", str(tmp_path / "stuck"), *options, "--out", str(tmp_path / "run")]) == 1
+    assert (
+        main(["run", str(tmp_path / "stuck"), *options, "--detail", "path", "--out", str(tmp_path / "run")])
+        == 1
+    )
     return tmp_path / "run"
 
 
@@ -56,7 +59,7 @@ def test_every_file_is_described(stalled: Path) -> None:
     assert _undocumented({path.name for path in stalled.iterdir()}) == []
 
 
-@pytest.mark.parametrize("table", ["timeline", "actors", "memory"])
+@pytest.mark.parametrize("table", ["timeline", "actors", "memory", "path"])
 def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> None:
     section = PAGE.split(f"\n## {table}.arrow\n")[1].split("\n## ")[0]
     described = {}
@@ -82,10 +85,10 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
-    words |= set(memory.EVENTS)
+    words |= {*memory.EVENTS, *path.WHAT_NAMES}
     assert _undocumented(words - not_simulated) == []
 
 
 def test_the_file_itself_explains_its_columns() -> None:
-    for field in (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS):
+    for field in (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS, *tables.PATH_FIELDS):
         assert len(field.metadata[b"meaning"]) > 10

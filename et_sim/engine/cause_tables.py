@@ -1,0 +1,164 @@
+"""The tables of the record of causes (`causes`): moments, and what everything that waits has to remember.
+
+They lie beside the state's tables, row by row, and are empty in a run that is not recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from et_sim.plan.tables import Plan, record, table
+from et_sim.tables_by_reference import Tables
+
+NONE = -1
+MOST_ROOMS = 64  # places of a queue that are remembered one by one
+BUFFER = 1 << 16  # moments, if no single event may need more
+
+
+class What(IntEnum):
+    """What a moment stands for: first those in which time passes, then those at which things meet."""
+
+    BEGIN = 0
+    LATE_START = 1
+    NODE = 2  # the duration of a node
+    LATENCY = 3
+    SERIALISATION = 4
+    ENDPOINT = 5
+    REDUCTION = 6
+    BUS = 7
+    NODE_START = 8
+    NODE_END = 9
+    PARENTS = 10  # of a node
+    LANE = 11  # a node and its lane
+    LINK = 12  # a message and its link
+    SERVER = 13  # a request and the remote memory
+    QUEUE = 14  # a chunk and its place in a queue
+    RECEIVE = 15  # a message and its receive
+    REQUEST = 16  # a message and the request for it (rendezvous)
+    BUNDLES = 17  # of a phase
+    CHUNKS = 18  # of a collective
+    TRANSFER = 19  # a transfer and its bus
+
+
+MOMENT = record(
+    ("by", "i8"),  # the moment that came last of those it needs; NONE: nothing
+    ("also", "i8"),  # another one that it needs
+    ("start_ns", "i8"),  # when both had come
+    ("end_ns", "i8"),
+    ("node", "i4"),  # it is about; row of the state's nodes
+    ("link", "i4"),  # LATENCY, SERIALISATION: row of the network's speeds
+    ("place", "i4"),  # which lane, link, server, queue, or side of a bus
+    ("what", "u1"),
+)
+CAUSE = record(("moment", "i8"), ("node", "i4"))
+STREAM_CAUSES = record(
+    ("queued", "i8"),  # it joined its queue
+    ("ready", "i8"),  # all of its bundles so far
+    ("posted", "i8"),  # its last receive
+    ("half", "i8"),  # the first half of a direct exchange had arrived
+)
+SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent or received, and processed
+EARLY = record(("head", "i4"), ("tail", "i4"))  # events that stand for what came early
+QUEUE_CAUSES = record(("starts", "i8"), ("leaves", "i8"))
+NOW = record(
+    ("moment", "i8"),  # what is happening
+    ("node", "i4"),
+    ("made", "i8"),  # moments in all
+    ("flushed", "i8"),  # of these, no longer in the buffer
+    ("base", "i8"),  # what the next event follows, and from when; NONE: what is happening, from now
+    ("base_ns", "i8"),
+    ("what", "i4"),  # how the time until then is spent; NONE: as the kind of event says
+    ("link", "i4"),
+    ("place", "i4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Causes(Tables):
+    """What is remembered of causes; a moment of NONE was never."""
+
+    on: Any  # a tuple, empty unless causes are recorded: its length is known when the engine is compiled
+    now: Any
+    moments: Any  # a buffer that is emptied between events
+    reserve: Any  # moments that one event may need
+    events: Any
+    nodes: Any  # all parents so far
+    lanes: Any  # became free
+    running: Any  # all chunks so far
+    streams: Any
+    queues: Any
+    rooms: Any  # per queue, when its places became free: one after the other, in turn
+    channels: Any  # messages that came before their receives
+    handshakes: Any  # requests that came before their messages
+    parked: Any
+    transits: Any
+    links: Any  # became free
+    servers: Any  # became free
+    custom: Any  # per stream and node of its custom program: all parents so far
+    bus_sides: Any
+    bus_requests: Any
+
+
+POOLS = {  # which tables grow with which pool of the run
+    "events": "events",
+    "running": "running",
+    "streams": "streams",
+    "parked": "parked",
+    "transits": "transits",
+    "custom": "custom_waiting",
+    "bus_requests": "bus_requests",
+}
+
+
+def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
+    """Tables for a run whose own have these sizes; `reserve` 0: nothing is recorded."""
+
+    def moments_of(name: str) -> Any:
+        return np.full(sizes[name] if reserve else 0, NONE, np.int64)
+
+    queues = sizes["queues"] if reserve else 0
+    now = table(NOW, 1)
+    now["base"] = now["what"] = now["node"] = now["link"] = now["place"] = NONE
+    moments = table(MOMENT, max(BUFFER, 2 * reserve) if reserve else 0)
+    if reserve:  # moment 0 is the beginning
+        now["made"] = 1
+        for name in ("by", "also", "node", "link", "place"):
+            moments[name][0] = NONE
+    return Causes(
+        on=(1,) if reserve else (),
+        now=now,
+        moments=moments,
+        reserve=np.array([reserve], np.int64),
+        events=table(CAUSE, 0),
+        nodes=moments_of("nodes"),
+        lanes=moments_of("lanes"),
+        running=np.full(0, NONE, np.int64),
+        streams=table(STREAM_CAUSES, 0),
+        queues=table(QUEUE_CAUSES, queues),
+        rooms=np.full((queues, min(plan.running_limit, MOST_ROOMS)), NONE, np.int64),
+        channels=_early(sizes["channels"] if reserve else 0),
+        handshakes=_early(sizes["handshakes"] if reserve else 0),
+        parked=table(CAUSE, 0),
+        transits=table(CAUSE, 0),
+        links=moments_of("links"),
+        servers=moments_of("servers"),
+        custom=np.full((0, plan.largest_custom), NONE, np.int64),
+        bus_sides=_sides(sizes["bus_sides"] if reserve else 0),
+        bus_requests=table(CAUSE, 0),
+    )
+
+
+def _sides(number: int) -> Any:
+    made = table(SIDE_CAUSES, number)
+    made["free"] = made["processed"] = NONE
+    return made
+
+
+def _early(lines: int) -> Any:
+    made = table(EARLY, lines)
+    made["head"] = made["tail"] = NONE
+    return made

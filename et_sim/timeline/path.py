@@ -1,0 +1,75 @@
+"""The record of causes on its way from the engine to path.arrow: kept in a file, so that memory stays flat.
+
+Not here: what moments are (`engine.causes`), and what can be learned from them (`views`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.cause_tables import MOMENT, What
+from et_sim.engine.drive import Outcome
+from et_sim.engine.state import NONE
+from et_sim.trace.workload import Workload
+
+IN_MEMORY = 1 << 24  # bytes
+AT_A_TIME = 1 << 18  # moments
+WHAT_NAMES = tuple(what.name.lower() for what in What)
+
+
+class Moments:
+    """All moments of a run, in the order in which they came about."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (lives as long as this)
+        self.count = 0
+
+    def clear(self) -> None:
+        """Forget them: the run begins again."""
+        self._file.seek(0)
+        self._file.truncate()
+        self.count = 0
+
+    def add(self, moments: Any) -> None:
+        """Take a block of records."""
+        self._file.write(np.ascontiguousarray(moments).tobytes())
+        self.count += len(moments)
+
+    def blocks(self) -> Iterator[Any]:
+        """All records, block by block."""
+        self._file.seek(0)
+        while content := self._file.read(AT_A_TIME * MOMENT.itemsize):
+            yield np.frombuffer(content, MOMENT)
+        self._file.seek(0, 2)
+
+
+class PathSource:
+    """Makes the columns of path.arrow."""
+
+    def __init__(self, moments: Moments, outcome: Outcome, workload: Workload) -> None:
+        self._moments, self._plan, self._workload = moments, outcome.plan, workload
+        self.link_names = outcome.link_names
+
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """Columns of all moments, block by block; -1 stands for none."""
+        first = self._plan.actors["node_first"]
+        for moments in self._moments.blocks():
+            node = moments["node"].astype(np.int64)
+            actor = np.searchsorted(first, node, side="right") - 1
+            row = np.where(node == NONE, 0, node - first[actor])
+            template = self._plan.actors["template"][actor]
+            columns = {
+                name: moments[name] for name in ("by", "also", "start_ns", "end_ns", "link", "place", "what")
+            }
+            columns["actor"] = np.where(node == NONE, NONE, actor).astype(np.int32)
+            columns["node"] = self._ids[self._plan.templates["node_first"][template] + row]
+            yield columns
+
+    @cached_property
+    def _ids(self) -> Any:
+        return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
