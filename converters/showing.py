@@ -14,7 +14,7 @@ from converters.json_lines import plain_value
 from converters.records import EXPECTED_MEMBER
 from converters.report import plural
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind
 from et_sim.units import exact_bytes, format_ns
 
 _LONGEST_NAME = 48
@@ -49,16 +49,24 @@ def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
     known = set(trace.node_id.tolist())
     yield widths.row(_HEADINGS, "what, after which nodes")
     for node in nodes:
-        duration = format_ns(1000 * node.duration_micros) if node.duration_micros else "-"
-        cells = (str(node.id), NodeKind(node.type).name, _quoted(node.name), duration)
+        cells = (str(node.id), NodeKind(node.type).name, _quoted(node.name), _duration(node))
         parts = [*_details(node), *_dependencies(node, known)]
         yield widths.row(cells, "; ".join(parts))
 
 
+def _duration(node: Any) -> str:
+    """The recorded duration, exactly if the node says so."""
+    exact = next((plain_value(attr) for attr in node.attr if attr.name == "duration_ns"), None)
+    if isinstance(exact, int):
+        return format_ns(exact)
+    return format_ns(1000 * node.duration_micros) if node.duration_micros else "-"
+
+
 def _widths(trace: Trace) -> Widths:
     kinds = {NodeKind(number).name for number in set(trace.kind.tolist())}
-    longest = int(trace.duration_us.max(initial=0))
-    durations = {format_ns(1000 * span) for span in set(trace.duration_us.tolist())} if longest else set()
+    is_exact = (trace.present & int(Has.DURATION_NS)) != 0
+    durations = {format_ns(1000 * span) for span in set(trace.duration_us[~is_exact].tolist())}
+    durations |= {format_ns(span) for span in set(trace.duration_ns[is_exact].tolist())}
     return Widths(
         node_id=max(2, len(str(int(trace.node_id.max(initial=0))))),
         kind=max(4, *map(len, kinds), 4),
@@ -88,6 +96,8 @@ def _details(node: Any) -> Iterator[str]:
     yield from (f"{label} {_value(values[name])}" for name, label in _PLAIN if name in values)
     if values.get("is_cpu_op"):
         yield "on the CPU"
+    if values.get("concurrent"):
+        yield "concurrent"
     if node.inputs.values and node.type == NodeKind.METADATA:
         text = node.inputs.values
         yield text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
