@@ -18,6 +18,7 @@ _T = TypeVar("_T")
 _V = TypeVar("_V")
 _LARGEST_32 = 2**31 - 1
 _WRAP = 1 << 64
+_PART_ROWS = 1 << 17
 
 
 class Table(dict[_T, int]):
@@ -46,17 +47,29 @@ class Column:
     def __init__(self, kind: type[np.integer[Any]] | None = None) -> None:
         self._kind = kind
         self._parts: list[npt.NDArray[Any]] = []
+        self._recent: list[npt.NDArray[Any]] = []
+        self._recent_rows = 0
 
     def add(self, values: Sequence[Any] | npt.NDArray[np.int64]) -> None:
         part = numbers(values)
-        self._parts.append(_narrow(part) if self._kind is None else part.astype(self._kind))
+        self._recent.append(_narrow(part) if self._kind is None else part.astype(self._kind))
+        self._recent_rows += len(part)
+        if self._recent_rows >= _PART_ROWS:
+            self._join()
 
     def finish(self) -> npt.NDArray[Any]:
         """All values; the column is empty afterwards."""
+        self._join()
         parts, self._parts = self._parts, []
         if not parts:
             return np.zeros(0, self._kind or np.int32)
         return np.concatenate(parts)  # numpy takes 64 bits if any part has them
+
+    def _join(self) -> None:
+        """One array instead of many small ones, whose memory would not go back to the system."""
+        if self._recent:
+            self._parts.append(np.concatenate(self._recent))
+            self._recent, self._recent_rows = [], 0
 
 
 class Rows:
