@@ -35,6 +35,7 @@ from converters.layers.dimensions import (
 )
 from converters.layers.layer_file import Keyword, LayerFile, Phase
 from converters.layers.loops import Step, Work, steps_of
+from converters.layers.repeating import repeated
 from et_sim.errors import InputError, UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.units import LONGEST_NS, MOST_BYTES
@@ -50,7 +51,7 @@ BoolColumn = npt.NDArray[np.bool_]
 MODEL_GROUP, DATA_GROUP = "model", "data"
 URGENT = 1 << 30  # comm_priority of what overtakes everything
 TICK_NS = 1
-MOST_NODES = 20_000_000
+MOST_NODES = 10_000_000
 FIRST, LAST, END = 0, 1, 2  # where a wait happens: before the computation, after it, when the run has ended
 _GROUP_OF = {Reach.MODEL: MODEL_GROUP, Reach.DATA: DATA_GROUP}
 
@@ -134,7 +135,10 @@ def layer_program(
         cause = f"{passes:,} passes of {len(layer_file.layers):,} layers are up to {nodes:,} nodes"
         raise UsageError(cause, place=layer_file.source, remedy=f"stay below {MOST_NODES:,}")
     scaled = _scaled_file(layer_file, compute_scale, comm_scale)
-    return _Unrolling(scaled, _Where(layer_file, dimensions, ranks)).program(passes, layer_file)
+    is_repeated = passes > 2 and layer_file.keyword != Keyword.MICRO
+    unrolling = _Unrolling(scaled, _Where(layer_file, dimensions, ranks))
+    program = unrolling.program(2 if is_repeated else passes, layer_file)
+    return repeated(program, passes, END) if is_repeated else program
 
 
 def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from golden_1x import played, program_of, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_npu import Machine1, Play, Ring
+from trace_oracle import assert_same_trace
 
 from converters.layers import (
     Keyword,
@@ -25,7 +26,7 @@ from converters.layers import (
     parse_layer_file,
 )
 from converters.layers.loops import steps_of
-from converters.layers.program import END, URGENT, LayerProgram
+from converters.layers.program import END, URGENT, LayerProgram, _Unrolling, _Where
 from et_sim.errors import InputError, UsageError
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind
 from et_sim.trace.preflight import find_problems
@@ -271,3 +272,36 @@ def test_time_is_computation_and_ticks_and_exposed_communication(
     at_end = [ns - last for ns in done[waits.collective[waits.place == END]].tolist() if ns > last]
     waited = int(table.exposed_ns.sum()) - min(at_end, default=0)
     assert last == table.total_compute_ns + len(program.steps.layer) + waited
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.sampled_from(list(Keyword)), layers_of_any_kind, st.integers(3, 5), st.integers(0, 1), st.data())
+def test_passes_copied_from_the_second_are_the_passes_played(
+    keyword: Keyword, layers: list[Layer], passes: int, bottom: int, data: st.DataObject
+) -> None:
+    own = Keyword.HYBRID_MODEL_DATA if keyword == Keyword.HYBRID_CUSTOMIZED else None
+    recomputes = keyword == Keyword.HYBRID_TRANSFORMER_FWD_IN_BCKWD and data.draw(st.booleans())
+    file = LayerFile(
+        keyword,
+        tuple(replace(layer, keyword=own) for layer in layers),
+        4 if "TRANSFORMER" in keyword else None,
+        (0,) if recomputes else (),
+        (1,) if recomputes else (),
+        bottom if "DLRM" in keyword else None,
+    )
+    program = layer_program(file, passes, (4, 2), None, None)
+    played_out = _Unrolling(file, _Where(file, (4, 2), None)).program(passes, file)
+    assert_same_trace(program.trace, played_out.trace)
+    for table in ("steps", "collectives", "waits"):
+        mine, other = getattr(program, table), getattr(played_out, table)
+        for column in (field.name for field in fields(mine)):
+            assert getattr(mine, column).dtype == getattr(other, column).dtype
+            assert getattr(mine, column).tolist() == getattr(other, column).tolist(), (table, column)
+    assert program.skipped == played_out.skipped
+
+
+def test_ten_thousand_passes_are_made_in_a_moment() -> None:
+    file = LayerFile(Keyword.DATA, (Layer("a", REDUCED, REDUCED, REDUCED),))
+    program = layer_program(file, 10_000, (4, 2))
+    assert len(program.collectives.row) == 10_000
+    assert program.collectives.pass_number[-1] == 9_999
