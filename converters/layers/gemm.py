@@ -24,7 +24,7 @@ Not here: reading the list (`gemm_csv`), and other models of time than those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -168,12 +168,13 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
         if keyword == Keyword.HYBRID_CUSTOMIZED:
             own = Keyword("DATA" if named[at] == _LOCAL else named[at])
         layers.append(Layer(product.name, works[0], works[1], works[2], shape.update_ns, own))
-    file = LayerFile(keyword, tuple(layers), source=source)
-    if keyword == Keyword.HYBRID_TRANSFORMER:
-        return replace(file, model_group=shape.per_package)
-    if keyword == Keyword.HYBRID_DLRM:
-        return replace(file, last_bottom_layer=_bottom(products, shape, source))
-    return file
+    return LayerFile(
+        keyword,
+        tuple(layers),
+        shape.per_package if keyword == Keyword.HYBRID_TRANSFORMER else None,
+        last_bottom_layer=_bottom(products, shape, source) if keyword == Keyword.HYBRID_DLRM else None,
+        source=source,
+    )
 
 
 def rounded_up(products: Sequence[Product], shape: Shape) -> int:

@@ -13,6 +13,7 @@ from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from et_sim.errors import TraceError
 from et_sim.trace.columns import CollectiveKind
 
 if TYPE_CHECKING:
@@ -118,6 +119,35 @@ class LayerFile:
     initiates: tuple[int, ...] = ()  # layers at whose input gradient recomputation starts
     last_bottom_layer: int | None = None  # DLRM
     source: str = "<python>"
+
+    def __post_init__(self) -> None:
+        """What a file cannot lack, its layers cannot lack when they are made in Python."""
+        count = len(self.layers)
+        for is_right, cause in (
+            (count > 0, "there are no layers"),
+            (
+                self.keyword != Keyword.HYBRID_CUSTOMIZED or all(layer.keyword for layer in self.layers),
+                "a layer has no keyword of its own",
+            ),
+            (
+                self.keyword not in TRANSFORMERS or (self.model_group or 0) > 0,
+                f"the model-parallel group is {self.model_group}",
+            ),
+            (
+                self.keyword not in DLRMS or self.last_bottom_layer in range(count),
+                f"the last bottom layer is {self.last_bottom_layer}",
+            ),
+            (
+                all(
+                    initiate < count and any(0 <= checkpoint < initiate for checkpoint in self.checkpoints)
+                    for initiate in self.initiates
+                ),
+                f"recomputation at layers {self.initiates} from checkpoints {self.checkpoints}",
+            ),
+        ):
+            if not is_right:
+                remedy = f"{self.keyword} needs it: see docs/layer-files.md"
+                raise TraceError(cause, place=self.source, remedy=remedy)
 
 
 def layer_file_text(layer_file: LayerFile) -> str:

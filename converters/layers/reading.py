@@ -32,7 +32,7 @@ from converters.layers.tokens import Token, TokenReader, shown, tokens_of
 from et_sim.errors import EtSimError, TraceError, did_you_mean
 from et_sim.units import LONGEST_NS, MOST_BYTES
 
-MOST_LAYERS = 1_000_000
+MOST_LAYERS = 100_000
 _MOST_NPUS = 1 << 24
 _WORDS_PER_LAYER = 12
 _LOOKED_AT = 4096  # so many bytes decide whether a file is a layer file

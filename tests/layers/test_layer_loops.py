@@ -27,7 +27,7 @@ from converters.layers import (
 )
 from converters.layers.loops import steps_of
 from converters.layers.program import END, URGENT, LayerProgram, _Unrolling, _Where
-from et_sim.errors import InputError, UsageError
+from et_sim.errors import InputError, TraceError, UsageError
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind
 from et_sim.trace.preflight import find_problems
 
@@ -120,8 +120,9 @@ def test_without_communication_a_pass_takes_its_computations_and_a_tick_each(
 
 
 def test_every_keyword_has_a_loop_with_forward_steps_in_ascending_order_first() -> None:
+    layers = (Layer("a", keyword=Keyword.DATA), Layer("b", keyword=Keyword.DATA))
     for keyword in Keyword:
-        steps = list(steps_of(LayerFile(keyword, (Layer("a"), Layer("b"))), 1))
+        steps = list(steps_of(LayerFile(keyword, layers, 2, last_bottom_layer=0), 1))
         forward = [step.computes.layer for step in steps[:2]]
         assert forward == ([] if keyword == Keyword.MICRO else [0, 1])
 
@@ -234,6 +235,23 @@ def test_impossible_arguments_are_refused(passes: int, scale: float, said: str) 
     file = LayerFile(Keyword.DATA, (Layer("a", REDUCED),))
     with pytest.raises((UsageError, InputError), match=said):
         layer_program(file, passes, (4,), 1.0, scale)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "said"),
+    [
+        (Keyword.HYBRID_CUSTOMIZED, "a layer has no keyword of its own"),
+        (Keyword.HYBRID_TRANSFORMER, "the model-parallel group is None"),
+        (Keyword.HYBRID_DLRM, "the last bottom layer is None"),
+    ],
+)
+def test_layers_made_in_python_lack_nothing_that_a_file_has(keyword: Keyword, said: str) -> None:
+    with pytest.raises(TraceError, match=said):
+        LayerFile(keyword, (Layer("a"),))
+    with pytest.raises(TraceError, match="there are no layers"):
+        LayerFile(keyword, ())
+    with pytest.raises(TraceError, match=r"recomputation at layers \(0,\) from checkpoints \(0,\)"):
+        LayerFile(keyword, (Layer("a", keyword=Keyword.DATA),), 2, (0,), (0,), 0)
 
 
 works = st.builds(
