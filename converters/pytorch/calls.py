@@ -1,0 +1,151 @@
+"""What the threads of the host did: operators, annotations and those calls of the runtime that matter.
+
+A call of the runtime matters if it started work of a device, or waited for one. All others (queries,
+attributes, event records) are part of their operator's time; event records and waits of streams come
+back as dependencies (`waits`).
+
+Calls are in lanes, one for each thread, and within a lane in the order of their beginning, callers
+before what they call. Not here: the nodes made of them (`threads`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from converters.pytorch.columns import ON_DEVICE, DeviceTrace, EventSort
+from converters.pytorch.nesting import NONE, nest
+from converters.pytorch.rules import rules
+
+Rows = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_HOST = (EventSort.OPERATOR, EventSort.ANNOTATION)
+WAITING = ("wait_stream", "wait_event", "wait_device", "wait_own")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calls:
+    """One row per call, sorted by lane and start."""
+
+    row: Rows  # of the device trace
+    lane: Rows  # index into `DeviceTrace.lanes`
+    start_ns: Rows
+    end_ns: Rows
+    parent: Rows  # the innermost call around this one, or NONE
+    is_operator: Flags  # the rest is annotations and calls of the runtime
+    is_annotation: Flags
+    outlasting: int  # calls that end after the call they begin in
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def of_row(self, events: int) -> Rows:
+        """The call of each event of the device trace, or NONE."""
+        found = np.full(events, NONE, np.int64)
+        found[self.row] = np.arange(len(self.row))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What the devices did: rows of the device trace by lane (stream) and start."""
+
+    row: Rows
+    lane: Rows
+    start_ns: Rows
+    end_ns: Rows
+    launch: Rows  # row of the device trace that launched it, or NONE
+    call: Rows  # the same as an index into `Calls`
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def device_work(device: DeviceTrace, origin_ns: int) -> Work:
+    """Everything that ran on a device, with the event that started it; times count from `origin_ns`."""
+    rows = np.flatnonzero(np.isin(device.sort, [int(sort) for sort in ON_DEVICE]))
+    start = device.ts_ns[rows]
+    rows = rows[np.lexsort((rows, start + device.dur_ns[rows], start, device.lane[rows]))]
+    start = device.ts_ns[rows] - origin_ns
+    return Work(
+        rows,
+        device.lane[rows].astype(np.int64),
+        start,
+        start + device.dur_ns[rows],
+        _launches(device, rows),
+        np.full(len(rows), NONE, np.int64),
+    )
+
+
+def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, Work]:
+    """The calls of all threads, and the work with its calls."""
+    is_call = np.isin(device.sort, [int(sort) for sort in _HOST])
+    is_call[work.launch[work.launch != NONE]] = True
+    is_call |= (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, *WAITING))
+    rows = np.flatnonzero(is_call)
+    order = (
+        -device.dur_ns[rows],
+        device.external_id[rows],  # operators are numbered as they start: decides between equal microseconds
+        device.sort[rows] == EventSort.LAUNCH,
+        device.ts_ns[rows],
+        device.lane[rows],
+    )
+    rows = rows[np.lexsort(order)]
+    lane = device.lane[rows].astype(np.int64)
+    start = device.ts_ns[rows] - origin_ns
+    end = start + device.dur_ns[rows]
+    parent = np.empty(len(rows), np.int64)
+    outlasting = nest(lane, start, end, parent, np.empty(len(rows), np.int64))
+    sort = device.sort[rows]
+    calls = Calls(
+        rows,
+        lane,
+        start,
+        end,
+        parent,
+        sort == EventSort.OPERATOR,
+        sort == EventSort.ANNOTATION,
+        outlasting,
+    )
+    of_row = calls.of_row(len(device))
+    call = np.where(work.launch != NONE, of_row[work.launch], NONE)
+    if device.node_id is not None:
+        call = np.where(call == NONE, _callers(device.node_id, rows, work.row), call)
+    return calls, replace(work, call=call)
+
+
+def _callers(node_id: Any, rows: Rows, work: Rows) -> Rows:
+    """In a linked file, work has no launch but the node of its operator: the call with that node."""
+    order = np.argsort(node_id[rows], kind="stable")
+    at = np.minimum(np.searchsorted(node_id[rows][order], node_id[work]), max(len(order) - 1, 0))
+    if not len(order):
+        return np.full(len(work), NONE, np.int64)
+    found: Rows = np.where(node_id[rows[order[at]]] == node_id[work], order[at], NONE)
+    return found
+
+
+def named(device: DeviceTrace, *which: str) -> Any:
+    """Indices of the names that the rules list under `which`."""
+    wanted = set().union(*(rules().runtime[one] for one in which))
+    return np.array([at for at, name in enumerate(device.names) if _plain(name) in wanted], np.int64)
+
+
+def _plain(name: str) -> str:
+    """A driver's function without the version that it may carry: `cudaMemcpyAsync_v3020`."""
+    head, _, tail = name.partition("_")
+    return head if tail.startswith(("v", "ptsz")) else name
+
+
+def _launches(device: DeviceTrace, rows: Rows) -> Rows:
+    """The first call with the correlation of each piece of work, or NONE."""
+    calls = np.flatnonzero((device.sort == EventSort.LAUNCH) & (device.correlation > 0))
+    calls = calls[np.lexsort((device.ts_ns[calls], device.correlation[calls]))]
+    wanted = device.correlation[rows]
+    if not len(calls):
+        return np.full(len(rows), NONE, np.int64)
+    at = np.minimum(np.searchsorted(device.correlation[calls], wanted), len(calls) - 1)
+    found: Rows = np.where((device.correlation[calls[at]] == wanted) & (wanted > 0), calls[at], NONE)
+    return found

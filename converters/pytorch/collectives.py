@@ -1,0 +1,369 @@
+"""Which nodes carry the communication of a rank: kernels, and for the host's own backends (gloo) calls.
+
+A collective is recorded several times: as an operator of torch.distributed, as `record_param_comms`, as an
+annotation and as a kernel. It becomes one node: the kernel, for that is when it happens; without a kernel
+and with tensors in the host's memory, the worker's annotation (`gloo:…`), or else the operator itself.
+
+A kernel's own arguments come first, then those of the calls around its launch, from the inside out. A kernel
+launched for several messages at once, whose calls have returned before, carries all of them.
+
+Not here: how arguments are understood (`communication`, `host_records`), who is in a group (`groups`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, Flags, Work
+from converters.pytorch.columns import ABSENT, DeviceTrace
+from converters.pytorch.communication import (
+    Communication,
+    Values,
+    from_annotation,
+    from_nccl,
+    from_operator,
+    shape_bytes,
+)
+from converters.pytorch.graph import Column
+from converters.pytorch.groups import Groups
+from converters.pytorch.host_records import HostRecords
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rules import UNNAMED, rules
+from et_sim.trace.columns import CollectiveKind
+
+_ANNOTATIONS = ("nccl:", "gloo:", "mpi:", "ucc:")
+_OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::", "symm_mem::")
+_RECORD = "record_param_comms"
+_TEXTS = ("operation", "dtype", "group_name", "group_description", "group_ranks", "in_splits", "out_splits")
+_SIZES = ("in_elements", "out_elements", "group_size", "rank_start", "rank_stride")
+_NUMBERS = (*_SIZES, "source", "destination", "number")
+_NAMED = 3  # examples in a remark
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carriers:
+    """Communications, and what carries them."""
+
+    communications: tuple[Communication, ...]
+    work: Work  # with a row more for each further message of a kernel
+    of_work: Column  # index into `communications`, or NONE
+    of_call: Column
+    is_working: Flags  # annotations of a worker whose time is that of a communication
+    begun_by: tuple[Column, Column]  # operators, and the worker's annotation they led to
+    remarks: Counter[str]
+    examples: dict[str, list[str]]
+
+
+@dataclass(slots=True)
+class _Records:
+    """What the calls of the host say about communication."""
+
+    device: DeviceTrace
+    calls: Calls
+    host_of_call: Column
+    host: HostRecords | None
+    row_of_event: dict[int, int] = field(default_factory=dict)
+    known: dict[int, Communication | None] = field(default_factory=dict)
+    is_named: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def __post_init__(self) -> None:
+        self.row_of_event = {row: at for at, row in enumerate(self.device.collectives.row.tolist())}
+        named = [
+            name == _RECORD or name.startswith((*_ANNOTATIONS, *_OPERATORS)) for name in self.device.names
+        ]
+        self.is_named = (
+            np.array(named, np.bool_)[self.device.name[self.calls.row]] if len(self.calls) else self.is_named
+        )
+
+    def around(self, call: int) -> Iterator[int]:
+        """Calls that say something about communication, from a call outwards."""
+        while call != NONE:
+            if self.is_named[call] and self.of(call) is not None:
+                yield call
+            call = int(self.calls.parent[call])
+
+    def of(self, call: int) -> Communication | None:
+        """What a call itself says."""
+        if call not in self.known:
+            self.known[call] = self._read(call)
+        return self.known[call]
+
+    def of_event(self, row: int) -> Communication | None:
+        """What the NCCL arguments of an event say."""
+        at = self.row_of_event.get(row)
+        if at is None:
+            return None
+        table, texts = self.device.collectives, self.device.texts
+        given: dict[str, Any] = {name: int(getattr(table, name)[at]) for name in _NUMBERS}
+        for name in _TEXTS:
+            text = int(getattr(table, name)[at])
+            given[name] = texts[text].decode(errors="replace") if text != ABSENT else ""
+        return from_nccl(given)
+
+    def name_of(self, call: int) -> str:
+        """The name of a call."""
+        return self.device.names[int(self.device.name[self.calls.row[call]])]
+
+    def in_bytes(self, call: int) -> int:
+        """Bytes of the recorded inputs of a call."""
+        dims, types, _ = self._arguments(call)
+        return sum(shape_bytes(dims, types))
+
+    def is_on_host(self, call: int) -> bool | None:
+        """Whether a call's tensors are in the host's memory; None if nobody says."""
+        row = int(self.host_of_call[call])
+        return None if self.host is None or row == NONE else self.host.is_on_host(row)
+
+    def _read(self, call: int) -> Communication | None:
+        found = self.of_event(int(self.calls.row[call]))
+        row = int(self.host_of_call[call])
+        if found is None and self.host is not None and row != NONE:
+            found = self.host.of(row)
+        name = self.name_of(call)
+        if found is None and name.startswith(_ANNOTATIONS):
+            found = from_annotation(name, self.in_bytes(call))
+        if found is None and name.startswith(_OPERATORS):
+            found = from_operator(name, self._values(call))
+        return found
+
+    def _values(self, call: int) -> Values:
+        dims, types, values = self._arguments(call)
+        sizes = shape_bytes(dims, types)
+        kinds = [
+            "Tensor" if size else "Int" if kind == "Scalar" else kind
+            for size, kind in zip(sizes, types, strict=False)
+        ]
+        return Values([_value(one) for one in values], kinds, dict(enumerate(sizes)), 0)
+
+    def _arguments(self, call: int) -> tuple[list[Any], list[Any], list[Any]]:
+        text = int(self.device.arguments[self.calls.row[call]])
+        found = json.loads(self.device.texts[text]) if text != ABSENT else {}
+        return found.get("dims") or [], found.get("types") or [], found.get("values") or []
+
+
+def find_carriers(
+    device: DeviceTrace,
+    calls: Calls,
+    work: Work,
+    host_of_call: Column,
+    host: HostRecords | None,
+    groups: Groups,
+) -> Carriers:
+    """Everything that a rank communicates."""
+    records = _Records(device, calls, host_of_call, host)
+    search = _Search(records, work, groups)
+    search.kernels()
+    search.host()
+    return search.result()
+
+
+@dataclass(slots=True)
+class _Search:
+    records: _Records
+    work: Work
+    groups: Groups
+    found: list[Communication] = field(default_factory=list)
+    carried: dict[int, list[int]] = field(default_factory=dict)  # by work
+    by_call: dict[int, int] = field(default_factory=dict)
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)  # calls whose communication has its node
+    remarks: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def kernels(self) -> None:
+        """Give kernels what they transfer."""
+        device, work = self.records.device, self.work
+        kind = [rules().kernel(name) for name in device.names]
+        communicates = np.array([one is not None for one in kind], np.bool_)
+        some = np.flatnonzero(communicates[device.name[work.row]]) if len(work) else np.zeros(0, np.int64)
+        # In the order of launching, so that messages that wait for a common kernel find the first one.
+        launched = device.ts_ns[np.where(work.launch[some] != NONE, work.launch[some], work.row[some])]
+        waiting = self._pending(some)
+        for at in some[np.argsort(launched, kind="stable")].tolist():
+            self._kernel(at, kind[device.name[work.row[at]]] or UNNAMED, waiting)
+        for lane in waiting.values():
+            for call in lane:
+                found = self.records.known[call]
+                if found is not None and self.groups.is_alone(found):
+                    self._remark(
+                        "collectives of a group of one rank, which move nothing", self.records.name_of(call)
+                    )
+                    continue
+                self._remark(
+                    "collectives recorded, but without a kernel in the recording", self.records.name_of(call)
+                )
+
+    def _pending(self, some: Column) -> dict[int, list[int]]:
+        """By lane, in the order of time: records of communication that launch no kernel themselves."""
+        records, calls = self.records, self.records.calls
+        holding = {call for at in some.tolist() for call in self._ancestors(int(self.work.call[at]))}
+        named = np.flatnonzero(records.is_named & calls.is_operator).tolist()
+        waiting: dict[int, list[int]] = {}
+        for call in named if len(some) else ():
+            if records.name_of(call) == _RECORD and call not in holding and records.of(call) is not None:
+                waiting.setdefault(int(calls.lane[call]), []).append(call)
+        return waiting
+
+    def _ancestors(self, call: int) -> Iterator[int]:
+        while call != NONE:
+            yield call
+            call = int(self.records.calls.parent[call])
+
+    def _kernel(self, at: int, kind: str, waiting: dict[int, list[int]]) -> None:
+        records, call = self.records, int(self.work.call[at])
+        name = records.device.names[records.device.name[self.work.row[at]]].partition("(")[0]
+        own = records.of_event(int(self.work.row[at]))
+        around = list(records.around(call))
+        fresh = [one for one in around[:1] if one not in self.used]
+        if own is not None:
+            self.used.update(around)
+            for one in around:
+                own = own.with_group_of(records.known[one] or own)
+            self._carry(at, [own])
+        elif fresh:
+            self.used.update(around)
+            self._carry(at, [self._merged(around)])
+        elif around:
+            self._remark("further kernels of a collective, kept as computation", name)
+        else:
+            lane = int(records.calls.lane[call]) if call != NONE else NONE
+            start = int(records.calls.start_ns[call]) if call != NONE else 0
+            early = [one for one in waiting.get(lane, []) if records.calls.start_ns[one] < start]
+            if early:
+                waiting[lane] = [one for one in waiting[lane] if one not in early]
+                self._carry(at, [self._merged([one]) for one in early])
+            else:
+                self._unsized(at, kind, name)
+
+    def _unsized(self, at: int, kind: str, name: str) -> None:
+        """A kernel that no record explains: as large as the inputs of the operator that launched it."""
+        operation = rules().operation(kind) if kind != UNNAMED else None
+        parent = int(self.work.call[at])
+        while parent != NONE and not self.records.calls.is_operator[parent]:
+            parent = int(self.records.calls.parent[parent])
+        size = self.records.in_bytes(parent) if parent != NONE else 0
+        if operation is None or not size:
+            self._remark("kernels that communicate, but do not say what: kept as computation", name)
+            return
+        self._remark("kernels whose size is that of their operator's inputs", name)
+        self._carry(at, [Communication(operation, size, 0)])
+
+    def _merged(self, around: list[int]) -> Communication:
+        """The innermost record, with what those around it add."""
+        first, *outer = (self.records.known[call] for call in around)
+        assert first is not None
+        for other in outer:
+            if other is not None:
+                size = first.in_bytes or other.in_bytes
+                first = replace(
+                    first.with_group_of(other), in_bytes=size, out_bytes=first.out_bytes or other.out_bytes
+                )
+        return first
+
+    def _carry(self, at: int, communications: list[Communication]) -> None:
+        for one in communications:
+            self.carried.setdefault(at, []).append(self._add(one))
+
+    def _add(self, one: Communication) -> int:
+        self.found.append(self.groups.resolve(one))
+        return len(self.found) - 1
+
+    def host(self) -> None:
+        """Communication of the host's own backends: operators whose tensors no kernel moves."""
+        records, calls = self.records, self.records.calls
+        operators = [
+            call
+            for call in np.flatnonzero(records.is_named & calls.is_operator).tolist()
+            if call not in self.used and records.name_of(call).startswith(_OPERATORS) and records.of(call)
+        ]
+        outer = {one for call in operators for one in self._ancestors(int(calls.parent[call]))}
+        workers = _by_start(calls, np.flatnonzero(records.is_named & calls.is_annotation).tolist())
+        workers = [call for call in workers if call not in self.used and records.of(call) is not None]
+        for call in _by_start(calls, operators):
+            if call in outer or not self._is_hosts(call):
+                continue
+            merged = self._merged(list(records.around(call)))
+            worker = self._worker(call, merged, workers)
+            if worker != NONE:
+                workers.remove(worker)
+                self.begun.append((call, worker))
+                size = merged.in_bytes or records.in_bytes(worker)
+                merged = replace(merged, in_bytes=size)
+            self.by_call[call if worker == NONE else worker] = self._add(merged)
+            self.used.update(records.around(call))
+        for call in workers:
+            if records.name_of(call).startswith("gloo:"):
+                size = records.in_bytes(call)
+                self.by_call[call] = self._add(
+                    records.known[call] or Communication(rules().operations["barrier"], size, 0)
+                )
+
+    def _is_hosts(self, call: int) -> bool:
+        said = self.records.is_on_host(call)
+        if said is not None:
+            return said or (not self.records.in_bytes(call) and not self.carried)
+        return not self.carried
+
+    def _worker(self, call: int, what: Communication, workers: list[int]) -> int:
+        """The first annotation of a worker that begins after the operator and does the same."""
+        calls = self.records.calls
+        for worker in workers:
+            said = self.records.known[worker]
+            if said is None or calls.start_ns[worker] < calls.start_ns[call]:
+                continue
+            ours, theirs = what.operation.collective, said.operation.collective
+            by_all_reduce = ours == CollectiveKind.REDUCE_SCATTER and theirs == CollectiveKind.ALL_REDUCE
+            if said.operation == what.operation or by_all_reduce:
+                return worker
+        return NONE
+
+    def _remark(self, what: str, example: str) -> None:
+        self.remarks[what] += 1
+        named = self.examples.setdefault(what, [])
+        if example not in named and len(named) < _NAMED:
+            named.append(example)
+
+    def result(self) -> Carriers:
+        """Work with a row for each message, and who carries what."""
+        calls, work = self.records.calls, self.work
+        repeats = np.ones(len(work), np.int64)
+        for at, several in self.carried.items():
+            repeats[at] = len(several)
+        index = np.repeat(np.arange(len(work)), repeats)
+        of_work = np.full(len(index), NONE, np.int64)
+        first = np.cumsum(repeats) - repeats
+        for at, several in self.carried.items():
+            of_work[first[at] : first[at] + len(several)] = several
+        of_call = np.full(len(calls), NONE, np.int64)
+        for call, one in self.by_call.items():
+            of_call[call] = one
+        columns = {name: getattr(work, name)[index] for name in Work.__slots__}
+        begun = np.array(self.begun, np.int64).reshape(-1, 2)
+        return Carriers(
+            tuple(self.found),
+            Work(**columns),
+            of_work,
+            of_call,
+            (of_call != NONE) & calls.is_annotation,
+            (begun[:, 0], begun[:, 1]),
+            self.remarks + self.groups.remarks,
+            self.examples,
+        )
+
+
+def _by_start(calls: Calls, some: list[int]) -> list[int]:
+    return sorted(some, key=lambda call: (int(calls.start_ns[call]), call))
+
+
+def _value(text: Any) -> Any:
+    """Kineto writes values as texts."""
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return text

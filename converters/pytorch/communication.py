@@ -1,0 +1,239 @@
+"""What a recorded communication transfers: operation, bytes in and out, group, root or peer, splits.
+
+Five places say it, each in its own way: `record_param_comms` of the execution trace (by position in old
+schemas, by name in new ones), the NCCL arguments of Kineto's kernels and operators, operators `c10d::*`
+and `_c10d_functional::*` with their arguments, and annotations such as `nccl:all_reduce` with shapes.
+All give a `Communication`.
+
+Bytes are those of the tensors, not of the datatype named beside them. What a node puts in counts (`comm_size`
+of the trace format): of an all-reduce the buffer, of an all-gather the local part, of a reduce-scatter the
+whole; of a scatter and a receive, what comes out.
+
+Not here: who is in a group (`groups`), and which node of the trace carries it (`collectives`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from converters.pytorch.rules import Operation, rules
+from et_sim.trace.columns import CollectiveKind, NodeKind
+
+UNKNOWN = -1
+_COMES_OUT = (CollectiveKind.SCATTER,)
+_ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE, CollectiveKind.SCATTER, CollectiveKind.GATHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """One collective or message as one rank takes part in it."""
+
+    operation: Operation
+    in_bytes: int
+    out_bytes: int
+    group: str = ""  # name; "" if not said
+    group_size: int = UNKNOWN
+    group_ranks: tuple[int, ...] = ()
+    root: int = UNKNOWN  # rank within the group: of rooted collectives the root, of messages the peer
+    peer: int = UNKNOWN  # the same among all ranks, where the trace says that, or once the group is known
+    tag: int = 0
+    datatype: str = ""
+    in_splits: tuple[int, ...] = ()
+    out_splits: tuple[int, ...] = ()
+
+    @property
+    def comm_bytes(self) -> int:
+        """The size that the trace format wants."""
+        if self.operation.collective == CollectiveKind.BARRIER:
+            return 0
+        comes_out = self.operation.node == NodeKind.RECV or self.operation.collective in _COMES_OUT
+        first, second = (self.out_bytes, self.in_bytes) if comes_out else (self.in_bytes, self.out_bytes)
+        return first or second
+
+    def with_group_of(self, other: Communication) -> Communication:
+        """What another record of the same communication adds about the group."""
+        return replace(
+            self,
+            group=self.group or other.group,
+            group_size=other.group_size if self.group_size == UNKNOWN else self.group_size,
+            group_ranks=self.group_ranks or other.group_ranks,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Arguments of a recorded operator: values and types side by side; bytes of the tensors by argument."""
+
+    values: Sequence[Any]
+    types: Sequence[str]
+    in_bytes: Mapping[int, int]
+    out_bytes: int
+
+
+def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication | None:
+    """`record_param_comms` of an execution trace; None if it transfers nothing or is not known."""
+    name, position = _operation_name(given, attributes)
+    operation = rules().operation(name)
+    if operation is None or rules().is_bookkeeping(name):
+        return None
+    tensors = [at for at, kind in enumerate(given.types) if "Tensor" in kind]
+    in_bytes = sum(given.in_bytes.get(at, 0) for at in tensors)
+    lists = [value for value in given.values[position + 1 :] if isinstance(value, list)]
+    numbers = [value for value in given.values[position + 1 :] if _is_int(value)]
+    own = given.values[position - 1] if position > 0 else UNKNOWN
+    name_of_group = next((value[0] for value in given.values[:position] if _is_pair(value)), "")
+    start, stride, size = numbers[-3:] if len(numbers) >= 3 else (UNKNOWN, 0, *numbers[-1:], UNKNOWN)[:3]
+    return Communication(
+        operation,
+        in_bytes or _message_bytes(attributes, "in"),
+        given.out_bytes or _message_bytes(attributes, "out") or in_bytes,
+        group=str(attributes.get("pg_name", "") or name_of_group),
+        group_size=int(attributes.get("pg_size", size)),
+        group_ranks=_regular_ranks(start, stride, size),
+        root=int(own) if _has_root(operation) and _is_int(own) else UNKNOWN,
+        datatype=str(attributes.get("dtype", "")),
+        in_splits=_whole(lists[0]) if lists else (),
+        out_splits=_whole(lists[1]) if len(lists) > 1 else (),
+    )
+
+
+def from_nccl(arguments: Mapping[str, Any]) -> Communication | None:
+    """NCCL arguments of a Kineto event, under the keys of `columns.Collectives`."""
+    name = str(arguments["operation"])
+    operation = rules().operation(name)
+    if operation is None or rules().is_bookkeeping(name):
+        return None
+    datatype = str(arguments["dtype"])
+    each = rules().bytes_of(datatype)
+    size = int(arguments["group_size"])
+    named = _plain_list(arguments["group_ranks"])
+    start, stride = int(arguments["rank_start"]), int(arguments["rank_stride"])
+    ends = int(arguments["destination"]), int(arguments["source"])
+    return Communication(
+        operation,
+        max(0, int(arguments["in_elements"])) * each,
+        max(0, int(arguments["out_elements"])) * each,
+        group=str(arguments["group_name"]),
+        group_size=size,
+        group_ranks=named if len(named) == size else _regular_ranks(start, stride, size),
+        peer=ends[operation.node == NodeKind.RECV] if operation.collective is None else UNKNOWN,
+        datatype=datatype,
+        in_splits=_plain_list(arguments["in_splits"]),
+        out_splits=_plain_list(arguments["out_splits"]),
+    )
+
+
+def from_operator(name: str, given: Values) -> Communication | None:
+    """`c10d::*` and `_c10d_functional::*` by the order of their arguments."""
+    operation = rules().operation(name)
+    if operation is None or rules().is_bookkeeping(name):
+        return None
+    tensors = [at for at, kind in enumerate(given.types) if "Tensor" in kind]
+    functional = "functional" in name
+    writes_first = not functional and len(tensors) > 1 and operation.node == NodeKind.COLL
+    inputs = tensors[1:2] if writes_first else tensors[:1]
+    outputs = tensors[:1] if writes_first else []
+    in_bytes = sum(given.in_bytes.get(at, 0) for at in inputs)
+    out_bytes = sum(given.in_bytes.get(at, 0) for at in outputs) or given.out_bytes or in_bytes
+    texts = [value for value in given.values if isinstance(value, str) and not value.startswith("<")]
+    integers = [v for v, kind in zip(given.values, given.types, strict=False) if kind == "Int" and _is_int(v)]
+    lists = [_whole(v) for v, kind in zip(given.values, given.types, strict=False) if _is_int_list(v, kind)]
+    is_message = operation.collective is None
+    return Communication(
+        operation,
+        in_bytes,
+        out_bytes,
+        group=texts[-1] if functional and texts else "",
+        group_size=_size_by_ratio(operation, in_bytes, out_bytes),
+        root=integers[0] if _has_root(operation) and integers else UNKNOWN,
+        tag=integers[1] if is_message and len(integers) > 1 else 0,
+        out_splits=lists[0] if len(lists) > 1 else (),
+        in_splits=lists[1] if len(lists) > 1 else (),
+    )
+
+
+def from_annotation(name: str, in_bytes: int) -> Communication | None:
+    """`nccl:all_reduce` with the shape of its input, which is all that old Kineto files say."""
+    operation = rules().operation(name)
+    if operation is None or rules().is_bookkeeping(name):
+        return None
+    return Communication(operation, in_bytes, 0)
+
+
+def shape_bytes(dims: Any, types: Sequence[str]) -> list[int]:
+    """Bytes of each input by the shapes and types that Kineto records; lists of tensors add up."""
+    return [
+        _elements(shape) * rules().bytes_of(kind.removeprefix("GenericList[").rstrip("]"))
+        for shape, kind in zip(dims, types, strict=False)
+    ]
+
+
+def _elements(shape: Any) -> int:
+    """Elements of a tensor of this shape, or of all tensors of a list of shapes; scalars have none."""
+    if not isinstance(shape, list) or not shape:
+        return 0
+    if isinstance(shape[0], list):
+        return sum(_elements(one) for one in shape)
+    product = 1
+    for extent in shape:
+        product *= int(extent)
+    return product
+
+
+def _operation_name(given: Values, attributes: Mapping[str, Any]) -> tuple[str, int]:
+    """The collective's name, and where it stands among the values."""
+    for at, kind in enumerate(given.types):
+        if kind == "String" and at < len(given.values) and isinstance(given.values[at], str):
+            return given.values[at], at
+    return str(attributes.get("collective_name", "")), 0
+
+
+def _message_bytes(attributes: Mapping[str, Any], side: str) -> int:
+    each = rules().bytes_of(str(attributes.get("dtype", "")))
+    return max(0, int(attributes.get(f"{side}_msg_nelems", 0) or 0)) * each
+
+
+def _has_root(operation: Operation) -> bool:
+    return operation.collective is None or operation.collective in _ROOTED
+
+
+def _size_by_ratio(operation: Operation, in_bytes: int, out_bytes: int) -> int:
+    """Gathering multiplies the bytes by the number of ranks, and scattering divides them."""
+    small, large = sorted((in_bytes, out_bytes))
+    grows = operation.collective in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
+    return large // small if grows and small and large % small == 0 else UNKNOWN
+
+
+def _regular_ranks(start: int, stride: int, size: int) -> tuple[int, ...]:
+    """Members of a group at regular distances."""
+    if start < 0 or size <= 0 or (stride <= 0 and size > 1):
+        return ()
+    return tuple(range(start, start + max(stride, 1) * size, max(stride, 1)))
+
+
+def _plain_list(text: Any) -> tuple[int, ...]:
+    """`[0, 1]` as Kineto writes it; a list shortened with dots says nothing."""
+    try:
+        return _whole(json.loads(text))
+    except (TypeError, ValueError):
+        return ()
+
+
+def _whole(values: Any) -> tuple[int, ...]:
+    return tuple(values) if isinstance(values, list) and all(_is_int(value) for value in values) else ()
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_int_list(value: Any, kind: str) -> bool:
+    return isinstance(value, list) and "Tensor" not in kind and all(_is_int(item) for item in value)
+
+
+def _is_pair(value: Any) -> bool:
+    """(name, description) of a process group."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value)

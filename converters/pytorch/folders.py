@@ -1,0 +1,171 @@
+"""A folder of recordings: which files belong to which rank, and all ranks converted side by side.
+
+Files are told by their content, and ranks by their content or else by their names. Two recordings belong
+together if they are of one rank. Ranks are converted by processes of their own; when all are done, their
+files get their names.
+
+Not here: converting one rank (`converting`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from converters.pytorch.columns import ABSENT
+from converters.pytorch.converting import Done, Job, convert
+from converters.pytorch.graph import Link
+from converters.pytorch.reading import Identity, identify
+from et_sim.errors import TraceError, UsageError
+
+_ENDINGS = (".json", ".json.gz", ".gz")
+Report = Callable[[int], None]  # bytes of inputs that are done
+
+
+def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple[list[Job], list[str]]:
+    """One job per rank, in the order of ranks, and what is to be said about files that are left."""
+    found: dict[int, Job] = {}
+    notes: list[str] = []
+    unknown: list[tuple[Path, Identity]] = []
+    for path in _candidates(folder):
+        what = identify(path)
+        if what.kind == "other":
+            notes.append(f"{path} is no recording: {what.why}")
+        elif what.rank == ABSENT:
+            unknown.append((path, what))
+        else:
+            _take(found, path, what.kind, what.rank, prefix, without)
+    if unknown and not found and len({what.kind for _, what in unknown}) == len(unknown):
+        for path, what in unknown:  # one of each kind: a single rank
+            _take(found, path, what.kind, 0, prefix, without)
+        notes.append("no file says of which rank it is: taken as rank 0")
+        unknown = []
+    if unknown:
+        listed = ", ".join(str(path) for path, _ in unknown[:3])
+        raise TraceError(
+            f"neither the content nor the name says of which rank it is: {listed}",
+            place=str(folder),
+            remedy="give files names such as kineto_0.json and et_0.json",
+        )
+    if not found:
+        raise TraceError(
+            "holds no execution trace of PyTorch and no Kineto timeline",
+            place=str(folder),
+            remedy="name a folder with files such as et_0.json.gz and kineto_0.json.gz",
+        )
+    missing = sorted(set(range(max(found) + 1)) - set(found))
+    if missing:
+        notes.append(
+            f"{len(missing)} of ranks 0 to {max(found)} have no recording, the first is {missing[0]}"
+        )
+    return [found[rank] for rank in sorted(found)], notes
+
+
+def _candidates(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.rglob("*") if path.name.endswith(_ENDINGS) and path.is_file())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"cannot be read: {reason}", place=str(folder), remedy="name a readable folder"
+        ) from None
+
+
+def _take(
+    found: dict[int, Job], path: Path, kind: str, rank: int, prefix: str, without: frozenset[Link]
+) -> None:
+    job = found.setdefault(rank, Job(Path(f"{prefix}.{rank}.et"), without=without))
+    taken = getattr(job, kind)
+    if taken is not None:
+        raise TraceError(
+            f"is of rank {rank}, as is {taken}",
+            place=str(path),
+            remedy="convert one recording of each rank at a time; name two files with --host and --device",
+        )
+    found[rank] = _with(job, kind, path)
+
+
+def _with(job: Job, kind: str, path: Path) -> Job:
+    files: dict[str, Any] = {kind: path}
+    return replace(job, **files)
+
+
+def convert_all(jobs: list[Job], processes: int, progress: Report) -> Iterator[Done]:
+    """Every rank, in the order of `jobs`; files have their names when the last one is given."""
+    refuse_overwriting(jobs)
+    finished: list[Done] = []
+    try:
+        finished = sorted(_converted(jobs, processes, progress), key=lambda done: jobs.index(done.job))
+        for done in finished:
+            done.temporary.replace(done.job.output)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"cannot be written: {reason}", place=str(jobs[0].output), remedy="choose a writable place"
+        ) from None
+    finally:
+        for done in finished:
+            done.temporary.unlink(missing_ok=True)
+    yield from finished
+
+
+def _converted(jobs: list[Job], processes: int, progress: Report) -> list[Done]:
+    sizes = {job: sum(path.stat().st_size for path in job.inputs) for job in jobs}
+    count = min(processes, len(jobs))
+    finished: list[Done] = []
+    ready = 0
+    if count <= 1:
+        for job in jobs:
+            finished.append(convert(job, lambda size, before=ready: progress(before + size)))  # type: ignore[misc]
+            ready += sizes[job]
+        return finished
+    # The first rank is converted here: it leaves the machine code that the others load.
+    finished.append(convert(jobs[0], progress))
+    ready = sizes[jobs[0]]
+    with ProcessPoolExecutor(count) as pool:
+        running = {pool.submit(convert, job): job for job in jobs[1:]}
+        try:
+            for future in as_completed(running):
+                finished.append(future.result())
+                ready += sizes[running[future]]
+                progress(ready)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for future in running:
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    future.result().temporary.unlink(missing_ok=True)
+            for done in finished:
+                done.temporary.unlink(missing_ok=True)
+            raise
+    return finished
+
+
+def refuse_overwriting(jobs: list[Job]) -> None:
+    """An output that is one of the inputs would destroy what cannot be recorded again."""
+    inputs = {path.resolve() for job in jobs for path in job.inputs}
+    for job in jobs:
+        if job.output.resolve() in inputs:
+            raise UsageError(
+                "would be overwritten, and it is an input", place=str(job.output), remedy="choose another -o"
+            )
+
+
+def job_of_file(path: Path, output: Path, without: frozenset[Link]) -> Job:
+    """What to do with a single file."""
+    what = identify(path)
+    if what.kind == "other":
+        raise TraceError(
+            f"is no recording of PyTorch: {what.why}",
+            place=str(path),
+            remedy="give an execution trace or a Kineto timeline, or a folder of them",
+        )
+    return _with(Job(output, without=without), what.kind, path)
+
+
+def processors() -> int:
+    """How many processes may run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

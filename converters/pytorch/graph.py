@@ -1,0 +1,198 @@
+"""The converted rank as a graph: nodes with measured times, and dependencies of named kinds.
+
+Dependencies run forward in measured time: what comes before has ended when what comes after begins. One that
+would not is left out and counted, so no node is late when replayed. (The one exception is communication of
+one stream that overlaps in the recording: its order decides whether ranks understand each other, and is
+kept.) Nodes are in the order of their start, and every dependency leads to a later row, so there is no cycle.
+
+Not here: what the nodes are (`threads`, `streams`), and writing them (`emission`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from converters.pytorch.longest_path import replay_times
+from converters.pytorch.nesting import NONE
+
+Column = npt.NDArray[np.int64]
+
+
+class Role(IntEnum):
+    """What a node stands for."""
+
+    OPERATOR = 0  # an operator's own time, until it calls another one or ends
+    MARKER = 1  # where an annotation begins
+    LAUNCH = 2  # a call that starts work of a device, until that begins or the call returns
+    WAIT = 3  # what a waiting call takes after what it waits for has ended
+    REST = 4  # an operator's own time after calls that it made
+    GAP = 5  # a thread between operators: what Python does, or waiting for something unrecorded
+    KERNEL = 6
+    COPY = 7
+    FILL = 8
+    ACCELERATOR = 9
+    COMMUNICATION = 10
+    LAUNCH_GAP = 11  # from a launch to the beginning of its work
+    STREAM_GAP = 12  # from the end of one piece of work to the beginning of the next
+    METADATA = 13
+    UNTIMED = 14  # a node of an execution trace that no timeline goes with
+
+
+class Link(IntEnum):
+    """Kinds of dependencies."""
+
+    THREAD_ORDER = 0
+    CALL_TREE = 1
+    LAUNCH = 2
+    STREAM_ORDER = 3
+    EVENT_WAIT = 4
+    SYNC = 5
+    CROSS_THREAD = 6
+    DATA = 7
+
+    @property
+    def label(self) -> str:
+        """As on the command line."""
+        return self.name.lower().replace("_", "-")
+
+
+GAPS = (Role.REST, Role.GAP, Role.LAUNCH_GAP, Role.STREAM_GAP)
+ON_HOST = (
+    Role.OPERATOR,
+    Role.MARKER,
+    Role.LAUNCH,
+    Role.WAIT,
+    *GAPS,
+    Role.METADATA,
+    Role.UNTIMED,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Rows in the order of their start."""
+
+    role: npt.NDArray[np.uint8]
+    start_ns: Column  # from the beginning of the converted part
+    end_ns: Column
+    call: Column  # index into `Calls`, or NONE
+    work: Column  # index into `Work`, or NONE
+    host_row: Column  # row of the execution trace, or NONE
+    before: Column  # dependencies, sorted by the later row
+    after: Column
+    kind: npt.NDArray[np.uint8]
+    left_out: Counter[str]
+
+    def __len__(self) -> int:
+        return len(self.role)
+
+    @property
+    def first_dependency(self) -> Column:
+        """Where the dependencies of each row begin; one more than there are rows."""
+        return np.searchsorted(self.after, np.arange(len(self) + 1)).astype(np.int64)
+
+    def replayed(self) -> tuple[Column, Column]:
+        """When each node ends if only its dependencies hold it back; and the one that does, or NONE."""
+        ends, decisive = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        replay_times(self.end_ns - self.start_ns, self.first_dependency, self.before, ends, decisive)
+        return ends, decisive
+
+
+@dataclass(slots=True)
+class Draft:
+    """Nodes and dependencies while they are collected; indices are in the order of adding."""
+
+    role: list[Column] = field(default_factory=list)
+    start_ns: list[Column] = field(default_factory=list)
+    end_ns: list[Column] = field(default_factory=list)
+    call: list[Column] = field(default_factory=list)
+    work: list[Column] = field(default_factory=list)
+    host_row: list[Column] = field(default_factory=list)
+    links: list[tuple[Link, Column, Column, bool]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+
+    def add(
+        self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE, host: Any = NONE
+    ) -> Column:
+        """Nodes with their measured times; gives their indices. Scalars hold for all."""
+        count = len(start)
+        for column, value in (
+            (self.role, role),
+            (self.start_ns, start),
+            (self.end_ns, end),
+            (self.call, call),
+            (self.work, work),
+            (self.host_row, host),
+        ):
+            column.append(np.broadcast_to(np.asarray(value, np.int64), (count,)))
+        self.size += count
+        return np.arange(self.size - count, self.size)
+
+    def link(self, kind: Link, before: Any, after: Any, *, though_late: bool = False) -> None:
+        """Dependencies, pair by pair; pairs with NONE are no pairs.
+
+        `though_late` keeps those whose first had not ended when the second began.
+        """
+        both = (np.asarray(before) != NONE) & (np.asarray(after) != NONE)
+        self.links.append((kind, np.asarray(before)[both], np.asarray(after)[both], though_late))
+
+    def finished(self, without: frozenset[Link], position: Any = None) -> Graph:
+        """The graph, without some kinds of dependencies.
+
+        `position` says which of several nodes without duration at one instant come first.
+        """
+        start, end = np.concatenate(self.start_ns), np.concatenate(self.end_ns)
+        tie = np.arange(self.size) if position is None else position
+        order = np.lexsort((tie, end, start))
+        rank = np.empty(self.size, np.int64)
+        rank[order] = np.arange(self.size)
+        before, after, kind = self._links(rank, start, end, without)
+        return Graph(
+            np.concatenate(self.role)[order].astype(np.uint8),
+            start[order],
+            end[order],
+            np.concatenate(self.call)[order],
+            np.concatenate(self.work)[order],
+            np.concatenate(self.host_row)[order],
+            before,
+            after,
+            kind,
+            self.left_out,
+        )
+
+    def _links(
+        self, rank: Column, start: Column, end: Column, without: frozenset[Link]
+    ) -> tuple[Column, Column, npt.NDArray[np.uint8]]:
+        """All dependencies by rows, each pair once, under the kind that was added first.
+
+        Callers stand apart: they are written as control dependencies, beside the others.
+        """
+        befores, afters, kinds = [], [], []
+        for kind, before, after, though_late in self.links:
+            forward = ((end[before] <= start[after]) | though_late) & (rank[before] < rank[after])
+            backward = int((~forward).sum())
+            if kind in without:
+                self.left_out[f"{kind.label} dependencies, switched off"] += len(before) - backward
+                continue
+            if backward:
+                self.left_out[f"{kind.label} dependencies that run backwards in time"] += backward
+            befores.append(rank[before[forward]])
+            afters.append(rank[after[forward]])
+            kinds.append(np.full(int(forward.sum()), kind, np.uint8))
+        if not befores:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8)
+        before, after, kind_of = np.concatenate(befores), np.concatenate(afters), np.concatenate(kinds)
+        is_tree = kind_of == Link.CALL_TREE
+        order = np.lexsort((np.arange(len(before)), before, is_tree, after))
+        before, after, kind_of, is_tree = before[order], after[order], kind_of[order], is_tree[order]
+        first = np.ones(len(before), bool)
+        same = (before[1:] == before[:-1]) & (after[1:] == after[:-1]) & (is_tree[1:] == is_tree[:-1])
+        first[1:] = ~same
+        return before[first], after[first], kind_of[first]

@@ -1,0 +1,126 @@
+"""Who is in which process group: what the two recordings say, put together, and communications resolved.
+
+Groups keep PyTorch's names ("0" is the default group: all ranks). A communication whose recording does not
+name its group gets one if only one fits: by its ranks, or by its size. What stays open is counted, never
+guessed: such a node names no group, which a simulation takes as all ranks.
+
+Not here: the arguments of communications (`communication`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, ProcessGroup
+from converters.pytorch.communication import UNKNOWN, Communication
+
+DEFAULT = "0"
+
+
+@dataclass(slots=True)
+class Groups:
+    """Members by name, of the groups that this rank is in; () means all ranks."""
+
+    rank: int
+    world: int  # UNKNOWN if neither recording says
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    remarks: Counter[str] = field(default_factory=Counter)
+
+    def resolve(self, found: Communication) -> Communication:
+        """The communication with the name of its group, and its root or peer as one of all ranks."""
+        name = self._name_of(found)
+        if name and name not in self.members:
+            self._learn(name, found)
+        resolved = replace(found, group="" if self._is_everybody(name) else name)
+        if found.peer == UNKNOWN and found.root != UNKNOWN:
+            return replace(resolved, peer=self.global_rank(name, found.root))
+        return resolved
+
+    def global_rank(self, name: str, member: int) -> int:
+        """Number `member` of a group as a rank of all."""
+        ranks = self.members.get(name, ())
+        return ranks[member] if member < len(ranks) else member
+
+    def is_alone(self, found: Communication) -> bool:
+        """Whether a communication is of one rank with itself, which moves nothing."""
+        ranks = self.members.get(found.group, found.group_ranks)
+        size = len(ranks) or found.group_size
+        return size == 1 and self.world != 1 and found.operation.collective is not None
+
+    def described(self) -> dict[str, tuple[int, ...]]:
+        """What the converted trace says about groups: those that somebody can be in besides all."""
+        return {name: ranks for name, ranks in self.members.items() if not self._is_everybody(name)}
+
+    def _is_everybody(self, name: str) -> bool:
+        ranks = self.members.get(name, ())
+        return not name or name == DEFAULT or (name in self.members and len(ranks) in (0, self.world))
+
+    def _name_of(self, found: Communication) -> str:
+        if found.group:
+            return found.group
+        if found.group_ranks:
+            fitting = [name for name, ranks in self.members.items() if ranks == found.group_ranks]
+            if fitting:
+                return fitting[0]
+            if len(found.group_ranks) != self.world:
+                return "ranks " + " ".join(map(str, found.group_ranks))
+        if found.group_size in (UNKNOWN, self.world):
+            if len(self._distinct()) > 1 and found.group_size == UNKNOWN:
+                self.remarks["of a group that the trace does not name, taken as all ranks"] += 1
+            return DEFAULT
+        fitting = [name for name, ranks in self._distinct().items() if len(ranks) == found.group_size]
+        if len(fitting) == 1:
+            return fitting[0]
+        self.remarks[
+            f"of a group of {found.group_size} that the trace does not name, taken as all ranks"
+        ] += 1
+        return DEFAULT
+
+    def _distinct(self) -> dict[str, tuple[int, ...]]:
+        """One name for each set of members that holds this rank."""
+        names: dict[tuple[int, ...], str] = {}
+        for name, ranks in self.members.items():
+            if self.rank in ranks or not ranks or self.rank == ABSENT:
+                names.setdefault(ranks if len(ranks) != self.world else (), name)
+        return {name: ranks for ranks, name in names.items()}
+
+    def _learn(self, name: str, found: Communication) -> None:
+        if found.group_ranks:
+            self.members[name] = found.group_ranks
+        elif found.group_size == self.world and self.world != UNKNOWN:
+            self.members[name] = ()
+        elif name != DEFAULT:
+            self.remarks[f"of group {name}, whose members the trace does not say"] += 1
+
+
+def collect_groups(host: HostTrace | None, device: DeviceTrace | None) -> Groups:
+    """The groups that both recordings describe."""
+    rank = next((t.rank for t in (device, host) if t is not None and t.rank != ABSENT), ABSENT)
+    described = [*(device.groups if device else ()), *(host.groups if host else ())]
+    world = device.world_size if device is not None and device.world_size != ABSENT else _world(described)
+    groups = Groups(rank, world)
+    for group in described:
+        ranks = tuple(group.ranks)
+        if not ranks and group.size not in (ABSENT, world) and world != UNKNOWN:
+            continue  # a group of others, of which only the size is said
+        if not groups.members.get(group.name):
+            groups.members[group.name] = ranks
+    return groups
+
+
+def learn_world(groups: Groups, found: Iterable[Communication]) -> None:
+    """Take the largest group as all ranks, if nobody says how many there are."""
+    largest = max((one.group_size for one in found), default=UNKNOWN)
+    if groups.world == UNKNOWN and largest > 0:
+        groups.world = largest
+        groups.remarks[
+            f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"
+        ] += 1
+
+
+def _world(described: Iterable[ProcessGroup]) -> int:
+    """The size of the default group, if somebody says it."""
+    sizes = [group.size for group in described if group.name == DEFAULT and group.size != ABSENT]
+    return max(sizes, default=UNKNOWN)

@@ -1,0 +1,182 @@
+"""Which node of the execution trace and which call of the timeline are the same operator.
+
+Three ways, the first that fits: record-function ids, which both files carry since 2024; a constant
+difference between those ids and Kineto's external ids; and the sequences of names, thread by thread. Names
+must agree in all of them. How many operators found each other is part of the result, and so is the
+part of the timeline that the execution trace covers.
+
+Not here: aligning sequences (`alignment`), and what linked operators become (`threads`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from converters.pytorch.alignment import Sequence, align
+from converters.pytorch.calls import Calls, Rows
+from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
+from converters.pytorch.nesting import NONE
+
+_NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE)
+_ENOUGH = 0.8  # of the smaller side, for a way of linking to be taken without looking further
+_LIKELY = 0.3  # of a thread's names must occur on a lane for the two to be compared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Links:
+    """Pairs of host rows and calls."""
+
+    host_of_call: Rows  # host row, or NONE
+    method: str
+    host_operators: int  # rows that could be linked
+    device_operators: int
+    linked: int
+
+    def host_orphans(self, host: HostTrace) -> Rows:
+        """Rows of the execution trace that no call was found for."""
+        rows: Rows = operators_of(host)
+        return rows[~np.isin(rows, self.host_of_call)]
+
+    @property
+    def device_rate(self) -> float:
+        """Part of the timeline's operators that the execution trace knows."""
+        return self.linked / self.device_operators if self.device_operators else 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sides:
+    """Both sides with names in one numbering."""
+
+    host: Rows  # rows that can be linked, by id
+    host_name: Rows
+    call: Rows  # calls that can be linked, in their order
+    call_name: Rows
+
+
+def operators_of(host: HostTrace) -> Any:
+    """Rows that stand for calls."""
+    return np.flatnonzero(~np.isin(host.sort, [int(sort) for sort in _NOT_CALLED]))
+
+
+def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
+    """Find the pairs."""
+    sides = _sides(host, device, calls)
+    best, name = _no_pairs(), "nothing fits"
+    if device.node_id is not None:
+        best, name = _by_node_id(host, device, calls, sides), "node ids of the linked file"
+    ways = (
+        ("record-function ids", _by_record_function),
+        ("external ids", _by_external_id),
+        ("names, thread by thread", _by_names),
+    )
+    smaller = min(len(sides.host), len(sides.call))
+    for what, way in ways:
+        if len(best[0]) >= _ENOUGH * smaller:
+            break
+        found = way(host, device, calls, sides)
+        if len(found[0]) > len(best[0]):
+            best, name = found, what
+    host_of_call = np.full(len(calls), NONE, np.int64)
+    host_of_call[best[1]] = best[0]
+    return Links(host_of_call, name, len(sides.host), len(sides.call), len(best[0]))
+
+
+Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # host rows, calls
+
+
+def _no_pairs() -> Pairs:
+    return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def _sides(host: HostTrace, device: DeviceTrace, calls: Calls) -> _Sides:
+    number = {name: at for at, name in enumerate(host.names)}
+    common = np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
+    rows = operators_of(host)
+    rows = rows[np.argsort(host.node_id[rows], kind="stable")]
+    chosen = np.flatnonzero(calls.is_operator | calls.is_annotation)
+    names = common[device.name[calls.row[chosen]]] if len(chosen) else np.zeros(0, np.int64)
+    return _Sides(rows, host.name[rows].astype(np.int64), chosen, names)
+
+
+def _joined(sides: _Sides, ours: Any, theirs: Any) -> Pairs:
+    """Pairs with equal keys and equal names; a key below 1 is none."""
+    order = np.argsort(ours, kind="stable")
+    order = order[ours[order] > 0]
+    if not len(order):
+        return _no_pairs()
+    keys = ours[order]
+    at = np.minimum(np.searchsorted(keys, theirs), len(keys) - 1)
+    fits = (keys[at] == theirs) & (theirs > 0) & (sides.host_name[order[at]] == sides.call_name)
+    _, first = np.unique(order[at][fits], return_index=True)
+    return sides.host[order[at][fits][first]], sides.call[fits][first]
+
+
+def _by_node_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
+    ids = device.node_id
+    assert ids is not None
+    return _joined(sides, host.node_id[sides.host].astype(np.int64), ids[calls.row[sides.call]])
+
+
+def _by_record_function(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
+    ours = host.record_function[sides.host].astype(np.int64)
+    return _joined(sides, ours, device.record_function[calls.row[sides.call]].astype(np.int64))
+
+
+def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
+    """The difference is that between names that occur once on both sides."""
+    ours = host.record_function[sides.host].astype(np.int64)
+    theirs = device.external_id[calls.row[sides.call]].astype(np.int64)
+    names, at_host, count = np.unique(sides.host_name, return_index=True, return_counts=True)
+    others, at_call, counts = np.unique(sides.call_name, return_index=True, return_counts=True)
+    common, first, second = np.intersect1d(
+        names[count == 1], others[counts == 1], assume_unique=True, return_indices=True
+    )
+    if not len(common):
+        return _no_pairs()
+    shifts, votes = np.unique(
+        theirs[at_call[counts == 1][second]] - ours[at_host[count == 1][first]], return_counts=True
+    )
+    shift = int(shifts[np.argmax(votes)])
+    return _joined(sides, np.where(ours > 0, ours + shift, ABSENT), theirs)
+
+
+def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
+    """Threads and lanes in pairs, those that share most first."""
+    threads = host.thread[sides.host]
+    lanes = calls.lane[sides.call]
+    numbers = (
+        host.sequence[sides.host].astype(np.int64),
+        device.sequence[calls.row[sides.call]].astype(np.int64),
+    )
+    candidates: list[tuple[int, int, int, Pairs]] = []
+    for thread in np.unique(threads).tolist():
+        ours = np.flatnonzero(threads == thread)
+        for lane in np.unique(lanes).tolist():
+            theirs = np.flatnonzero(lanes == lane)
+            if _shared(sides.host_name[ours], sides.call_name[theirs]) < _LIKELY * len(ours):
+                continue
+            here, there = align(
+                Sequence(sides.host_name[ours], numbers[0][ours]),
+                Sequence(sides.call_name[theirs], numbers[1][theirs]),
+            )
+            candidates.append((len(here), thread, lane, (ours[here], theirs[there])))
+    taken: set[tuple[str, int]] = set()
+    found = [_no_pairs()]
+    for _, thread, lane, pairs in sorted(candidates, key=lambda one: (-one[0], one[1], one[2])):
+        if ("thread", thread) in taken or ("lane", lane) in taken:
+            continue
+        taken |= {("thread", thread), ("lane", lane)}
+        found.append((sides.host[pairs[0]], sides.call[pairs[1]]))
+    return np.concatenate([pair[0] for pair in found]), np.concatenate([pair[1] for pair in found])
+
+
+def _shared(ours: Rows, theirs: Rows) -> int:
+    """How many elements the two have in common, repetition counted."""
+    names, count = np.unique(ours, return_counts=True)
+    others, counts = np.unique(theirs, return_counts=True)
+    _, first, second = np.intersect1d(names, others, assume_unique=True, return_indices=True)
+    return int(np.minimum(count[first], counts[second]).sum())

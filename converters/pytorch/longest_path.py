@@ -1,0 +1,26 @@
+"""When nodes end if only their dependencies hold them back, in compiled code.
+
+Rows are in an order in which every dependency leads forward. Not here: making that order (`graph`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled import entry
+
+
+@entry(allocates=False)
+def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: Any) -> None:
+    """Fill `ends`: row r comes after the rows `before[first[r] : first[r + 1]]`.
+
+    `decisive` gets the index into `before` of the row that ends last, or -1 where there is none.
+    """
+    for row in range(len(duration)):
+        ready = 0
+        decisive[row] = -1
+        for at in range(first[row], first[row + 1]):
+            if decisive[row] < 0 or ends[before[at]] > ready:
+                ready = ends[before[at]]
+                decisive[row] = at
+        ends[row] = ready + duration[row]

@@ -1,0 +1,40 @@
+"""One converted rank: the graph, and for each of its rows where in the recordings more about it stands.
+
+Not here: making it (`timed`, `untimed`), writing it (`emission`), reporting on it (`report`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from converters.pytorch.columns import DeviceTrace, HostTrace
+from converters.pytorch.communication import Communication
+from converters.pytorch.graph import Column, Graph
+from converters.pytorch.linking import Links
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConvertedRank:
+    """Columns by row of the graph; -1 where a row has nothing of the kind."""
+
+    graph: Graph
+    host: HostTrace | None
+    device: DeviceTrace | None
+    links: Links | None
+    is_timed: bool
+    rank: int  # -1 if nobody says
+    groups: Mapping[str, tuple[int, ...]]
+    communications: tuple[Communication, ...]
+    communication: Column  # index into `communications`
+    event: Column  # row of the device trace
+    operator_event: Column  # row of the device trace that holds the arguments: of work, its operator's
+    described_by: Column  # row of the execution trace that holds the arguments
+    numbers: Mapping[str, Column]  # attributes
+    remarks: Counter[str]  # what was left out, concluded or unexpected, and how often
+    examples: Mapping[str, list[str]]
+    measured_ns: int
+    described_as: Mapping[str, str]  # what the file says about itself
+    device_orphans: Column  # rows of the device trace: operators that the execution trace does not know
+    left_out_events: Mapping[str, int]  # events that are no nodes, by reason

@@ -1,0 +1,86 @@
+"""What names in traces of PyTorch mean, read from `rules.toml`: collectives, kernels, datatypes, calls.
+
+A name without a rule gives None or 0; whoever asked counts it for the report. Not here: arguments
+(`communication`), and which of a trace's rows have these names.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from et_sim.trace.columns import CollectiveKind, NodeKind
+
+UNNAMED = "?"  # a kernel that communicates, and does not say how
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a communication node is: its kind of node, and of collective (None for messages)."""
+
+    node: NodeKind
+    collective: CollectiveKind | None
+
+    @property
+    def label(self) -> str:
+        """`all_reduce`, `send`: how reports call it."""
+        return self.node.name.lower() if self.collective is None else self.collective.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The tables of `rules.toml`."""
+
+    operations: Mapping[str, Operation]  # by normalised name
+    bookkeeping: frozenset[str]
+    kernels: tuple[tuple[re.Pattern[str], str], ...]  # normalised name of an operation, or UNNAMED
+    element_bytes: Mapping[str, int]
+    runtime: Mapping[str, frozenset[str]]
+
+    def operation(self, name: str) -> Operation | None:
+        """`_allgather_base`, `nccl:all_reduce` or `c10d::allreduce_` as an operation."""
+        return self.operations.get(normalised(name))
+
+    def is_bookkeeping(self, name: str) -> bool:
+        """Whether a communication record of this name transfers nothing."""
+        return normalised(name) in self.bookkeeping
+
+    def kernel(self, name: str) -> str | None:
+        """Whether a kernel communicates: the name of its operation, UNNAMED, or None for other kernels."""
+        found = (operation for pattern, operation in self.kernels if pattern.search(name))
+        return next(found, None)
+
+    def bytes_of(self, datatype: str) -> int:
+        """Bytes of one element; 0 if the datatype is not known."""
+        return self.element_bytes.get(datatype.lower().replace("c10::", "").strip(), 0)
+
+
+def normalised(name: str) -> str:
+    """The part that names the operation, without separators: `c10d::alltoall_base_` is `alltoallbase`."""
+    return name.rpartition(":")[2].lower().replace("_", "").replace("-", "")
+
+
+@functools.cache
+def rules() -> Rules:
+    """The rules, read once."""
+    with Path(__file__).with_name("rules.toml").open("rb") as file:
+        content = tomllib.load(file)
+    return Rules(
+        {name: _operation(kind) for name, kind in content["collective"].items()},
+        frozenset(content["bookkeeping"]["names"]),
+        tuple(
+            (re.compile(rule["pattern"]), rule["collective"].replace("_", "")) for rule in content["kernel"]
+        ),
+        {name: int(size) for size, names in content["bytes"].items() for name in names},
+        {what: frozenset(names) for what, names in content["runtime"].items()},
+    )
+
+
+def _operation(name: str) -> Operation:
+    if name in ("send", "recv"):
+        return Operation(NodeKind[name.upper()], None)
+    return Operation(NodeKind.COLL, CollectiveKind[name.upper()])

@@ -1,0 +1,183 @@
+"""The work of devices as nodes: after its launch, after what its stream did before, after events it awaits.
+
+What remains between the last of these and the recorded beginning of the work is a node of its own, after
+the dependency that decided: a `LAUNCH_GAP` if that was the launch, else a `STREAM_GAP`.
+
+Work of one stream that overlaps (kernels that may start before the one before has ended) comes after the
+last work that had ended, and what follows waits for all of it.
+
+Not here: where events and synchronisation lead (`waits`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, Flags, Work
+from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.nesting import NONE
+from converters.pytorch.threads import STEP, Threads
+
+_ROLE_OF = {
+    EventSort.KERNEL: Role.KERNEL,
+    EventSort.MEMCPY: Role.COPY,
+    EventSort.MEMSET: Role.FILL,
+    EventSort.ACCELERATOR: Role.ACCELERATOR,
+}
+Pairs = tuple[Column, Column]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streams:
+    """Nodes of the draft: those of the work, and the gaps before it."""
+
+    node: Column  # by work
+    position: Column  # by added node: work first, then gaps
+    unexplained_ns: int  # in gaps longer than a launch takes
+    unexplained: int
+
+
+LONG_GAP_NS = 100_000
+_MOST = 256  # pieces of work that may overlap with one of their stream and still be looked at
+
+
+def add_streams(
+    draft: Draft,
+    device: DeviceTrace,
+    calls: Calls,
+    work: Work,
+    threads: Threads,
+    awaited: Pairs,
+    communicates: Flags,
+    base: int,
+) -> Streams:
+    """Nodes of all work; `awaited` are pairs of work of which the second comes after the first.
+
+    `communicates` marks work whose order on its stream matters to other ranks; `base` is the first position
+    of this work among nodes of no duration.
+    """
+    role = np.array([_ROLE_OF.get(EventSort(sort), Role.KERNEL) for sort in range(len(EventSort))])
+    node = draft.add(role[device.sort[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
+    own = base + np.arange(len(work)) * STEP
+    launches = _launch_nodes(draft, calls, work, threads)
+    before, after = stream_order(work)
+    by_kind = ((Link.LAUNCH, node), (Link.STREAM_ORDER, before), (Link.EVENT_WAIT, awaited[0]))
+    kinds = np.concatenate([np.full(len(pairs), kind) for kind, pairs in by_kind])
+    first = np.concatenate([launches, node[before], node[awaited[0]]])
+    second = np.concatenate([node, node[after], node[awaited[1]]])
+    _keep_order(draft, work, node, np.flatnonzero(communicates))
+    some = first != NONE
+    gap = _gaps(draft, kinds[some], first[some], second[some], node, own, np.flatnonzero(work.start_ns > 0))
+    return Streams(node, np.concatenate([own, gap.position]), gap.unexplained_ns, gap.unexplained)
+
+
+def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
+    """Communication of one stream is in order even where the recording overlaps."""
+    before, after = some[:-1], some[1:]
+    overlaps = (work.lane[before] == work.lane[after]) & (work.end_ns[before] > work.start_ns[after])
+    overlaps &= work.row[before] != work.row[after]
+    if overlaps.any():
+        draft.left_out["communications of one stream that overlap in the recording (kept in order)"] += int(
+            overlaps.sum()
+        )
+        draft.link(Link.STREAM_ORDER, node[before[overlaps]], node[after[overlaps]], though_late=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gaps:
+    position: Column
+    unexplained_ns: int
+    unexplained: int
+
+
+def _gaps(
+    draft: Draft, kind: Column, before: Column, after: Column, node: Column, own: Column, late: Column
+) -> _Gaps:
+    """Dependencies, with a gap node in each one that decided when its work could begin."""
+    start, end = np.concatenate(draft.start_ns), np.concatenate(draft.end_ns)
+    fits = end[before] <= start[after]
+    order = np.lexsort((kind, -end[before], ~fits, after))
+    decides = np.zeros(len(before), bool)
+    if len(order):
+        decides[order] = np.insert(after[order][1:] != after[order][:-1], 0, True)
+    decides &= fits
+    anchored = np.zeros(len(start), bool)
+    anchored[after[decides]] = True
+    gap_of = decides & (end[before] < start[after])
+    for one in (Link.LAUNCH, Link.STREAM_ORDER, Link.EVENT_WAIT):
+        plain = (kind == one) & ~gap_of
+        draft.link(one, before[plain], after[plain])
+    lone = late[~anchored[node[late]]]
+    role = np.where(kind[gap_of] == Link.LAUNCH, Role.LAUNCH_GAP, Role.STREAM_GAP)
+    role = np.concatenate([role, np.full(len(lone), Role.STREAM_GAP)])
+    opens = np.concatenate([end[before[gap_of]], np.zeros(len(lone), np.int64)])
+    target = np.concatenate([after[gap_of], node[lone]])
+    gaps = draft.add(role, opens, start[target])
+    decided = kind[gap_of]
+    for one in (Link.LAUNCH, Link.STREAM_ORDER, Link.EVENT_WAIT):
+        of_kind = np.flatnonzero(decided == one)
+        draft.link(one, before[gap_of][of_kind], gaps[of_kind])
+        draft.link(one, gaps[of_kind], target[of_kind])
+    draft.link(Link.STREAM_ORDER, gaps[len(decided) :], node[lone])
+    if len(lone):
+        draft.left_out["launches of work that began before the recording"] += len(lone)
+    long = start[target] - opens
+    long = long[: len(decided)][long[: len(decided)] > LONG_GAP_NS]
+    first = node[0] if len(node) else 0
+    return _Gaps(own[target - first] - 1, int(long.sum()), len(long))
+
+
+def _launch_nodes(draft: Draft, calls: Calls, work: Work, threads: Threads) -> Column:
+    """The node that each piece of work comes after: its launching call, or what that call came after.
+
+    Clocks of host and device differ by a little, so work can seem to begin before its launch.
+    """
+    node = work.call.copy()  # node i is call i
+    launched = np.flatnonzero(node != NONE)
+    early = launched[calls.start_ns[node[launched]] > work.start_ns[launched]]
+    if len(early):
+        lanes = calls.lane[node[early]]
+        node[early] = threads.last_before(lanes, work.start_ns[early])
+        draft.left_out["launches that seem to begin after what they launched (the call before is taken)"] += (
+            len(early)
+        )
+    return node
+
+
+def stream_order(work: Work) -> Pairs:
+    """Pairs of work: each comes after what its stream did last, all of it if that overlapped."""
+    same = work.lane[1:] == work.lane[:-1]
+    overlaps = same & (work.end_ns[:-1] > work.start_ns[1:])
+    plain = np.flatnonzero(same & ~overlaps)
+    before, after = [plain], [plain + 1]
+    if overlaps.any():
+        extra = _overlapping(work, np.flatnonzero(overlaps))
+        before.append(extra[0])
+        after.append(extra[1])
+    return np.concatenate(before), np.concatenate(after)
+
+
+def _overlapping(work: Work, overlapped: Column) -> Any:
+    """What the plain pairs lack around overlaps: from the last that had ended, to all that still ran."""
+    before: list[int] = []
+    after: list[int] = []
+    start, end, lane = work.start_ns, work.end_ns, work.lane
+    for at in overlapped.tolist():
+        late = at + 1  # starts while `at` runs
+        back = at - 1
+        while back >= max(0, at - _MOST) and lane[back] == lane[late] and end[back] > start[late]:
+            back -= 1
+        if back >= 0 and lane[back] == lane[late] and end[back] <= start[late]:
+            before.append(back)
+            after.append(late)
+        ahead = late + 1  # `at` ends before which one starts?
+        while ahead < min(len(start), at + _MOST) and lane[ahead] == lane[at] and start[ahead] < end[at]:
+            ahead += 1
+        if ahead < len(start) and lane[ahead] == lane[at] and start[ahead] >= end[at]:
+            before.append(at)
+            after.append(ahead)
+    return np.array(before, np.int64), np.array(after, np.int64)

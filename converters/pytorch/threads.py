@@ -1,0 +1,162 @@
+"""The threads of the host as nodes: every nanosecond of a thread belongs to one node, in one chain.
+
+A call's node lasts until the call makes another one or ends. What is left of it when the inner call has
+returned is a node of its own (`REST`), and time outside of operators is a `GAP`; annotations are marks
+without duration, and their time is that of what they hold. So no time counts twice, and a replayed thread
+takes as long as the recorded one.
+
+A call that starts work of a device is cut where that work begins, so that the work can come after it. A
+call that waits for a device begins when what it waits for has ended: what remains is its own time.
+
+A gap that another thread spent working is taken as waiting for that thread (autograd's backward pass,
+gloo's workers): the thread goes on after what the other one finished last, as measured.
+
+Not here: the devices (`streams`), and which work a call waits for (`waits`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, Flags, Rows, Work
+from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.nesting import NONE
+
+_SHORTEST_WAIT_NS = 20_000
+_MOSTLY = 0.5  # of a gap that one other thread must have worked for the gap to be waiting for it
+STEP = 4  # positions for each call: its node, its rest, the gap after it, the gap before it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Threads:
+    """Nodes of the draft, thread by thread in the order of time."""
+
+    node: Column  # in chains
+    lane: Column
+    start_ns: Column
+    end_ns: Column
+    is_gap: Flags
+    position: Column
+
+    def last_before(self, lane: Column, moment: Column) -> Column:
+        """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
+        found = np.full(len(moment), NONE, np.int64)
+        for one in np.unique(lane).tolist():
+            rows = np.flatnonzero((self.lane == one) & ~self.is_gap)
+            wanted = np.flatnonzero(lane == one)
+            if len(rows):
+                at = np.searchsorted(self.end_ns[rows], moment[wanted], "right") - 1
+                found[wanted] = np.where(at >= 0, self.node[rows[np.maximum(at, 0)]], NONE)
+        return found
+
+
+def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column, is_working: Flags) -> Threads:
+    """Nodes of all threads with their chains; node i of the draft is call i.
+
+    `waited_until` is when what a waiting call waits for has ended, else NONE; `is_working` marks annotations
+    whose time is work of their own.
+    """
+    is_mark = calls.is_annotation & ~is_working
+    covered = _running_most(calls.lane, np.where(is_mark, calls.start_ns, calls.end_ns))
+    is_last = np.append(calls.lane[1:] != calls.lane[:-1], True)
+    ends = np.append(calls.start_ns[1:], 0)
+    until = np.where(is_last, _running_most(calls.lane, calls.end_ns), ends)
+    start, end = _own_time(calls, work, until, waited_until, is_mark)
+    role = np.full(len(calls), Role.LAUNCH)
+    role[calls.is_operator] = Role.OPERATOR
+    role[is_mark], role[is_working] = Role.MARKER, Role.COMMUNICATION
+    role[waited_until != NONE] = Role.WAIT
+    nodes = draft.add(role, start, end, call=np.arange(len(calls)))
+    worked = np.maximum(np.minimum(covered, until), end)
+    own = nodes * STEP
+    parts = [(nodes, calls.lane, start, end, np.zeros(len(nodes), bool), own)]
+    some = np.flatnonzero(worked > end)
+    parts.append(_part(draft, Role.REST, calls.lane[some], end[some], worked[some], own[some] + 1))
+    some = np.flatnonzero(until > worked)
+    parts.append(_part(draft, Role.GAP, calls.lane[some], worked[some], until[some], own[some] + 2))
+    first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else some[:0]
+    parts.append(_part(draft, Role.GAP, calls.lane[first], start[first] * 0, start[first], own[first] - 1))
+    node, lane, begins, finish, is_gap, position = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    order = np.lexsort((position, lane))
+    threads = Threads(node[order], lane[order], begins[order], finish[order], is_gap[order], position[order])
+    same = threads.lane[1:] == threads.lane[:-1]
+    draft.link(Link.THREAD_ORDER, threads.node[:-1][same], threads.node[1:][same])
+    draft.link(Link.CALL_TREE, calls.parent, nodes)
+    return threads
+
+
+def _part(draft: Draft, role: Role, lane: Column, start: Column, end: Column, position: Column) -> Any:
+    node = draft.add(role, start, end)
+    return node, lane, start, end, np.full(len(node), role == Role.GAP), position
+
+
+def _own_time(
+    calls: Calls, work: Work, until: Column, waited_until: Column, is_mark: Flags
+) -> tuple[Column, Column]:
+    """When each call's node begins and ends."""
+    start = calls.start_ns.copy()
+    end = np.minimum(calls.end_ns, until)
+    first_work = np.full(len(calls), np.iinfo(np.int64).max)
+    launched = work.call != NONE
+    np.minimum.at(first_work, work.call[launched], work.start_ns[launched])
+    end = np.clip(first_work, start, end)
+    end[is_mark] = start[is_mark]
+    waits = waited_until != NONE
+    end[waits] = calls.end_ns[waits]
+    start[waits] = np.clip(waited_until[waits], start[waits], end[waits])
+    return start, end
+
+
+def _running_most(lane: Rows, values: Column) -> Column:
+    """The largest value so far, lane by lane."""
+    shift = lane * (
+        int(values.max(initial=0)) + 1
+    )  # times start at 0, so a lane's all lie above those before
+    most: Column = np.maximum.accumulate(values + shift) - shift
+    return most
+
+
+def wait_for_other_threads(draft: Draft, threads: Threads) -> None:
+    """Shorten gaps that another thread worked through, to what was left when it had finished."""
+    lanes = np.unique(threads.lane)
+    gaps = np.flatnonzero(threads.is_gap & (threads.end_ns - threads.start_ns >= _SHORTEST_WAIT_NS))
+    if len(lanes) < 2 or not len(gaps):
+        return
+    most = np.zeros(len(gaps))
+    cause = np.full(len(gaps), NONE, np.int64)
+    until = np.zeros(len(gaps), np.int64)
+    begins, finish = threads.start_ns[gaps], threads.end_ns[gaps]
+    for lane in lanes.tolist():
+        busy = np.flatnonzero((threads.lane == lane) & ~threads.is_gap & (threads.end_ns > threads.start_ns))
+        if not len(busy):
+            continue
+        worked = _worked(threads.start_ns[busy], threads.end_ns[busy], begins, finish)
+        at = np.searchsorted(threads.end_ns[busy], finish, "right") - 1
+        ended = np.where(at >= 0, threads.end_ns[busy[np.maximum(at, 0)]], -1)
+        better = (threads.lane[gaps] != lane) & (ended > begins)
+        better &= (worked >= _MOSTLY * (finish - begins)) & (worked > most)
+        most[better] = worked[better]
+        cause[better] = threads.node[busy[np.maximum(at, 0)]][better]
+        until[better] = ended[better]
+    waiting = cause != NONE
+    starts = np.concatenate(draft.start_ns)
+    starts[threads.node[gaps[waiting]]] = until[waiting]
+    draft.start_ns = [starts]
+    draft.link(Link.CROSS_THREAD, cause[waiting], threads.node[gaps[waiting]])
+
+
+def _worked(start: Column, end: Column, low: Column, high: Column) -> Any:
+    """How much of each interval low .. high lies within disjoint, ascending spans."""
+    total = np.concatenate(([0], np.cumsum(end - start)))
+
+    def until(moment: Column) -> Any:
+        at = np.searchsorted(start, moment)  # spans that begin before
+        inside = np.where(at > 0, end[np.maximum(at - 1, 0)] - moment, 0)
+        return total[at] - np.maximum(inside, 0)
+
+    return until(high) - until(low)

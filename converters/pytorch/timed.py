@@ -1,0 +1,241 @@
+"""A rank from its timeline, and its execution trace if there is one: every step in its order.
+
+Not here: the steps themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, Work, device_work, host_calls
+from converters.pytorch.collectives import Carriers, find_carriers
+from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
+from converters.pytorch.costs import Costs, find_costs
+from converters.pytorch.data_links import link_data
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role
+from converters.pytorch.groups import Groups, collect_groups
+from converters.pytorch.host_records import HostRecords
+from converters.pytorch.linking import Links, link
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.streams import LONG_GAP_NS, add_streams
+from converters.pytorch.threads import STEP, add_threads, wait_for_other_threads
+from converters.pytorch.waits import Waits, find_waits
+from et_sim.errors import TraceError
+
+_WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
+
+
+def convert_timed(
+    device: DeviceTrace, host: HostTrace | None, without: frozenset[Link] = frozenset()
+) -> ConvertedRank:
+    """Link, order, connect."""
+    calls, work, origin = _all(device)
+    links = link(host, device, calls) if host is not None else None
+    remarks: Counter[str] = Counter()
+    calls, work, links, origin = _part(calls, work, links, origin, remarks)
+    groups = collect_groups(host, device)
+    host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int64)
+    records = HostRecords(host) if host is not None else None
+    carriers = find_carriers(device, calls, work, host_of_call, records, groups)
+    work = carriers.work
+    waits = find_waits(device, calls, work, origin)
+    graph, described = _graph(device, host, calls, work, carriers, waits, groups, host_of_call, without)
+    remarks += waits.counts + carriers.remarks + graph.left_out
+    if calls.outlasting:
+        remarks["calls that end after the call they begin in"] += calls.outlasting
+    costs = find_costs(device, calls, work, host, host_of_call)
+    return replace(
+        _columns(device, host, calls, work, carriers, costs, graph, host_of_call, groups),
+        links=links,
+        groups=described,
+        remarks=remarks,
+    )
+
+
+def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
+    """Calls and work from the first of them on."""
+    timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
+    rows = np.isin(device.sort, timed)
+    if not rows.any():
+        raise TraceError(
+            "holds no operator, no call of a runtime and no kernel",
+            place=device.path,
+            remedy="record with torch.profiler, activities CPU and CUDA",
+        )
+    origin = int(device.ts_ns[rows].min())
+    calls, work = host_calls(device, device_work(device, origin), origin)
+    shift = min((int(one.start_ns.min()) for one in (calls, work) if len(one)), default=0)
+    calls, work = host_calls(device, device_work(device, origin + shift), origin + shift)
+    return calls, work, origin + shift
+
+
+def _part(
+    calls: Calls, work: Work, links: Links | None, origin: int, remarks: Counter[str]
+) -> tuple[Calls, Work, Links | None, int]:
+    """Only what the execution trace covers, if the timeline goes on for much longer."""
+    if links is None or not links.linked or links.device_rate >= _WHOLE:
+        return calls, work, links, origin
+    linked = links.host_of_call != NONE
+    low, high = int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max())
+    keep = (calls.start_ns >= low) & (calls.end_ns <= high)
+    launched = (work.call != NONE) & keep[work.call]
+    remarks["calls of the timeline outside of what the execution trace covers"] += int((~keep).sum())
+    remarks["work of devices that calls outside of it launched"] += int((~launched).sum())
+    number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry is NONE's
+    number[:-1][~keep] = NONE
+    kept = replace(
+        calls,
+        **{name: getattr(calls, name)[keep] for name in ("row", "lane", "is_operator", "is_annotation")},
+        start_ns=calls.start_ns[keep] - low,
+        end_ns=calls.end_ns[keep] - low,
+        parent=number[calls.parent[keep]],
+    )
+    rest = Work(
+        work.row[launched],
+        work.lane[launched],
+        work.start_ns[launched] - low,
+        work.end_ns[launched] - low,
+        work.launch[launched],
+        number[work.call[launched]],
+    )
+    operators = int((kept.is_operator | kept.is_annotation).sum())
+    inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
+    return kept, rest, inside, origin + low
+
+
+def _graph(
+    device: DeviceTrace,
+    host: HostTrace | None,
+    calls: Calls,
+    work: Work,
+    carriers: Carriers,
+    waits: Waits,
+    groups: Groups,
+    host_of_call: Column,
+    without: frozenset[Link],
+) -> tuple[Graph, dict[str, tuple[int, ...]]]:
+    draft = Draft()
+    threads = add_threads(draft, calls, work, waits.until_ns, carriers.is_working)
+    on_host = draft.size
+    wait_for_other_threads(draft, threads)
+    base = (len(calls) + 1) * STEP
+    communicates = carriers.of_work != NONE
+    streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
+    draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
+    draft.link(Link.CROSS_THREAD, *carriers.begun_by)
+    if host is not None:
+        link_data(draft, host, calls, work, host_of_call, streams.node, threads)
+    position = np.empty(draft.size, np.int64)
+    position[threads.node] = threads.position
+    position[on_host:] = streams.position
+    described = groups.described()
+    if described:
+        draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        position = np.append(position, -STEP)
+    if streams.unexplained:
+        draft.left_out[f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"] += (
+            streams.unexplained
+        )
+    return draft.finished(without, position), described
+
+
+def _columns(
+    device: DeviceTrace,
+    host: HostTrace | None,
+    calls: Calls,
+    work: Work,
+    carriers: Carriers,
+    costs: Costs,
+    graph: Graph,
+    host_of_call: Column,
+    groups: Groups,
+) -> ConvertedRank:
+    call, of_work = graph.call, graph.work
+    event = np.where(call != NONE, _take(calls.row, call), _take(work.row, of_work))
+    operator = np.where(of_work != NONE, _take(costs.operator, of_work), call)
+    described_by = _take(host_of_call, operator)
+    kept = np.where(call != NONE, described_by, NONE)
+    lane_thread = np.array([lane.thread for lane in device.lanes], np.int64)
+    lane_stream = np.array([lane.stream for lane in device.lanes], np.int64)
+    held = np.zeros(len(calls), bool)
+    held[calls.parent[calls.parent != NONE]] = True
+    lasting = np.where(held | calls.is_annotation, calls.end_ns - calls.start_ns, NONE)
+    numbers = {
+        "num_ops": _with_zero(_take(costs.operations, of_work), of_work, costs),
+        "tensor_size": _take(costs.tensor_bytes, of_work),
+        "stream": _take(lane_stream, _take(work.lane, of_work)),
+        "tid": _take(lane_thread, _take(calls.lane, call)),
+        "rf_id": _take(host.record_function, kept)
+        if host is not None
+        else _take(device.record_function, event),
+        "seq_id": _take(device.sequence, np.where(call != NONE, event, NONE)),
+        "inclusive_ns": _take(lasting, call),
+    }
+    graph_host = replace(graph, host_row=kept)
+    return ConvertedRank(
+        graph_host,
+        host,
+        device,
+        None,
+        True,
+        groups.rank,
+        {},
+        carriers.communications,
+        np.where(of_work != NONE, _take(carriers.of_work, of_work), _take(carriers.of_call, call)),
+        event,
+        _take(calls.row, operator),
+        described_by,
+        numbers,
+        Counter(),
+        carriers.examples,
+        int(graph.end_ns.max(initial=0)),
+        _about(device, host, groups),
+        calls.row[(host_of_call == NONE) & (calls.is_operator | calls.is_annotation)],
+        _left_out(device, calls, work),
+    )
+
+
+def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
+    """Events that are no nodes, and why."""
+    is_node = np.zeros(len(device), bool)
+    is_node[calls.row] = is_node[work.row] = True
+    said = {
+        EventSort.LAUNCH: "calls of the runtime that neither launch nor wait (time of their operators)",
+        EventSort.SYNC: "synchronisation events (dependencies)",
+        EventSort.DEVICE_ANNOTATION: "annotations of devices (extents of work)",
+        EventSort.OVERHEAD: "events of the profiler itself",
+    }
+    counts = {what: int((~is_node & (device.sort == sort)).sum()) for sort, what in said.items()}
+    return {what: count for what, count in counts.items() if count}
+
+
+def _with_zero(operations: Column, of_work: Column, costs: Costs) -> Column:
+    """No operations where only the bytes are known, so that a roofline model takes the bytes."""
+    bytes_known = _take(costs.tensor_bytes, of_work) >= 0
+    return np.where((operations == NONE) & bytes_known, 0, operations)
+
+
+def _take(column: Any, index: Column) -> Column:
+    """Entries of a column, NONE where the index is."""
+    if not len(column):
+        return np.full(len(index), NONE, np.int64)
+    found: Column = np.where(index != NONE, column[index], NONE).astype(np.int64)
+    return found
+
+
+def _about(device: DeviceTrace, host: HostTrace | None, groups: Groups) -> dict[str, str]:
+    """What the written file says about itself."""
+    said = {
+        "converter": "et-convert pytorch",
+        "rank": str(groups.rank) if groups.rank != ABSENT else "",
+        "world_size": str(groups.world) if groups.world > 0 else "",
+        "backend": device.backend,
+        "schema": host.schema if host is not None else "",
+        "device": str(device.device_properties[0].get("name", "")) if device.device_properties else "",
+    }
+    return {name: value for name, value in said.items() if value}

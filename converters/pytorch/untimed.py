@@ -1,0 +1,167 @@
+"""A rank from its execution trace alone: what the host called, in order, without times.
+
+Every operator is a node. Those of a thread are a chain; where the trace goes on with another thread, that one
+comes after the one before: nodes are numbered as they start, and nothing else says who waited for whom.
+Communication is where it was recorded: by `record_param_comms`, or else by the operator of torch.distributed.
+
+Not here: ranks with a timeline (`timed`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.columns import ABSENT, HostTrace, NodeSort
+from converters.pytorch.communication import Communication
+from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.groups import Groups, collect_groups, learn_world
+from converters.pytorch.host_records import HostRecords
+from converters.pytorch.linking import operators_of
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.storages import last_writers
+from et_sim.errors import TraceError
+
+
+def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
+    """Nodes in the order of their ids."""
+    rows = operators_of(host)
+    rows = rows[np.argsort(host.node_id[rows], kind="stable")]
+    if not len(rows):
+        raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
+    remarks: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    parent = parent_rows(host)
+    _report_cycle(host, parent, remarks, examples)
+    groups = collect_groups(host, None)
+    communications, by_row = _communications(host, rows, parent, groups)
+    draft = Draft()
+    nothing = np.zeros(len(rows), np.int64)
+    nodes = draft.add(Role.UNTIMED, nothing, nothing, host=rows)
+    node_of = np.full(len(host) + 1, NONE, np.int64)  # the last entry is NONE's
+    node_of[rows] = nodes
+    draft.link(Link.CALL_TREE, node_of[parent[rows]], nodes)
+    _link_threads(draft, host.thread[rows], nodes)
+    lane = host.thread[rows].astype(np.int64)
+    draft.link(Link.DATA, *last_writers(host, rows, np.arange(len(rows)), lane))
+    position = np.arange(len(rows))
+    described = groups.described()
+    if described:
+        draft.add(Role.METADATA, nothing[:1], nothing[:1])
+        position = np.append(position, -1)
+    graph = draft.finished(without, position)
+    row = graph.host_row
+    known = np.append(by_row, NONE)
+    return ConvertedRank(
+        graph,
+        host,
+        None,
+        None,
+        False,
+        groups.rank,
+        described,
+        tuple(communications),
+        known[row],
+        np.full(len(graph), NONE, np.int64),
+        np.full(len(graph), NONE, np.int64),
+        row,
+        {
+            "tid": _take(host.thread, row),
+            "rf_id": _take(host.record_function, row),
+            "seq_id": _take(host.sequence, row),
+        },
+        remarks + groups.remarks + graph.left_out,
+        examples,
+        0,
+        {"converter": "et-convert pytorch", "schema": host.schema},
+        rows[:0],
+        {},
+    )
+
+
+def parent_rows(host: HostTrace) -> Column:
+    """The row of each row's caller, or NONE."""
+    order = np.argsort(host.node_id, kind="stable")
+    ids = host.node_id[order]
+    at = np.minimum(np.searchsorted(ids, host.parent), len(ids) - 1)
+    found: Column = np.where((ids[at] == host.parent) & (host.parent != host.node_id), order[at], NONE)
+    return found
+
+
+def find_cycle(parent: Column) -> list[int]:
+    """The rows of a shortest cycle of callers; empty if there is none."""
+    reached = np.append(parent, NONE)  # the last entry is NONE's
+    for _ in range(max(1, len(parent)).bit_length()):
+        reached = reached[reached]
+    caught = np.unique(reached[reached != NONE])  # after so many steps, only rows of cycles are left
+    best: list[int] = []
+    seen: set[int] = set()
+    for start in caught.tolist():
+        cycle: list[int] = []
+        at = start
+        while at not in seen:
+            seen.add(at)
+            cycle.append(at)
+            at = int(parent[at])
+        if cycle and (not best or len(cycle) < len(best)):
+            best = cycle
+    return best
+
+
+def _report_cycle(
+    host: HostTrace, parent: Column, remarks: Counter[str], examples: dict[str, list[str]]
+) -> None:
+    cycle = find_cycle(parent)
+    if cycle:
+        said = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
+        remarks[said] += len(cycle)
+        ids = [str(int(host.node_id[row])) for row in [*cycle, cycle[0]]]
+        examples[said] = [" is called by ".join(ids)]
+
+
+def _communications(
+    host: HostTrace, rows: Column, parent: Column, groups: Groups
+) -> tuple[list[Communication], Column]:
+    """What is communicated, and the row that carries it: of several around each other the innermost."""
+    records = HostRecords(host)
+    some = rows[np.isin(host.sort[rows], (NodeSort.COMMUNICATION, NodeSort.C10D))].tolist()
+    read = {row: records.of(row) for row in some}
+    around: set[int] = set()
+    for row, found in read.items():
+        at = int(parent[row]) if found is not None else NONE
+        while at != NONE and at not in around:
+            around.add(at)
+            at = int(parent[at])
+    communications: list[Communication] = []
+    by_row = np.full(len(host), NONE, np.int64)
+    learn_world(groups, [found for found in read.values() if found is not None])
+    for row, found in read.items():
+        if found is None or row in around:
+            continue
+        if groups.is_alone(found):
+            groups.remarks["collectives of a group of one rank, which move nothing"] += 1
+            continue
+        at = int(parent[row])
+        while at != NONE:
+            outer = read.get(at)
+            found = found.with_group_of(outer) if outer is not None else found
+            at = int(parent[at])
+        by_row[row] = len(communications)
+        communications.append(groups.resolve(found))
+    return communications, by_row
+
+
+def _link_threads(draft: Draft, thread: Any, nodes: Column) -> None:
+    order = np.argsort(thread, kind="stable")
+    same = thread[order][1:] == thread[order][:-1]
+    draft.link(Link.THREAD_ORDER, nodes[order][:-1][same], nodes[order][1:][same])
+    switches = np.flatnonzero(thread[1:] != thread[:-1])
+    draft.link(Link.CROSS_THREAD, nodes[switches], nodes[switches + 1])
+
+
+def _take(column: Any, rows: Column) -> Column:
+    found: Column = np.where(rows != NONE, column[rows], ABSENT).astype(np.int64)
+    return found

@@ -1,0 +1,198 @@
+"""Records of a trace file from columns, in compiled code: one record per row, fields in ascending order.
+
+What is the same for many rows comes as pieces, fields already encoded in one long text: a row names
+pieces by number. Numbers are encoded here. A record is written twice: first only counted, for its length
+stands before it.
+
+Not here: which columns there are (`emission`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.compiled import compiled, entry
+
+ID, TYPE, CONTROL, DATA, START, DURATION, INPUTS, OUTPUTS = 1, 3, 4, 5, 6, 7, 8, 9
+ATTRIBUTE_TAG = 10 << 3 | 2
+NAME_PIECE = 0
+IO_PIECES = 3  # values, shapes, types of the inputs; then those of the outputs
+TEXT_PIECES = 7  # from here on: attributes
+TOO_SMALL = -1
+Numbers = npt.NDArray[np.int64]
+
+
+class Pieces(NamedTuple):
+    """Encoded fields one after another; piece p is `data[start[p] : start[p + 1]]`."""
+
+    data: npt.NDArray[np.uint8]
+    start: Numbers
+
+
+class Block(NamedTuple):
+    """Some rows of a trace, in the order of writing."""
+
+    plain: Numbers  # by row: id, type, start and duration in microseconds
+    first: Numbers  # dependencies of row r: `before[first[r] : first[r + 1]]`
+    before: Numbers  # ids
+    is_control: npt.NDArray[np.uint8]
+    piece: npt.NDArray[np.int32]  # by row: numbers of pieces, or -1
+    value: Numbers  # by row: attributes that are numbers
+    has_value: npt.NDArray[np.uint8]
+    head: Numbers  # by attribute: the piece that holds its name and the tag of its value
+
+
+@compiled(allocates=False)
+def _size(value: Any) -> int:
+    """Bytes of a number; negative ones have ten."""
+    if value < 0:
+        return 10
+    size = 1
+    while value >= 128:
+        value >>= 7
+        size += 1
+    return size
+
+
+@compiled(allocates=False)
+def _put(out: Any, at: int, value: Any) -> int:
+    rest = np.uint64(value)
+    while rest >= np.uint64(128):
+        out[at] = np.uint8(rest & np.uint64(127)) | np.uint8(128)
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@compiled(allocates=False)
+def _copy(out: Any, at: int, pieces: Pieces, number: int) -> int:
+    low, high = pieces.start[number], pieces.start[number + 1]
+    for index in range(low, high):
+        out[at] = pieces.data[index]
+        at += 1
+    return at
+
+
+@compiled(allocates=False)
+def _length(pieces: Pieces, number: int) -> int:
+    return pieces.start[number + 1] - pieces.start[number] if number >= 0 else 0
+
+
+@compiled(allocates=False)
+def _dependencies_size(block: Block, row: int, control: int) -> int:
+    size = 0
+    for at in range(block.first[row], block.first[row + 1]):
+        if block.is_control[at] == control:
+            size += _size(block.before[at])
+    return size
+
+
+@compiled(allocates=False)
+def _put_dependencies(out: Any, at: int, block: Block, row: int, control: int) -> int:
+    size = _dependencies_size(block, row, control)
+    if size == 0:
+        return at
+    at = _put(out, at, (CONTROL if control else DATA) << 3 | 2)
+    at = _put(out, at, size)
+    for index in range(block.first[row], block.first[row + 1]):
+        if block.is_control[index] == control:
+            at = _put(out, at, block.before[index])
+    return at
+
+
+@compiled(allocates=False)
+def _delimited_size(size: int) -> int:
+    """A field of one byte's tag with its length before it; nothing if it is empty."""
+    return 1 + _size(size) + size if size > 0 else 0
+
+
+@compiled(allocates=False)
+def _io_size(block: Block, row: int, pieces: Pieces, side: int) -> int:
+    size = 0
+    for part in range(IO_PIECES):
+        size += _length(pieces, block.piece[row, 1 + side * IO_PIECES + part])
+    return size
+
+
+@compiled(allocates=False)
+def _record_size(block: Block, row: int, pieces: Pieces) -> int:
+    size = 1 + _size(block.plain[row, 0])
+    for field in range(1, 4):
+        if block.plain[row, field] != 0:
+            size += 1 + _size(block.plain[row, field])
+    size += _length(pieces, block.piece[row, NAME_PIECE])
+    for control in range(2):
+        size += _delimited_size(_dependencies_size(block, row, control))
+        size += _delimited_size(_io_size(block, row, pieces, control))
+    for number in range(block.value.shape[1]):
+        if block.has_value[row, number]:
+            inner = _length(pieces, block.head[number]) + _size(block.value[row, number])
+            size += _delimited_size(inner)
+    for part in range(TEXT_PIECES, block.piece.shape[1]):
+        size += _length(pieces, block.piece[row, part])
+    return size
+
+
+@compiled(allocates=False)
+def _put_number(out: Any, at: int, field: int, value: Any) -> int:
+    if value == 0:
+        return at
+    at = _put(out, at, field << 3)
+    return _put(out, at, value)
+
+
+@compiled(allocates=False)
+def _put_io(out: Any, at: int, block: Block, row: int, pieces: Pieces, side: int) -> int:
+    size = _io_size(block, row, pieces, side)
+    if size == 0:
+        return at
+    at = _put(out, at, (INPUTS + side) << 3 | 2)
+    at = _put(out, at, size)
+    for part in range(IO_PIECES):
+        number = block.piece[row, 1 + side * IO_PIECES + part]
+        if number >= 0:
+            at = _copy(out, at, pieces, number)
+    return at
+
+
+@compiled(allocates=False)
+def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> int:
+    at = _put(out, at, ID << 3)
+    at = _put(out, at, block.plain[row, 0])
+    if block.piece[row, NAME_PIECE] >= 0:
+        at = _copy(out, at, pieces, block.piece[row, NAME_PIECE])
+    at = _put_number(out, at, TYPE, block.plain[row, 1])
+    at = _put_dependencies(out, at, block, row, 1)
+    at = _put_dependencies(out, at, block, row, 0)
+    at = _put_number(out, at, START, block.plain[row, 2])
+    at = _put_number(out, at, DURATION, block.plain[row, 3])
+    at = _put_io(out, at, block, row, pieces, 0)
+    at = _put_io(out, at, block, row, pieces, 1)
+    for number in range(block.value.shape[1]):
+        if block.has_value[row, number]:
+            head = block.head[number]
+            at = _put(out, at, ATTRIBUTE_TAG)
+            at = _put(out, at, _length(pieces, head) + _size(block.value[row, number]))
+            at = _copy(out, at, pieces, head)
+            at = _put(out, at, block.value[row, number])
+    for part in range(TEXT_PIECES, block.piece.shape[1]):
+        if block.piece[row, part] >= 0:
+            at = _copy(out, at, pieces, block.piece[row, part])
+    return at
+
+
+@entry(allocates=False)
+def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
+    """Write all rows, each after its length; the number of bytes, or TOO_SMALL if `out` is."""
+    at = 0
+    for row in range(len(block.plain)):
+        size = _record_size(block, row, pieces)
+        if at + size + 10 > len(out):
+            return TOO_SMALL
+        at = _put(out, at, size)
+        at = _put_record(out, at, block, row, pieces)
+    return at
