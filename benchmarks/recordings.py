@@ -34,8 +34,9 @@ _ROOT = "[pytorch|profiler|execution_"
 _MB = 1_000_000
 
 
-def repeat(recording: Path, target: Path, size_bytes: int) -> int:
-    """Write a recording that many times that the file has about that size; gives the number of copies."""
+def repeat(recording: Path, target: Path, size_bytes: int, least: int = 1) -> int:
+    """Write a recording so many times that the file has that size, but `least` times at least; gives the
+    number of copies."""
     whole = json.loads(gzip.decompress(recording.read_bytes()))
     key = "nodes" if "nodes" in whole else "traceEvents"
     elements, shift = (_nodes if key == "nodes" else _events)(whole[key])
@@ -44,7 +45,7 @@ def repeat(recording: Path, target: Path, size_bytes: int) -> int:
     with target.open("w") as file:
         file.write(f'{head}, "{key}": [\n')
         file.write(",\n".join(map(json.dumps, whole[key])))
-        while (copies := copies + 1) and file.tell() < size_bytes:
+        while (copies := copies + 1) < least or file.tell() < size_bytes:
             shift(elements)
             file.write(",\n" + ",\n".join(map(json.dumps, elements)))
         file.write("\n]}\n")
@@ -58,8 +59,8 @@ def _events(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
     """The events that a copy has, and what makes the next copy out of them."""
     timed = [event for event in events if event["ph"] in "Xsf"]
     span = 1 + int(max(event["ts"] for event in timed) - min(event["ts"] for event in timed))
-    ids = ("correlation", "External id", "Record function id", "Ev Idx", "wait_on_cuda_event_record_corr_id")
-    largest = max(event.get("args", {}).get(name, 0) for event in timed for name in ids)
+    ids = ("correlation", "External id", "Record function id", "wait_on_cuda_event_record_corr_id")
+    distance = _distance(max(event.get("args", {}).get(name, 0) for event in timed for name in ids))
 
     def shift(copied: list[dict[str, Any]]) -> None:
         for event in copied:
@@ -67,7 +68,7 @@ def _events(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
             own = event.get("args", event)
             for name in (*ids, "id"):
                 if own.get(name, 0) > 0:
-                    own[name] += largest
+                    own[name] += distance
 
     return timed, shift
 
@@ -76,19 +77,24 @@ def _nodes(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
     """The nodes that a copy has (not the process and its threads), and what makes the next copy."""
     roots = {node["id"] for node in nodes if node["name"].startswith(_ROOT)}
     others = [node for node in nodes if node["id"] not in roots]
-    largest = max(node["id"] for node in nodes)
+    distance = _distance(max(node["id"] for node in nodes))
     ids = ("id", "parent", "ctrl_deps", "rf_id", "fw_parent")
 
     def shift(copied: list[dict[str, Any]]) -> None:
         for node in copied:
             for name in ids:
                 if node.get(name, 0) > 0 and (name == "rf_id" or node[name] not in roots):
-                    node[name] += largest
+                    node[name] += distance
             for attribute in node.get("attrs", ()):
                 if attribute["name"] in ids and attribute["value"] > 0:
-                    attribute["value"] += largest
+                    attribute["value"] += distance
 
     return others, shift
+
+
+def _distance(largest: int) -> int:
+    """How far ids of copies are apart: usually the same for both recordings of a rank."""
+    return max(_MB, 10 ** len(str(largest)))
 
 
 def read_here(path: Path, how: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 A piece is either a member of the object, whole, or some consecutive elements of a long list. Members may
 come in any order, and the file may be that list alone. This module finds where pieces begin and end; a
-typed decoder reads them (msgspec, which takes a third of the time of the standard library's json and
-skips what is not asked for). Measured alternatives are in benchmarks/README.md.
+typed decoder reads them (msgspec, because it skips what is not asked for). A streaming parser (ijson) is as
+fast at making dictionaries of everything, but then the columns are still to come, and it gives up at the
+first number or byte that JSON forbids, which profilers do write. Figures are in benchmarks/README.md.
 
 Not here: what the members mean (`host`, `device`), and text that is almost JSON (`mending`).
 """
