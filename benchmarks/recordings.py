@@ -94,7 +94,7 @@ def _nodes(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], Shift]:
 
 def _distance(largest: int) -> int:
     """How far ids of copies are apart: usually the same for both recordings of a rank."""
-    return max(_MB, 10 ** len(str(largest)))
+    return max(_MB, int(10 ** len(str(largest))))
 
 
 def read_here(path: Path, how: str) -> dict[str, Any]:
