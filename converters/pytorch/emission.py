@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from enum import IntEnum
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from converters.pytorch.columns import ABSENT
 from converters.pytorch.communication import UNKNOWN, Communication
 from converters.pytorch.graph import ON_HOST, Column, Link, Role
+from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.pieces import (
     NAME_FIELD,
@@ -101,89 +102,77 @@ def _head_size(attribute: bytes) -> int:
     return size
 
 
-@dataclass(slots=True)
+class _Only(IntEnum):
+    """Which rows a table is for."""
+
+    ALL = 0
+    CALLS = 1  # operators themselves, not what they launched
+    BARE = 2  # what the execution trace does not describe
+    WORK = 3
+
+
+class _Table(NamedTuple):
+    """The piece of a row at some place: that of what a column of a recording says about it."""
+
+    place: int
+    recorded: Lookup  # the row of the recording
+    column: Any
+    pieces: Column  # by entry of the column
+    only: _Only = _Only.ALL
+
+
 class _Writer:
-    """Columns of pieces for all rows, and of numbers for some at a time."""
+    """Pieces for everything that rows name, and the rows some at a time."""
 
-    rank: ConvertedRank
-    book: PieceBook = field(default_factory=PieceBook)
-    piece: Any = None
-    heads: Any = None
+    def __init__(self, rank: ConvertedRank) -> None:
+        self.rank = rank
+        self.book = PieceBook()
+        self._heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
+        self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
+        self._tables = [*self._of_host(), *self._of_device()]
+        which = np.arange(len(rank.communications))
+        self._communications = self.book.table(which, rank.communications, _texts_of)
+        self._groups = self.book.add(text_field(VALUES_FIELD, process_group_text(rank.groups)))
 
-    def __post_init__(self) -> None:
-        graph = self.rank.graph
-        self.heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
-        self.piece = np.full((len(graph), TEXT_PIECES + 3), NONE, np.int32)
-        self._names()
-        self._arguments()
-        self._communications()
-
-    def _names(self) -> None:
-        """Names of calls and work are those of their events."""
-        rank, graph = self.rank, self.rank.graph
-        column = self.piece[:, 0]
-        for role, name in _NAMES.items():
-            column[graph.role == role] = self.book.add(text_field(NAME_FIELD, name))
-        event = rank.event
-        for some, names, index in (
-            (event != NONE, rank.device.names if rank.device else (), _at(rank.device, "name", event)),
-            (
-                (event == NONE) & (graph.host_row != NONE),
-                rank.host.names if rank.host else (),
-                _at(rank.host, "name", graph.host_row),
-            ),
+    def _of_host(self) -> Iterator[_Table]:
+        """What the execution trace says of an operator, which holds for what it launched, too."""
+        host, row = self.rank.host, self.rank.described_by
+        if host is None:
+            return
+        for place, column, number in (
+            (1, host.input_values, VALUES_FIELD),
+            (2, host.input_shapes, SHAPES_FIELD),
+            (3, host.input_types, TYPES_FIELD),
+            (5, host.output_shapes, SHAPES_FIELD),
+            (6, host.output_types, TYPES_FIELD),
         ):
-            found = self.book.column(index[some], names, lambda name: text_field(NAME_FIELD, name))
-            column[some] = found
+            pieces = self.book.table(np.unique(column), host.texts, partial(printed, number))
+            yield _Table(place, row, column, pieces)
+        pieces = self.book.table(np.unique(host.schema_text), host.texts, _schema)
+        yield _Table(_SCHEMA, row, host.schema_text, pieces, _Only.CALLS)
+        if self.rank.device is None:
+            yield _Table(0, row, host.name, self.book.table(np.unique(host.name), host.names, _name))
 
-    def _arguments(self) -> None:
-        """Values, shapes and types of inputs and outputs: of an operator, and of what it launched."""
-        rank = self.rank
-        host, device = rank.host, rank.device
-        row = rank.described_by
-        if host is not None:
-            for at, name, number in (
-                (1, "input_values", VALUES_FIELD),
-                (2, "input_shapes", SHAPES_FIELD),
-                (3, "input_types", TYPES_FIELD),
-                (5, "output_shapes", SHAPES_FIELD),
-                (6, "output_types", TYPES_FIELD),
-            ):
-                index = _at(host, name, row)
-                self.piece[:, at] = self.book.column(
-                    index, host.texts, lambda text, n=number: printed(n, text)
-                )
-            own = np.where(np.isin(rank.graph.role, (Role.OPERATOR, Role.UNTIMED)), row, NONE)
-            index = _at(host, "schema_text", own)
-            self.piece[:, _SCHEMA] = self.book.column(
-                index, host.texts, lambda text: text_attribute("op_schema", text.decode(errors="replace"))
-            )
-        if device is not None:
-            bare = np.where(row == NONE, rank.operator_event, NONE)
-            index = _at(device, "arguments", bare)
-            some = index != ABSENT
-            for at, name, number in (
-                (1, "values", VALUES_FIELD),
-                (2, "dims", SHAPES_FIELD),
-                (3, "types", TYPES_FIELD),
-            ):
-                found = self.book.column(
-                    index[some], device.texts, lambda text, k=name, n=number: _recorded(n, text, k)
-                )
-                self.piece[some, at] = found
-            launched = np.where(rank.graph.work != NONE, _at(device, "name", rank.operator_event), NONE)
-            self.piece[:, _OPERATOR] = self.book.column(
-                launched, device.names, lambda name: text_attribute("operator", name)
-            )
-        metadata = np.flatnonzero(rank.graph.role == Role.METADATA)
-        if len(metadata):
-            text = process_group_text(rank.groups)
-            self.piece[metadata, 1] = self.book.add(text_field(VALUES_FIELD, text))
-
-    def _communications(self) -> None:
-        self.piece[:, _COMMUNICATION] = self.book.column(
-            self.rank.communication, self.rank.communications, _texts_of
+    def _of_device(self) -> Iterator[_Table]:
+        """What the timeline says: names, and what the execution trace does not describe."""
+        device, event = self.rank.device, self.rank.operator_event
+        if device is None:
+            return
+        names = np.unique(device.name)
+        yield _Table(0, self.rank.event, device.name, self.book.table(names, device.names, _name))
+        pieces = self.book.table(names, device.names, partial(text_attribute, "operator"))
+        yield _Table(_OPERATOR, event, device.name, pieces, _Only.WORK)
+        bare = (
+            event[:] if self.rank.host is None else event[np.flatnonzero(self.rank.described_by[:] == NONE)]
         )
+        used = np.unique(device.arguments[bare[bare != NONE]])
+        for place, key, number in (
+            (1, "values", VALUES_FIELD),
+            (2, "dims", SHAPES_FIELD),
+            (3, "types", TYPES_FIELD),
+        ):
+            pieces = self.book.table(used, device.texts, partial(_recorded, number, key))
+            yield _Table(place, event, device.arguments, pieces, _Only.BARE)
 
     def block(self, first: int, last: int) -> Block:
         """The rows from `first` to before `last`."""
@@ -202,11 +191,31 @@ class _Writer:
             bounds - low,
             graph.before[low:high] + 1,
             (graph.kind[low:high] == Link.CALL_TREE).astype(np.uint8),
-            np.ascontiguousarray(self.piece[rows]),
+            self._pieces(rows),
             value,
             has_value,
-            self.heads,
+            self._heads,
         )
+
+    def _pieces(self, rows: slice) -> Any:
+        graph = self.rank.graph
+        role = graph.role[rows]
+        piece = np.full((len(role), TEXT_PIECES + 3), NONE, np.int32)
+        piece[:, 0] = self._names[role]
+        piece[role == Role.METADATA, 1] = self._groups
+        piece[:, _COMMUNICATION] = self._communications[self.rank.communication[rows]]
+        allowed = {
+            _Only.CALLS: np.isin(role, (Role.OPERATOR, Role.UNTIMED)),
+            _Only.BARE: self.rank.described_by[rows] == NONE,
+            _Only.WORK: graph.work[rows] != NONE,
+        }
+        for table in self._tables:
+            recorded = table.recorded[rows]
+            some = recorded != NONE
+            if table.only is not _Only.ALL:
+                some &= allowed[table.only]
+            piece[some, table.place] = table.pieces[table.column[recorded[some]]]
+        return piece
 
     def _kinds(self, rows: slice) -> Column:
         found = np.full(len(self.rank.graph.role[rows]), int(NodeKind.COMP), np.int64)
@@ -229,8 +238,9 @@ class _Writer:
         put("is_cpu_op", np.isin(role, [int(one) for one in ON_HOST]) & (which == NONE), True)
         put("concurrent", 1, True)
         put("duration_ns", duration, rank.is_timed & (role != Role.METADATA))
-        for name, column in rank.numbers.items():
-            put(name, column[rows], column[rows] >= 0)
+        for name, lookup in rank.numbers.items():
+            found = lookup[rows]
+            put(name, found, found >= 0)
         sizes = np.array(
             [_numbers_of(one, rank.rank) for one in rank.communications] or [[NONE] * 5], np.int64
         )
@@ -240,15 +250,15 @@ class _Writer:
         return value, has_value
 
 
-def _at(trace: Any, column: str, rows: Column) -> Column:
-    """Entries of a column at rows, NONE where there is no row."""
-    if trace is None or not len(trace):
-        return np.full(len(rows), NONE, np.int64)
-    found: Column = np.where(rows != NONE, getattr(trace, column)[rows], NONE).astype(np.int64)
-    return found
+def _name(name: str) -> bytes:
+    return text_field(NAME_FIELD, name)
 
 
-def _recorded(number: int, text: bytes, key: str) -> bytes:
+def _schema(text: bytes) -> bytes:
+    return text_attribute("op_schema", text.decode(errors="replace"))
+
+
+def _recorded(number: int, key: str, text: bytes) -> bytes:
     """One of the lists that Kineto keeps of an operator's arguments."""
     content = json.loads(text).get(key)
     return text_field(number, str(content)) if content else b""

@@ -32,11 +32,13 @@ class PieceBook:
         """The number of a piece; NONE for nothing."""
         return self._number.setdefault(content, len(self._number)) if content else NONE
 
-    def column(self, indices: Column, contents: Sequence[Any], encode: Any) -> Column:
-        """For each index into `contents` (or -1) its piece, encoding what is used."""
-        used, which = np.unique(indices, return_inverse=True)
-        numbers = [NONE if at < 0 else self.add(encode(contents[at])) for at in used.tolist()]
-        found: Column = np.array(numbers, np.int64)[which.reshape(-1)] if len(used) else indices
+    def table(self, used: Any, contents: Sequence[Any], encode: Any) -> Column:
+        """The piece of each of `contents`, encoding those that are used; the last entry, which -1 finds, is
+        NONE."""
+        found = np.full(len(contents) + 1, NONE, np.int64)
+        for at in used.tolist():
+            if at >= 0:
+                found[at] = self.add(encode(contents[at]))
         return found
 
     def packed(self) -> Pieces:

@@ -13,6 +13,7 @@ from converters.pytorch.columns import DeviceTrace, HostTrace
 from converters.pytorch.communication import Communication
 from converters.pytorch.graph import Column, Graph
 from converters.pytorch.linking import Links
+from converters.pytorch.lookup import Lookup
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,10 +29,10 @@ class ConvertedRank:
     groups: Mapping[str, tuple[int, ...]]
     communications: tuple[Communication, ...]
     communication: Column  # index into `communications`
-    event: Column  # row of the device trace
-    operator_event: Column  # row of the device trace that holds the arguments: of work, its operator's
-    described_by: Column  # row of the execution trace that holds the arguments
-    numbers: Mapping[str, Column]  # attributes
+    event: Lookup  # row of the device trace
+    operator_event: Lookup  # row of the device trace that holds the arguments: of work, its operator's
+    described_by: Lookup  # row of the execution trace that holds the arguments
+    numbers: Mapping[str, Lookup]  # attributes
     remarks: Counter[str]  # what was left out, concluded or unexpected, and how often
     examples: Mapping[str, list[str]]
     measured_ns: int

@@ -167,16 +167,17 @@ def _communication(rank: ConvertedRank) -> list[dict[str, Any]]:
 
 
 def _costs(rank: ConvertedRank) -> dict[str, int]:
-    kernel = np.isin(rank.graph.role, (Role.KERNEL, Role.COPY, Role.FILL)) & (rank.communication == NONE)
-    operations, size = rank.numbers.get("num_ops"), rank.numbers.get("tensor_size")
-    if operations is None or size is None:
+    is_kernel = np.isin(rank.graph.role, (Role.KERNEL, Role.COPY, Role.FILL)) & (rank.communication == NONE)
+    if not rank.is_timed:
         return {"kernels": 0, "with_operations": 0, "operations": 0, "with_bytes": 0, "bytes": 0}
+    kernels = np.flatnonzero(is_kernel)
+    operations, size = rank.numbers["num_ops"][kernels], rank.numbers["tensor_size"][kernels]
     return {
-        "kernels": int(kernel.sum()),
-        "with_operations": int((kernel & (operations > 0)).sum()),
-        "operations": sum(operations[kernel & (operations > 0)].tolist()),
-        "with_bytes": int((kernel & (size >= 0)).sum()),
-        "bytes": sum(size[kernel & (size >= 0)].tolist()),
+        "kernels": len(kernels),
+        "with_operations": int((operations > 0).sum()),
+        "operations": sum(operations[operations > 0].tolist()),
+        "with_bytes": int((size >= 0).sum()),
+        "bytes": sum(size[size >= 0].tolist()),
     }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from converters.pytorch.graph import Column, Draft, Graph, Link, Role
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import Links, link
+from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.streams import LONG_GAP_NS, add_streams
@@ -156,29 +156,26 @@ def _columns(
     groups: Groups,
 ) -> ConvertedRank:
     call, of_work = graph.call, graph.work
-    event = np.where(call != NONE, _take(calls.row, call), _take(work.row, of_work))
-    operator = np.where(of_work != NONE, _take(costs.operator, of_work), call)
-    described_by = _take(host_of_call, operator)
-    kept = np.where(call != NONE, described_by, NONE)
-    lane_thread = np.array([lane.thread for lane in device.lanes], np.int64)
-    lane_stream = np.array([lane.stream for lane in device.lanes], np.int64)
+    events = (call, calls.row), (of_work, work.row)
     held = np.zeros(len(calls), bool)
     held[calls.parent[calls.parent != NONE]] = True
-    lasting = np.where(held | calls.is_annotation, calls.end_ns - calls.start_ns, NONE)
     numbers = {
-        "num_ops": _with_zero(_take(costs.operations, of_work), of_work, costs),
-        "tensor_size": _take(costs.tensor_bytes, of_work),
-        "stream": _take(lane_stream, _take(work.lane, of_work)),
-        "tid": _take(lane_thread, _take(calls.lane, call)),
-        "rf_id": _take(host.record_function, kept)
+        "num_ops": Lookup(graph.role, (of_work, _with_zero(costs))),
+        "tensor_size": Lookup(graph.role, (of_work, costs.tensor_bytes)),
+        "stream": Lookup(graph.role, (of_work, _of_lanes(device, "stream")[work.lane])),
+        "tid": Lookup(graph.role, (call, _of_lanes(device, "thread")[calls.lane])),
+        "rf_id": Lookup(graph.role, (call, taken(host.record_function, host_of_call)))
         if host is not None
-        else _take(device.record_function, event),
-        "seq_id": _take(device.sequence, np.where(call != NONE, event, NONE)),
-        "inclusive_ns": _take(lasting, call),
+        else Lookup(
+            graph.role, (call, device.record_function[calls.row]), (of_work, device.record_function[work.row])
+        ),
+        "seq_id": Lookup(graph.role, (call, device.sequence[calls.row])),
+        "inclusive_ns": Lookup(
+            graph.role, (call, np.where(held | calls.is_annotation, calls.end_ns - calls.start_ns, NONE))
+        ),
     }
-    graph_host = replace(graph, host_row=kept)
     return ConvertedRank(
-        graph_host,
+        graph,
         host,
         device,
         None,
@@ -186,10 +183,10 @@ def _columns(
         groups.rank,
         {},
         carriers.communications,
-        np.where(of_work != NONE, _take(carriers.of_work, of_work), _take(carriers.of_call, call)),
-        event,
-        _take(calls.row, operator),
-        described_by,
+        Lookup(graph.role, (call, carriers.of_call), (of_work, carriers.of_work))[:],
+        Lookup(graph.role, *events),
+        Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, costs.operator))),
+        Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, costs.operator))),
         numbers,
         Counter(),
         carriers.examples,
@@ -214,18 +211,15 @@ def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
     return {what: count for what, count in counts.items() if count}
 
 
-def _with_zero(operations: Column, of_work: Column, costs: Costs) -> Column:
+def _with_zero(costs: Costs) -> Column:
     """No operations where only the bytes are known, so that a roofline model takes the bytes."""
-    bytes_known = _take(costs.tensor_bytes, of_work) >= 0
-    return np.where((operations == NONE) & bytes_known, 0, operations)
-
-
-def _take(column: Any, index: Column) -> Column:
-    """Entries of a column, NONE where the index is."""
-    if not len(column):
-        return np.full(len(index), NONE, np.int64)
-    found: Column = np.where(index != NONE, column[index], NONE).astype(np.int64)
+    only_bytes = (costs.operations == NONE) & (costs.tensor_bytes >= 0)
+    found: Column = np.where(only_bytes, 0, costs.operations)
     return found
+
+
+def _of_lanes(device: DeviceTrace, what: str) -> Column:
+    return np.array([getattr(lane, what) for lane in device.lanes], np.int64)
 
 
 def _about(device: DeviceTrace, host: HostTrace | None, groups: Groups) -> dict[str, str]:

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.columns import ABSENT, HostTrace, NodeSort
+from converters.pytorch.columns import HostTrace, NodeSort
 from converters.pytorch.communication import Communication
 from converters.pytorch.graph import Column, Draft, Link, Role
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
+from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.storages import last_writers
@@ -65,13 +66,13 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
         described,
         tuple(communications),
         known[row],
-        np.full(len(graph), NONE, np.int64),
-        np.full(len(graph), NONE, np.int64),
-        row,
+        Lookup(row),
+        Lookup(row),
+        Lookup(row, (row, np.arange(len(host)))),
         {
-            "tid": _take(host.thread, row),
-            "rf_id": _take(host.record_function, row),
-            "seq_id": _take(host.sequence, row),
+            "tid": Lookup(row, (row, host.thread)),
+            "rf_id": Lookup(row, (row, host.record_function)),
+            "seq_id": Lookup(row, (row, host.sequence)),
         },
         remarks + groups.remarks + graph.left_out,
         examples,
@@ -160,8 +161,3 @@ def _link_threads(draft: Draft, thread: Any, nodes: Column) -> None:
     draft.link(Link.THREAD_ORDER, nodes[order][:-1][same], nodes[order][1:][same])
     switches = np.flatnonzero(thread[1:] != thread[:-1])
     draft.link(Link.CROSS_THREAD, nodes[switches], nodes[switches + 1])
-
-
-def _take(column: Any, rows: Column) -> Column:
-    found: Column = np.where(rows != NONE, column[rows], ABSENT).astype(np.int64)
-    return found

@@ -122,7 +122,8 @@ def test_the_span_is_that_of_the_timeline(case: Case) -> None:
     rank = converted(case)
     assert rank.device is not None
     is_node = np.zeros(len(rank.device), bool)
-    is_node[rank.event[rank.event != NONE]] = True
+    events_of_nodes = rank.event[:]
+    is_node[events_of_nodes[events_of_nodes != NONE]] = True
     ends = rank.device.ts_ns[is_node] + rank.device.dur_ns[is_node]
     assert rank.measured_ns == int(ends.max()) - int(rank.device.ts_ns[is_node].min())
     whole = max(one["ts"] + one.get("dur", 0) for one in kept) - min(one["ts"] for one in kept)
@@ -196,7 +197,9 @@ def test_nodes_of_a_thread_follow_each_other_and_cover_its_time(case: Case) -> N
     )
     assert rank.device is not None
     host = ~np.isin(rank.graph.role, roles) & (rank.graph.work == NONE)
-    lanes = len({int(rank.device.lane[event]) for event in rank.event[host & (rank.event != NONE)].tolist()})
+    lanes = len(
+        {int(rank.device.lane[event]) for event in rank.event[:][host & (rank.event[:] != NONE)].tolist()}
+    )
     if not lanes:
         return
     time = (rank.graph.end_ns - rank.graph.start_ns)[host].sum()
