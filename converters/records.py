@@ -68,10 +68,12 @@ def split(content: bytes) -> Iterator[bytes]:
         position += size
 
 
-def parse(records: Iterator[bytes], source: str) -> Iterator[Any]:
-    """The messages of a file: one GlobalMetadata, then nodes."""
+def parse(records: Iterator[bytes], source: str, *, only_nodes: bool = False) -> Iterator[Any]:
+    """The messages of a file: one GlobalMetadata, unless only nodes are wanted, and the nodes."""
     schema = messages()
-    yield _message(schema.GlobalMetadata, next(records), source)
+    header = next(records)
+    if not only_nodes:
+        yield _message(schema.GlobalMetadata, header, source)
     for record in records:
         yield _message(schema.Node, record, source)
 
@@ -89,6 +91,11 @@ def without_dangling(content: bytes, known: Collection[int], source: str) -> tup
         changed = len(dropped) > before
         kept.append(_framed(node.SerializeToString(deterministic=True) if changed else record))
     return b"".join(kept), dropped
+
+
+def frame_bytes(records: Iterable[bytes]) -> bytes:
+    """The file that holds these records; the first is the GlobalMetadata."""
+    return b"".join(map(_framed, records))
 
 
 def _drop(node: Any, kind: str, dependencies: Any, known: Collection[int], dropped: Dropped) -> int:

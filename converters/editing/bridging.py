@@ -1,0 +1,195 @@
+"""Nodes leave a graph: what came after them comes after what they came after.
+
+Of two nodes that stay, one waits for the other (directly or through others) exactly as before; that is the
+invariant. A dependency on a node that leaves becomes dependencies on its nearest ancestors that stay, in the
+same list (data or control). Ancestors that another one of them is known to wait for are left out: nodes that
+stay are strung into chains, each link of which is a dependency, and of a chain only the last ancestor counts;
+and what a parent that stays was given already is not given again.
+
+Not here: which nodes leave (`choosing`, `stripping`), and time that their leaving takes away (`delays`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converters.editing.inputs import Recorded, refuse_cycle
+from et_sim.errors import TraceError
+from et_sim.trace import Trace
+from et_sim.trace.preflight.order import edges, fits_row_order, settle
+
+_MOST_STEPS = 400_000_000  # ancestors looked at: some minutes
+_NONE: dict[int, int] = {}
+
+
+@dataclass(slots=True)
+class Bridges:
+    """New parents (rows) of the nodes whose dependencies change, and what became of the old ones."""
+
+    data: dict[int, list[int]] = field(default_factory=dict)
+    ctrl: dict[int, list[int]] = field(default_factory=dict)
+    bridged: int = 0  # dependencies on leaving nodes that lead to nodes that stay
+    dropped: int = 0  # those that lead to none
+    added: int = 0  # dependencies written instead
+
+
+def bridge(recorded: Recorded, keep: Any) -> Bridges:
+    """Dependencies of the rows for which `keep` holds once all others have left."""
+    trace = recorded.trace
+    order = row_order(recorded)
+    walk = _Walk(trace, keep)
+    for row in order:
+        if walk.stays[row]:
+            walk.stay(row)
+        else:
+            walk.leave(row)
+    return walk.bridges
+
+
+def row_order(recorded: Recorded) -> Any:
+    """All rows, each after its parents."""
+    parent, child = edges(recorded.trace)
+    count = len(recorded.trace)
+    if fits_row_order(parent, child) and not _waits_for_itself(recorded.trace):
+        return range(count)
+    order = settle(parent, child, np.zeros(count, np.uint8))[0]
+    if len(order) < count or _waits_for_itself(recorded.trace):
+        raise refuse_cycle(recorded)
+    return order.tolist()
+
+
+def _waits_for_itself(trace: Trace) -> bool:
+    return len(edges(trace)[0]) < len(trace.data_deps) + len(trace.ctrl_deps)
+
+
+class _Walk:
+    """Visits rows in order; `above[row]` maps chains to the last ancestor in them, for rows that leave."""
+
+    def __init__(self, trace: Trace, keep: Any) -> None:
+        count = len(trace)
+        parents, _ = edges(trace)
+        self.bridges = Bridges()
+        self.stays = keep.tolist()
+        self.data = Lists(trace.data_start, trace.data_deps)
+        self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)
+        self.above: list[dict[int, int]] = [_NONE] * count
+        self.given = [_NONE] * count  # per row that stays: a collection that it is known to wait for
+        self.chain = [-1] * count
+        self.place = [0] * count
+        self.last: list[int] = []  # of every chain
+        self.children = np.bincount(parents, minlength=count).tolist()
+        self.lane = trace.is_cpu.tolist()
+        self.steps = 0
+        self.source = trace.source
+
+    def leave(self, row: int) -> None:
+        """Gather the ancestors of a row that leaves; equal collections are shared, not copied."""
+        held, owned = _NONE, False
+        for parent in (*self.data.of(row), *self.ctrl.of(row)):
+            found = {self.chain[parent]: parent} if self.stays[parent] else self.above[parent]
+            if not found or found is held:
+                continue
+            if not held:
+                held = found
+                continue
+            self.count(len(found))
+            for chain, ancestor in found.items():
+                known = held.get(chain)
+                if known is None or self.place[known] < self.place[ancestor]:
+                    if not owned:
+                        held, owned = dict(held), True
+                        self.count(len(held))
+                    held[chain] = ancestor
+        self.above[row] = held
+
+    def stay(self, row: int) -> None:
+        """Replace the parents that leave, and continue a chain."""
+        data, ctrl = self.data.of(row), self.ctrl.of(row)
+        if all(map(self.stays.__getitem__, (*data, *ctrl))):
+            if data or ctrl:
+                self.given[row] = self.given[(data or ctrl)[0]]
+        else:
+            self.given[row], data, ctrl = self.replaced(data, ctrl)
+            self.bridges.data[row], self.bridges.ctrl[row] = data, ctrl
+        if self.children[row]:
+            self.link(row, (*data, *ctrl))
+
+    def replaced(self, data: list[int], ctrl: list[int]) -> tuple[dict[int, int], list[int], list[int]]:
+        """What the row is given, and both lists with ancestors in the places of parents that leave."""
+        latest: dict[int, int] = {}  # by chain
+        known: dict[int, dict[int, int]] = {}  # by identity: collections that need not be given
+        for parent in (*data, *ctrl):
+            if self.stays[parent]:
+                self.note(latest, parent)
+                known[id(self.given[parent])] = self.given[parent]
+        lists = [self.one_replaced(parents, latest, known) for parents in (data, ctrl)]
+        return max(reversed(known.values()), key=len, default=_NONE), lists[0], lists[1]
+
+    def one_replaced(
+        self, parents: list[int], latest: dict[int, int], known: dict[int, dict[int, int]]
+    ) -> list[int]:
+        """One list; `latest` and `known` grow by what it is given."""
+        found: dict[int, int] = {}
+        for parent in parents:
+            if self.stays[parent]:
+                continue
+            above = self.above[parent]
+            self.bridges.bridged += bool(above)
+            self.bridges.dropped += not above
+            if id(above) not in known:
+                known[id(above)] = above
+                self.count(len(above))
+                found |= {self.chain[one]: one for one in above.values() if self.note(latest, one)}
+        self.bridges.added += len(found)
+        return [parent for parent in parents if self.stays[parent]] + sorted(found.values())
+
+    def note(self, latest: dict[int, int], ancestor: int) -> bool:
+        """Whether it is later in its chain than what is known."""
+        known = latest.get(self.chain[ancestor])
+        if known is not None and self.place[known] >= self.place[ancestor]:
+            return False
+        latest[self.chain[ancestor]] = ancestor
+        return True
+
+    def link(self, row: int, parents: tuple[int, ...]) -> None:
+        """Make the row the last of the chain of a parent, or the first of a new one.
+
+        Of the parents that end a chain, one on the same side (host or device) with the fewest children: a
+        thread or stream is then continued by itself, not by what it launches.
+        """
+        best = -1
+        for parent in parents:
+            is_end = self.last[self.chain[parent]] == parent and self.lane[parent] == self.lane[row]
+            if is_end and (best < 0 or self.children[parent] < self.children[best]):
+                best = parent
+        if best < 0:
+            self.chain[row] = len(self.last)
+            self.last.append(row)
+        else:
+            self.chain[row] = self.chain[best]
+            self.place[row] = self.place[best] + 1
+            self.last[self.chain[row]] = row
+
+    def count(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > _MOST_STEPS:
+            raise TraceError(
+                "nodes that leave join too many others: bridging their dependencies would take very long",
+                place=self.source,
+                remedy="edit a shorter part of the trace (et-convert slice), or keep the nodes",
+            )
+
+
+class Lists:
+    """Dependencies by row, as lists of Python's numbers."""
+
+    def __init__(self, start: Any, rows: Any) -> None:
+        self._start = start.tolist()
+        self._rows: list[int] = rows.tolist()
+
+    def of(self, row: int) -> list[int]:
+        """The parents of a row."""
+        return self._rows[self._start[row] : self._start[row + 1]]

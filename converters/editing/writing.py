@@ -1,0 +1,45 @@
+"""The file of an edited trace: records that stay as they are keep their bytes.
+
+Not here: what changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from converters.editing.bridging import Bridges
+from converters.editing.inputs import Recorded
+from converters.records import frame_bytes
+from et_sim.trace.schema import messages
+
+Change = Callable[[Any], None]  # of a node's message, in place
+
+
+def edited(
+    recorded: Recorded,
+    keep: Any,
+    bridges: Bridges,
+    changes: Mapping[int, Change] | None = None,
+    added: Iterable[Any] = (),
+) -> bytes:
+    """The file with the rows for which `keep` holds, their new dependencies and changes; then new nodes."""
+    ids = recorded.trace.node_id.tolist()
+    stays = keep.tolist()
+    changes = changes or {}
+    kind = messages().Node
+    records = [recorded.header]
+    for row, record in zip(recorded.row.tolist(), recorded.records, strict=True):
+        if not stays[row]:
+            continue
+        if row in bridges.data or row in changes:
+            node = kind.FromString(record)
+            if row in bridges.data:
+                node.data_deps[:] = [ids[parent] for parent in bridges.data[row]]
+                node.ctrl_deps[:] = [ids[parent] for parent in bridges.ctrl[row]]
+            if row in changes:
+                changes[row](node)
+            record = node.SerializeToString(deterministic=True)
+        records.append(record)
+    records += [node.SerializeToString(deterministic=True) for node in added]
+    return frame_bytes(records)

@@ -1,0 +1,44 @@
+"""Random traces for the tests of editing, and who waits for whom in them, the slow way."""
+
+from __future__ import annotations
+
+import networkx
+from hypothesis import strategies as st
+
+from converters.editing.inputs import Recorded, recorded_as
+from et_sim.trace import Trace, TraceBuilder, decode, encode_trace
+
+
+@st.composite
+def mixed_traces(draw: st.DrawFn, most: int = 14) -> Trace:
+    """Host and device computation with data and control dependencies, ids in any order."""
+    count = draw(st.integers(1, most))
+    ids = draw(st.permutations(range(3, 3 + count)))
+    build = TraceBuilder(source="random")
+    for at in range(count):
+        parents = st.lists(st.sampled_from(ids[:at]), max_size=4, unique=True) if at else st.just([])
+        build.compute(
+            f"op {at}",
+            micros=draw(st.integers(0, 5)),
+            cpu=draw(st.booleans()),
+            after=draw(parents),
+            ctrl_after=draw(parents),
+            node_id=ids[at],
+        )
+    return build.build()
+
+
+def recorded(trace: Trace) -> Recorded:
+    """The trace as an edit reads it."""
+    content = encode_trace(trace)
+    return recorded_as(decode(content, trace.source), content)
+
+
+def waits(trace: Trace) -> set[tuple[int, int]]:
+    """(earlier id, later id) of all nodes of which one waits for the other."""
+    graph: networkx.DiGraph[int] = networkx.DiGraph()
+    ids = trace.node_id.tolist()
+    graph.add_nodes_from(ids)
+    for row, node_id in enumerate(ids):
+        graph.add_edges_from((ids[parent], node_id) for parent in trace.parents(row).tolist())
+    return set(networkx.transitive_closure_dag(graph).edges)
