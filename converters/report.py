@@ -102,9 +102,9 @@ def as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, 
     return {"files": files, "notices": list(notices)}
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str, many: str = "") -> str:
     """`1 node`, `2 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {many or noun + 's'}"
 
 
 def _table(report: Report, each: str) -> Iterable[str]:

@@ -5,7 +5,7 @@ Not here: what changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from converters.editing.bridging import Bridges
@@ -21,10 +21,13 @@ def edited(
     keep: Any,
     bridges: Bridges,
     changes: Mapping[int, Change] | None = None,
-    added: Iterable[Any] = (),
+    added: Sequence[Any] = (),
 ) -> bytes:
-    """The file with the rows for which `keep` holds, their new dependencies and changes; then new nodes."""
-    ids = recorded.trace.node_id.tolist()
+    """The file with the rows for which `keep` holds, their new dependencies and changes; then new nodes.
+
+    Dependencies on new nodes are numbers from `len(trace)` on.
+    """
+    ids = [*recorded.trace.node_id.tolist(), *(node.id for node in added)]
     stays = keep.tolist()
     changes = changes or {}
     kind = messages().Node

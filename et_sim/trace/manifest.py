@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,17 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
     """
     from et_sim.trace.encode import encode_trace
 
+    used = set(np.flatnonzero(workload.ranks_per_template).tolist())
+    traces = enumerate(workload.templates)
+    files = manifest_files(workload, [encode_trace(one) if at in used else b"" for at, one in traces], path)
+    replace_all([*files[1:], files[0]])
+    return [file for file, _ in files]
+
+
+def manifest_files(
+    workload: Workload, contents: Sequence[bytes], path: str | Path
+) -> list[tuple[Path, bytes]]:
+    """What is to be written where, the manifest first; `contents` are the files of the templates."""
     target = Path(path)
     stem = target.name.removesuffix(ENDING)
     if not stem or stem == target.name:
@@ -98,16 +109,13 @@ def write_manifest(workload: Workload, path: str | Path) -> list[Path]:
     number_of: dict[tuple[bytes, bool], int] = {}
     of_template = np.zeros(len(workload.templates), np.int64)
     for template in np.flatnonzero(workload.ranks_per_template).tolist():
-        content = encode_trace(workload.templates[template])
-        key = content, workload.has_relative_peers(template)
+        key = contents[template], workload.has_relative_peers(template)
         of_template[template] = number_of.setdefault(key, len(number_of))
     files = [target.with_name(f"{stem}.template{number}.et") for number in number_of.values()]
     of_rank = of_template[workload.template_of_rank]
     relative = [is_relative for _, is_relative in number_of]
     text = _text(workload, [file.name for file in files], of_rank, relative)
-    contents = [content for content, _ in number_of]
-    replace_all([*zip(files, contents, strict=True), (target, text.encode())])
-    return [target, *files]
+    return [(target, text.encode()), *zip(files, (content for content, _ in number_of), strict=True)]
 
 
 def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[bool]) -> str:

@@ -42,3 +42,16 @@ def waits(trace: Trace) -> set[tuple[int, int]]:
     for row, node_id in enumerate(ids):
         graph.add_edges_from((ids[parent], node_id) for parent in trace.parents(row).tolist())
     return set(networkx.transitive_closure_dag(graph).edges)
+
+
+def ends(trace: Trace, lasts: dict[int, int]) -> dict[int, int]:
+    """When each node ends, by id, if it starts as soon as all it waits for has ended."""
+    graph: networkx.DiGraph[int] = networkx.DiGraph()
+    ids = trace.node_id.tolist()
+    graph.add_nodes_from(ids)
+    for row, node_id in enumerate(ids):
+        graph.add_edges_from((ids[parent], node_id) for parent in trace.parents(row).tolist())
+    found: dict[int, int] = {}
+    for node_id in networkx.topological_sort(graph):
+        found[node_id] = lasts[node_id] + max((found[one] for one in graph.predecessors(node_id)), default=0)
+    return found

@@ -1,0 +1,45 @@
+"""`et-convert strip`: traces without the operators of the host."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    from converters.editing.options import add_output_options
+
+    parser = commands.add_parser(
+        "strip",
+        help="traces without the operators of the host",
+        description="Remove computation that is marked is_cpu_op. What came after it comes after what it came"
+        " after; its time is lost, or kept in delays.",
+    )
+    add_output_options(parser)
+    parser.add_argument(
+        "--keep-delays",
+        action="store_true",
+        help="keep the host's time: as few delay nodes as start everything when it started",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Strip every distinct trace, then write, then report."""
+    from converters.editing.inputs import read_input
+    from converters.editing.outputs import Edited, decoded, output_names, report_lines, write_edited
+    from converters.editing.stripping import strip
+    from converters.watching import watched
+
+    given = read_input(options.input)
+    stripped = [
+        strip(recorded, keep_delays=options.keep_delays)
+        for recorded in watched(given.traces, len(given.traces), "traces")
+    ]
+    contents = [one.content for one in stripped]
+    workload = decoded(given.workload, contents, output_names(given, options.output))
+    edit = Edited(workload, contents, [one.notes for one in stripped], ["stripped"] * len(stripped))
+    conversions = write_edited(given, edit, options.output, is_manifest=given.is_manifest)
+    yield from report_lines(conversions, given.workload.notices, as_json=options.json)

@@ -1,0 +1,58 @@
+"""`et-convert strip`: the host leaves; order stays and, with delays, time stays too."""
+
+from __future__ import annotations
+
+import numpy as np
+from edited_traces import ends, mixed_traces, recorded, waits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from converters.editing.delays import durations_ns
+from converters.editing.stripping import strip
+from et_sim.trace import Trace, TraceBuilder, decode
+
+
+def spans(trace: Trace, device: dict[int, int]) -> dict[int, int]:
+    """Recorded time of the host, and other times for devices than recorded."""
+    recorded_ns = durations_ns(trace).tolist()
+    return {
+        node_id: recorded_ns[row] if trace.is_cpu[row] else device[node_id]
+        for row, node_id in enumerate(trace.node_id.tolist())
+    }
+
+
+@settings(max_examples=400, deadline=None)
+@given(mixed_traces())
+def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
+    stays = set(trace.node_id[~trace.is_cpu].tolist())
+    expected = {(first, second) for first, second in waits(trace) if first in stays and second in stays}
+    for keep_delays in (False, True):
+        left = decode(strip(recorded(trace), keep_delays=keep_delays).content)
+        assert {pair for pair in waits(left) if set(pair) <= stays} == expected
+        assert (set(left.node_id.tolist()) == stays) or keep_delays
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data(), mixed_traces())
+def test_with_delays_every_device_node_ends_when_it_did(data: st.DataObject, trace: Trace) -> None:
+    stays = trace.node_id[~trace.is_cpu].tolist()
+    device = {node: data.draw(st.integers(0, 9000)) for node in stays}
+    left = decode(strip(recorded(trace), keep_delays=True).content)
+    before, after = ends(trace, spans(trace, device)), ends(left, spans(left, device))
+    assert {node: after[node] for node in stays} == {node: before[node] for node in stays}
+
+
+def test_a_chain_of_operators_becomes_one_delay() -> None:
+    build = TraceBuilder()
+    host = build.compute("step", cpu=True, micros=2)
+    for _ in range(4):
+        host = build.compute("op", cpu=True, micros=3, num_ops=7, after=[host])
+    first = build.compute("kernel", micros=50, after=[host])
+    for _ in range(3):
+        host = build.compute("op", cpu=True, micros=1, after=[host])
+    build.compute("kernel", micros=50, after=[host, first])
+    left = decode(strip(recorded(build.build()), keep_delays=True).content)
+    assert [left.node_name(row) for row in range(len(left))] == ["delay: op", "kernel", "delay: op", "kernel"]
+    assert durations_ns(left).tolist() == [14_000, 50_000, 3_000, 50_000]
+    assert [left.parents(row).tolist() for row in range(4)] == [[], [0], [0], [1, 2]]
+    assert not np.any(left.num_ops)
