@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Strip every distinct trace, then write, then report."""
     from converters.editing.inputs import read_input
-    from converters.editing.outputs import Edited, decoded, output_names, report_lines, write_edited
+    from converters.editing.outputs import Edited, report_lines, sources_of, write_edited
     from converters.editing.stripping import strip
     from converters.watching import watched
 
@@ -38,8 +38,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         strip(recorded, keep_delays=options.keep_delays)
         for recorded in watched(given.traces, len(given.traces), "traces")
     ]
-    contents = [one.content for one in stripped]
-    workload = decoded(given.workload, contents, output_names(given, options.output))
-    edit = Edited(workload, contents, [one.notes for one in stripped], ["stripped"] * len(stripped))
-    conversions = write_edited(given, edit, options.output, is_manifest=given.is_manifest)
+    contents, notes = [one.content for one in stripped], [one.notes for one in stripped]
+    edit = Edited(given.workload, contents, notes, "stripped", sources_of(given))
+    conversions = write_edited(given, edit, options.output)
     yield from report_lines(conversions, given.workload.notices, as_json=options.json)

@@ -6,7 +6,7 @@ Every file is read by et-sim's own reader before any is written. Not here: what 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,59 +27,55 @@ Notes = tuple[tuple[str, str], ...]
 class Edited:
     """What becomes of a workload: per template its new file, and what there is to say about it."""
 
-    workload: Workload
+    workload: Workload  # its traces are the old ones
     contents: list[bytes]
     notes: list[Notes]
-    words: list[str]  # how the report calls what was done to each template
+    word: str  # how the report calls what was done
+    sources: list[str]  # the file that each rank had; of a manifest, each template
     more: list[tuple[Path, bytes]] = field(default_factory=list)  # files besides
+    remarks: list[str] = field(default_factory=list)  # about all files together
 
 
-def decoded(given: Workload, contents: Sequence[bytes], sources: Sequence[str]) -> Workload:
-    """The workload with the traces that the new files hold, called by the names they will have."""
-    held: dict[bytes, Trace] = {}
-    traces = []
-    for content, source in zip(contents, sources, strict=True):
-        traces.append(held.setdefault(content, decode(content, source)))
-    return replace(given, templates=tuple(traces), inputs=(), has_file_per_rank=False)
+def sources_of(given: Input) -> list[str]:
+    """The file of each rank; of a manifest, of each template."""
+    if given.workload.has_file_per_rank:
+        return [path for path, _ in given.workload.inputs]
+    return [trace.source for trace in given.traces]
 
 
-def output_names(given: Input, prefix: str) -> list[str]:
-    """What the file of each template will be called, where many ranks share one: that of the first."""
-    if given.is_manifest:
-        return [trace.source for trace in given.traces]
-    of_rank = given.workload.template_of_rank.tolist()
-    return [str(trace_path(prefix, of_rank.index(template))) for template in range(len(given.traces))]
-
-
-def write_edited(given: Input, edit: Edited, prefix: str, *, is_manifest: bool) -> list[Converted]:
+def write_edited(given: Input, edit: Edited, prefix: str) -> list[Converted]:
     """Write everything, or nothing; returns what to report, one entry per rank or template."""
-    workload = edit.workload
-    if is_manifest:
-        files = manifest_files(workload, edit.contents, f"{prefix.removesuffix(ENDING)}{ENDING}")
-        paths = {content: path for path, content in files[1:]}
-        entries = [(template, str(paths[content])) for template, content in enumerate(edit.contents)]
+    of_rank = edit.workload.template_of_rank.tolist()
+    templates = range(len(edit.contents))
+    if given.is_manifest:
+        files = manifest_files(edit.workload, edit.contents, f"{prefix.removesuffix(ENDING)}{ENDING}")
+        place_of = {content: str(path) for path, content in files[1:]}
+        entries = [(template, place_of[edit.contents[template]]) for template in templates]
         files = [*files[1:], *edit.more, files[0]]
     else:
-        of_rank = workload.template_of_rank.tolist()
         entries = [(template, str(trace_path(prefix, rank))) for rank, template in enumerate(of_rank)]
         files = [*((Path(path), edit.contents[template]) for template, path in entries), *edit.more]
     refuse_overwriting(given.files, [path for path, _ in files])
-    reports = {
-        template: make_report(workload.templates[template], Dropped(), edit.notes[template])
-        for template in dict.fromkeys(template for template, _ in entries)
-    }
+    first_path = dict(reversed(entries))
+    traces = decoded([(edit.contents[template], first_path[template]) for template in templates])
+    edit.workload = replace(edit.workload, templates=tuple(traces))
+    reports = [make_report(trace, Dropped(), notes) for trace, notes in zip(traces, edit.notes, strict=True)]
     replace_all(watched(files, len(files), "files"))
-    sources = [path for path, _ in given.workload.inputs] if given.workload.has_file_per_rank else []
-    is_alike = len(sources) == len(entries)
     return [
-        Converted(
-            sources[at] if is_alike else workload.templates[template].source,
-            edit.words[template],
-            (path,),
-            reports[template],
-        )
-        for at, (template, path) in enumerate(entries)
+        Converted(source, edit.word, (path,), reports[template])
+        for source, (template, path) in zip(edit.sources, entries, strict=True)
     ]
+
+
+def decoded(contents: Iterable[tuple[bytes, str]]) -> list[Trace]:
+    """The traces that files will hold; equal files share one."""
+    held: dict[bytes, Trace] = {}
+    found = []
+    for content, source in contents:
+        if content not in held:
+            held[content] = decode(content, source)
+        found.append(held[content])
+    return found
 
 
 def report_lines(

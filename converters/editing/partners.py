@@ -1,0 +1,159 @@
+"""Communication that is in a slice on one rank and, on a partner, is not.
+
+The k-th collective of a group on one rank meets the k-th on its other members, and the k-th send of a channel
+its k-th receive, as in a simulation; order is that of node ids. Ranks that are not in the slice have nothing
+in it. What the traces themselves leave unmatched is no matter of the slice.
+
+Not here: who is in a group (`groups`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from converters.editing.groups import Groups
+from et_sim.errors import TraceError
+from et_sim.trace import Trace, Workload
+from et_sim.trace.columns import TAG_RANGE, NodeKind
+from et_sim.trace.process_groups import group_key
+
+_EMPTY = np.zeros(0, np.int64)
+
+
+class Meeting(NamedTuple):
+    """Ranks that meet, with the rows of each, in the order in which they meet."""
+
+    what: str
+    rows: dict[int, Any]  # rank -> rows; of a message, sender and receiver
+
+
+class Open(NamedTuple):
+    """A row in the slice whose partner is not in it."""
+
+    what: str
+    rank: int
+    row: int
+    partner: int
+    partner_row: int
+
+
+class Partners:
+    """All meetings of a workload."""
+
+    def __init__(self, workload: Workload, groups: Groups) -> None:
+        self._workload = workload
+        self._meetings = [*_collectives(workload, groups), *_messages(workload)]
+
+    def find_open(self, chosen: Sequence[Any], in_slice: Any) -> tuple[Open | None, int]:
+        """The first open row, and how many there are; `chosen` is a mask per template."""
+        first: Open | None = None
+        count = 0
+        for meeting in self._meetings:
+            kept = self._kept(meeting, chosen, in_slice)
+            everywhere = np.logical_and.reduce(list(kept.values()))
+            for rank, mask in kept.items():
+                wrong = np.flatnonzero(mask & ~everywhere)
+                count += len(wrong)
+                if len(wrong) and (first is None or rank < first.rank):
+                    first = self._open(meeting, rank, int(wrong[0]), kept)
+        return first, count
+
+    def close(self, chosen: Sequence[Any], in_slice: Any) -> int:
+        """Take open rows out of `chosen` until there are none; returns how many nodes went."""
+        gone = 0
+        changed = True
+        of_rank = self._workload.template_of_rank
+        while changed:
+            changed = False
+            for meeting in self._meetings:
+                kept = self._kept(meeting, chosen, in_slice)
+                everywhere = np.logical_and.reduce(list(kept.values()))
+                for rank, mask in kept.items():
+                    wrong = meeting.rows[rank][: len(mask)][mask & ~everywhere]
+                    mask_of_template = chosen[int(of_rank[rank])]
+                    wrong = wrong[mask_of_template[wrong]]
+                    mask_of_template[wrong] = False
+                    gone += len(wrong)
+                    changed |= len(wrong) > 0
+        return gone
+
+    def _kept(self, meeting: Meeting, chosen: Sequence[Any], in_slice: Any) -> dict[int, Any]:
+        """Per rank, which of its rows are in the slice; as many as all ranks have."""
+        shortest = min(len(rows) for rows in meeting.rows.values())
+        of_rank = self._workload.template_of_rank
+        return {
+            rank: chosen[int(of_rank[rank])][rows[:shortest]] if in_slice[rank] else np.zeros(shortest, bool)
+            for rank, rows in meeting.rows.items()
+        }
+
+    def _open(self, meeting: Meeting, rank: int, at: int, kept: dict[int, Any]) -> Open:
+        partner = next(other for other, mask in kept.items() if not mask[at])
+        return Open(meeting.what, rank, int(meeting.rows[rank][at]), partner, int(meeting.rows[partner][at]))
+
+
+def open_error(workload: Workload, found: Open, count: int, in_slice: Any) -> TraceError:
+    """Why a slice cannot be written."""
+    trace, other = workload.trace(found.rank), workload.trace(found.partner)
+    where = "whose rank is" if not in_slice[found.partner] else "which is"
+    more = f"; {count - 1:,} more nodes likewise" if count > 1 else ""
+    return TraceError(
+        f"{trace.describe(found.row)} of rank {found.rank} is in the slice, and meets"
+        f" {other.describe(found.partner_row)} of rank {found.partner} ({found.what}), {where} not{more}",
+        place=trace.source,
+        remedy="choose so that partners are together, or leave such nodes out with --drop-open",
+    )
+
+
+def _collectives(workload: Workload, groups: Groups) -> list[Meeting]:
+    """One meeting per group that is used."""
+    names = [_rows_by_group(trace) for trace in workload.templates]
+    found: dict[tuple[Any, ...], Meeting] = {}
+    for rank, template in enumerate(workload.template_of_rank.tolist()):
+        for name, rows in names[template].items():
+            what = f"group {name}" if name else "the group of all ranks"
+            instance = groups.instance(rank, name)
+            found.setdefault(instance, Meeting(what, {})).rows[rank] = rows
+    return [meeting for meeting in found.values() if len(meeting.rows) > 1]
+
+
+def _rows_by_group(trace: Trace) -> dict[str, Any]:
+    rows = np.flatnonzero(trace.kind == NodeKind.COLL)
+    keys = np.array([group_key(name) for name in trace.group_names], object)
+    found: dict[str, Any] = {}
+    for number in np.unique(trace.group[rows]).tolist():
+        of_number = rows[trace.group[rows] == number]
+        name = str(keys[number])
+        found[name] = np.sort(np.concatenate((found.get(name, _EMPTY), of_number)))
+    return found
+
+
+def _messages(workload: Workload) -> list[Meeting]:
+    """One meeting per channel between two ranks."""
+    ends = [_rows_by_channel(trace) for trace in workload.templates]
+    sides: dict[tuple[int, ...], list[tuple[int, Any]]] = defaultdict(list)
+    for rank, template in enumerate(workload.template_of_rank.tolist()):
+        is_relative = workload.has_relative_peers(template)
+        for (is_send, peer, tag, size), rows in ends[template].items():
+            other = (peer + rank) % workload.ranks if is_relative else peer
+            ranks = (rank, other) if is_send else (other, rank)
+            sides[*ranks, tag, size].append((rank, rows))
+    return [
+        Meeting(f"message from rank {key[0]} to rank {key[1]}", dict(pair))
+        for key, pair in sides.items()
+        if len(pair) == 2 and pair[0][0] != pair[1][0]
+    ]
+
+
+def _rows_by_channel(trace: Trace) -> dict[tuple[bool, int, int, int], Any]:
+    is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
+    rows = np.flatnonzero(is_send | is_receive)
+    peers = np.where(is_send, trace.comm_dst, trace.comm_src)[rows].tolist()
+    tags, sizes = (trace.comm_tag[rows] % TAG_RANGE).tolist(), trace.comm_bytes[rows].tolist()
+    found: dict[tuple[bool, int, int, int], list[int]] = defaultdict(list)
+    for row, peer, tag, size in zip(rows.tolist(), peers, tags, sizes, strict=True):
+        found[bool(is_send[row]), peer, tag, size].append(row)
+    return {key: np.array(held) for key, held in found.items()}

@@ -1,0 +1,187 @@
+"""A part of a workload: some iterations, some time, some ranks; with nothing in it that leads outside.
+
+Ranks of a slice are numbered anew from 0, in ascending order; peers, roots and members of groups follow.
+
+Not here: which nodes are chosen (`choosing`), dependencies that lead out (`bridging`), partners (`partners`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.editing.attributes import set_attributes
+from converters.editing.bridging import bridge
+from converters.editing.choosing import MARKER, in_iterations, in_window
+from converters.editing.groups import Groups, GroupsFile, groups_text, rewritten_descriptions
+from converters.editing.inputs import Input, Recorded, start_micros
+from converters.editing.outputs import Edited, Notes, sources_of
+from converters.editing.partners import Partners, open_error
+from converters.editing.stripping import dependency_notes
+from converters.editing.writing import Change, edited
+from converters.report import plural
+from converters.watching import watched
+from et_sim.errors import UsageError
+from et_sim.trace import Has, NodeKind, Trace
+from et_sim.trace.builder_nodes import ROOT_COLUMN
+from et_sim.trace.files import groups_path
+from et_sim.units import format_ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a slice is to hold; None means everything."""
+
+    iterations: frozenset[int] | None = None
+    marker: str = MARKER
+    window_us: tuple[float, float] | None = None  # from the earliest recorded start of all ranks
+    ranks: tuple[int, ...] | None = None  # ascending
+    renumber: bool = False
+    drop_open: bool = False
+    groups: GroupsFile = field(default_factory=dict)
+
+
+def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
+    """The slice, as it is to be written."""
+    workload = given.workload
+    ranks = _ranks(given, wanted)
+    in_slice = np.isin(np.arange(workload.ranks), ranks)
+    chosen, notes = _choose(given, wanted, in_slice)
+    groups = Groups(workload, wanted.groups)
+    partners = Partners(workload, groups)
+    left_out = partners.close(chosen, in_slice) if wanted.drop_open else 0
+    found, count = partners.find_open(chosen, in_slice)
+    if found:
+        raise open_error(workload, found, count, in_slice)
+    new_rank = np.cumsum(in_slice) - 1
+    new_rank[~in_slice] = -1
+    used = np.unique(workload.template_of_rank[in_slice]).tolist()
+    contents = []
+    for template in watched(used, len(used), "traces"):
+        content, said = _write(given.traces[template], chosen[template], new_rank.tolist())
+        contents.append(content)
+        notes[template] += said
+    renumbered = np.searchsorted(used, workload.template_of_rank[in_slice]).astype(np.int32)
+    relative = tuple(workload.has_relative_peers(template) for template in used)
+    part = replace(
+        workload,
+        templates=tuple(workload.templates[template] for template in used),
+        template_of_rank=renumbered,
+        relative_peers=relative if any(relative) else (),
+    )
+    sources = sources_of(given)
+    kept_sources = sources if given.is_manifest else [sources[rank] for rank in ranks]
+    edit = Edited(part, contents, [tuple(notes[template]) for template in used], "sliced", kept_sources)
+    if wanted.groups:
+        edit.more.append(_groups_file(wanted.groups, new_rank, prefix))
+    if left_out:
+        edit.remarks.append(f"{plural(left_out, 'communication node')} with partners outside were left out")
+    if ranks[-1] >= len(ranks):
+        edit.remarks.append(f"ranks {format_ranks(ranks)} are ranks 0-{len(ranks) - 1} of the slice")
+    return edit
+
+
+def _ranks(given: Input, wanted: Wanted) -> tuple[int, ...]:
+    """The ranks of the slice, as far as they can be chosen."""
+    count = given.workload.ranks
+    if wanted.ranks is None:
+        return tuple(range(count))
+    if given.is_manifest:
+        raise UsageError(
+            "is a manifest, whose rules hold for all of its ranks together",
+            place=given.workload.source,
+            remedy="write one file per rank first (et-convert expand), then choose ranks",
+        )
+    if wanted.ranks[-1] >= count:
+        raise UsageError(
+            f"--ranks names rank {wanted.ranks[-1]}, and there are ranks 0 to {count - 1}",
+            remedy="correct --ranks",
+        )
+    if wanted.ranks[-1] >= len(wanted.ranks) and not wanted.renumber:
+        raise UsageError(
+            f"ranks {format_ranks(wanted.ranks)} alone would leave gaps, and files are numbered from 0 on",
+            remedy="add --renumber: ranks are counted anew in ascending order, in files, peers and groups",
+        )
+    return wanted.ranks
+
+
+def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], list[list[tuple[str, str]]]]:
+    """Per template, whether each row is chosen, and what there is to say."""
+    used = set(np.unique(given.workload.template_of_rank[in_slice]).tolist())
+    masks: list[Any] = []
+    notes: list[list[tuple[str, str]]] = []
+    starts = [start_micros(one) for one in given.traces] if wanted.window_us else []
+    origin = min((_earliest(one.trace, at) for one, at in zip(given.traces, starts, strict=False)), default=0)
+    for template, recorded in enumerate(watched(given.traces, len(given.traces), "traces")):
+        mask = np.ones(len(recorded.trace), np.bool_)
+        said: list[tuple[str, str]] = []
+        if template in used and wanted.iterations is not None:
+            chosen, outside = in_iterations(recorded, wanted.marker, wanted.iterations)
+            mask &= chosen
+            if outside:
+                said.append(("no iteration", f"{plural(outside, 'node')} before the first marker"))
+        if template in used and wanted.window_us:
+            begin, end = (origin + at for at in wanted.window_us)
+            mask &= in_window(recorded, starts[template], begin, end)
+        masks.append(mask | (recorded.trace.kind == NodeKind.METADATA))
+        notes.append(said)
+    return masks, notes
+
+
+def _earliest(trace: Trace, starts: Any) -> int:
+    timed = starts[trace.kind != NodeKind.METADATA]
+    return int(timed.min()) if len(timed) else 2**63 - 1
+
+
+def _write(recorded: Recorded, chosen: Any, new_rank: list[int]) -> tuple[bytes, Notes]:
+    """One file, and what became of its nodes and dependencies."""
+    trace = recorded.trace
+    bridges = bridge(recorded, chosen)
+    changes: dict[int, Change] = {}
+    said = [("kept", f"{int(chosen.sum()):,} of {plural(len(trace), 'node')}"), *dependency_notes(bridges)]
+    if new_rank != list(range(len(new_rank))):
+        for row, values in renumbered_ends(trace, chosen, new_rank).items():
+            changes[row] = partial(set_attributes, values=values)
+        texts, gone = rewritten_descriptions(trace, lambda members: _new_members(members, new_rank))
+        changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
+        if gone:
+            said.append(("groups", f"{plural(gone, 'description')} of groups with members outside left out"))
+    return edited(recorded, chosen, bridges, changes), tuple(said)
+
+
+def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int, dict[str, int]]:
+    """Peers of messages and roots of collectives that have other numbers now, by row."""
+    found: dict[int, dict[str, int]] = {}
+    rooted = {int(kind): column for kind, column in ROOT_COLUMN.items()}
+    for column, bit in (("comm_src", Has.COMM_SRC), ("comm_dst", Has.COMM_DST)):
+        kinds = [kind for kind, where in rooted.items() if where == column]
+        has_end = np.isin(trace.kind, (NodeKind.SEND, NodeKind.RECV))
+        has_end |= (trace.kind == NodeKind.COLL) & np.isin(trace.comm_type, kinds)
+        rows = np.flatnonzero(chosen & has_end & ((trace.present & int(bit)) != 0))
+        ends = getattr(trace, column)
+        for row in rows.tolist():
+            old = int(ends[row])
+            new = new_rank[old] if 0 <= old < len(new_rank) else old
+            if new != old and new >= 0:
+                found.setdefault(row, {})[column] = new
+    return found
+
+
+def _new_members(members: tuple[int, ...], new_rank: list[int]) -> tuple[int, ...] | None:
+    """The members by their new numbers; None if some are outside."""
+    if any(not 0 <= rank < len(new_rank) or new_rank[rank] < 0 for rank in members):
+        return None
+    return tuple(new_rank[rank] for rank in members)
+
+
+def _set_text(node: Any, text: str) -> None:
+    node.inputs.values = text
+
+
+def _groups_file(groups: GroupsFile, new_rank: Any, prefix: str) -> tuple[Path, bytes]:
+    new = {name: _new_members(members, new_rank.tolist()) for name, members in groups.items()}
+    return groups_path(prefix), groups_text({name: members for name, members in new.items() if members})
