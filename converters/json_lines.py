@@ -2,8 +2,9 @@
 
 The form keeps everything that a trace file says. Attributes with a meaning are keys of the node if
 they have the kind that other tools expect; all others stand in `attr` as [name, kind, value] or
-[name, kind, value, description]. Fields that a node lacks are left out. `docs/converting.md` has
-the table of keys.
+[name, kind, value, description]. A file whose attributes do not stand in the usual order (those that are
+keys first, in the order of `EXPECTED_MEMBER`) has the names of keys in `attr`, too, each at its place.
+Fields that a node lacks are left out. `docs/converting.md` has the table of keys.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _KEYS = Keys(
     others=("start_us", "inputs", "outputs", "attr"),
 )
 _TENSOR_TEXTS = ("values", "shapes", "types")
+_EXPECTED = dict(EXPECTED_MEMBER)
 
 
 def recognises(first: dict[str, Any]) -> bool:
@@ -97,22 +99,28 @@ def node_object(node: Any) -> dict[str, Any]:
     return written
 
 
-def _attributes(node: Any) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Attributes that are keys, and those that are entries; of a name, only the first counts."""
-    expected = dict(EXPECTED_MEMBER)
+def _attributes(node: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Attributes that are keys, and the entries; of a name, only the first counts.
+
+    In another order than the usual, the names of keys are entries too.
+    """
     flat: dict[str, Any] = {}
-    others = []
+    others: list[Any] = []
     met: set[str] = set()
     for attribute in node.attr:
         name, member = attribute.name, attribute.WhichOneof("value")
-        if name in met or member is None or expected.get(name) != member or attribute.doc_string:
+        if name in met or member is None or _EXPECTED.get(name) != member or attribute.doc_string:
             others.append(_entry(attribute))
         else:
             value = plain_value(attribute)
             is_known = name == "comm_type" and value in [int(kind) for kind in CollectiveKind]
             flat[name] = CollectiveKind(value).name if is_known else value
+            others.append(name)
         met.add(name)
-    return {name: flat[name] for name in expected if name in flat}, others
+    usual = [name for name in _EXPECTED if name in flat]
+    if others[: len(usual)] == usual:
+        del others[: len(usual)]
+    return {name: flat[name] for name in usual}, others
 
 
 def plain_value(attribute: Any) -> Any:
@@ -137,7 +145,11 @@ def _add_attributes(message: Any, given: dict[str, Any]) -> None:
     entries = given.get("attr", [])
     if not isinstance(entries, list):
         raise UnfitError(f"attr is {shown(entries)}", "give a list of [name, kind, value]")
+    keys = _out_of_place(message, entries)
     for entry in entries:
+        if isinstance(entry, str):
+            message.attr.append(keys[entry])
+            continue
         if not isinstance(entry, list) or len(entry) not in (3, 4):
             raise UnfitError(f"attr holds {shown(entry)}", "give [name, kind, value]")
         name, member, value = entry[:3]
@@ -147,6 +159,24 @@ def _add_attributes(message: Any, given: dict[str, Any]) -> None:
             attribute = add_attribute(message, name, member, value)
         if len(entry) == 4:
             attribute.doc_string = text("a description", entry[3])
+
+
+def _out_of_place(message: Any, entries: list[Any]) -> dict[str, Any]:
+    """Takes away the attributes whose places entries name; they are put back there."""
+    names = [entry for entry in entries if isinstance(entry, str)]
+    if not names:
+        return {}
+    held = {attribute.name: attribute for attribute in message.attr}
+    for at, name in enumerate(names):
+        if name not in held or name in names[:at]:
+            cause = (
+                f"attr names the key {shown(name)}, which {'comes twice' if name in held else 'is not there'}"
+            )
+            raise UnfitError(cause, "name keys of the node at most once, or leave their names out")
+    left = [attribute for name, attribute in held.items() if name not in names]
+    message.ClearField("attr")
+    message.attr.extend(left)
+    return held
 
 
 def _set_tensors(tensors: Any, key: str, given: Any) -> None:

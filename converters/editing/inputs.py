@@ -54,12 +54,15 @@ class Input:
         return [Path(path) for path, _ in self.workload.inputs]
 
 
-def read_input(named: str) -> Input:
-    """A prefix, a manifest, or one trace file, as `INPUT` of a command names it."""
+def read_input(named: str, *, drop_dangling: bool = False) -> Input:
+    """A prefix, a manifest, or one trace file, as `INPUT` of a command names it.
+
+    With `drop_dangling`, dependencies on nodes that are not there are left out of the columns.
+    """
     if Path(named).is_file() and not is_manifest(named):
-        workload = _of_one_file(Path(named))
+        workload = _of_one_file(Path(named), drop_dangling)
     else:
-        workload = read_workload(named)
+        workload = read_workload(named, drop_dangling=drop_dangling)
     content_of: dict[str, bytes] = {}
     recorded = []
     for trace in workload.templates:
@@ -77,11 +80,11 @@ def recorded_as(trace: Trace, content: bytes) -> Recorded:
     return Recorded(trace, header, records, np.searchsorted(trace.node_id, ids).astype(np.int32))
 
 
-def _of_one_file(path: Path) -> Workload:
+def _of_one_file(path: Path, drop_dangling: bool) -> Workload:
     import hashlib
 
     content = read_bytes(path)
-    trace = decode(content, str(path))
+    trace = decode(content, str(path), drop_dangling=drop_dangling)
     of_rank = np.zeros(1, np.int32)
     inputs = ((str(path), hashlib.sha256(content).hexdigest()),)
     return Workload((trace,), of_rank, str(path), inputs, has_file_per_rank=True)

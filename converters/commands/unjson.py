@@ -1,0 +1,74 @@
+"""`et-convert unjson`: traces as JSON lines, from which `et-convert json` makes the same bytes again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.trace import Trace
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "unjson",
+        help="trace files to JSON lines, without loss",
+        description="Write the traces of all ranks as JSON lines, PREFIX.<rank>.jsonl, from which"
+        " et-convert json makes the same files again, byte for byte.",
+    )
+    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, or a file")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.jsonl, PREFIX.1.jsonl, …"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Have the reader judge every file, then write, then report."""
+    from converters.editing.inputs import read_input
+    from converters.editing.outputs import report_lines, sources_of
+    from converters.files import refuse_overwriting
+    from converters.records import Dropped, frame_bytes
+    from converters.report import Converted, make_report
+    from converters.unjson import as_lines
+    from converters.watching import watched
+    from et_sim.trace.disk import replace_all
+
+    given = read_input(options.input, drop_dangling=True)
+    if given.is_manifest:
+        raise UsageError(
+            "is a workload manifest, which is JSON already",
+            place=options.input,
+            remedy="name the files of its templates one by one",
+        )
+    of_rank = given.workload.template_of_rank.tolist()
+    paths = [Path(f"{options.output}.{rank}.jsonl") for rank in range(len(of_rank))]
+    refuse_overwriting(given.files, paths)
+    texts = [
+        as_lines(frame_bytes((one.header, *one.records)), one.source)
+        for one in watched(given.traces, len(given.traces), "traces")
+    ]
+    replace_all((path, texts[template][0]) for path, template in zip(paths, of_rank, strict=True))
+    reports = [
+        make_report(one.trace, Dropped(), [*spelling.notes(), *_dangling(one.trace)])
+        for one, (_, spelling) in zip(given.traces, texts, strict=True)
+    ]
+    conversions = [
+        Converted(source, "JSON lines", (str(path),), reports[template])
+        for source, path, template in zip(sources_of(given), paths, of_rank, strict=True)
+    ]
+    yield from report_lines(conversions, given.workload.notices, as_json=options.json)
+
+
+def _dangling(trace: Trace) -> Iterator[tuple[str, str]]:
+    from converters.report import plural
+
+    if trace.dropped_dependencies:
+        count = plural(trace.dropped_dependencies, "dependency", "dependencies")
+        yield "dangling", f"{count} on nodes that are not in the file; kept, and et-convert json refuses them"
