@@ -38,11 +38,10 @@ def as_lines(content: bytes, source: str) -> tuple[bytes, Spelling]:
     lines = []
     for at, (record, message) in enumerate(zip(split(content), parse(split(content), source), strict=True)):
         lines.append(json.dumps(node_object(message) if at else header_object(message), ensure_ascii=False))
+        message.DiscardUnknownFields()
         if message.SerializeToString(deterministic=True) == record:
             continue
-        whole = message.ByteSize()
-        message.DiscardUnknownFields()
-        if message.ByteSize() < whole:
+        if message.ByteSize() < type(message).FromString(record).ByteSize():
             spelling.unknown += 1
         else:
             spelling.unusual += 1
