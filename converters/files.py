@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from et_sim.errors import TraceError, UsageError
 from et_sim.trace.disk import unpacked
+
+Item = TypeVar("Item")
 
 SECONDS_BETWEEN_LINES = 2.0
 
@@ -43,11 +46,11 @@ def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
             )
 
 
-def watched(files: Iterable[tuple[Path, bytes]], count: int) -> Iterator[tuple[Path, bytes]]:
-    """The files, with a line on stderr now and then."""
+def watched(items: Iterable[Item], count: int, noun: str = "files") -> Iterator[Item]:
+    """The items, with a line on stderr now and then while whoever takes them is busy."""
     said = time.monotonic()
-    for number, file in enumerate(files):
-        yield file
+    for number, item in enumerate(items):
+        yield item
         if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
             said = time.monotonic()
-            sys.stderr.write(f"et-convert: {number + 1:,} of {count:,} files\n")
+            sys.stderr.write(f"et-convert: {number + 1:,} of {count:,} {noun}\n")

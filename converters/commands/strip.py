@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.editing.inputs import read_input
     from converters.editing.outputs import Edited, report_lines, sources_of, write_edited
     from converters.editing.stripping import strip
-    from converters.watching import watched
+    from converters.files import watched
 
     given = read_input(options.input)
     stripped = [

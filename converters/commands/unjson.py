@@ -33,11 +33,10 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Have the reader judge every file, then write, then report."""
     from converters.editing.inputs import read_input
     from converters.editing.outputs import report_lines, sources_of
-    from converters.files import refuse_overwriting
+    from converters.files import refuse_overwriting, watched
     from converters.records import Dropped, frame_bytes
     from converters.report import Converted, make_report
     from converters.unjson import as_lines
-    from converters.watching import watched
     from et_sim.trace.disk import replace_all
 
     given = read_input(options.input, drop_dangling=True)

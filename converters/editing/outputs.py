@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from converters.editing.inputs import Input
-from converters.files import refuse_overwriting, trace_path
+from converters.files import refuse_overwriting, trace_path, watched
 from converters.records import Dropped
 from converters.report import Converted, as_plain, as_text, make_report
-from converters.watching import watched
 from et_sim.trace import Trace, Workload, decode
 from et_sim.trace.disk import replace_all
 from et_sim.trace.manifest import ENDING, manifest_files

@@ -23,8 +23,8 @@ from converters.editing.outputs import Edited, Notes, sources_of
 from converters.editing.partners import Partners, open_error
 from converters.editing.stripping import dependency_notes
 from converters.editing.writing import Change, edited
+from converters.files import watched
 from converters.report import plural
-from converters.watching import watched
 from et_sim.errors import UsageError
 from et_sim.trace import Has, NodeKind, Trace
 from et_sim.trace.builder_nodes import ROOT_COLUMN

@@ -1,0 +1,122 @@
+"""`et-convert graph`: some nodes of a trace as a graph for GraphViz or for programs that read GraphML."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import TraceError, UsageError
+
+if TYPE_CHECKING:
+    from converters.editing.inputs import Recorded
+
+MOST_NODES = 2000
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "graph",
+        help="some nodes of a trace for GraphViz, or as GraphML",
+        description="Write some nodes of one rank's trace, and the dependencies among them, as a graph.",
+    )
+    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, required=True, help="FILE.dot or FILE.graphml"
+    )
+    parser.add_argument("--rank", type=int, default=0, help="whose trace (default: 0)")
+    parser.add_argument("--nodes", metavar="LIST", help='the nodes with these ids: "0-49,70"')
+    parser.add_argument(
+        "--window",
+        metavar="BEGIN:END",
+        help='nodes recorded to start in this time of the trace: "10ms:20ms"',
+    )
+    parser.add_argument("--around", metavar="ID", type=int, help="the nodes near this one")
+    parser.add_argument(
+        "--steps", type=int, default=2, help="how many dependencies away --around goes (default: 2)"
+    )
+    parser.add_argument("--most", type=int, default=MOST_NODES, help=f"most nodes (default: {MOST_NODES})")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Choose nodes, draw them, write the file."""
+    from converters.editing.drawing import as_dot, as_graphml, draw
+    from converters.editing.inputs import read_input
+    from converters.report import plural
+    from et_sim.trace.disk import replace_all
+
+    forms = {".dot": as_dot, ".gv": as_dot, ".graphml": as_graphml}
+    form = forms.get(options.output.suffix)
+    if form is None:
+        raise UsageError(
+            f"-o {options.output} is neither .dot nor .graphml", remedy="the ending says which form to write"
+        )
+    given = read_input(options.input, drop_dangling=True)
+    if not 0 <= options.rank < given.workload.ranks:
+        raise UsageError(
+            f"--rank is {options.rank}", remedy=f"there are ranks 0 to {given.workload.ranks - 1}"
+        )
+    recorded = given.traces[int(given.workload.template_of_rank[options.rank])]
+    rows = _rows(options, recorded)
+    if len(rows) > options.most:
+        raise UsageError(
+            f"these are {len(rows):,} nodes, and a drawing of more than {options.most:,} is of no use",
+            place=recorded.source,
+            remedy="choose fewer with --nodes, --window or --around, or allow more with --most",
+        )
+    drawing = draw(recorded.trace, rows)
+    replace_all([(options.output, form(drawing).encode())])
+    shown = f"{plural(len(rows), 'node')} of {len(recorded.trace):,}"
+    made = plural(len(drawing.edges), "dependency", "dependencies")
+    outside = sum(drawing.outside.values())
+    left = f", {outside:,} more on nodes that are not drawn" if outside else ""
+    yield f"{recorded.source} -> {options.output}: {shown}, {made}{left}"
+
+
+def _rows(options: argparse.Namespace, recorded: Recorded) -> Any:
+    """The rows asked for, ascending; without a choice, all."""
+    import numpy as np
+
+    ids = recorded.trace.node_id
+    chosen = np.ones(len(ids), np.bool_)
+    if options.nodes is not None:
+        chosen &= _listed(options.nodes, ids)
+    if options.window is not None:
+        from converters.editing.choosing import in_window, parse_window
+        from converters.editing.inputs import start_micros
+
+        starts = start_micros(recorded)
+        earliest = int(starts.min()) if len(starts) else 0
+        begin, end = parse_window(options.window)
+        chosen &= in_window(recorded, starts, earliest + begin, earliest + end)
+    if options.around is not None:
+        from converters.editing.drawing import near
+
+        at = int(np.searchsorted(ids, np.uint64(max(options.around, 0))))
+        if options.around < 0 or at == len(ids) or int(ids[at]) != options.around:
+            raise TraceError(
+                f"there is no node {options.around}",
+                place=recorded.source,
+                remedy="et-convert show lists them",
+            )
+        chosen &= np.isin(np.arange(len(ids)), near(recorded.trace, at, max(0, options.steps)))
+    return np.flatnonzero(chosen)
+
+
+def _listed(text: str, ids: Any) -> Any:
+    """Whether each id is in a list such as "0-49,70"; every number or range must name some node."""
+    import numpy as np
+
+    from et_sim.units import parse_ranks
+
+    chosen = np.zeros(len(ids), np.bool_)
+    for piece in parse_ranks(text):
+        which = (ids >= piece[0]) & (ids <= piece[-1]) & ((ids - np.uint64(piece[0])) % piece.step == 0)
+        if not bool(which.any()):
+            what = f"no node has an id from {piece[0]} to {piece[-1]}" if len(piece) > 1 else ""
+            raise UsageError(what or f"there is no node {piece[0]}", remedy="et-convert show lists the nodes")
+        chosen |= which
+    return chosen

@@ -1,0 +1,90 @@
+"""`et-convert stats`: what is in the traces of a workload, in figures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from converters.editing.inputs import Input
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "stats",
+        help="figures of a workload: nodes, depth, durations, communication",
+        description="Count what is in the traces of all ranks together, or of each distinct trace.",
+    )
+    parser.add_argument("input", metavar="INPUT", help="PREFIX for PREFIX.<rank>.et, a manifest, or a file")
+    parser.add_argument("--per-rank", action="store_true", help="the figures of each distinct trace")
+    parser.add_argument("--ranks", metavar="LIST", help='only these ranks: "0-3,6"')
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of each table (default: 10)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON, with all rows")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Count trace by trace, then print all together or each."""
+    import json
+
+    from converters.editing.figures_text import as_lines, as_plain
+    from converters.editing.inputs import read_input
+    from converters.editing.statistics import figures_of, merged
+    from converters.files import watched
+    from et_sim.units import format_ranks
+
+    if options.top < 0:
+        raise UsageError(f"--top is {options.top}", remedy="give a number of rows, 0 or more")
+    given = read_input(options.input, drop_dangling=True)
+    ranks_of = _ranks_of_templates(given, options.ranks)
+    parts = [
+        (ranks, figures_of(given.traces[template]))
+        for template, ranks in watched(ranks_of.items(), len(ranks_of), "traces")
+    ]
+    tables = [(ranks, merged([(figures, len(ranks))])) for ranks, figures in parts]
+    if not options.per_rank:
+        all_ranks = sorted(rank for ranks, _ in parts for rank in ranks)
+        tables = [(all_ranks, merged((figures, len(ranks)) for ranks, figures in parts))]
+    if options.json:
+        content = [{"of_ranks": format_ranks(ranks), **as_plain(figures)} for ranks, figures in tables]
+        whole = {"workload": options.input, "distinct_traces": len(parts), "figures": content}
+        yield json.dumps(whole, indent=2, ensure_ascii=False)
+        return
+    for ranks, figures in tables:
+        yield _title(given, ranks, len(parts), is_each=options.per_rank)
+        yield from as_lines(figures, options.top)
+
+
+def _title(given: Input, ranks: list[int], traces: int, *, is_each: bool) -> str:
+    from converters.report import plural
+    from et_sim.units import format_ranks
+
+    if len(ranks) == 1 and (is_each or given.workload.ranks == 1):
+        return given.workload.inputs[ranks[0]][0] if given.workload.has_file_per_rank else f"rank {ranks[0]}"
+    if is_each:
+        return f"ranks {format_ranks(ranks)}, together"
+    return f"{given.workload.source}: {plural(len(ranks), 'rank')}, {plural(traces, 'distinct trace')}"
+
+
+def _ranks_of_templates(given: Input, text: str | None) -> dict[int, list[int]]:
+    """The ranks asked for, by the template they run, in the order of first ranks."""
+    import numpy as np
+
+    from et_sim.units import parse_ranks
+
+    workload = given.workload
+    chosen = np.arange(workload.ranks)
+    if text is not None:
+        chosen = np.unique(np.concatenate([np.asarray(piece) for piece in parse_ranks(text)]))
+        if int(chosen[-1]) >= workload.ranks:
+            raise UsageError(
+                f"--ranks names rank {chosen[-1]}, and there are ranks 0 to {workload.ranks - 1}",
+                remedy="correct --ranks",
+            )
+    of_rank = workload.template_of_rank[chosen]
+    _, first = np.unique(of_rank, return_index=True)
+    return {int(of_rank[at]): chosen[of_rank == of_rank[at]].tolist() for at in np.sort(first).tolist()}

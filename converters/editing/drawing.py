@@ -1,0 +1,152 @@
+"""Some nodes of a trace as a graph for other programs: GraphViz's DOT, or GraphML.
+
+Dependencies on nodes that are not drawn are counted at each node. Not here: which nodes (`commands.graph`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.editing.bridging import Lists
+from converters.editing.delays import durations_ns
+from et_sim.trace import Trace
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.preflight.order import edges
+from et_sim.units import exact_bytes, format_ns
+
+_LONGEST_LABEL = 40
+_COLOURS = {  # of colour-blind friendly tables: computation blue, communication orange, memory green
+    NodeKind.COMP: "#9ecae1",
+    NodeKind.COLL: "#fdae6b",
+    NodeKind.SEND: "#fdd0a2",
+    NodeKind.RECV: "#fdd0a2",
+    NodeKind.MEM_LOAD: "#a1d99b",
+    NodeKind.MEM_STORE: "#a1d99b",
+}
+_OTHER, _HOST = "#d9d9d9", "#ffffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Rows and the dependencies among them, as (parent, child, "data" or "control")."""
+
+    trace: Trace
+    rows: list[int]
+    edges: list[tuple[int, int, str]]
+    outside: dict[int, int]  # row -> dependencies on rows that are not drawn
+
+
+def draw(trace: Trace, rows: Any) -> Drawing:
+    """The graph of these rows; a dependency of both sorts is drawn twice."""
+    shown = set(rows.tolist())
+    found: list[tuple[int, int, str]] = []
+    outside: dict[int, int] = {}
+    lists = (
+        ("data", Lists(trace.data_start, trace.data_deps)),
+        ("control", Lists(trace.ctrl_start, trace.ctrl_deps)),
+    )
+    for row in rows.tolist():
+        for sort, parents in lists:
+            for parent in dict.fromkeys(parents.of(row)):
+                if parent in shown:
+                    found.append((parent, row, sort))
+                else:
+                    outside[row] = outside.get(row, 0) + 1
+    return Drawing(trace, rows.tolist(), found, outside)
+
+
+def near(trace: Trace, start: int, steps: int) -> Any:
+    """Rows that are at most so many dependencies away from a row, in either direction."""
+    parent, child = edges(trace)
+    reached = np.zeros(len(trace), np.bool_)
+    reached[start] = True
+    for _ in range(steps):
+        now = reached.copy()
+        now[parent[reached[child]]] = True
+        now[child[reached[parent]]] = True
+        if np.array_equal(now, reached):
+            break
+        reached = now
+    return np.flatnonzero(reached)
+
+
+def as_dot(drawing: Drawing) -> str:
+    """GraphViz's language."""
+    lines = ["digraph trace {", '  node [shape=box, style="filled,rounded", fontname="sans-serif"];']
+    for row, facts in _facts(drawing):
+        label = "\\n".join(_escaped(line) for line in _label(facts))
+        colour = _HOST if facts["place"] == "host" else _COLOURS.get(NodeKind[facts["kind"]], _OTHER)
+        lines.append(f'  n{int(drawing.trace.node_id[row])} [label="{label}", fillcolor="{colour}"];')
+    ids = drawing.trace.node_id
+    for parent, child, sort in drawing.edges:
+        style = " [style=dashed]" if sort == "control" else ""
+        lines.append(f"  n{int(ids[parent])} -> n{int(ids[child])}{style};")
+    return "\n".join([*lines, "}", ""])
+
+
+def as_graphml(drawing: Drawing) -> str:
+    """GraphML, with everything about a node as data."""
+    import networkx
+
+    graph: networkx.MultiDiGraph[str] = networkx.MultiDiGraph()
+    ids = [str(int(node_id)) for node_id in drawing.trace.node_id]
+    for row, facts in _facts(drawing):
+        graph.add_node(ids[row], **facts)
+    for parent, child, sort in drawing.edges:
+        graph.add_edge(ids[parent], ids[child], dependency=sort)
+    return "\n".join([*networkx.generate_graphml(graph), ""])
+
+
+def _facts(drawing: Drawing) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What there is to say about each row, in values that GraphML has."""
+    trace = drawing.trace
+    spans = durations_ns(trace)
+    for row in drawing.rows:
+        facts: dict[str, Any] = {
+            "name": _printable(trace.node_name(row)),
+            "kind": NodeKind(int(trace.kind[row])).name,
+            "place": "host" if trace.is_cpu[row] else "device",
+            "duration_ns": int(spans[row]),
+        }
+        present = Has(int(trace.present[row]))
+        if Has.COMM_TYPE in present:
+            names = {int(kind): kind.name.lower() for kind in CollectiveKind}
+            facts["collective"] = names.get(int(trace.comm_type[row]), str(int(trace.comm_type[row])))
+        for bit, name, column in (
+            (Has.COMM_SIZE, "bytes", trace.comm_bytes),
+            (Has.TENSOR_SIZE, "tensor_bytes", trace.tensor_bytes),
+            (Has.COMM_SRC, "source", trace.comm_src),
+            (Has.COMM_DST, "target", trace.comm_dst),
+        ):
+            if bit in present:
+                facts[name] = int(column[row])
+        if Has.GROUP in present:
+            facts["group"] = _printable(trace.group_names[int(trace.group[row])])
+        if row in drawing.outside:
+            facts["dependencies_outside"] = drawing.outside[row]
+        yield row, facts
+
+
+def _label(facts: dict[str, Any]) -> Iterator[str]:
+    """Name; what it is; how long; how many dependencies lead outside."""
+    name = facts["name"]
+    yield name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
+    words = [facts.get("collective", facts["kind"].lower())]
+    words += [exact_bytes(facts["bytes"])] if "bytes" in facts else []
+    words += [format_ns(facts["duration_ns"])] if facts["duration_ns"] else []
+    yield " ".join(words)
+    if "dependencies_outside" in facts:
+        yield f"+{facts['dependencies_outside']} not drawn"
+
+
+def _printable(text: str) -> str:
+    """XML 1.0 has no place for control characters, not even as references."""
+    return "".join(one if one.isprintable() else "�" for one in text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
