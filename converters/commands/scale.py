@@ -1,0 +1,146 @@
+"""`et-convert scale`: a workload of few ranks to one of many."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from converters.commands.expand import MOST_FILES
+from converters.editing.options import add_output_options
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from converters.editing.growth import Growth
+    from converters.editing.scaling import Scaled
+    from converters.report import Converted
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "scale",
+        help="a workload of few ranks to one of many",
+        description="Let many ranks do what few were recorded to do: as replicas, or members of groups."
+        " Writes PREFIX.workload.json and its templates, which stay few and small.",
+    )
+    add_output_options(parser)
+    parser.add_argument(
+        "--replicas", type=int, default=1, metavar="R", help="so many copies of everything (default: 1)"
+    )
+    parser.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="let a group, and all that are like it, have SIZE members; may be given several times",
+    )
+    parser.add_argument("--groups", metavar="FILE", type=Path, help="the groups file of the input")
+    parser.add_argument(
+        "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Find the rules of groups, let them grow, write, report."""
+    from converters.editing.families import find_families
+    from converters.editing.groups import Groups, read_groups_file
+    from converters.editing.growth import Growth
+    from converters.editing.inputs import read_input
+    from converters.editing.outputs import report_lines
+    from converters.editing.scaling import scale
+
+    wanted = [_wanted(text) for text in options.group]
+    if options.replicas < 1:
+        raise UsageError(f"--replicas is {options.replicas}", remedy="give a whole number, 1 or more")
+    if options.replicas == 1 and not wanted:
+        raise UsageError("nothing says how to scale", remedy="give --replicas R or --group NAME=SIZE")
+    given = read_input(options.input)
+    families = find_families(given.workload, Groups(given.workload, read_groups_file(options.groups)))
+    growth = Growth(given.workload.ranks, families.rules, given.workload.source)
+    for name, size in wanted:
+        growth.grow(families.family(name, given.workload.source), size)
+    growth.replicate(options.replicas)
+    if options.expand and growth.ranks > MOST_FILES:
+        raise UsageError(
+            f"{growth.ranks:,} ranks would be as many files",
+            remedy=f"leave out --expand (at most {MOST_FILES:,} files are written)",
+        )
+    scaled = scale(given, families, growth)
+    conversions, paths = _write(options, scaled)
+    remarks = [*given.workload.notices, *_remarks(growth, scaled)]
+    yield from report_lines(conversions, remarks, as_json=options.json, ranks=growth.ranks)
+    if not options.json:
+        yield f"run with: et-sim run {paths[0]}{paths[1]} --system FILE --network FILE"
+
+
+def _wanted(text: str) -> tuple[str, int]:
+    name, equals, size = text.rpartition("=")
+    if not equals or not size.isdecimal() or not name:
+        raise UsageError(f"--group is {text!r}", remedy="give the group and its new size: --group data=64")
+    return name, int(size)
+
+
+def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted], tuple[str, str]]:
+    """Write all files; returns what to report, and what to name for a run."""
+    from converters.editing.expanding import Files
+    from converters.editing.outputs import decoded
+    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.records import Dropped
+    from converters.report import Converted, make_report
+    from et_sim.trace.disk import replace_all
+    from et_sim.trace.manifest import ENDING, manifest_files
+
+    workload, prefix = scaled.workload, options.output.removesuffix(ENDING)
+    inputs = [Path(path) for path, _ in workload.inputs]
+    groups: list[tuple[Path, bytes]] = []
+    if options.expand:
+        files = Files(workload, scaled.contents, prefix)
+        groups = files.groups()
+        of_rank = workload.template_of_rank.tolist()
+        entries = [(template, str(trace_path(prefix, rank))) for rank, template in enumerate(of_rank)]
+        paths = [*(Path(path) for _, path in entries), *(path for path, _ in groups)]
+        refuse_overwriting(inputs, paths)
+        traces = decoded(zip(scaled.contents, map(str, range(len(scaled.contents))), strict=True))
+        replace_all(watched((one for part in (files.of_ranks(), groups) for one in part), len(paths)))
+    else:
+        listed = manifest_files(workload, scaled.contents, f"{prefix}{ENDING}")
+        refuse_overwriting(inputs, [path for path, _ in listed])
+        place_of = {content: str(path) for path, content in listed[1:]}
+        entries = [(number, place_of[content]) for number, content in enumerate(scaled.contents)]
+        traces = decoded((scaled.contents[number], path) for number, path in entries)
+        replace_all(watched([*listed[1:], listed[0]], len(listed)))
+    reports = [make_report(one, Dropped(), notes) for one, notes in zip(traces, scaled.notes, strict=True)]
+    conversions = []
+    for number, report in enumerate(reports):
+        outputs = tuple(dict.fromkeys(path for template, path in entries if template == number))
+        conversions.append(Converted(workload.templates[number].source, "scaled", outputs, report))
+    named = prefix if options.expand else f"{prefix}{ENDING}"
+    return conversions, (named, f" --groups {groups[0][0]}" if groups else "")
+
+
+def _remarks(growth: Growth, scaled: Scaled) -> Iterator[str]:
+    """How ranks are numbered, which groups grew, and whether copies know each other."""
+    from converters.editing.families import uses_all_ranks
+    from converters.report import plural
+
+    templates = plural(len(set(scaled.contents)), "template")
+    yield f"{plural(growth.old_ranks, 'rank')} became {growth.ranks:,}, with {templates}"
+    for step in growth.steps:
+        if step.factor == 1:
+            continue
+        what = f"group {step.group}" if step.group else "replicas"
+        yield f"{what}: blocks of {step.block:,} ranks, {step.factor:,} times"
+    for name, rule in growth.rules.items():
+        old = growth.old_rules[name]
+        grew = (
+            f"{old.size:,} members became {rule.size:,}"
+            if rule.size != old.size
+            else f"{rule.size:,} members"
+        )
+        yield f"group {name}: {grew}, {rule.stride:,} apart"
+    grown = any(step.group for step in growth.steps if step.factor > 1)
+    if growth.factor > 1 and not grown and not uses_all_ranks(scaled.workload):
+        yield "no collective spans the replicas: they are independent jobs"

@@ -1,0 +1,138 @@
+"""Groups of a workload as rules: each is one of many of its size and stride, and every rank is in one.
+
+Traces and groups files list members; a bigger machine needs to know what the next group looks like. Lists
+that are equally far apart and tile the ranks follow a rule, whatever each of them is called; the rule is then
+called after one of them, "like-3". Two groups of the same members stay two.
+
+Not here: growing (`growth`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.editing.groups import Groups
+from et_sim.errors import TraceError, UsageError, did_you_mean
+from et_sim.trace import GroupRule, Trace, Workload
+from et_sim.trace.columns import NodeKind
+from et_sim.trace.process_groups import group_key
+
+Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """The rules, and what each rank calls them."""
+
+    rules: dict[str, GroupRule]
+    of_rank: list[Names]  # shared by ranks that use the same names
+
+    def family(self, name: str, source: str) -> str:
+        """The family that some rank calls `name`."""
+        key = group_key(name)
+        if name in self.rules:
+            return name
+        found = {family for names in set(self.of_rank) for known, family in names if known == key}
+        if len(found) == 1:
+            return found.pop()
+        known = [*self.rules, *dict.fromkeys(one for names in self.of_rank[:64] for one, _ in names)]
+        cause = f"there is no group {name!r}" if not found else f"group {name!r} means different groups"
+        if not key:
+            cause = "the group of all ranks grows by itself"
+            remedy = "ask for more ranks with --replicas, or a bigger group"
+        else:
+            remedy = did_you_mean(name, known) or f"groups are {', '.join(known[:8]) or 'not used here'}"
+        raise UsageError(cause, place=source, remedy=remedy)
+
+
+def find_families(workload: Workload, groups: Groups) -> Families:
+    """Every group that a collective names, as a rule."""
+    used = [_used(trace) for trace in workload.templates]
+    rules: dict[str, GroupRule] = {}
+    called: dict[tuple[GroupRule, int], str] = {}
+    known: dict[tuple[int, tuple[Any, ...]], Names] = {}
+    of_rank: list[Names] = []
+    for rank, template in enumerate(workload.template_of_rank.tolist()):
+        instances = tuple(groups.instance(rank, name) for name in used[template])
+        key = template, tuple(one[:2] if one[0] == "rule" else one for one in instances)
+        if key not in known:
+            known[key] = _names(workload, groups, rank, used[template], instances, rules, called)
+        of_rank.append(known[key])
+    return Families(rules, of_rank)
+
+
+def _used(trace: Trace) -> list[str]:
+    """Group keys of collectives, by name."""
+    numbers = np.unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
+    return sorted({group_key(trace.group_names[number]) for number in numbers} - {""})
+
+
+def _names(
+    workload: Workload,
+    groups: Groups,
+    rank: int,
+    used: list[str],
+    instances: tuple[Any, ...],
+    rules: dict[str, GroupRule],
+    called: dict[tuple[GroupRule, int], str],
+) -> Names:
+    """What a rank's groups are called as rules; new rules are added to `rules`."""
+    found: list[tuple[str, str]] = []
+    alike: dict[GroupRule, int] = {}
+    for name, instance in zip(used, instances, strict=True):
+        if instance[0] == "all":
+            continue
+        if instance[0] == "rule":
+            rules.setdefault(name, workload.group_rules[name])
+            found.append((name, name))
+            continue
+        rule = _rule_of(workload, groups, rank, name)
+        alike[rule] = alike.get(rule, 0) + 1
+        family = called.setdefault((rule, alike[rule]), _new_name(name, rules))
+        rules.setdefault(family, rule)
+        found.append((name, family))
+    return tuple(found)
+
+
+def _new_name(group: str, rules: Mapping[str, GroupRule]) -> str:
+    """What a rule is called that has no name of its own."""
+    name = f"like-{group}"
+    while name in rules:
+        name += "'"
+    return name
+
+
+def _rule_of(workload: Workload, groups: Groups, rank: int, name: str) -> GroupRule:
+    members = groups.members(rank, name)
+    where = f"group {name} of rank {rank}"
+    if members is None:
+        raise TraceError(
+            f"nothing says who is in {where}",
+            place=workload.source,
+            remedy="give the groups file with --groups, or a workload whose metadata describes its groups",
+        )
+    stride = members[1] - members[0] if len(members) > 1 else 1
+    rule = GroupRule(len(members), max(1, stride))
+    is_rule = stride > 0 and workload.ranks % (rule.size * rule.stride) == 0 and rank in members
+    if not is_rule or tuple(rule.members(rank)) != members:
+        listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
+        raise TraceError(
+            f"{where} has the members {listed}, which follow no rule: equally far apart, in blocks that"
+            f" divide {workload.ranks} ranks",
+            place=workload.source,
+            remedy="what such a group is among more ranks is not known; number the ranks differently",
+        )
+    return rule
+
+
+def uses_all_ranks(workload: Workload) -> bool:
+    """Whether some collective is of the group of all ranks."""
+    return any(
+        group_key(trace.group_names[number]) == ""
+        for trace in workload.templates
+        for number in np.unique(trace.group[trace.kind == NodeKind.COLL]).tolist()
+    )

@@ -1,0 +1,120 @@
+"""How ranks are numbered in a bigger machine, and what becomes of groups and distances.
+
+A group rule grows in place: with `size` members `stride` apart, the ranks of a block of size * stride are
+copied behind each other, so that the group has more members at the same distance. Replicas are copies of
+everything, one behind the other. So every rank of the bigger workload is a copy of one old rank, and of each
+old rank there is the same number of copies, at the same offsets.
+
+Not here: records (`scaling`), and which rules a workload has (`families`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.trace import GroupRule
+from et_sim.trace.manifest import MOST_RANKS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Blocks of `block` consecutive ranks are copied `factor` times, each copy behind the last."""
+
+    block: int
+    factor: int
+    group: str = ""  # the rule that grows; "" are replicas
+
+
+@dataclass(slots=True)
+class Growth:
+    """Steps taken so far from `ranks` ranks with these rules."""
+
+    ranks: int
+    rules: dict[str, GroupRule]
+    source: str
+    steps: list[Step] = field(default_factory=list)
+    old_rules: Mapping[str, GroupRule] = field(default_factory=dict)
+    old_ranks: int = 0
+
+    def __post_init__(self) -> None:
+        self.old_rules, self.old_ranks = dict(self.rules), self.ranks
+
+    @property
+    def factor(self) -> int:
+        """How many copies of each old rank there are."""
+        return self.ranks // self.old_ranks
+
+    def factor_of(self, name: str) -> int:
+        """By how much a group has grown; "" is the group of all ranks."""
+        return self.rules[name].size // self.old_rules[name].size if name else self.factor
+
+    def replicate(self, copies: int) -> None:
+        """So many copies of everything."""
+        self._take(Step(self.ranks, copies))
+
+    def grow(self, name: str, size: int) -> None:
+        """A group rule to `size` members."""
+        rule = self.rules[name]
+        if size % rule.size or size < rule.size:
+            raise UsageError(
+                f"group {name} has {rule.size} members, of which {size} is no multiple",
+                place=self.source,
+                remedy=f"give a multiple, such as {max(1, size // rule.size) * rule.size}",
+            )
+        block = rule.size * rule.stride
+        grown = {name: GroupRule(size, rule.stride)}
+        for other, its in self.rules.items():
+            if other != name:
+                grown[other] = self._beside(other, its, block, size // rule.size, name)
+        self._take(Step(block, size // rule.size, name))
+        self.rules = {known: grown[known] for known in self.rules}
+
+    def _beside(self, other: str, rule: GroupRule, block: int, factor: int, growing: str) -> GroupRule:
+        """What a rule becomes while another one grows: the same within its blocks, wider across them."""
+        if block % (rule.size * rule.stride) == 0:
+            return rule
+        if rule.stride % block == 0:
+            return GroupRule(rule.size, rule.stride * factor)
+        raise UsageError(
+            f"group {other} ({rule.size} members {rule.stride} apart) lies across the members of {growing},"
+            " so that it is not known who would be in it",
+            place=self.source,
+            remedy="scale with --replicas, or a group of which this one is a part",
+        )
+
+    def _take(self, step: Step) -> None:
+        if self.ranks * step.factor > MOST_RANKS:
+            raise UsageError(
+                f"there would be {self.ranks * step.factor:,} ranks", remedy=f"at most {MOST_RANKS:,} can be"
+            )
+        self.steps.append(step)
+        self.ranks *= step.factor
+
+    def first_copy(self, ranks: Any) -> Any:
+        """The new numbers of old ranks in the first copy; other copies are at the same offsets from these."""
+        for step in self.steps:
+            ranks = ranks + ranks // step.block * step.block * (step.factor - 1)
+        return ranks
+
+    def old_rank_of_new(self) -> Any:
+        """Of which old rank every new rank is a copy."""
+        owner = np.arange(self.old_ranks, dtype=np.int32)
+        for step in self.steps:
+            blocks = owner.reshape(-1, 1, step.block)
+            owner = np.broadcast_to(blocks, (len(blocks), step.factor, step.block)).reshape(-1)
+        return owner
+
+    def along(self, old: Any, peer: Any) -> str:
+        """The first growing group of which old ranks and their peers are different members, or ""."""
+        for step in self.steps:
+            rule = self.old_rules.get(step.group)
+            if rule is not None and step.factor > 1:
+                places = (one // rule.stride % rule.size for one in (old, peer))
+                if bool((next(places) != next(places)).any()):
+                    return step.group
+        return ""

@@ -1,0 +1,241 @@
+"""Few ranks become many: every new rank does what one of the old ranks did, with partners of its own copy.
+
+What changes in a node: its peer becomes a distance, its group a rule, and its bytes follow the size of its
+group. The data that a rank works on stays the same, so computation does, too. Of an all-reduce, reduce,
+broadcast, reduce-scatter and all-to-all, `comm_size` is all of that data and stays; of an all-gather it is a
+share of it, and becomes smaller. What has no such rule is refused.
+
+Not here: numbers of ranks and sizes of groups (`growth`, `families`), and files per rank (`expanding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from converters.editing.attributes import set_attributes
+from converters.editing.bridging import Bridges
+from converters.editing.families import Families, Names
+from converters.editing.groups import rewritten_descriptions
+from converters.editing.growth import Growth
+from converters.editing.inputs import Input, Recorded
+from converters.editing.writing import Change, edited
+from converters.files import watched
+from converters.records import frame_bytes
+from converters.report import plural
+from et_sim.errors import TraceError
+from et_sim.trace import Trace, Workload
+from et_sim.trace.builder_nodes import ROOT_COLUMN
+from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.process_groups import group_key
+
+_CONSTANT = frozenset(
+    (
+        CollectiveKind.ALL_REDUCE,
+        CollectiveKind.REDUCE,
+        CollectiveKind.BROADCAST,
+        CollectiveKind.ALL_TO_ALL,
+        CollectiveKind.REDUCE_SCATTER,
+        CollectiveKind.REDUCE_SCATTER_BLOCK,
+        CollectiveKind.BARRIER,
+    )
+)
+_NO_RULE = (
+    "has no rule for bigger groups: what a rank gives to a gather, or gets of a scatter, may change or not"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One template of the bigger workload: an old template with distances and names."""
+
+    template: int
+    distances: tuple[tuple[int, int], ...]  # old peer (as the trace says it) -> distance among all new ranks
+    names: Names
+
+
+@dataclass(slots=True)
+class Scaled:
+    """The bigger workload, whose traces are still the old ones, and the files of its templates."""
+
+    workload: Workload
+    contents: list[bytes]
+    notes: list[tuple[tuple[str, str], ...]]
+    template_of: list[int]  # the old template of each new one
+
+
+def scale(given: Input, families: Families, growth: Growth) -> Scaled:
+    """Everything that `growth` asks for."""
+    workload = given.workload
+    if growth.factor == 1:
+        contents = [frame_bytes((one.header, *one.records)) for one in given.traces]
+        return Scaled(workload, contents, [()] * len(contents), list(range(len(contents))))
+    variants, of_old = _variants(workload, families, growth)
+    contents, notes = [], []
+    for variant in watched(variants, len(variants), "templates"):
+        content, said = _write(given.traces[variant.template], variant, growth)
+        contents.append(content)
+        notes.append(said)
+    bigger = Workload(
+        tuple(workload.templates[variant.template] for variant in variants),
+        of_old[growth.old_rank_of_new()],
+        workload.source,
+        workload.inputs,
+        relative_peers=(True,) * len(variants),
+        group_rules=growth.rules,
+    )
+    return Scaled(bigger, contents, notes, [variant.template for variant in variants])
+
+
+def _variants(workload: Workload, families: Families, growth: Growth) -> tuple[list[Variant], Any]:
+    """The templates, and which one the copies of each old rank run."""
+    number: dict[Variant, int] = {}
+    of_old = np.zeros(workload.ranks, np.int32)
+    for template in np.flatnonzero(workload.ranks_per_template).tolist():
+        users = np.flatnonzero(workload.template_of_rank == template)
+        trace = workload.templates[template]
+        peers = _peers(trace)
+        columns = [_distance(workload, template, users, peer, growth) for peer in peers.tolist()]
+        rows = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0), np.int64)
+        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        listed = [tuple(zip(peers.tolist(), one, strict=True)) for one in distinct.tolist()]
+        for user, row in zip(users.tolist(), which.reshape(-1).tolist(), strict=True):
+            variant = Variant(template, listed[row], families.of_rank[user])
+            of_old[user] = number.setdefault(variant, len(number))
+    return list(number), of_old
+
+
+def _peers(trace: Trace) -> Any:
+    """All that messages name as their other end."""
+    is_send, is_receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
+    return np.unique(np.concatenate((trace.comm_dst[is_send], trace.comm_src[is_receive]))).astype(np.int64)
+
+
+def _distance(workload: Workload, template: int, users: Any, peer: int, growth: Growth) -> Any:
+    """How far the copy of a peer is from the copy of each user, modulo all new ranks, nearest to zero."""
+    is_relative = workload.has_relative_peers(template)
+    other = (users + peer) % workload.ranks if is_relative else np.full(len(users), peer)
+    trace = workload.templates[template]
+    if not is_relative and not 0 <= peer < workload.ranks:
+        raise TraceError(
+            f"a message names rank {peer}, and there are ranks 0 to {workload.ranks - 1}",
+            place=trace.source,
+            remedy="et-sim check names it: repair the workload first",
+        )
+    group = growth.along(users, other)
+    if group:
+        at = int(np.argmax(other != users))
+        raise TraceError(
+            f"rank {users[at]} sends to or receives from rank {other[at]}, which is another member of group"
+            f" {group}: who its partner would be among more members is not known",
+            place=trace.source,
+            remedy="grow a group whose members send each other nothing, or use --replicas",
+        )
+    apart = growth.first_copy(other) - growth.first_copy(users)
+    most = (growth.ranks - 1) // 2
+    return (apart + most) % growth.ranks - most
+
+
+def _write(recorded: Recorded, variant: Variant, growth: Growth) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+    trace = recorded.trace
+    values: dict[int, dict[str, Any]] = {}
+    _set_distances(trace, variant, values)
+    smaller, rounded = _set_groups(trace, variant, growth, values)
+    changes: dict[int, Change] = {
+        row: partial(set_attributes, values=held) for row, held in values.items() if held
+    }
+    # Lists of members are of no use any more; groups of all ranks, which list none, stay.
+    texts, gone = rewritten_descriptions(trace, lambda members: None if members else members)
+    changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
+    content = edited(recorded, np.ones(len(trace), np.bool_), Bridges(), changes)
+    return content, tuple(_said(smaller, rounded, gone))
+
+
+def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, Any]]) -> None:
+    distance_of = dict(variant.distances)
+    for kind, peer, own, own_bit in (
+        (NodeKind.SEND, "comm_dst", "comm_src", Has.COMM_SRC),
+        (NodeKind.RECV, "comm_src", "comm_dst", Has.COMM_DST),
+    ):
+        rows = np.flatnonzero(trace.kind == kind)
+        for row, end in zip(rows.tolist(), getattr(trace, peer)[rows].tolist(), strict=True):
+            held = values.setdefault(row, {})
+            if distance_of[end] != end:
+                held[peer] = distance_of[end]
+            if int(trace.present[row]) & own_bit and int(getattr(trace, own)[row]) != 0:
+                held[own] = 0
+
+
+def _set_groups(
+    trace: Trace, variant: Variant, growth: Growth, values: dict[int, dict[str, Any]]
+) -> tuple[int, int]:
+    """Names and bytes of collectives; returns how many became smaller, and in how many of these bytes were
+    rounded up."""
+    family_of = dict(variant.names)
+    smaller = rounded = 0
+    for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
+        name = trace.group_names[int(trace.group[row])]
+        key = group_key(name)
+        family = family_of.get(key, "")
+        held = values.setdefault(row, {})
+        if family and family != name:
+            held["pg_name"] = family
+        factor = growth.factor_of(family)
+        _refuse_unknown(trace, row, family, growth, factor)
+        _move_root(trace, row, growth, held)
+        if factor > 1 and trace.comm_type[row] == CollectiveKind.ALL_GATHER:
+            size = int(trace.comm_bytes[row])
+            held["comm_size"] = -(-size // factor)
+            smaller += 1
+            rounded += size % factor > 0
+    return smaller, rounded
+
+
+def _refuse_unknown(trace: Trace, row: int, family: str, growth: Growth, factor: int) -> None:
+    """What no rule covers."""
+    kind = int(trace.comm_type[row])
+    present = int(trace.present[row])
+    column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
+    bit = {"comm_src": Has.COMM_SRC, "comm_dst": Has.COMM_DST}.get(column or "", Has(0))
+    if growth.factor > 1 and not family and present & Has.INVOLVED_DIM:
+        cause = "names dimensions of the network (involved_dim), and a bigger machine may have others"
+        remedy = "name a group instead (pg_name)"
+    elif factor > 1 and kind not in (*_CONSTANT, CollectiveKind.ALL_GATHER):
+        cause = _NO_RULE
+        remedy = "grow a group without such collectives, or use --replicas"
+    elif growth.factor > 1 and family and present & bit:
+        cause = f"has a root, rank {int(getattr(trace, str(column))[row])}, in one of many groups alike"
+        remedy = "leave the root out (the first member is meant then), or use the group of all ranks"
+    else:
+        return
+    raise TraceError(f"{trace.describe(row)} {cause}", place=trace.source, remedy=remedy)
+
+
+def _move_root(trace: Trace, row: int, growth: Growth, held: dict[str, Any]) -> None:
+    """The root of a collective of all ranks is the first copy of the old one."""
+    kind = int(trace.comm_type[row])
+    column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
+    if column is None:
+        return
+    bit = Has.COMM_SRC if column == "comm_src" else Has.COMM_DST
+    if int(trace.present[row]) & bit:
+        root = int(getattr(trace, column)[row])
+        moved = int(growth.first_copy(np.array([root], np.int64))[0])
+        if moved != root:
+            held[column] = moved
+
+
+def _said(smaller: int, rounded: int, gone: int) -> Iterator[tuple[str, str]]:
+    if smaller:
+        up = f", {rounded:,} of them rounded up to whole bytes" if rounded else ""
+        yield "shares", f"{plural(smaller, 'all-gather')} in bigger groups: smaller shares{up}"
+    if gone:
+        yield "groups", f"{plural(gone, 'description')} of members left out: groups follow rules now"
+
+
+def _set_text(node: Any, text: str) -> None:
+    node.inputs.values = text
