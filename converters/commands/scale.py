@@ -131,8 +131,8 @@ def _remarks(growth: Growth, scaled: Scaled) -> Iterator[str]:
     for step in growth.steps:
         if step.factor == 1:
             continue
-        what = f"group {step.group}" if step.group else "replicas"
-        yield f"{what}: blocks of {step.block:,} ranks, {step.factor:,} times"
+        why = f"group {step.group} grows" if step.group else "replicas"
+        yield f"{why}: every {plural(step.block, 'rank')} {step.factor:,} times, one copy behind the other"
     for name, rule in growth.rules.items():
         old = growth.old_rules[name]
         grew = (

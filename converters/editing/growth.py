@@ -66,6 +66,8 @@ class Growth:
                 place=self.source,
                 remedy=f"give a multiple, such as {max(1, size // rule.size) * rule.size}",
             )
+        if size == rule.size:
+            return
         block = rule.size * rule.stride
         grown = {name: GroupRule(size, rule.stride)}
         for other, its in self.rules.items():
@@ -76,10 +78,10 @@ class Growth:
 
     def _beside(self, other: str, rule: GroupRule, block: int, factor: int, growing: str) -> GroupRule:
         """What a rule becomes while another one grows: the same within its blocks, wider across them."""
-        if block % (rule.size * rule.stride) == 0:
-            return rule
         if rule.stride % block == 0:
             return GroupRule(rule.size, rule.stride * factor)
+        if block % (rule.size * rule.stride) == 0:
+            return rule
         raise UsageError(
             f"group {other} ({rule.size} members {rule.stride} apart) lies across the members of {growing},"
             " so that it is not known who would be in it",

@@ -1,0 +1,380 @@
+"""`et-convert scale`: many ranks do what few did, and the rules are those that the documentation states."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import et_sim
+from converters.cli import main
+from converters.editing.growth import Growth
+from et_sim.errors import UsageError
+from et_sim.trace import (
+    GroupRule,
+    Trace,
+    TraceBuilder,
+    Workload,
+    read_workload,
+    write_manifest,
+    write_workload,
+)
+from et_sim.trace.columns import NodeKind
+from et_sim.trace.expansion import expanded
+from et_sim.trace.preflight import find_problems
+from et_sim.trace.transformer import Transformer, make_transformer
+
+SYSTEM = {
+    "scheduling-policy": "FIFO",
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "local-mem-bw": 50,
+}
+
+
+def switch(ranks: int) -> dict[str, Any]:
+    return {"topology": ["Switch"], "npus_count": [ranks], "bandwidth": [50], "latency": [500]}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def job(data: int, *, tensor: int = 2, pipeline: int = 2) -> Workload:
+    shape = Transformer(
+        tensor=tensor,
+        pipeline=pipeline,
+        data=data,
+        layers=4,
+        hidden=64,
+        sequence=32,
+        vocabulary=128,
+        micro_batches=4,
+    )
+    return make_transformer(shape)
+
+
+def meaning(named: str, groups: str | None = None) -> list[list[tuple[Any, ...]]]:
+    """What every rank does, with ranks as peers and members of groups: independent of how it is written."""
+    whole = expanded(read_workload(named))
+    members = {str(number): tuple(of) for number, of in whole.groups.items()}
+    if groups:
+        content = json.loads(Path(groups).read_text(encoding="utf-8"))
+        members |= {name: tuple(of) for name, of in content.items()}
+    found = []
+    for rank in range(whole.workload.ranks):
+        trace = whole.workload.trace(rank)
+        nodes: list[tuple[Any, ...]] = []
+        for row in range(len(trace)):
+            peer = {NodeKind.SEND: trace.comm_dst, NodeKind.RECV: trace.comm_src}.get(trace.kind[row])
+            group = trace.group_names[int(trace.group[row])]
+            nodes.append(
+                (
+                    trace.node_name(row),
+                    int(trace.duration_us[row]),
+                    int(trace.comm_bytes[row]),
+                    None if peer is None else int(peer[row]),
+                    members.get(group, group),
+                    tuple(trace.parents(row).tolist()),
+                )
+            )
+        found.append(nodes)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "old", "new"),
+    [(2, 2, 2, 8), (4, 1, 2, 6), (1, 4, 2, 4), (2, 4, 3, 9), (1, 1, 2, 16)],
+)
+def test_a_bigger_data_parallel_group_is_the_job_that_would_be_made_so(
+    tensor: int, pipeline: int, old: int, new: int
+) -> None:
+    for name, data in (("small", old), ("large", new)):
+        whole = job(data, tensor=tensor, pipeline=pipeline)
+        write_manifest(whole, f"{name}.workload.json")
+    assert main(["scale", "small.workload.json", "--group", f"data={new}", "-o", "grown"]) == 0
+    assert meaning("grown.workload.json") == meaning("large.workload.json")
+
+
+def test_files_with_listed_groups_become_a_few_templates(capsys: pytest.CaptureFixture[str]) -> None:
+    write_workload(job(2), "small")
+    write_manifest(job(8), "large.workload.json")
+    groups = json.loads(Path("small.groups.json").read_text(encoding="utf-8"))
+    data = next(name for name, members in groups.items() if members == [0, 2])
+    call = ["scale", "small", "--groups", "small.groups.json", "--group", f"{data}=8", "-o", "grown"]
+    assert main(call) == 0
+    printed = capsys.readouterr().out
+    assert "note: 8 ranks became 32, with 2 templates" in printed
+    assert f"note: group like-{data}: 2 members became 8, 2 apart" in printed
+    assert meaning("grown.workload.json") == meaning("large.workload.json")
+    assert main([*call, "--expand"]) == 0
+    assert meaning("grown", "grown.groups.json") == meaning("large.workload.json")
+
+
+def test_many_ranks_take_little_room() -> None:
+    write_workload(job(2), "small")
+    groups = json.loads(Path("small.groups.json").read_text(encoding="utf-8"))
+    data = next(name for name, members in groups.items() if members == [0, 2])
+    call = ["scale", "small", "--groups", "small.groups.json", "-o", "huge"]
+    assert main([*call, "--group", f"{data}=8192", "--replicas", "2"]) == 0
+    huge = read_workload("huge.workload.json")
+    assert (huge.ranks, len(huge.templates)) == (65536, 2)
+    assert sum(path.stat().st_size for path in Path().glob("huge.*")) < 100_000
+
+
+def described(rank: int, ranks: int) -> Trace:
+    """Half of the ranks in each of two groups, as metadata says it; a ring of messages in each."""
+    half = ranks // 2
+    own = rank // half
+    build = TraceBuilder()
+    build.process_groups({"a": range(half), "b": range(half, ranks)})
+    work = build.compute("work", micros=10 + rank)
+    build.collective("all_gather", 1001, "ab"[own], after=[work])
+    build.send(own * half + (rank + 1) % half, 64, after=[work])
+    build.receive(own * half + (rank - 1) % half, 64)
+    return build.build()
+
+
+@pytest.mark.usefixtures("warm_engine")
+def test_replicas_that_are_independent_take_the_time_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    write_workload(Workload.of([described(rank, 6) for rank in range(6)]), "six")
+    assert main(["scale", "six", "--replicas", "5", "-o", "thirty"]) == 0
+    printed = capsys.readouterr().out
+    assert "note: no collective spans the replicas: they are independent jobs" in printed
+    assert "groups         2 descriptions of members left out: groups follow rules now" in printed
+    one = et_sim.simulate("six", system=SYSTEM, network=switch(6))
+    many = et_sim.simulate("thirty.workload.json", system=SYSTEM, network=switch(30))
+    assert many.makespan_ns == one.makespan_ns
+    assert many.finish_ns.tolist() == one.finish_ns.tolist() * 5
+    assert main(["scale", "six", "--replicas", "5", "-o", "files", "--expand"]) == 0
+    files = et_sim.simulate("files", system=SYSTEM, network=switch(30), groups="files.groups.json")
+    assert files.finish_ns.tolist() == many.finish_ns.tolist()
+
+
+@pytest.mark.parametrize("arguments", [["--replicas", "1"], ["--replicas", "1", "--group", "a=3"]])
+def test_once_is_the_same_again(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    write_workload(Workload.of([described(rank, 6) for rank in range(6)]), "six")
+    call = ["scale", "six", *arguments, "--group", "b=3", "-o", "same"]
+    assert main([*call, "--expand"]) == 0
+    for rank in range(6):
+        assert Path(f"same.{rank}.et").read_bytes() == Path(f"six.{rank}.et").read_bytes()
+    assert main(call) == 0
+    assert meaning("same.workload.json") == meaning("six")
+    assert "became" not in capsys.readouterr().out.replace("6 ranks became 6", "")
+
+
+def test_bytes_follow_the_size_of_the_group(capsys: pytest.CaptureFixture[str]) -> None:
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
+    build = TraceBuilder()
+    for kind in kinds:
+        build.collective(kind, 0 if kind == "barrier" else 1001, "part")
+    for kind in kinds:
+        build.collective(kind, 0 if kind == "barrier" else 1000)
+    rules = {"part": GroupRule(2, 2), "other": GroupRule(2)}
+    whole = Workload((build.build(),), np.zeros(8, np.int32), group_rules=rules, relative_peers=(True,))
+    write_manifest(whole, "eight.workload.json")
+    assert main(["scale", "eight.workload.json", "--group", "part=6", "--replicas", "2", "-o", "more"]) == 0
+    more = read_workload("more.workload.json")
+    assert more.ranks == 48
+    assert more.group_rules["part"] == GroupRule(6, 2)
+    of_part = [1001, 334, 1001, 1001, 1001, 1001, 0]
+    of_all = [1000, 167, 1000, 1000, 1000, 1000, 0]
+    assert more.trace(47).comm_bytes.tolist() == of_part + of_all
+    assert (
+        "shares         2 all-gathers in bigger groups: smaller shares, 2 of them rounded up to whole bytes"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_root_among_all_ranks_stays_where_its_first_copy_is() -> None:
+    traces = []
+    for rank in range(4):
+        build = TraceBuilder()
+        build.collective("broadcast", 64, root=3)
+        build.collective("all_reduce", 64, "1" if rank < 2 else "2")
+        traces.append(build.build())
+    write_workload(Workload.of(traces), "four")
+    Path("g.json").write_text('{"1": [0, 1], "2": [2, 3]}', encoding="utf-8")
+    assert main(["scale", "four", "--groups", "g.json", "--group", "2=6", "-o", "more"]) == 0
+    assert read_workload("more.workload.json").trace(11).comm_src[0] == 7
+    assert main(["scale", "four", "--groups", "g.json", "--replicas", "3", "-o", "more"]) == 0
+    assert read_workload("more.workload.json").trace(11).comm_src[0] == 3
+
+
+def test_what_a_simulator_does_not_know_is_kept() -> None:
+    from converters.records import frame, parse, split
+
+    write_workload(Workload.of([described(rank, 6) for rank in range(6)]), "six")
+    for rank in range(6):
+        path = Path(f"six.{rank}.et")
+        header, *nodes = parse(split(path.read_bytes()), "six")
+        for node in nodes:
+            node.attr.add(name="rf_id", int64_val=node.id + 100)
+            node.start_time_micros = 5
+        path.write_bytes(frame([header, *nodes]))
+    for flags in ([], ["--expand"]):
+        assert main(["scale", "six", "--replicas", "2", "-o", "twelve", *flags]) == 0
+        file = "twelve.11.et" if flags else "twelve.template5.et"
+        _, *nodes = parse(split(Path(file).read_bytes()), "twelve")
+        assert [node.attr[-1].int64_val for node in nodes] == [node.id + 100 for node in nodes]
+        assert {node.start_time_micros for node in nodes} == {5}
+
+
+def one_collective(kind: str = "all_reduce", group: str = "g", **more: Any) -> Trace:
+    build = TraceBuilder()
+    build.collective(kind, 64, group, **more)
+    return build.build()
+
+
+@pytest.mark.parametrize(
+    ("traces", "groups", "arguments", "sentence"),
+    [
+        ([one_collective()] * 4, None, ["--group", "g=8"], "nothing says who is in group g of rank 0"),
+        (
+            [one_collective()] * 4,
+            '{"g": [0, 1, 3]}',
+            ["--replicas", "2"],
+            "members 0, 1, 3, which follow no rule",
+        ),
+        ([one_collective()] * 4, '{"g": [3, 2, 1, 0]}', ["--replicas", "2"], "which follow no rule"),
+        ([one_collective()] * 4, '{"g": [0, 1, 2, 3]}', ["--group", "h=8"], "there is no group 'h'"),
+        (
+            [one_collective()] * 4,
+            '{"g": [0, 1, 2, 3]}',
+            ["--group", "g=6"],
+            "has 4 members, of which 6 is no",
+        ),
+        (
+            [one_collective()] * 4,
+            '{"g": [0, 1, 2, 3]}',
+            ["--group", "0=8"],
+            "the group of all ranks grows by itself",
+        ),
+        (
+            [one_collective("gather")] * 4,
+            '{"g": [0, 1, 2, 3]}',
+            ["--group", "g=8"],
+            'node 0 "gather" has no rule for bigger groups',
+        ),
+        (
+            [one_collective("broadcast", root=1)] * 4,
+            '{"g": [0, 1, 2, 3]}',
+            ["--replicas", "2"],
+            'node 0 "broadcast" has a root, rank 1, in one of many groups alike',
+        ),
+        (
+            [one_collective(group="", involved_dims=[True])] * 4,
+            None,
+            ["--replicas", "2"],
+            'node 0 "all_reduce" names dimensions of the network (involved_dim)',
+        ),
+        ([one_collective()] * 4, '{"g": [0, 1, 2, 3]}', ["--group", "g"], "--group is 'g'"),
+        ([one_collective()] * 4, None, ["--replicas", "0"], "--replicas is 0"),
+        ([one_collective()] * 4, None, [], "nothing says how to scale"),
+        ([one_collective(group="")] * 4, None, ["--replicas", "5000000"], "there would be 20,000,000 ranks"),
+        (
+            [one_collective(group="")] * 4,
+            None,
+            ["--replicas", "5000", "--expand"],
+            "20,000 ranks would be as many",
+        ),
+    ],
+)
+def test_what_has_no_rule_is_refused(
+    traces: list[Trace],
+    groups: str | None,
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_workload(Workload.of(traces), "four")
+    if groups:
+        Path("groups.json").write_text(groups, encoding="utf-8")
+        arguments = [*arguments, "--groups", "groups.json"]
+    assert main(["scale", "four", "-o", "more", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert list(Path().glob("more*")) == []
+
+
+def test_a_message_to_another_member_of_the_growing_group_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_workload(Workload.of([described(rank, 6) for rank in range(6)]), "six")
+    assert main(["scale", "six", "--group", "a=6", "-o", "more"]) == 2
+    assert (
+        "rank 0 sends to or receives from rank 1, which is another member of group like-a"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_group_across_the_growing_one_is_refused() -> None:
+    growth = Growth(8, {"a": GroupRule(2, 2), "wide": GroupRule(8, 1)}, "job")
+    with pytest.raises(UsageError, match="lies across the members of a"):
+        growth.grow("a", 4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject) -> None:
+    """Members of a new group are the copies of members of one old group, and nobody else is."""
+    inner, middle, outer = (data.draw(st.integers(1, 3)) for _ in range(3))
+    ranks = inner * middle * outer
+    rules = {"in": GroupRule(inner), "mid": GroupRule(middle, inner), "out": GroupRule(outer, inner * middle)}
+    growth = Growth(ranks, dict(rules), "job")
+    for name in data.draw(st.permutations(["in", "mid", "out"])):
+        growth.grow(name, growth.rules[name].size * data.draw(st.integers(1, 3)))
+    growth.replicate(data.draw(st.integers(1, 2)))
+    old_of = growth.old_rank_of_new()
+    assert len(old_of) == growth.ranks
+    assert np.bincount(old_of).tolist() == [growth.factor] * ranks
+    first = growth.first_copy(np.arange(ranks))
+    assert old_of[first].tolist() == list(range(ranks))
+    for name, rule in growth.rules.items():
+        for rank in range(growth.ranks):
+            members = rule.members(rank)
+            assert rank in members
+            old = {int(old_of[one]) for one in members}
+            assert old == set(rules[name].members(int(old_of[rank])))
+            assert len(members) == len(old) * growth.factor_of(name)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_whatever_grows_messages_still_match(data: st.DataObject) -> None:
+    """Random messages between random ranks: no send without its receive in any replica."""
+    ranks = data.draw(st.sampled_from([2, 4, 6]))
+    builds = [TraceBuilder() for _ in range(ranks)]
+    for build in builds:
+        build.collective("all_reduce", 64, "pair")
+    for _ in range(data.draw(st.integers(0, 6))):
+        source, target = (data.draw(st.integers(0, ranks - 1)) for _ in range(2))
+        if source % 2 == target % 2 and source != target:
+            builds[source].send(target, 64)
+            builds[target].receive(source, 64)
+    rules = {"pair": GroupRule(2)}
+    traces = [build.build() for build in builds]
+    whole = Workload(tuple(traces), np.arange(ranks, dtype=np.int32), group_rules=rules)
+    name = tempfile.mkdtemp(dir=".")
+    write_manifest(whole, f"{name}/random.workload.json")
+    pairs, replicas = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 3))
+    call = [
+        "scale",
+        f"{name}/random.workload.json",
+        "--group",
+        f"pair={2 * pairs}",
+        "--replicas",
+        str(replicas),
+    ]
+    assert main([*call, "-o", f"{name}/more"]) == 0
+    more = read_workload(f"{name}/more.workload.json")
+    assert more.ranks == ranks * pairs * replicas
+    assert [one.text for one in find_problems(more) if one.severity == "error"] == []
+    assert main([*call, "-o", f"{name}/files", "--expand"]) == 0
+    assert meaning(f"{name}/files", f"{name}/files.groups.json") == meaning(f"{name}/more.workload.json")
