@@ -146,6 +146,11 @@ def _warning(kind: str, text: str) -> Problem:
     return Problem("warning", kind, "", text, "")
 
 
+def _count(found: list[Problem]) -> int:
+    """How many there are, with those that are like another one."""
+    return sum(1 + problem.like for problem in found)
+
+
 def _has_errors(found: list[Problem]) -> bool:
     return any(problem.severity == "error" for problem in found)
 
@@ -163,19 +168,19 @@ def _as_text(workload: Workload, found: list[Problem]) -> str:
     for severity in ("error", "warning"):
         problems = [problem for problem in found if problem.severity == severity]
         if problems:
-            lines += [f"{len(problems)} {severity}{'s' if len(problems) > 1 else ''}:"]
+            lines += [f"{_count(problems):,} {severity}{'s' if _count(problems) > 1 else ''}:"]
         for problem in problems:
             lines += [f"  {problem.text}", *([f"    -> {problem.remedy}"] if problem.remedy else [])]
     return "\n".join([*lines, f"looked at {looked_at}"])
 
 
 def _as_json(workload: Workload, found: list[Problem]) -> str:
-    errors = sum(problem.severity == "error" for problem in found)
+    errors = _count([problem for problem in found if problem.severity == "error"])
     content = {
         "workload": workload.source,
         **workload_size(workload),
         "errors": errors,
-        "warnings": len(found) - errors,
+        "warnings": _count(found) - errors,
         "problems": [asdict(problem) for problem in found],
     }
     return json.dumps(content, indent=2, ensure_ascii=False)

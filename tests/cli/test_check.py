@@ -77,7 +77,7 @@ def test_json_holds_all_of_it(broken: str, capsys: pytest.CaptureFixture[str]) -
     found = json.loads(capsys.readouterr().out)
     assert (found["errors"], found["warnings"], found["ranks"], found["nodes"]) == (1, 0, 4, 4)
     problem = found["problems"][0]
-    assert set(problem) == {"severity", "kind", "ranks", "text", "remedy"}
+    assert set(problem) == {"severity", "kind", "ranks", "text", "remedy", "like"}
     assert (problem["severity"], problem["kind"], problem["ranks"]) == ("error", "collective-type", "2")
 
 

@@ -103,9 +103,10 @@ def test_a_missing_receive_of_a_template_is_named_by_rank() -> None:
     problems = find_problems(one(build))
     assert kinds(problems) == {("error", "unmatched-message")}
     assert problems[0].text == (
-        'rank 0 sends 64 B with tag 1 to rank 3 (node 0 "on" in job.template0.et); rank 3 never receives it'
+        'rank 0 sends 64 B with tag 1 to rank 3 (node 0 "on" in job.template0.et); rank 3 never receives it;'
+        " 7 more like it, on ranks 0-7"
     )
-    assert len(problems) == RANKS
+    assert [1 + problem.like for problem in problems] == [RANKS]
 
 
 def test_very_many_unmatched_messages_are_counted() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from et_sim.trace.preflight.alike import merge_alike
 from et_sim.trace.preflight.circles import check_circles
 from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
 from et_sim.trace.preflight.dependencies import check_dependencies
@@ -22,7 +23,7 @@ def find_problems(
     groups: Mapping[int, tuple[int, ...]] | None = None,
     rules: Rules = PLAIN_RULES,
 ) -> list[Problem]:
-    """What will break, or looks wrong, whatever machine it runs on; errors first.
+    """What will break, or looks wrong, whatever machine it runs on; errors first, and like ones once.
 
     `ranks`: how many there should be (default: as many as the workload has). `groups`: members per
     communicator group; None means that they are not known, and members are taken to be the users.
@@ -38,7 +39,7 @@ def find_problems(
     if not any(problem.severity == "error" for problem in problems):
         problems += check_circles(sharing)
     problems += check_collectives(sharing, expected, groups, rules)
-    return sorted(problems, key=lambda problem: problem.severity != "error")
+    return sorted(merge_alike(problems), key=lambda problem: problem.severity != "error")
 
 
 def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:

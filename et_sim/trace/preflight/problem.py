@@ -23,13 +23,17 @@ _RANGES = 20  # of ranks, in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. `ranks` is compact text ("0-3,6"); `kind` is a slug that does not change."""
+    """One finding. `ranks` is compact text ("0-3,6"); `kind` is a slug that does not change.
+
+    `like` counts further findings that say the same of other ranks; they are part of this one.
+    """
 
     severity: Severity
     kind: str
     ranks: str
     text: str
     remedy: str
+    like: int = 0
 
 
 class Sharing:
