@@ -1,7 +1,7 @@
 """Nodes leave a graph, and the time they take stays: as few delays as keep every other node where it was.
 
 Invariant: if every node starts as soon as all that it waits for has ended, the nodes that stay start when
-they started, whatever those among them that are no delays last.
+they started, whatever those among them that are no delays last; and the trace ends when it ended.
 
 A leaving node that follows or precedes a node that stays becomes a delay and takes up the time of leaving
 nodes before it; time that is needed on one way to a node and not on another becomes a delay of its own.
@@ -54,6 +54,7 @@ def delay(recorded: Recorded, leaves: Any) -> Delays:
         walk = _Walk(trace, leaves, anchors)
         for row in order:
             walk.visit(row)
+        walk.end()
         idle = [row for row, span in walk.found.spans.items() if span == 0]
         if not idle:
             break
@@ -107,6 +108,15 @@ class _Walk:
             self.above[row] = self.carried(times, self.span[row])
         else:
             self.rewire(row, data, ctrl, self.tidied(times))
+
+    def end(self) -> None:
+        """Keep the time of leaving nodes after which nothing comes."""
+        times: Times = {}
+        for row, children in enumerate(self.children):
+            if self.gone[row] and not children:
+                _merge(times, self.above[row])
+        for ancestor, time in self.tidied(times).items():
+            self.delayed(ancestor, time)
 
     def times(self, parents: list[int]) -> Times:
         """What a list of parents says."""

@@ -34,12 +34,13 @@ def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
 
 @settings(max_examples=600, deadline=None)
 @given(st.data(), mixed_traces())
-def test_with_delays_every_device_node_ends_when_it_did(data: st.DataObject, trace: Trace) -> None:
+def test_with_delays_every_device_node_and_the_trace_end_when_they_did(data: st.DataObject, trace: Trace) -> None:
     stays = trace.node_id[~trace.is_cpu].tolist()
     device = {node: data.draw(st.integers(0, 9000)) for node in stays}
     left = decode(strip(recorded(trace), keep_delays=True).content)
     before, after = ends(trace, spans(trace, device)), ends(left, spans(left, device))
     assert {node: after[node] for node in stays} == {node: before[node] for node in stays}
+    assert max(after.values(), default=0) == max(before.values())
 
 
 def test_a_chain_of_operators_becomes_one_delay() -> None:
