@@ -62,9 +62,8 @@ class Partners:
                     first = self._open(meeting, rank, int(wrong[0]), kept)
         return first, count
 
-    def close(self, chosen: Sequence[Any], in_slice: Any) -> int:
-        """Take open rows out of `chosen` until there are none; returns how many nodes went."""
-        gone = 0
+    def close(self, chosen: Sequence[Any], in_slice: Any) -> None:
+        """Take open rows out of `chosen` until there are none."""
         changed = True
         of_rank = self._workload.template_of_rank
         while changed:
@@ -77,9 +76,7 @@ class Partners:
                     mask_of_template = chosen[int(of_rank[rank])]
                     wrong = wrong[mask_of_template[wrong]]
                     mask_of_template[wrong] = False
-                    gone += len(wrong)
                     changed |= len(wrong) > 0
-        return gone
 
     def _kept(self, meeting: Meeting, chosen: Sequence[Any], in_slice: Any) -> dict[int, Any]:
         """Per rank, which of its rows are in the slice; as many as all ranks have."""

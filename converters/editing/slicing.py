@@ -26,7 +26,7 @@ from converters.editing.writing import Change, edited
 from converters.files import watched
 from converters.report import plural
 from et_sim.errors import UsageError
-from et_sim.trace import Has, NodeKind, Trace
+from et_sim.trace import Has, NodeKind, Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.files import groups_path
 from et_sim.units import format_ranks
@@ -53,7 +53,7 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
     chosen, notes = _choose(given, wanted, in_slice)
     groups = Groups(workload, wanted.groups)
     partners = Partners(workload, groups)
-    left_out = partners.close(chosen, in_slice) if wanted.drop_open else 0
+    left_out = _close(partners, workload, chosen, in_slice) if wanted.drop_open else 0
     found, count = partners.find_open(chosen, in_slice)
     if found:
         raise open_error(workload, found, count, in_slice)
@@ -130,6 +130,16 @@ def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], lis
         masks.append(mask | (recorded.trace.kind == NodeKind.METADATA))
         notes.append(said)
     return masks, notes
+
+
+def _close(partners: Partners, workload: Workload, chosen: list[Any], in_slice: Any) -> int:
+    """Leave out what has no partner; returns how many nodes of ranks in the slice that are."""
+    before = [int(mask.sum()) for mask in chosen]
+    partners.close(chosen, in_slice)
+    ranks = np.bincount(workload.template_of_rank[in_slice], minlength=len(chosen)).tolist()
+    return sum(
+        users * (count - int(mask.sum())) for users, count, mask in zip(ranks, before, chosen, strict=True)
+    )
 
 
 def _earliest(trace: Trace, starts: Any) -> int:

@@ -34,7 +34,9 @@ def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
 
 @settings(max_examples=600, deadline=None)
 @given(st.data(), mixed_traces())
-def test_with_delays_every_device_node_and_the_trace_end_when_they_did(data: st.DataObject, trace: Trace) -> None:
+def test_with_delays_every_device_node_and_the_trace_end_when_they_did(
+    data: st.DataObject, trace: Trace
+) -> None:
     stays = trace.node_id[~trace.is_cpu].tolist()
     device = {node: data.draw(st.integers(0, 9000)) for node in stays}
     left = decode(strip(recorded(trace), keep_delays=True).content)
