@@ -1,27 +1,30 @@
 """Which elements of two sequences of names belong together, where one holds the other more or less.
 
 An execution trace and a timeline that share no ids still list the same operators thread by thread in the
-same order. Runs of names that occur once are anchors; between anchors, equal names match in order. If the
-longer sequence repeats itself (many iterations), autograd's sequence numbers say which repetition it is,
-and without them the first of the best wins.
+same order. From a place where the two meet, equal names match one after the other; where they differ, the
+nearest places at which they agree again are taken. Where they meet is told by autograd's sequence numbers,
+which tell one iteration from the next; else both begin together, or where most runs of names agree. The
+place from which most elements match wins, the first of equals.
 
 Not here: what the names are of (`linking`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
-_RUN = 8  # names in an anchor
-_MOST_REPEATS = 256  # anchors that occur more often say nothing about where the sequences meet
-_SMALL = 400  # elements between two anchors that are worth comparing one by one
+_RUN = 8  # names that say something together
+_AGAIN = 3  # names that must agree for the two to have met again
+_LOOK_AHEAD = (64, 512, 4096)
+_MOST_REPEATS = 256  # runs that occur more often say nothing about where the sequences meet
+_PLACES = 3  # of most votes that are tried
+_NEARLY_ALL = 0.98
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
@@ -36,55 +39,54 @@ class Sequence:
         return len(self.name)
 
 
-def align(short: Sequence, long: Sequence) -> tuple[Numbers, Numbers]:
+def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
     """Positions that match, ascending in both."""
-    first, last = _window(short, long)
-    inner = Sequence(long.name[first:last], long.number[first:last])
-    anchors = _by_number(short, inner)
-    if len(anchors[0]) < min(len(short), 8):
-        anchors = _anchors(short.name, inner.name)
-    matched_short, matched_long = _between(short.name, inner.name, *_ascending(*anchors))
-    return matched_short, matched_long + first
-
-
-def _window(short: Sequence, long: Sequence) -> tuple[int, int]:
-    """The part of the long sequence in which the short one lies, with room for what only one of them has."""
-    if len(long) <= len(short) * 5 // 4:
-        return 0, len(long)
-    here, there = _by_number(short, long)
-    if len(here) < 3:
-        here, there = _repeated_runs(short.name, long.name)
-    if not len(here):
-        return 0, len(long)
-    shifts, votes = np.unique(there - here, return_counts=True)
-    shift = int(shifts[np.argmax(votes)])
-    room = max(16, len(short) // 10)
-    return max(0, shift - room), min(len(long), shift + len(short) + room)
-
-
-def _by_number(short: Sequence, long: Sequence) -> tuple[Numbers, Numbers]:
-    """Elements of equal name and equal sequence number, of which there is one on each side."""
-    keys = [side.name * (1 << 40) + side.number for side in (short, long)]
-    for at, side in enumerate((short, long)):
-        keys[at] = np.where(side.number > 0, keys[at], -1 - at)
-    return _unique_pairs(keys[0], keys[1])
-
-
-def _anchors(short: Numbers, long: Numbers) -> tuple[Numbers, Numbers]:
-    """Runs of names that occur once on each side; shorter runs if there are none of the usual length."""
-    here, there = _unique_pairs(short[:0], long[:0])
-    for length in (_RUN, 3, 1):
-        here, there = _unique_pairs(_runs(short, length), _runs(long, length))
-        if len(here):
+    best = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    for shift in _shifts(ours, theirs):
+        found = _follow(ours.name, theirs.name, shift)
+        if len(found[0]) > len(best[0]):
+            best = found
+        if len(best[0]) >= _NEARLY_ALL * min(len(ours), len(theirs)):
             break
-    return here, there
+    return best
+
+
+def _shifts(ours: Sequence, theirs: Sequence) -> Iterator[int]:
+    """How much later elements may be in `theirs`, likely ones first."""
+    here, there = _by_number(ours, theirs)
+    if len(here) >= _AGAIN:
+        yield int(np.median(there[:_RUN] - here[:_RUN]))
+    yield 0
+    if len(ours) <= len(theirs):
+        here, there = _repeated_runs(ours.name, theirs.name)
+    else:
+        there, here = _repeated_runs(theirs.name, ours.name)
+    shifts, votes = np.unique(there - here, return_counts=True)
+    yield from shifts[np.argsort(-votes, kind="stable")[:_PLACES]].tolist()
+
+
+def _by_number(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
+    """Elements of equal name and equal sequence number, of which there is one on each side."""
+    first, second = (
+        np.where(side.number > 0, side.name * (1 << 40) + side.number, -1 - at)
+        for at, side in enumerate((ours, theirs))
+    )
+    here, at_here = _once(first)
+    there, at_there = _once(second)
+    _, one, other = np.intersect1d(here, there, assume_unique=True, return_indices=True)
+    order = np.argsort(at_here[one], kind="stable")
+    return at_here[one][order], at_there[other][order]
+
+
+def _once(values: Any) -> tuple[Any, Any]:
+    unique, at, count = np.unique(values, return_index=True, return_counts=True)
+    return unique[count == 1], at[count == 1]
 
 
 def _repeated_runs(short: Numbers, long: Numbers) -> tuple[Numbers, Numbers]:
     """Pairs of every run that is unique in the short sequence with its occurrences in the long one."""
     ours, theirs = _runs(short, _RUN), _runs(long, _RUN)
-    values, at, count = np.unique(ours, return_index=True, return_counts=True)
-    values, at = values[count == 1], at[count == 1]
+    values, at = _once(ours)
     order = np.argsort(theirs, kind="stable")
     ordered = theirs[order]
     low, high = np.searchsorted(ordered, values), np.searchsorted(ordered, values, "right")
@@ -105,79 +107,46 @@ def _runs(names: Numbers, length: int) -> Any:
     return mixed
 
 
-def _unique_pairs(ours: Any, theirs: Any) -> tuple[Numbers, Numbers]:
-    """Positions of values that occur once on each side."""
-    here, at_here = _once(ours)
-    there, at_there = _once(theirs)
-    _, first, second = np.intersect1d(here, there, assume_unique=True, return_indices=True)
-    order = np.argsort(at_here[first], kind="stable")
-    return at_here[first][order], at_there[second][order]
-
-
-def _once(values: Any) -> tuple[Any, Any]:
-    unique, at, count = np.unique(values, return_index=True, return_counts=True)
-    return unique[count == 1], at[count == 1]
-
-
-def _ascending(here: Numbers, there: Numbers) -> tuple[Numbers, Numbers]:
-    """The longest part of the pairs that ascends on both sides."""
-    ends: list[int] = []  # the last element of the best sequence of each length
-    last: list[int] = []  # and the pair that it is
-    before = [-1] * len(there)
-    for pair, position in enumerate(there.tolist()):
-        length = bisect_left(ends, position)
-        if length == len(ends):
-            ends.append(position)
-            last.append(pair)
-        else:
-            ends[length], last[length] = position, pair
-        before[pair] = last[length - 1] if length else -1
-    chosen = []
-    pair = last[-1] if last else -1
-    while pair >= 0:
-        chosen.append(pair)
-        pair = before[pair]
-    chosen.reverse()
-    return here[chosen], there[chosen]
-
-
-def _between(short: Numbers, long: Numbers, here: Numbers, there: Numbers) -> tuple[Numbers, Numbers]:
-    """The anchors and what matches between them."""
-    starts = np.concatenate(([-1], here)), np.concatenate(([-1], there))
-    ends = np.append(here, len(short)), np.append(there, len(long))
-    found_here, found_there = [here], [there]
-    wide = np.flatnonzero((ends[0] - starts[0] > 1) & (ends[1] - starts[1] > 1))
-    for gap in wide.tolist():
-        low = int(starts[0][gap]) + 1, int(starts[1][gap]) + 1
-        high = int(ends[0][gap]), int(ends[1][gap])
-        for first, second, length in _matching(short, long, low, high):
-            found_here.append(np.arange(first, first + length))
-            found_there.append(np.arange(second, second + length))
-    positions = np.concatenate(found_here)
-    order = np.argsort(positions, kind="stable")
-    return positions[order], np.concatenate(found_there)[order]
-
-
-def _matching(
-    short: Numbers, long: Numbers, low: tuple[int, int], high: tuple[int, int]
-) -> list[tuple[int, int, int]]:
-    """Equal stretches of two parts: from both ends, and in the middle if that is small."""
-    ours, theirs = short[low[0] : high[0]], long[low[1] : high[1]]
-    size = min(len(ours), len(theirs))
-    front = _equal(ours[:size], theirs[:size])
-    back = min(_equal(ours[::-1][:size], theirs[::-1][:size]), size - front)
-    found = [(low[0], low[1], front), (high[0] - back, high[1] - back, back)]
-    ours, theirs = ours[front : len(ours) - back], theirs[front : len(theirs) - back]
-    if 0 < len(ours) <= _SMALL and 0 < len(theirs) <= _SMALL:
-        matcher = SequenceMatcher(None, ours.tolist(), theirs.tolist(), autojunk=False)
-        found += [
-            (low[0] + front + block.a, low[1] + front + block.b, block.size)
-            for block in matcher.get_matching_blocks()
-        ]
-    return [stretch for stretch in found if stretch[2]]
+def _follow(ours: Numbers, theirs: Numbers, shift: int) -> tuple[Numbers, Numbers]:
+    """Equal stretches from one place on, skipping as little as possible between them."""
+    here, there = max(0, -shift), max(0, shift)
+    found: list[tuple[int, int, int]] = []
+    while here < len(ours) and there < len(theirs):
+        length = _equal(ours[here:], theirs[there:])
+        if length:
+            found.append((here, there, length))
+            here, there = here + length, there + length
+        skip = _next_meeting(ours[here:], theirs[there:])
+        if skip is None:
+            break
+        here, there = here + skip[0], there + skip[1]
+    stretches = [(np.arange(one, one + size), np.arange(other, other + size)) for one, other, size in found]
+    if not stretches:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([one for one, _ in stretches]), np.concatenate([other for _, other in stretches])
 
 
 def _equal(ours: Numbers, theirs: Numbers) -> int:
-    """How many elements are equal before the first difference."""
-    different = np.flatnonzero(ours != theirs)
-    return int(different[0]) if len(different) else len(ours)
+    """How many elements are equal before the first difference; looks at more and more at a time."""
+    size, done = 1024, 0
+    most = min(len(ours), len(theirs))
+    while done < most:
+        end = min(done + size, most)
+        different = np.flatnonzero(ours[done:end] != theirs[done:end])
+        if len(different):
+            return done + int(different[0])
+        done, size = end, size * 2
+    return done
+
+
+def _next_meeting(ours: Numbers, theirs: Numbers) -> tuple[int, int] | None:
+    """The fewest elements to skip on both sides for the next ones to agree."""
+    for far in _LOOK_AHEAD:
+        first, second = _runs(ours[: far + _AGAIN], _AGAIN), _runs(theirs[: far + _AGAIN], _AGAIN)
+        one, other = np.nonzero(first[:, None] == second[None, :])
+        if len(one):
+            nearest = int(np.argmin(one + other))
+            return int(one[nearest]), int(other[nearest])
+        if far >= max(len(ours), len(theirs)):
+            break
+    return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.pytorch.columns import DeviceTrace
 from converters.pytorch.graph import Column, Link, Role
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
@@ -100,8 +101,14 @@ def _linkage(rank: ConvertedRank) -> dict[str, Any] | None:
             _described(host.names[host.name[row]], int(host.node_id[row]))
             for row in links.host_orphans(host)[:_NAMED]
         ],
-        "device_orphans": [device.names[device.name[row]] for row in rank.device_orphans[:_NAMED].tolist()],
+        "device_orphans": _first_names(device, rank.device_orphans),
     }
+
+
+def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
+    """The first names of some events, each once."""
+    names, first = np.unique(device.name[rows], return_index=True)
+    return [device.names[name] for name in names[np.argsort(first)][:_NAMED].tolist()]
 
 
 def _described(name: str, node_id: int) -> str:
@@ -115,10 +122,8 @@ def _linkage_lines(linkage: dict[str, Any]) -> Iterator[str]:
         rate = f"{100 * linked / total:.2f} %" if total else "none"
         how = f", by {linkage['method']}" if side == "host" else ""
         yield _row("linked", f"{linked:,} of {total:,} operators of {of} ({rate}){how}")
-        orphans = linkage[f"{side}_orphans"]
-        if orphans:
-            more = total - linked - len(orphans)
-            yield _row("not linked", ", ".join(orphans) + (f" and {more:,} more" if more > 0 else ""))
+        if linkage[f"{side}_orphans"]:
+            yield _row("not linked", f"{total - linked:,}: {', '.join(linkage[f'{side}_orphans'])}, …")
 
 
 def _nodes(rank: ConvertedRank) -> dict[str, int]:

@@ -1,0 +1,121 @@
+"""Convert a large pair of PyTorch recordings: megabytes per second on one core, and peak memory.
+
+    python benchmarks/convert_pytorch.py [--copies 16 160] [--folder FOLDER]
+
+The pair is Megatron's of tests/converters/pytorch_traces, repeated with shifted times and ids; 16 copies are the
+125 MB that the tools of Chakra are known to need 110 s and 1.2 GB for. `et-convert pytorch` runs in a process of its
+own, once before to compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from recordings import RECORDINGS
+
+PAIR = RECORDINGS / "megatron_tp8"
+_IDS = 1_000_000  # further than any id of one copy
+_ROOT = "[pytorch|profiler|execution_"
+_MB = 1_000_000
+
+
+def repeat_pair(host: Path, device: Path, copies: int) -> None:
+    """Write both recordings so many times as if the step had been repeated."""
+    _repeat(PAIR / "kineto_0.json.gz", device, "traceEvents", copies)
+    _repeat(PAIR / "et_0.json.gz", host, "nodes", copies)
+
+
+def _repeat(source: Path, target: Path, key: str, copies: int) -> None:
+    whole = json.loads(gzip.decompress(source.read_bytes()))
+    head = json.dumps({name: value for name, value in whole.items() if name != key})[:-1]
+    shift = _shift_event if key == "traceEvents" else _shift_node
+    repeated = [one for one in whole[key] if one.get("ph", "X") in "Xsf" and not _is_root(one)]
+    with target.open("w") as file:
+        file.write(f'{head}, "{key}": [\n')
+        file.write(",\n".join(map(json.dumps, whole[key])))
+        for _ in range(copies - 1):
+            for one in repeated:
+                shift(one)
+            file.write(",\n" + ",\n".join(map(json.dumps, repeated)))
+        file.write("\n]}\n")
+
+
+def _is_root(one: dict[str, Any]) -> bool:
+    return str(one["name"]).startswith(_ROOT)
+
+
+def _shift_event(event: dict[str, Any]) -> None:
+    event["ts"] += 700_000
+    own = event.get("args", event)
+    for name in ("correlation", "External id", "id"):
+        if own.get(name, 0) > 0:
+            own[name] += _IDS
+
+
+def _shift_node(node: dict[str, Any]) -> None:
+    for name in ("id", "rf_id"):
+        node[name] += _IDS
+    for name in ("parent", "fw_parent"):
+        if node[name] > 2:  # below are the process and its thread
+            node[name] += _IDS
+
+
+def convert(folder: Path, host: Path, device: Path) -> dict[str, float]:
+    """Seconds of the wall and of the processor, and the peak, of one conversion."""
+    program = "import sys; from converters.cli import main; sys.exit(main())"
+    files = ["--host", str(host), "--device", str(device), "-o", str(folder / "out.0.et")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    command = [sys.executable, "-c", f"import resource\n{_REPORTING}{program}", "pytorch", *files]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "wall_s": time.monotonic() - begin,
+        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "peak_mib": int(done.stderr.rpartition("VmHWM:")[2].split()[0]) / 1024,
+        "out_mb": (folder / "out.0.et").stat().st_size / _MB,
+    }
+
+
+# The peak of that program alone; what getrusage says of children is at least this process's.
+_REPORTING = (
+    "import atexit, pathlib, sys\n"
+    "atexit.register(lambda: sys.stderr.write(pathlib.Path('/proc/self/status').read_text()))\n"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--copies", type=int, nargs="+", default=[16])
+    parser.add_argument("--folder", type=Path, help="where the large files go")
+    options = parser.parse_args()
+    print("| copies | MB in | MB out | processor | wall | MB/s | peak |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        folder = Path(temporary)
+        host, device = folder / "et_0.json", folder / "kineto_0.json"
+        repeat_pair(host, device, 1)
+        convert(folder, host, device)
+        for copies in options.copies:
+            repeat_pair(host, device, copies)
+            size = (host.stat().st_size + device.stat().st_size) / _MB
+            took = convert(folder, host, device)
+            print(
+                f"| {copies} | {size:,.0f} | {took['out_mb']:.0f} | {took['cpu_s']:.1f} s | {took['wall_s']:.1f} s |"
+                f" {size / took['cpu_s']:.0f} | {took['peak_mib']:.0f} MiB |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
