@@ -21,7 +21,7 @@ from converters.pytorch.calls import Calls, Rows
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
 from converters.pytorch.nesting import NONE
 
-_NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE)
+_NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE, NodeSort.GROUPS)
 _ENOUGH = 0.8  # of the smaller side, for a way of linking to be taken without looking further
 _LIKELY = 0.3  # of a thread's names must occur on a lane for the two to be compared
 

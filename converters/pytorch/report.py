@@ -122,8 +122,10 @@ def _linkage_lines(linkage: dict[str, Any]) -> Iterator[str]:
         rate = f"{100 * linked / total:.2f} %" if total else "none"
         how = f", by {linkage['method']}" if side == "host" else ""
         yield _row("linked", f"{linked:,} of {total:,} operators of {of} ({rate}){how}")
-        if linkage[f"{side}_orphans"]:
-            yield _row("not linked", f"{total - linked:,}: {', '.join(linkage[f'{side}_orphans'])}, …")
+        orphans = linkage[f"{side}_orphans"]
+        if orphans:
+            more = ", …" if total - linked > len(orphans) else ""
+            yield _row("not linked", f"{total - linked:,}: {', '.join(orphans)}{more}")
 
 
 def _nodes(rank: ConvertedRank) -> dict[str, int]:
@@ -251,7 +253,8 @@ def _time_lines(time: dict[str, Any]) -> Iterator[str]:
         share = 100 * time["devices_busy_ns"] / measured if measured else 0
         yield _row("devices busy", f"{format_ns(time['devices_busy_ns'])} ({share:.0f} %)")
     whole = max(replayed, 1)
-    path = ", ".join(f"{name} {100 * ns / whole:.0f} %" for name, ns in time["longest_path_ns"].items())
+    shares = ((name, 100 * ns / whole) for name, ns in time["longest_path_ns"].items())
+    path = ", ".join(f"{name} {share:.0f} %" for name, share in shares if share >= 0.5)
     yield _row("longest path", path)
     gap = time["longest_gap"]
     if gap is not None and gap["ns"] >= max(measured // 50, 1):

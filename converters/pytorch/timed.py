@@ -127,7 +127,9 @@ def _graph(
     communicates = carriers.of_work != NONE
     streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
-    draft.link(Link.CROSS_THREAD, *carriers.begun_by)
+    operator, worker = carriers.begun_by
+    begun = threads.last_before(calls.lane[operator], calls.start_ns[worker])
+    draft.link(Link.CROSS_THREAD, begun, worker)
     if host is not None:
         link_data(draft, host, calls, work, host_of_call, streams.node, threads)
     position = np.empty(draft.size, np.int64)

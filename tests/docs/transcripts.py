@@ -19,7 +19,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
-PROGRESS = re.compile(r"et-sim: \d+ s · ")  # comes when the machine is busy
+PROGRESS = re.compile(
+    r"et-sim: \d+ s · |et-convert: (?:compiling|.* about \d+ s left)"
+)  # comes when the machine is busy
 ANYTHING = "..."
 SCRIPT = """#!/bin/sh
 exec "{python}" -c 'import sys; from {module} import main; sys.exit(main())' "$@"
@@ -80,8 +82,9 @@ class Place:
             program.write_text(SCRIPT.format(python=sys.executable, module=module))
             program.chmod(0o755)
         (programs / "python").symlink_to(sys.executable)
-        if (REPOSITORY / "traces").is_dir():
-            (self._folder / "traces").symlink_to(REPOSITORY / "traces")
+        for name in ("traces", "tests"):  # what a checkout has
+            if (REPOSITORY / name).is_dir():
+                (self._folder / name).symlink_to(REPOSITORY / name)
         self._environment = {
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
