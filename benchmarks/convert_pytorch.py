@@ -2,9 +2,9 @@
 
     python benchmarks/convert_pytorch.py [--copies 16 160] [--folder FOLDER]
 
-The pair is Megatron's of tests/converters/pytorch_traces, repeated with shifted times and ids; 16 copies are the
-125 MB that the tools of Chakra are known to need 110 s and 1.2 GB for. `et-convert pytorch` runs in a process of its
-own, once before to compile.
+The pair is Megatron's of tests/converters/pytorch_traces, repeated with shifted times and ids; 16 copies are
+what Chakra's tools are known to need 110 s and 1.2 GB for. `et-convert pytorch` runs in a process of its own,
+and once before that to compile.
 """
 
 from __future__ import annotations
@@ -110,11 +110,9 @@ def main() -> None:
             repeat_pair(host, device, copies)
             size = (host.stat().st_size + device.stat().st_size) / _MB
             took = convert(folder, host, device)
-            print(
-                f"| {copies} | {size:,.0f} | {took['out_mb']:.0f} | {took['cpu_s']:.1f} s | {took['wall_s']:.1f} s |"
-                f" {size / took['cpu_s']:.0f} | {took['peak_mib']:.0f} MiB |",
-                flush=True,
-            )
+            seconds = f"{took['cpu_s']:.1f} s | {took['wall_s']:.1f} s"
+            rate = f"{size / took['cpu_s']:.0f} | {took['peak_mib']:.0f} MiB"
+            print(f"| {copies} | {size:,.0f} | {took['out_mb']:.0f} | {seconds} | {rate} |", flush=True)
 
 
 if __name__ == "__main__":
