@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from mmap import mmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ _V = TypeVar("_V")
 _LARGEST_32 = 2**31 - 1
 _WRAP = 1 << 64
 _PART_ROWS = 1 << 17
+_OWN_PAGES_BYTES = 1 << 16
 
 
 class Table(dict[_T, int]):
@@ -61,15 +63,23 @@ class Column:
         """All values; the column is empty afterwards."""
         self._join()
         parts, self._parts = self._parts, []
-        if not parts:
-            return np.zeros(0, self._kind or np.int32)
-        return np.concatenate(parts)  # numpy takes 64 bits if any part has them
+        return _joined(parts) if parts else np.zeros(0, self._kind or np.int32)
 
     def _join(self) -> None:
-        """One array instead of many small ones, whose memory would not go back to the system."""
         if self._recent:
-            self._parts.append(np.concatenate(self._recent))
+            self._parts.append(_joined(self._recent))
             self._recent, self._recent_rows = [], 0
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The parts as one array (of 64 bits if any part has them), in pages of its own: what the heap gives
+    out between the objects of a block never goes back to the system."""
+    kind = np.result_type(*parts)
+    rows = sum(map(len, parts))
+    if rows * kind.itemsize < _OWN_PAGES_BYTES:
+        return np.concatenate(parts)
+    whole: npt.NDArray[Any] = np.frombuffer(mmap(-1, rows * kind.itemsize), kind)
+    return np.concatenate(parts, out=whole)
 
 
 class Rows:
