@@ -189,7 +189,7 @@ class _Writer:
         return Block(
             plain.astype(np.int64),
             bounds - low,
-            graph.before[low:high] + 1,
+            graph.before[low:high].astype(np.int64) + 1,
             (graph.kind[low:high] == Link.CALL_TREE).astype(np.uint8),
             self._pieces(rows),
             value,

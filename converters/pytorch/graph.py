@@ -22,6 +22,7 @@ from converters.pytorch.longest_path import replay_times
 from converters.pytorch.nesting import NONE
 
 Column = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger[Any]]  # numbers of rows or nodes: large graphs have many, so 32 bits do
 
 
 class Role(IntEnum):
@@ -81,11 +82,11 @@ class Graph:
     role: npt.NDArray[np.uint8]
     start_ns: Column  # from the beginning of the converted part
     end_ns: Column
-    call: Column  # index into `Calls`, or NONE
-    work: Column  # index into `Work`, or NONE
-    host_row: Column  # row of the execution trace, or NONE
-    before: Column  # dependencies, sorted by the later row
-    after: Column
+    call: Rows  # index into `Calls`, or NONE
+    work: Rows  # index into `Work`, or NONE
+    host_row: Rows  # row of the execution trace, or NONE
+    before: Rows  # dependencies, sorted by the later row
+    after: Rows
     kind: npt.NDArray[np.uint8]
     left_out: Counter[str]
 
@@ -108,40 +109,41 @@ class Graph:
 class Draft:
     """Nodes and dependencies while they are collected; indices are in the order of adding."""
 
-    role: list[Column] = field(default_factory=list)
+    role: list[Any] = field(default_factory=list)
     start_ns: list[Column] = field(default_factory=list)
     end_ns: list[Column] = field(default_factory=list)
-    call: list[Column] = field(default_factory=list)
-    work: list[Column] = field(default_factory=list)
-    host_row: list[Column] = field(default_factory=list)
-    links: list[tuple[Link, Column, Column, bool]] = field(default_factory=list)
+    call: list[Rows] = field(default_factory=list)
+    work: list[Rows] = field(default_factory=list)
+    host_row: list[Rows] = field(default_factory=list)
+    links: list[tuple[Link, Rows, Rows, bool]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     size: int = 0
 
     def add(
         self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE, host: Any = NONE
-    ) -> Column:
+    ) -> Rows:
         """Nodes with their measured times; gives their indices. Scalars hold for all."""
         count = len(start)
-        for column, value in (
-            (self.role, role),
-            (self.start_ns, start),
-            (self.end_ns, end),
-            (self.call, call),
-            (self.work, work),
-            (self.host_row, host),
+        for column, value, kind in (
+            (self.role, role, np.uint8),
+            (self.start_ns, start, np.int64),
+            (self.end_ns, end, np.int64),
+            (self.call, call, np.int32),
+            (self.work, work, np.int32),
+            (self.host_row, host, np.int32),
         ):
-            column.append(np.broadcast_to(np.asarray(value, np.int64), (count,)))
+            column.append(np.broadcast_to(np.asarray(value, kind), (count,)))
         self.size += count
-        return np.arange(self.size - count, self.size)
+        return np.arange(self.size - count, self.size, dtype=np.int32)
 
     def link(self, kind: Link, before: Any, after: Any, *, though_late: bool = False) -> None:
         """Dependencies, pair by pair; pairs with NONE are no pairs.
 
         `though_late` keeps those whose first had not ended when the second began.
         """
-        both = (np.asarray(before) != NONE) & (np.asarray(after) != NONE)
-        self.links.append((kind, np.asarray(before)[both], np.asarray(after)[both], though_late))
+        before, after = np.asarray(before, np.int32), np.asarray(after, np.int32)
+        both = (before != NONE) & (after != NONE)
+        self.links.append((kind, before[both], after[both], though_late))
 
     def finished(self, without: frozenset[Link], position: Any = None) -> Graph:
         """The graph, without some kinds of dependencies.
@@ -149,13 +151,15 @@ class Draft:
         `position` says which of several nodes without duration at one instant come first.
         """
         start, end = np.concatenate(self.start_ns), np.concatenate(self.end_ns)
+        self.start_ns, self.end_ns = [start], [end]
         tie = np.arange(self.size) if position is None else position
-        order = np.lexsort((tie, end, start))
-        rank = np.empty(self.size, np.int64)
-        rank[order] = np.arange(self.size)
+        order = np.lexsort((tie, end, start)).astype(np.int32)
+        rank = np.empty(self.size, np.int32)
+        rank[order] = np.arange(self.size, dtype=np.int32)
         before, after, kind = self._links(rank, start, end, without)
+        del rank
         return Graph(
-            np.concatenate(self.role)[order].astype(np.uint8),
+            np.concatenate(self.role)[order],
             start[order],
             end[order],
             np.concatenate(self.call)[order],
@@ -168,14 +172,17 @@ class Draft:
         )
 
     def _links(
-        self, rank: Column, start: Column, end: Column, without: frozenset[Link]
-    ) -> tuple[Column, Column, npt.NDArray[np.uint8]]:
+        self, rank: Rows, start: Column, end: Column, without: frozenset[Link]
+    ) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
         """All dependencies by rows, each pair once, under the kind that was added first.
 
         Callers stand apart: they are written as control dependencies, beside the others.
         """
-        befores, afters, kinds = [], [], []
-        for kind, before, after, though_late in self.links:
+        none = np.zeros(0, np.int32)
+        befores, afters, kinds = [none], [none], [none.astype(np.uint8)]
+        links, self.links = self.links[::-1], []
+        while links:  # each is forgotten when it has been taken over
+            kind, before, after, though_late = links.pop()
             forward = ((end[before] <= start[after]) | though_late) & (rank[before] < rank[after])
             backward = int((~forward).sum())
             if kind in without:
@@ -186,11 +193,10 @@ class Draft:
             befores.append(rank[before[forward]])
             afters.append(rank[after[forward]])
             kinds.append(np.full(int(forward.sum()), kind, np.uint8))
-        if not befores:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8)
         before, after, kind_of = np.concatenate(befores), np.concatenate(afters), np.concatenate(kinds)
+        befores, afters = [], []
         is_tree = kind_of == Link.CALL_TREE
-        order = np.lexsort((np.arange(len(before)), before, is_tree, after))
+        order = np.lexsort((before, is_tree, after)).astype(np.int32)
         before, after, kind_of, is_tree = before[order], after[order], kind_of[order], is_tree[order]
         first = np.ones(len(before), bool)
         same = (before[1:] == before[:-1]) & (after[1:] == after[:-1]) & (is_tree[1:] == is_tree[:-1])

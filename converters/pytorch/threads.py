@@ -34,12 +34,12 @@ STEP = 4  # positions for each call: its node, its rest, the gap after it, the g
 class Threads:
     """Nodes of the draft, thread by thread in the order of time."""
 
-    node: Column  # in chains
-    lane: Column
+    node: Rows  # in chains
+    lane: Rows
     start_ns: Column
     end_ns: Column
     is_gap: Flags
-    position: Column
+    position: Rows
 
     def last_before(self, lane: Column, moment: Column) -> Column:
         """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""

@@ -70,7 +70,9 @@ def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     origin = int(device.ts_ns[rows].min())
     calls, work = host_calls(device, device_work(device, origin), origin)
     shift = min((int(one.start_ns.min()) for one in (calls, work) if len(one)), default=0)
-    calls, work = host_calls(device, device_work(device, origin + shift), origin + shift)
+    if shift:
+        calls = replace(calls, start_ns=calls.start_ns - shift, end_ns=calls.end_ns - shift)
+        work = replace(work, start_ns=work.start_ns - shift, end_ns=work.end_ns - shift)
     return calls, work, origin + shift
 
 
@@ -132,13 +134,13 @@ def _graph(
     draft.link(Link.CROSS_THREAD, begun, worker)
     if host is not None:
         link_data(draft, host, calls, work, host_of_call, streams.node, threads)
-    position = np.empty(draft.size, np.int64)
+    position = np.empty(draft.size, np.int32)
     position[threads.node] = threads.position
     position[on_host:] = streams.position
     described = groups.described()
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
-        position = np.append(position, -STEP)
+        position = np.append(position, np.int32(-STEP))
     if streams.unexplained:
         draft.left_out[f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"] += (
             streams.unexplained
