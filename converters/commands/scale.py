@@ -36,6 +36,11 @@ def add_parser(commands: Any) -> None:
         metavar="NAME=SIZE",
         help="let a group, and all that are like it, have SIZE members; may be given several times",
     )
+    parser.add_argument(
+        "--keep-groups",
+        action="store_true",
+        help='let collectives of all ranks stay among the ranks of a replica (group "replica")',
+    )
     parser.add_argument("--groups", metavar="FILE", type=Path, help="the groups file of the input")
     parser.add_argument(
         "--expand", action="store_true", help="write PREFIX.0.et, PREFIX.1.et, … instead of a manifest"
@@ -58,7 +63,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if options.replicas == 1 and not wanted:
         raise UsageError("nothing says how to scale", remedy="give --replicas R or --group NAME=SIZE")
     given = read_input(options.input)
-    families = find_families(given.workload, Groups(given.workload, read_groups_file(options.groups)))
+    groups = Groups(given.workload, read_groups_file(options.groups))
+    families = find_families(given.workload, groups, keep_groups=options.keep_groups)
     growth = Growth(given.workload.ranks, families.rules, given.workload.source)
     for name, size in wanted:
         growth.grow(families.family(name, given.workload.source), size)
@@ -70,7 +76,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         )
     scaled = scale(given, families, growth)
     conversions, paths = _write(options, scaled)
-    remarks = [*given.workload.notices, *_remarks(growth, scaled)]
+    remarks = [*given.workload.notices, *_remarks(growth, scaled, keep_groups=options.keep_groups)]
     yield from report_lines(conversions, remarks, as_json=options.json, ranks=growth.ranks)
     if not options.json:
         yield f"run with: et-sim run {paths[0]}{paths[1]} --system FILE --network FILE"
@@ -121,7 +127,7 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
     return conversions, (named, f" --groups {groups[0][0]}" if groups else "")
 
 
-def _remarks(growth: Growth, scaled: Scaled) -> Iterator[str]:
+def _remarks(growth: Growth, scaled: Scaled, *, keep_groups: bool) -> Iterator[str]:
     """How ranks are numbered, which groups grew, and whether copies know each other."""
     from converters.editing.families import uses_all_ranks
     from converters.report import plural
@@ -142,5 +148,5 @@ def _remarks(growth: Growth, scaled: Scaled) -> Iterator[str]:
         )
         yield f"group {name}: {grew}, {rule.stride:,} apart"
     grown = any(step.group for step in growth.steps if step.factor > 1)
-    if growth.factor > 1 and not grown and not uses_all_ranks(scaled.workload):
+    if growth.factor > 1 and not grown and (keep_groups or not uses_all_ranks(scaled.workload)):
         yield "no collective spans the replicas: they are independent jobs"

@@ -22,6 +22,7 @@ from et_sim.trace.columns import NodeKind
 from et_sim.trace.process_groups import group_key
 
 Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
+REPLICA = "replica"  # the group of all ranks, where it is to stay within each replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,16 @@ class Families:
         raise UsageError(cause, place=source, remedy=remedy)
 
 
-def find_families(workload: Workload, groups: Groups) -> Families:
-    """Every group that a collective names, as a rule."""
+def find_families(workload: Workload, groups: Groups, *, keep_groups: bool = False) -> Families:
+    """Every group that a collective names, as a rule; with `keep_groups`, that of all ranks too."""
     used = [_used(trace) for trace in workload.templates]
+    whole = (REPLICA,) if keep_groups else ()
+    if keep_groups and REPLICA in workload.group_rules:
+        raise UsageError(
+            f'a group rule is called "{REPLICA}", as --keep-groups would call the group of all ranks',
+            place=workload.source,
+            remedy="give the rule another name",
+        )
     rules: dict[str, GroupRule] = {}
     called: dict[tuple[GroupRule, int], str] = {}
     known: dict[tuple[int, tuple[Any, ...]], Names] = {}
@@ -60,8 +68,10 @@ def find_families(workload: Workload, groups: Groups) -> Families:
         instances = tuple(groups.instance(rank, name) for name in used[template])
         key = template, tuple(one[:2] if one[0] == "rule" else one for one in instances)
         if key not in known:
-            known[key] = _names(workload, groups, rank, used[template], instances, rules, called)
+            names = _names(workload, groups, rank, used[template], instances, rules, called)
+            known[key] = (*names, *(("", name) for name in whole))
         of_rank.append(known[key])
+    rules |= {name: GroupRule(workload.ranks) for name in whole}
     return Families(rules, of_rank)
 
 

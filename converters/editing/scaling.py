@@ -185,7 +185,7 @@ def _set_groups(
         if family and family != name:
             held["pg_name"] = family
         factor = growth.factor_of(family)
-        _refuse_unknown(trace, row, family, growth, factor)
+        _refuse_unknown(trace, row, (key, family), growth, factor)
         _move_root(trace, row, growth, held)
         if factor > 1 and trace.comm_type[row] == CollectiveKind.ALL_GATHER:
             size = int(trace.comm_bytes[row])
@@ -195,13 +195,14 @@ def _set_groups(
     return smaller, rounded
 
 
-def _refuse_unknown(trace: Trace, row: int, family: str, growth: Growth, factor: int) -> None:
-    """What no rule covers."""
+def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Growth, factor: int) -> None:
+    """What no rule covers; `group` is called so in the trace, and as a rule."""
+    key, family = group
     kind = int(trace.comm_type[row])
     present = int(trace.present[row])
     column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
     bit = {"comm_src": Has.COMM_SRC, "comm_dst": Has.COMM_DST}.get(column or "", Has(0))
-    if growth.factor > 1 and not family and present & Has.INVOLVED_DIM:
+    if growth.factor > 1 and not key and present & Has.INVOLVED_DIM:
         cause = "names dimensions of the network (involved_dim), and a bigger machine may have others"
         remedy = "name a group instead (pg_name)"
     elif factor > 1 and kind not in (*_CONSTANT, CollectiveKind.ALL_GATHER):

@@ -193,6 +193,28 @@ def test_bytes_follow_the_size_of_the_group(capsys: pytest.CaptureFixture[str]) 
     )
 
 
+@pytest.mark.usefixtures("warm_engine")
+def test_collectives_of_all_ranks_can_stay_within_each_replica() -> None:
+    traces = []
+    for rank in range(4):
+        build = TraceBuilder()
+        work = build.compute("work", micros=10 * rank)
+        build.collective("all_reduce", 1 << 20, after=[work])
+        build.collective("all_gather", 1 << 20)
+        traces.append(build.build())
+    write_workload(Workload.of(traces), "four")
+    assert main(["scale", "four", "--replicas", "4", "--keep-groups", "-o", "alone"]) == 0
+    alone = read_workload("alone.workload.json")
+    assert alone.group_rules == {"replica": GroupRule(4)}
+    assert alone.trace(15).comm_bytes.tolist() == [0, 1 << 20, 1 << 20]
+    one = et_sim.simulate("four", system=SYSTEM, network=switch(4))
+    many = et_sim.simulate("alone.workload.json", system=SYSTEM, network=switch(16))
+    assert many.finish_ns.tolist() == one.finish_ns.tolist() * 4
+    assert main(["scale", "four", "--replicas", "4", "-o", "joined"]) == 0
+    joined = et_sim.simulate("joined.workload.json", system=SYSTEM, network=switch(16))
+    assert joined.makespan_ns > one.makespan_ns
+
+
 def test_a_root_among_all_ranks_stays_where_its_first_copy_is() -> None:
     traces = []
     for rank in range(4):
@@ -274,6 +296,18 @@ def one_collective(kind: str = "all_reduce", group: str = "g", **more: Any) -> T
             None,
             ["--replicas", "2"],
             'node 0 "all_reduce" names dimensions of the network (involved_dim)',
+        ),
+        (
+            [one_collective(group="", involved_dims=[True])] * 4,
+            None,
+            ["--replicas", "2", "--keep-groups"],
+            'node 0 "all_reduce" names dimensions of the network (involved_dim)',
+        ),
+        (
+            [one_collective("reduce", group="", root=2)] * 4,
+            None,
+            ["--replicas", "2", "--keep-groups"],
+            'node 0 "reduce" has a root, rank 2, in one of many groups alike',
         ),
         ([one_collective()] * 4, '{"g": [0, 1, 2, 3]}', ["--group", "g"], "--group is 'g'"),
         ([one_collective()] * 4, None, ["--replicas", "0"], "--replicas is 0"),
