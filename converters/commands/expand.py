@@ -36,19 +36,21 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Read the manifest, write the files of the ranks asked for, then report."""
     import json
 
-    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.editing.expanding import Files
+    from converters.files import read_bytes, refuse_overwriting, trace_path, watched
     from et_sim.trace import read_manifest
     from et_sim.trace.disk import replace_all
-    from et_sim.trace.files import files_of_ranks, groups_path
     from et_sim.units import format_ranks
 
     workload = read_manifest(options.manifest)
     ranks = _chosen(options.ranks, workload.ranks)
-    groups = groups_path(options.output) if workload.group_rules else None
+    files = Files(workload, [read_bytes(Path(one.source)) for one in workload.templates], options.output)
+    groups_file = files.groups()
+    groups = groups_file[0][0] if groups_file else None
     outputs = [trace_path(options.output, rank) for rank in ranks]
     refuse_overwriting([Path(path) for path, _ in workload.inputs], [*outputs, groups] if groups else outputs)
-    files = files_of_ranks(workload, options.output, ranks)
-    replace_all(watched(files, len(outputs) + (groups is not None)))
+    contents = (one for part in (files.of_ranks(ranks), groups_file) for one in part)
+    replace_all(watched(contents, len(outputs) + len(groups_file)))
     if options.json:
         content = {
             "manifest": str(options.manifest),

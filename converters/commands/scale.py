@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,14 +104,18 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
     inputs = [Path(path) for path, _ in workload.inputs]
     groups: list[tuple[Path, bytes]] = []
     if options.expand:
-        files = Files(workload, scaled.contents, prefix)
+        traces = decoded(zip(scaled.contents, map(str, range(len(scaled.contents))), strict=True))
+        files = Files(replace(workload, templates=tuple(traces)), scaled.contents, prefix)
         groups = files.groups()
         of_rank = workload.template_of_rank.tolist()
         entries = [(template, str(trace_path(prefix, rank))) for rank, template in enumerate(of_rank)]
         paths = [*(Path(path) for _, path in entries), *(path for path, _ in groups)]
         refuse_overwriting(inputs, paths)
-        traces = decoded(zip(scaled.contents, map(str, range(len(scaled.contents))), strict=True))
-        replace_all(watched((one for part in (files.of_ranks(), groups) for one in part), len(paths)))
+        replace_all(
+            watched(
+                (one for part in (files.of_ranks(range(len(of_rank))), groups) for one in part), len(paths)
+            )
+        )
     else:
         listed = manifest_files(workload, scaled.contents, f"{prefix}{ENDING}")
         refuse_overwriting(inputs, [path for path, _ in listed])

@@ -29,6 +29,7 @@ class Meeting(NamedTuple):
 
     what: str
     rows: dict[int, Any]  # rank -> rows; of a message, sender and receiver
+    name: str = ""  # of a group
 
 
 class Open(NamedTuple):
@@ -46,7 +47,12 @@ class Partners:
 
     def __init__(self, workload: Workload, groups: Groups) -> None:
         self._workload = workload
-        self._meetings = [*_collectives(workload, groups), *_messages(workload)]
+        collectives = _collectives(workload, groups)
+        self._meetings = [*(one for one in collectives if len(one.rows) > 1), *_messages(workload)]
+        # Groups of which nothing says who is in them; their users are taken for members.
+        self.unknown = {
+            one.name for one in collectives if groups.members(next(iter(one.rows)), one.name) is None
+        }
 
     def find_open(self, chosen: Sequence[Any], in_slice: Any) -> tuple[Open | None, int]:
         """The first open row, and how many there are; `chosen` is a mask per template."""
@@ -106,15 +112,15 @@ def open_error(workload: Workload, found: Open, count: int, in_slice: Any) -> Tr
 
 
 def _collectives(workload: Workload, groups: Groups) -> list[Meeting]:
-    """One meeting per group that is used."""
+    """One meeting per group that is used, be it by one rank only."""
     names = [_rows_by_group(trace) for trace in workload.templates]
     found: dict[tuple[Any, ...], Meeting] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):
         for name, rows in names[template].items():
             what = f"group {name}" if name else "the group of all ranks"
             instance = groups.instance(rank, name)
-            found.setdefault(instance, Meeting(what, {})).rows[rank] = rows
-    return [meeting for meeting in found.values() if len(meeting.rows) > 1]
+            found.setdefault(instance, Meeting(what, {}, name)).rows[rank] = rows
+    return list(found.values())
 
 
 def _rows_by_group(trace: Trace) -> dict[str, Any]:

@@ -82,6 +82,9 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
         edit.remarks.append(f"{plural(left_out, 'communication node')} with partners outside were left out")
     if ranks[-1] >= len(ranks):
         edit.remarks.append(f"ranks {format_ranks(ranks)} are ranks 0-{len(ranks) - 1} of the slice")
+        if partners.unknown:
+            listed = ", ".join(sorted(partners.unknown))
+            edit.remarks.append(f"who is in group {listed} stands in a groups file: name it with --groups")
     return edit
 
 

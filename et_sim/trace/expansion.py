@@ -59,7 +59,7 @@ class Expansion:
         trace = workload.templates[template]
         if workload.has_relative_peers(template):
             trace = _with_peers(trace, rank, workload.ranks)
-        names = tuple(self._number(name, rank, template) for name in trace.group_names)
+        names = tuple(self.number(name, rank, template) for name in trace.group_names)
         return trace if names == trace.group_names else replace(trace, group_names=names)
 
     def variant(self, rank: int) -> tuple[int, ...]:
@@ -75,8 +75,8 @@ class Expansion:
         own = rank if workload.has_relative_peers(template) and len(peer_rows(trace)) else -1
         return template, own, *(rule.index(rank) for rule in rules)
 
-    def _number(self, name: str, rank: int, template: int) -> str:
-        """What a name becomes; what the trace itself describes comes before rules."""
+    def number(self, name: str, rank: int, template: int) -> str:
+        """What the name of a group becomes; what the trace itself describes comes before rules."""
         rule = self._workload.group_rules.get(name)
         if rule is None or name in self._described[template]:
             return name

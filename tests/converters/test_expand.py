@@ -11,6 +11,7 @@ from trace_oracle import assert_same_trace
 
 from converters import files
 from converters.cli import main
+from converters.records import frame, parse, split
 from et_sim.trace import GroupRule, TraceBuilder, Workload, read_trace, read_workload, write_manifest
 from et_sim.trace.expansion import expanded
 
@@ -127,3 +128,18 @@ def test_show_prints_the_template_of_a_rank(manifest: str, capsys: pytest.Captur
 def test_repair_takes_no_manifest(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["repair", manifest, "-o", "x"]) == 2
     assert "only trace files are repaired" in capsys.readouterr().err
+
+
+def test_what_a_simulator_does_not_know_is_kept(manifest: str) -> None:
+    header, *nodes = parse(split(Path("job.template0.et").read_bytes()), "job")
+    for node in nodes:
+        node.attr.add(name="rf_id", int64_val=node.id + 7)
+        node.start_time_micros = 3
+    Path("job.template0.et").write_bytes(frame([header, *nodes]))
+    assert main(["expand", manifest, "-o", "out"]) == 0
+    for rank in (0, 7):
+        _, *written = parse(split(Path(f"out.{rank}.et").read_bytes()), "out")
+        assert [node.attr[-1].int64_val for node in written] == [7, 8, 9]
+        assert {node.start_time_micros for node in written} == {3}
+    whole = expanded(job()).workload
+    assert read_trace("out.5.et").comm_dst.tolist() == whole.trace(5).comm_dst.tolist()

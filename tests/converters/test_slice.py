@@ -186,6 +186,18 @@ def test_a_groups_file_follows_the_ranks() -> None:
     assert json.loads(Path("half.groups.json").read_text(encoding="utf-8")) == {"2": [1, 0]}
 
 
+def test_a_groups_file_that_is_not_named_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    traces = []
+    for rank in range(4):
+        build = TraceBuilder()
+        build.collective("all_reduce", 64, "1" if rank < 2 else "2")
+        traces.append(build.build())
+    write_workload(Workload.of(traces), "four")
+    assert main(["slice", "four", "-o", "half", "--ranks", "2-3", "--renumber"]) == 0
+    printed = capsys.readouterr().out
+    assert "note: who is in group 1, 2 stands in a groups file: name it with --groups" in printed
+
+
 def test_communication_with_partners_outside_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     write_steps("job")
     assert main(["slice", "job", "-o", "half", "--ranks", "0-1"]) == 2
