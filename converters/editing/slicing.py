@@ -84,7 +84,7 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
         edit.remarks.append(f"ranks {format_ranks(ranks)} are ranks 0-{len(ranks) - 1} of the slice")
         if partners.unknown:
             listed = ", ".join(sorted(partners.unknown))
-            edit.remarks.append(f"no trace says who is in groups {listed}: name the groups file with --groups")
+            edit.remarks.append(f"no trace says who is in groups {listed}: name a groups file with --groups")
     return edit
 
 

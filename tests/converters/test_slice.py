@@ -195,7 +195,7 @@ def test_a_groups_file_that_is_not_named_is_asked_for(capsys: pytest.CaptureFixt
     write_workload(Workload.of(traces), "four")
     assert main(["slice", "four", "-o", "half", "--ranks", "2-3", "--renumber"]) == 0
     printed = capsys.readouterr().out
-    assert "note: no trace says who is in groups 1, 2: name the groups file with --groups" in printed
+    assert "note: no trace says who is in groups 1, 2: name a groups file with --groups" in printed
 
 
 def test_communication_with_partners_outside_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
