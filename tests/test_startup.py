@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich")
+HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich", "duckdb")
 PROGRAM = """
 import contextlib, io, sys
 from et_sim.cli import main
@@ -31,7 +31,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_help_of_a_command_loads_nothing_heavy() -> None:
-    for command in ("run", "check", "inspect", "make", "collective", "demo"):
+    for command in ("run", "check", "inspect", "sql", "make", "collective", "demo"):
         assert _loaded_by(command, "--help") == [], command
 
 

@@ -6,9 +6,11 @@ Tables are read when asked for, and only the columns that are asked for. Not her
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from et_sim.errors import UsageError, did_you_mean
@@ -32,6 +34,20 @@ MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL = (
 )
 NEEDED = (MANIFEST, SUMMARY, TIMELINE, ACTORS)
 AGAIN = "simulate again with et-sim run"
+# Every table that a run may hold, by the columns that views read, and how to come by those that it need not.
+TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"timeline": TIMELINE_COLUMNS, "actors": ACTOR_COLUMNS, "phases": {}, "messages": {}, "links": {}}
+    | {"memory": MEMORY_COLUMNS, "path": {}}
+)
+ABSENT: Mapping[str, str] = MappingProxyType(
+    {
+        "phases": "simulate with --detail phases",
+        "messages": "simulate with --detail messages",
+        "links": "simulate with --model link --detail messages",
+        "memory": 'set "track-local-mem": 1 in the system file',
+        "path": "simulate with --detail path",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,25 @@ class RunDirectory:
     summary: dict[str, Any]
     manifest: dict[str, Any]
     stall: dict[str, Any] | None
+
+    def table_path(self, name: str) -> Path:
+        """Where a table lies, if the run holds it."""
+        return self.path / f"{name}.arrow"
+
+    def holds(self, name: str) -> bool:
+        """Whether the run holds a table."""
+        return self.table_path(name).exists()
+
+    def check_table(self, name: str) -> None:
+        """Refuse a table that cannot be read."""
+        with _opened(self.table_path(name), TABLES[name], ()):
+            pass
+
+    def batches(self, name: str, columns: Sequence[str]) -> Iterator[Any]:
+        """A table's rows with these columns, a record batch at a time; all share their dictionaries."""
+        with _opened(self.table_path(name), TABLES[name], columns) as file:
+            for number in range(file.num_record_batches):
+                yield file.get_batch(number).select(columns)
 
     def timeline(self, columns: Sequence[str] | None = None) -> Any:
         """timeline.arrow as a pyarrow.Table with these columns, or all."""
@@ -120,6 +155,13 @@ def _read_json(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_table(path: Path, needed: Mapping[str, str], columns: Sequence[str] | None) -> Any:
+    with _opened(path, needed, columns) as file:
+        return file.read_all()
+
+
+@contextmanager
+def _opened(path: Path, needed: Mapping[str, str], columns: Sequence[str] | None) -> Iterator[Any]:
+    """An Arrow file, open for reading these columns, or all; what cannot be read is refused."""
     import pyarrow as pa
 
     try:
@@ -128,8 +170,7 @@ def _read_table(path: Path, needed: Mapping[str, str], columns: Sequence[str] | 
             if found := column_misfit(schema, needed):
                 raise UsageError(f"is not as et-sim run writes it: {found}", place=str(path), remedy=AGAIN)
             wanted = None if columns is None else [schema.get_field_index(name) for name in columns]
-            options = pa.ipc.IpcReadOptions(included_fields=wanted)
-            return pa.ipc.open_file(source, options=options).read_all()
+            yield pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted))
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"cannot be read: {reason}", place=str(path), remedy=AGAIN) from None

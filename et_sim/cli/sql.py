@@ -1,0 +1,72 @@
+"""`et-sim sql`: ask a run's tables a question in SQL."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+
+SCREEN = Path("-")
+FORMATS = ("csv", "json", "arrow")
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "sql",
+        help="ask a run's tables a question in SQL",
+        description="Ask a run's tables a question in SQL (DuckDB's dialect). Tables: timeline, actors, "
+        "ranks, run, and phases, messages, links, memory, path where the run holds them.",
+    )
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
+    parser.add_argument(
+        "query", metavar="QUERY", help='such as "SELECT kind, count(*) FROM timeline GROUP BY kind"'
+    )
+    where = parser.add_mutually_exclusive_group()
+    for name, meaning in (("csv", "CSV"), ("json", "a JSON list of objects"), ("arrow", "an Arrow IPC file")):
+        where.add_argument(
+            f"--{name}",
+            nargs="?",
+            const=SCREEN,
+            type=Path,
+            metavar="FILE",
+            help=f"give all rows as {meaning}"
+            + (", on stdout if no FILE is named" if name != "arrow" else ""),
+        )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print or write the answer."""
+    from et_sim.views import open_run
+    from et_sim.views.answers import Answer
+    from et_sim.views.database import Database
+
+    form = next((name for name in FORMATS if getattr(options, name) is not None), "text")
+    if form == "arrow" and options.arrow == SCREEN:
+        raise UsageError("--arrow needs a file", remedy="--arrow answer.arrow")
+    with Database(open_run(options.directory)) as database:
+        answer = Answer(database, options.query)
+        if form == "text":
+            print(answer.text())
+        elif form == "arrow":
+            answer.write_arrow(options.arrow)
+        else:
+            _give(answer.csv_lines() if form == "csv" else answer.json_lines(), getattr(options, form))
+    return 0
+
+
+def _give(texts: Iterator[str], target: Path) -> None:
+    if target == SCREEN:
+        for text in texts:
+            sys.stdout.write(text)
+        return
+    from et_sim.views.files import new_file
+
+    with new_file(target) as sink:
+        for text in texts:
+            sink.write(text.encode())

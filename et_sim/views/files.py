@@ -1,0 +1,31 @@
+"""Files that views write: complete, or not there.
+
+Not here: the directory of a run (`et_sim.timeline.writer`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Any]:
+    """A file to write bytes into, which takes its name when everything is written."""
+    draft = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        with draft.open("wb") as sink:
+            yield sink
+        draft.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
+        ) from None
+    finally:
+        draft.unlink(missing_ok=True)
