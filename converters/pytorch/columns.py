@@ -85,9 +85,7 @@ class Tensors:
 
     start: npt.NDArray[np.int64]
     argument: npt.NDArray[np.uint16]
-    tensor_id: Numbers
     storage_id: Numbers
-    offset: Numbers  # into the storage, in elements as the file says it
     elements: Numbers
     element_bytes: npt.NDArray[np.uint8]
     device: Indices  # text (plain): "cuda:0", "cpu"
@@ -115,8 +113,6 @@ class HostTrace:
     name: Indices
     record_function: Numbers  # rf_id: equals Kineto's "Record function id"
     thread: Numbers  # small numbers of the execution trace's own, 1 is the first thread
-    forward_thread: Numbers  # of backward operators: the thread of the forward one; else 0
-    forward_parent: Numbers  # fw_parent, a node id or 0
     sequence: Numbers  # seq_id of autograd, ABSENT (the file says -1, too) if none
     scope: Kinds  # RecordScope of PyTorch: 0 function, 1 backward function, 7 user
     schema_text: Indices  # text (plain): the operator's signature, or ABSENT if empty
@@ -238,7 +234,6 @@ class DeviceTrace:
     external_id: Numbers  # joins operators and launches; in old files that of a kernel is its correlation
     record_function: Numbers  # "Record function id": equals rf_id of the execution trace; absent before 2024
     sequence: Numbers  # "Sequence number" of autograd
-    forward_thread: Numbers  # "Fwd thread id", a small number of PyTorch's own
     # Of operators: text, the JSON object {"dims": …, "types": …} of their recorded inputs, with "values" for
     # the operators whose values are kept in a HostTrace, too; else ABSENT.
     arguments: Indices

@@ -183,7 +183,7 @@ class _Writer:
             (np.arange(first, last) + 1, kinds, graph.start_ns[rows] // 1000, (duration + 500) // 1000),
             axis=1,
         )
-        bounds = np.searchsorted(graph.after, np.arange(first, last + 1)).astype(np.int64)
+        bounds = np.searchsorted(graph.after, np.arange(first, last + 1, dtype=np.int32)).astype(np.int64)
         low, high = int(bounds[0]), int(bounds[-1])
         value, has_value = self._values(rows, duration)
         return Block(

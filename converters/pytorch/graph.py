@@ -96,11 +96,11 @@ class Graph:
     @property
     def first_dependency(self) -> Column:
         """Where the dependencies of each row begin; one more than there are rows."""
-        return np.searchsorted(self.after, np.arange(len(self) + 1)).astype(np.int64)
+        return np.searchsorted(self.after, np.arange(len(self) + 1, dtype=np.int32)).astype(np.int64)
 
-    def replayed(self) -> tuple[Column, Column]:
+    def replayed(self) -> tuple[Column, Rows]:
         """When each node ends if only its dependencies hold it back; and the one that does, or NONE."""
-        ends, decisive = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)
+        ends, decisive = np.zeros(len(self), np.int64), np.zeros(len(self), np.int32)
         replay_times(self.end_ns - self.start_ns, self.first_dependency, self.before, ends, decisive)
         return ends, decisive
 

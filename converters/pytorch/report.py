@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.columns import DeviceTrace
-from converters.pytorch.graph import Column, Link, Role
+from converters.pytorch.graph import Column, Link, Role, Rows
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from et_sim.trace.columns import NodeKind
@@ -215,17 +215,16 @@ def _busy(rank: ConvertedRank) -> int:
     return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
 
-def _path(rank: ConvertedRank, ends: Column, decisive: Column) -> dict[str, int]:
+def _path(rank: ConvertedRank, ends: Column, decisive: Rows) -> dict[str, int]:
+    """Time by role along the nodes that decided when the last one ended."""
     graph = rank.graph
-    total: dict[str, int] = {}
+    total = dict.fromkeys(Role, 0)
     row = int(np.argmax(ends)) if len(ends) else NONE
-    roles, before, chosen = graph.role.tolist(), graph.before.tolist(), decisive.tolist()
-    duration = (graph.end_ns - graph.start_ns).tolist()
     while row != NONE:
-        total[Role(roles[row]).name] = total.get(Role(roles[row]).name, 0) + duration[row]
-        row = before[chosen[row]] if chosen[row] != NONE else NONE
-    order = sorted(total, key=lambda name: (-total[name], name))
-    return {name.lower().replace("_", " "): total[name] for name in order if total[name]}
+        total[Role(graph.role[row])] += int(graph.end_ns[row] - graph.start_ns[row])
+        row = int(graph.before[decisive[row]]) if decisive[row] != NONE else NONE
+    order = sorted(total, key=lambda role: (-total[role], role.name))
+    return {role.name.lower().replace("_", " "): total[role] for role in order if total[role]}
 
 
 def _longest_gap(rank: ConvertedRank) -> dict[str, Any] | None:

@@ -45,7 +45,6 @@ _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     "external_id": None,
     "record_function": None,
     "sequence": None,
-    "forward_thread": None,
 }
 
 
@@ -173,7 +172,6 @@ class DeviceReader:
             ],
             "record_function": np.where(functions == 0, ABSENT, functions),  # 0: nobody gave it a number
             "sequence": [own.sequence for own in arguments],
-            "forward_thread": [own.forward_thread for own in arguments],
         }
         for name, column in self._columns.items():
             column.add(values[name])

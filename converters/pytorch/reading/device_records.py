@@ -53,7 +53,6 @@ class Arguments(
         "external_id_of_old": "external id",
         "record_function": "Record function id",
         "sequence": "Sequence number",
-        "forward_thread": "Fwd thread id",
         "dims": "Input Dims",
         "types": "Input type",
         "values": "Concrete Inputs",
@@ -87,7 +86,6 @@ class Arguments(
     stream: Number = None
     device: Number = None
     sequence: Number = ABSENT
-    forward_thread: Number = ABSENT
     dims: msgspec.Raw = NO_TEXT
     types: msgspec.Raw = NO_TEXT
     values: msgspec.Raw = NO_TEXT

@@ -16,7 +16,7 @@ from converters.pytorch.columns import ABSENT
 from converters.pytorch.reading.decoding import NO_TEXT
 from converters.pytorch.reading.device_records import Arguments, Number
 
-# Attributes that have a column, and one that is long and of no use here.
+# Attributes that have a column, and some that are of no use here.
 _COMMON = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "tensor_range"))
 
 
@@ -74,11 +74,9 @@ class FlatNode(msgspec.Struct, rename={"node_id": "id", "category": "cat"}):
     name: str
     parent: int | None = None
     rf_id: Number = ABSENT
-    fw_parent: Number = 0
     seq_id: Number = ABSENT
     scope: Number = 0
     tid: Number = 0
-    fw_tid: Number = 0
     op_schema: str = ""
     inputs: msgspec.Raw = NO_TEXT
     input_shapes: msgspec.Raw = NO_TEXT
@@ -119,11 +117,9 @@ class Fields:
 
     parent: list[int]
     record_function: list[Number]
-    forward_parent: list[Number]
     sequence: list[Number]
     scope: list[Number]
     thread: list[Number]
-    forward_thread: list[Number]
     schema_text: list[str]
     inputs: list[msgspec.Raw]
     input_shapes: list[msgspec.Raw]
@@ -140,11 +136,9 @@ def fields_of(nodes: list[Node]) -> Fields:
     return Fields(
         parent=[node.caller for node in nodes],
         record_function=[found.get("rf_id", ABSENT) for found in own],
-        forward_parent=[found.get("fw_parent", 0) for found in own],
         sequence=[found.get("seq_id", ABSENT) for found in own],
         scope=[found.get("scope", 0) for found in own],
         thread=[found.get("tid", 0) for found in own],
-        forward_thread=[found.get("fw_tid", 0) for found in own],
         schema_text=[found.get("op_schema", "") for found in own],
         inputs=[node.inputs.values for node in nodes],
         input_shapes=[node.inputs.shapes for node in nodes],
@@ -164,11 +158,9 @@ def fields_of_flat(nodes: list[FlatNode]) -> Fields:
     return Fields(
         parent=[node.caller for node in nodes],
         record_function=[node.rf_id for node in nodes],
-        forward_parent=[node.fw_parent for node in nodes],
         sequence=[node.seq_id for node in nodes],
         scope=[node.scope for node in nodes],
         thread=[node.tid for node in nodes],
-        forward_thread=[node.fw_tid for node in nodes],
         schema_text=[node.op_schema for node in nodes],
         inputs=[node.inputs for node in nodes],
         input_shapes=[node.input_shapes for node in nodes],

@@ -16,6 +16,7 @@ import numpy as np
 from converters.pytorch.columns import Tensors
 from converters.pytorch.reading.growing import Column, Memo, Table, starts_of
 
+_STORAGE, _ELEMENTS, _ELEMENT_BYTES, _DEVICE = 1, 3, 4, 5
 _TENSOR_LENGTH = 6
 _Found = tuple[int, list[Any]]  # number of the argument, and the tensor
 
@@ -28,7 +29,7 @@ class TensorColumns:
         self._wanted: Memo[bytes, tuple[int, ...]] = Memo(_arguments_with_tensors)
         self._decode = msgspec.json.Decoder().decode
         self._counts = Column(np.int64)
-        self._columns = (Column(np.uint16), *(Column() for _ in range(4)), Column(np.uint8), Column(np.int32))
+        self._columns = (Column(np.uint16), Column(), Column(), Column(np.uint8), Column(np.int32))
 
     def add(self, values: list[msgspec.Raw], types: list[bytes]) -> None:
         """The next rows: their arguments, and the types of these."""
@@ -45,10 +46,11 @@ class TensorColumns:
             counts.append(len(found) - before)
         self._counts.add(counts)
         texts = self._texts
-        self._columns[0].add([argument for argument, _ in found])
-        for place, column in enumerate(self._columns[1:6]):
+        argument, *others, device = self._columns
+        argument.add([number for number, _ in found])
+        for place, column in zip((_STORAGE, _ELEMENTS, _ELEMENT_BYTES), others, strict=True):
             column.add([tensor[place] for _, tensor in found])
-        self._columns[6].add([texts[tensor[5]] for _, tensor in found])
+        device.add([texts[tensor[_DEVICE]] for _, tensor in found])
 
     def finish(self) -> Tensors:
         return Tensors(starts_of(self._counts.finish()), *(column.finish() for column in self._columns))
@@ -66,8 +68,8 @@ def _collect(number: int, argument: Any, found: list[_Found]) -> None:
         value = left.pop()
         if not isinstance(value, list):
             continue
-        if len(value) == _TENSOR_LENGTH and isinstance(value[5], str):
-            if value[4] or value[5]:  # else it is the place of a tensor that was not given
+        if len(value) == _TENSOR_LENGTH and isinstance(value[_DEVICE], str):
+            if value[_ELEMENT_BYTES] or value[_DEVICE]:  # else it is the place of a tensor that was not given
                 found.append((number, value))
         else:
             left.extend(reversed(value))
