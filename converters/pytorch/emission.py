@@ -41,8 +41,8 @@ from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_ro
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import process_group_text
 
-_ROWS = 1 << 16  # written at a time
-_BYTES = 1 << 24  # room for them to begin with
+_ROWS = 1 << 14  # written at a time
+_BYTES = 1 << 22  # room for them to begin with
 _NUMBERS = (
     ("is_cpu_op", "bool"),
     ("concurrent", "bool"),

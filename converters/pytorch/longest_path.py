@@ -1,4 +1,4 @@
-"""When nodes end if only their dependencies hold them back, in compiled code.
+"""When nodes end if only their dependencies hold them back, and what held back the last, in compiled code.
 
 Rows are in an order in which every dependency leads forward. Not here: making that order (`graph`).
 """
@@ -24,3 +24,12 @@ def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: An
                 ready = ends[before[at]]
                 decisive[row] = at
         ends[row] = ready + duration[row]
+
+
+@entry(allocates=False)
+def path_times(last: int, start: Any, end: Any, role: Any, before: Any, decisive: Any, total: Any) -> None:
+    """Add to `total`, by role, what row `last` and all rows that decided before it took."""
+    row = last
+    while row >= 0:
+        total[role[row]] += end[row] - start[row]
+        row = before[decisive[row]] if decisive[row] >= 0 else -1

@@ -12,6 +12,7 @@ import numpy as np
 
 from converters.pytorch.columns import DeviceTrace
 from converters.pytorch.graph import Column, Link, Role, Rows
+from converters.pytorch.longest_path import path_times
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from et_sim.trace.columns import NodeKind
@@ -218,11 +219,11 @@ def _busy(rank: ConvertedRank) -> int:
 def _path(rank: ConvertedRank, ends: Column, decisive: Rows) -> dict[str, int]:
     """Time by role along the nodes that decided when the last one ended."""
     graph = rank.graph
-    total = dict.fromkeys(Role, 0)
-    row = int(np.argmax(ends)) if len(ends) else NONE
-    while row != NONE:
-        total[Role(graph.role[row])] += int(graph.end_ns[row] - graph.start_ns[row])
-        row = int(graph.before[decisive[row]]) if decisive[row] != NONE else NONE
+    times = np.zeros(len(Role), np.int64)
+    if len(ends):
+        last = int(np.argmax(ends))
+        path_times(last, graph.start_ns, graph.end_ns, graph.role, graph.before, decisive, times)
+    total = dict(zip(Role, times.tolist(), strict=True))
     order = sorted(total, key=lambda role: (-total[role], role.name))
     return {role.name.lower().replace("_", " "): total[role] for role in order if total[role]}
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Rows, Work
-from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.calls import Calls, Flags, Work
+from converters.pytorch.graph import Column, Draft, Link, Role, Rows
 from converters.pytorch.nesting import NONE
 
 _SHORTEST_WAIT_NS = 20_000
@@ -72,25 +72,25 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column, is
     nodes = draft.add(role, start, end, call=np.arange(len(calls)))
     worked = np.maximum(np.minimum(covered, until), end)
     own = nodes * STEP
-    parts = [(nodes, calls.lane, start, end, np.zeros(len(nodes), bool), own)]
+    lane = calls.lane.astype(np.int32)
+    parts = [(nodes, lane, start, end, np.zeros(len(nodes), bool), own)]
     some = np.flatnonzero(worked > end)
-    parts.append(_part(draft, Role.REST, calls.lane[some], end[some], worked[some], own[some] + 1))
+    parts.append(_part(draft, Role.REST, lane[some], end[some], worked[some], own[some] + 1))
     some = np.flatnonzero(until > worked)
-    parts.append(_part(draft, Role.GAP, calls.lane[some], worked[some], until[some], own[some] + 2))
+    parts.append(_part(draft, Role.GAP, lane[some], worked[some], until[some], own[some] + 2))
     first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else some[:0]
-    parts.append(_part(draft, Role.GAP, calls.lane[first], start[first] * 0, start[first], own[first] - 1))
-    node, lane, begins, finish, is_gap, position = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
-    order = np.lexsort((position, lane))
-    threads = Threads(node[order], lane[order], begins[order], finish[order], is_gap[order], position[order])
+    parts.append(_part(draft, Role.GAP, lane[first], start[first] * 0, start[first], own[first] - 1))
+    columns = list(zip(*parts, strict=True))
+    del parts, covered, until, worked
+    order = np.lexsort((np.concatenate(columns[5]), np.concatenate(columns[1]))).astype(np.int32)
+    threads = Threads(*(np.concatenate(column)[order] for column in columns))
     same = threads.lane[1:] == threads.lane[:-1]
     draft.link(Link.THREAD_ORDER, threads.node[:-1][same], threads.node[1:][same])
     draft.link(Link.CALL_TREE, calls.parent, nodes)
     return threads
 
 
-def _part(draft: Draft, role: Role, lane: Column, start: Column, end: Column, position: Column) -> Any:
+def _part(draft: Draft, role: Role, lane: Rows, start: Column, end: Column, position: Rows) -> Any:
     node = draft.add(role, start, end)
     return node, lane, start, end, np.full(len(node), role == Role.GAP), position
 

@@ -128,6 +128,9 @@ def _graph(
     base = (len(calls) + 1) * STEP
     communicates = carriers.of_work != NONE
     streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
+    if streams.unexplained:
+        what = f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"
+        draft.left_out[what] += streams.unexplained
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
     operator, worker = carriers.begun_by
     begun = threads.last_before(calls.lane[operator], calls.start_ns[worker])
@@ -137,14 +140,11 @@ def _graph(
     position = np.empty(draft.size, np.int32)
     position[threads.node] = threads.position
     position[on_host:] = streams.position
+    del threads, streams  # large, and no longer needed
     described = groups.described()
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
         position = np.append(position, np.int32(-STEP))
-    if streams.unexplained:
-        draft.left_out[f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"] += (
-            streams.unexplained
-        )
     return draft.finished(without, position), described
 
 
