@@ -1,0 +1,84 @@
+"""`et-sim export`: a run's timeline for Perfetto, or as Chrome trace events."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.views.export.contents import Contents
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "export",
+        help="write a run's timeline for other viewers",
+        description="Write a run's timeline for Perfetto (ui.perfetto.dev), or as Chrome trace events.",
+    )
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
+    parser.add_argument("--perfetto", type=Path, metavar="FILE", help="Perfetto's own format (.pftrace)")
+    parser.add_argument("--chrome", type=Path, metavar="FILE", help="Chrome trace events (.json, .json.gz)")
+    parser.add_argument("--ranks", help='which ranks, such as "0-3,6" (default: one of each actor)')
+    parser.add_argument("--window", metavar="FROM-TO", help="which time, such as 10ms-20ms (default: all)")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="at most the N longest nodes (default: 200000)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files that are asked for, and say what is in them."""
+    if options.perfetto is None and options.chrome is None:
+        raise UsageError(
+            "nothing to write", remedy=f"et-sim export {options.directory} --perfetto timeline.pftrace"
+        )
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"--limit is {options.limit}", remedy="show at least one node")
+    from et_sim.views import open_run
+    from et_sim.views.export import chrome, perfetto
+    from et_sim.views.export.contents import MOST_SLICES, contents_of
+    from et_sim.views.window import parse_window
+
+    opened, window = open_run(options.directory), parse_window(options.window)
+    contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
+    print(_told(contents))
+    for sentence in contents.left_out:
+        print(f"it {sentence}")
+    if options.perfetto is not None:
+        _write(options.perfetto, perfetto.packets(contents))
+    if options.chrome is not None:
+        about = {"et_sim": opened.manifest.get("et_sim"), "left_out": list(contents.left_out)}
+        _write(options.chrome, chrome.pieces(contents, about))
+    return 0
+
+
+def _told(contents: Contents) -> str:
+    from et_sim.views.text import plural
+
+    parts = (
+        f"{plural(len(contents.slices), 'node')} of {plural(len(contents.shown.ranks), 'rank')}",
+        plural(len(contents.messages), "message"),
+        plural(len(contents.collectives), "collective across ranks", "collectives across ranks"),
+        plural(len(contents.counters), "counter"),
+    )
+    return f"the timeline shows {', '.join(parts)}"
+
+
+def _write(target: Path, parts: Iterable[bytes]) -> None:
+    import gzip
+
+    from et_sim.units import format_bytes
+    from et_sim.views.files import new_file
+
+    with new_file(target) as sink:
+        if target.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=sink, mtime=0) as packed:
+                packed.writelines(parts)
+        else:
+            sink.writelines(parts)
+    print(f"{target}: {format_bytes(target.stat().st_size)}; open it at https://ui.perfetto.dev")

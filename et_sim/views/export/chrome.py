@@ -1,0 +1,101 @@
+"""A timeline as Chrome trace events, which chrome://tracing, Perfetto and others read.
+
+Times are in microseconds there; three decimals keep every nanosecond. Ranks are processes, lanes are threads.
+Not here: what is shown (`contents`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from et_sim.views.export.contents import Contents
+
+
+def pieces(contents: Contents, about: dict[str, Any]) -> Iterator[bytes]:
+    """The file, event by event; `about` is kept beside the events."""
+    yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":['
+    before = b"\n"
+    for event in _events(contents):
+        yield before + event
+        before = b",\n"
+    yield b"\n]}\n"
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _micros(time_ns: int) -> str:
+    return f"{time_ns // 1000}.{time_ns % 1000:03d}"
+
+
+def _event(phase: str, process: int, thread: int, rest: bytes, time_ns: int | None = None) -> bytes:
+    time = "" if time_ns is None else f',"ts":{_micros(time_ns)}'
+    return f'{{"ph":"{phase}","pid":{process},"tid":{thread}{time},'.encode() + rest[1:]
+
+
+def _events(contents: Contents) -> Iterator[bytes]:
+    yield from _names(contents)
+    yield from _slices(contents)
+    yield from _arrows(contents)
+    for counter in contents.counters:
+        rank = contents.shown.ranks[counter.place]
+        for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
+            yield _event("C", rank, 0, _json({"name": counter.name, "args": {counter.unit: value}}), time)
+
+
+def _names(contents: Contents) -> Iterator[bytes]:
+    for rank in contents.shown.ranks:
+        yield _event("M", rank, 0, _json({"name": "process_name", "args": {"name": f"rank {rank}"}}))
+        yield _event("M", rank, 0, _json({"name": "process_sort_index", "args": {"sort_index": rank}}))
+    strips = contents.strips
+    for thread, (place, lane, row) in enumerate(zip(strips.place, strips.lane, strips.row, strict=True)):
+        rank, name = contents.shown.ranks[place], f"{lane} {row + 1}" if row else lane
+        yield _event("M", rank, thread, _json({"name": "thread_name", "args": {"name": name}}))
+        yield _event("M", rank, thread, _json({"name": "thread_sort_index", "args": {"sort_index": thread}}))
+
+
+def _slices(contents: Contents) -> Iterator[bytes]:
+    nodes = contents.nodes.take(contents.slices.row)
+    heads = [_json({"name": name or ""})[1:-1] for name in nodes.names]
+    kinds = [_json({"cat": kind or ""})[1:-1] for kind in nodes.kinds]
+    columns = (nodes.name, nodes.kind, nodes.group, nodes.node, nodes.bytes, nodes.waited_ns, nodes.completed)
+    rows = zip(
+        *(
+            column.tolist()
+            for column in (contents.strips.of_slice, contents.start_ns, contents.end_ns, *columns)
+        ),
+        strict=True,
+    )
+    ranks = [contents.shown.ranks[place] for place in contents.strips.place]
+    for strip, start, end, name, kind, group, node, size, waited, completed in rows:
+        notes = {"node": node, "bytes": max(size, 0), "group": nodes.groups[group], "waited_ns": waited}
+        notes = {key: value for key, value in notes.items() if value or key == "node"}
+        if not completed:
+            notes["never_completed"] = True
+        length = f'"dur":{_micros(end - start)},'.encode()
+        rest = b"{" + length + heads[name] + b"," + kinds[kind] + b',"args":' + _json(notes) + b"}"
+        yield _event("X", ranks[strip], strip, rest, start)
+
+
+def _arrows(contents: Contents) -> Iterator[bytes]:
+    """A message leaves where its send begins, and arrives where its receive ends; collectives are chains."""
+    strip_of = contents.strips.of_slice
+
+    def at(phase: str, entry: int, time_ns: int, name: str, flow: int) -> bytes:
+        strip = int(strip_of[entry])
+        rank = contents.shown.ranks[contents.strips.place[strip]]
+        rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
+        return _event(phase, rank, strip, rest, time_ns)
+
+    starts, ends = contents.start_ns.tolist(), contents.end_ns.tolist()
+    for flow, (send, receive) in enumerate(contents.messages, start=1):
+        yield at("s", send, starts[send], "message", flow)
+        inside = max(ends[receive] - 1, starts[receive])  # its end itself is outside
+        yield at("f", receive, inside, "message", flow)
+    for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
+        for position, member in enumerate(members):
+            phase = "s" if position == 0 else "f" if position == len(members) - 1 else "t"
+            yield at(phase, member, starts[member], "collective", flow)

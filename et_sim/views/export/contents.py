@@ -1,0 +1,90 @@
+"""What an exported timeline shows: slices in strips, arrows between them, counters, and what was left out.
+
+Not here: formats (`perfetto`, `chrome`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.export.counters import Counter, collectives_under_way, memory_in_use
+from et_sim.views.export.flows import collectives, messages
+from et_sim.views.nodes import NONE, Nodes, Shown, Slices, nodes_of, shown_ranks, slices_of
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.strips import Strips, strips_of
+from et_sim.views.text import plural
+from et_sim.views.window import Window
+
+MOST_RANKS = 64
+MOST_SLICES = 200_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contents:
+    """Slices are numbered; `start_ns` and `end_ns` have an entry for each."""
+
+    nodes: Nodes
+    shown: Shown
+    slices: Slices
+    strips: Strips
+    start_ns: Any
+    end_ns: Any
+    messages: list[tuple[int, int]]  # send, receive
+    collectives: list[list[int]]  # in the order in which they started
+    counters: list[Counter]
+    left_out: tuple[str, ...]
+
+
+def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:
+    """Gather it from a run's files."""
+    shown = shown_ranks(run, ranks, MOST_RANKS)
+    nodes = nodes_of(run, shown.actors)
+    slices = slices_of(nodes, shown, window, limit)
+    start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
+    strips = strips_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
+    slice_of_row = _slice_of_row(nodes, shown, slices)
+    sends, receives = (slice_of_row[rows] for rows in messages(nodes))
+    both = (sends != NONE) & (receives != NONE)
+    members = [slice_of_row[rows] for rows in collectives(nodes)]
+    joined = [there.tolist() for found in members if len(there := found[found != NONE]) > 1]
+    counters, no_room = _within(
+        [*collectives_under_way(nodes, shown, window), *memory_in_use(run, shown, window)], limit
+    )
+    several = len(shown.actors) - len(shown.place_of_actor())
+    unclear = f"draws no arrows at {plural(several, 'rank')} that behave alike" if several else ""
+    return Contents(
+        nodes=nodes,
+        shown=shown,
+        slices=slices,
+        strips=strips,
+        start_ns=start,
+        end_ns=end,
+        messages=list(zip(sends[both].tolist(), receives[both].tolist(), strict=True)),
+        collectives=joined,
+        counters=counters,
+        left_out=tuple(filter(None, (shown.left_out, slices.left_out, unclear, no_room))),
+    )
+
+
+def _slice_of_row(nodes: Nodes, shown: Shown, slices: Slices) -> Any:
+    """The slice of each node, where there is exactly one rank that shows its actor."""
+    found = np.full(len(nodes), NONE)
+    once = np.zeros(len(shown.ranks), np.bool_)
+    once[list(shown.place_of_actor().values())] = True
+    clear = once[slices.place]
+    found[slices.row[clear]] = np.flatnonzero(clear)
+    return found
+
+
+def _within(counters: list[Counter], limit: int) -> tuple[list[Counter], str]:
+    """As many counters as have room for all their values."""
+    kept, room = [], limit
+    for counter in counters:
+        if len(counter.time_ns) <= room:
+            kept.append(counter)
+            room -= len(counter.time_ns)
+    lost = len(counters) - len(kept)
+    return kept, f"has no room for {plural(lost, 'counter')} of {len(counters)}" if lost else ""

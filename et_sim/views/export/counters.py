@@ -1,0 +1,76 @@
+"""Figures over time that stand beside the slices: collectives under way, local memory in use.
+
+Not here: what memory is used for (`et_sim.views.memory`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.nodes import NONE, Nodes, Shown
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.window import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counter:
+    """A figure of one rank that has each value until the next."""
+
+    place: int  # in Shown.ranks
+    name: str
+    unit: str  # "count" or "bytes"
+    time_ns: Any
+    value: Any
+
+
+def collectives_under_way(nodes: Nodes, shown: Shown, window: Window) -> list[Counter]:
+    """How many collectives each rank is in."""
+    rows = np.flatnonzero((nodes.sequence != NONE) & (nodes.end_ns > nodes.start_ns))
+    found = []
+    for actor, start, end in _by_actor(nodes.actor[rows], nodes.start_ns[rows], nodes.end_ns[rows]):
+        time = np.concatenate((start, end))
+        change = np.repeat((1, -1), len(start))
+        order = np.argsort(time, kind="stable")
+        found.append((actor, time[order], np.cumsum(change[order])))
+    return _of_ranks(found, shown, "collectives under way", "count", window)
+
+
+def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """Bytes of local memory in use; nothing if the run did not track them."""
+    table = run.memory()
+    if table is None:
+        return []
+    columns = (table[name].to_numpy() for name in ("actor", "time_ns", "alive_bytes"))
+    return _of_ranks(list(_by_actor(*columns)), shown, "local memory", "bytes", window)
+
+
+def _by_actor(actor: Any, *columns: Any) -> list[tuple[int, Any, Any]]:
+    order = np.argsort(actor, kind="stable")
+    first = np.flatnonzero(np.diff(actor[order], prepend=-1))
+    parts = [np.split(column[order], first[1:]) for column in columns]
+    return list(zip(actor[order][first].tolist(), *parts, strict=False))
+
+
+def _of_ranks(
+    found: list[tuple[int, Any, Any]], shown: Shown, name: str, unit: str, window: Window
+) -> list[Counter]:
+    """The last value of each time, for every rank that shows the actor, within the window."""
+    counters = []
+    for actor, time, value in found:
+        last = np.append(np.diff(time) != 0, True)
+        time, value = _cut(time[last], value[last], window)
+        changes = np.append(True, np.diff(value) != 0)[: len(value)]
+        places = [place for place, of_place in enumerate(shown.actors) if of_place == actor]
+        counters += [Counter(place, name, unit, time[changes], value[changes]) for place in places]
+    return sorted(counters, key=lambda counter: counter.place)
+
+
+def _cut(time: Any, value: Any, window: Window) -> tuple[Any, Any]:
+    """From the value at the window's begin to the last change in it."""
+    first, last = window
+    begin, end = np.searchsorted(time, (first, last), side="right").tolist()
+    before = int(value[begin - 1]) if begin else 0
+    return np.append(first, time[begin:end]), np.append(before, value[begin:end])

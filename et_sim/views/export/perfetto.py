@@ -1,0 +1,162 @@
+"""A timeline in Perfetto's native format: a stream of TracePacket messages.
+
+Ranks are processes and lanes are threads; names are interned (said once, then numbered). Perfetto takes
+packets in order of time: at one time, what ends comes before what begins. The arrow of a message leaves where
+its send begins and arrives where its receive ends, since receives often begin before the send that they wait
+for.
+
+The constants are field numbers of Perfetto's public schema (protos/perfetto/trace). Not here: what is shown
+(`contents`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.export.contents import Contents
+from et_sim.views.export.wire import fixed64, message, number, text, varint
+
+PACKET = 1
+TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
+CLEARED, NEEDED = 1, 2
+CATEGORY, ANNOTATION, TYPE, NAME, TRACK, VALUE, FLOW, LAST_FLOW = 3, 4, 9, 10, 11, 30, 47, 48
+BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
+ANNOTATION_NAME, ANNOTATION_UINT, ANNOTATION_TEXT = 1, 3, 17
+CATEGORIES, NAMES, ANNOTATION_NAMES, TEXTS = 1, 2, 3, 29
+UUID, TRACK_NAME, PROCESS, THREAD, PARENT, COUNTER_TRACK = 1, 2, 3, 4, 5, 8
+PID, PROCESS_NAME, TID, THREAD_NAME, COUNTER_UNIT = 1, 6, 2, 5, 3
+UNITS = {"count": 2, "bytes": 3}
+ANNOTATIONS = ("node", "bytes", "group", "waited_ns", "never_completed")
+NODE, BYTES, GROUP, WAITED, NEVER = (1 + at for at in range(len(ANNOTATIONS)))
+ORDER = np.array([0, 3, 0, 2, 1])  # of types, at one time: end, counter, instant, begin
+IN_SEQUENCE = number(SEQUENCE, 1)
+
+
+def packets(contents: Contents) -> Iterator[bytes]:
+    """The file, packet by packet."""
+    yield from _descriptors(contents)
+    yield _packet(IN_SEQUENCE, number(FLAGS, CLEARED), message(INTERNED, *_interned(contents)))
+    times, events = _events(contents)
+    stamp, ending = varint(TIMESTAMP << 3), IN_SEQUENCE + number(FLAGS, NEEDED)
+    for time, event in zip(times, events, strict=True):
+        yield _packet(stamp, varint(time), ending, message(EVENT, event))
+
+
+def _packet(*parts: bytes) -> bytes:
+    return message(PACKET, *parts)
+
+
+def _descriptors(contents: Contents) -> Iterator[bytes]:
+    """Tracks: 1, 2, … are ranks, then come strips, then counters."""
+    shown, strips = contents.shown, contents.strips
+    for place, rank in enumerate(shown.ranks):
+        process = message(PROCESS, number(PID, rank + 1), text(PROCESS_NAME, f"rank {rank}"))
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, 1 + place), process))
+    first = 1 + len(shown.ranks)
+    thread_id = max(shown.ranks, default=0) + 2  # no process's own
+    for at, (place, lane, row) in enumerate(zip(strips.place, strips.lane, strips.row, strict=True)):
+        name = f"{lane} {row + 1}" if row else lane
+        parts = number(PID, shown.ranks[place] + 1), number(TID, thread_id + at), text(THREAD_NAME, name)
+        track = number(UUID, first + at), number(PARENT, 1 + place), message(THREAD, *parts)
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, *track))
+    first += len(strips.place)
+    for at, counter in enumerate(contents.counters):
+        unit = message(COUNTER_TRACK, number(COUNTER_UNIT, UNITS[counter.unit]))
+        place = number(UUID, first + at), number(PARENT, 1 + counter.place)
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, *place, text(TRACK_NAME, counter.name), unit))
+
+
+def _interned(contents: Contents) -> Iterator[bytes]:
+    """Kinds, names and groups, numbered from 1 in the order of their codes."""
+    nodes, rows = contents.nodes, contents.slices.row
+    for field, codes, texts in ((CATEGORIES, nodes.kind, nodes.kinds), (NAMES, nodes.name, nodes.names)):
+        for code in np.unique(codes[rows]).tolist():
+            yield message(field, number(1, 1 + code), text(2, texts[code] or ""))
+    for at, name in enumerate(ANNOTATIONS):
+        yield message(ANNOTATION_NAMES, number(1, 1 + at), text(2, name))
+    for code in np.unique(nodes.group[rows]).tolist():
+        if nodes.groups[code] is not None:
+            yield message(TEXTS, number(1, 1 + code), text(2, nodes.groups[code] or ""))
+
+
+def _events(contents: Contents) -> tuple[list[int], Iterator[bytes]]:
+    """All events in order of time, and when they happen."""
+    slices = np.arange(len(contents.slices))
+    is_instant = contents.start_ns == contents.end_ns
+    parts = [
+        (END, slices[~is_instant], contents.end_ns[~is_instant]),
+        (INSTANT, slices[is_instant], contents.start_ns[is_instant]),
+        (BEGIN, slices[~is_instant], contents.start_ns[~is_instant]),
+    ]
+    for at, counter in enumerate(contents.counters):
+        entries = np.arange(len(counter.time_ns))
+        parts.append((COUNTER, at + len(contents.counters) * entries, counter.time_ns))
+    time = np.concatenate([times for _, _, times in parts])
+    kind = np.concatenate([np.full(len(entries), kind) for kind, entries, _ in parts])
+    entry = np.concatenate([entries for _, entries, _ in parts])
+    order = np.lexsort((entry, ORDER[kind], time))
+    return time[order].tolist(), _written(contents, kind[order].tolist(), entry[order].tolist())
+
+
+def _written(contents: Contents, kinds: list[int], entries: list[int]) -> Iterator[bytes]:
+    first_strip = 1 + len(contents.shown.ranks)
+    first_counter = first_strip + len(contents.strips.place)
+    track = [number(TRACK, first_strip + strip) for strip in range(len(contents.strips.place))]
+    strip_of = contents.strips.of_slice.tolist()
+    starts, ends = _flows(contents)
+    bodies = _bodies(contents)
+    for kind, entry in zip(kinds, entries, strict=True):
+        if kind == COUNTER:
+            at, which = divmod(entry, len(contents.counters))
+            value = int(contents.counters[which].value[at])
+            yield number(TYPE, COUNTER) + number(TRACK, first_counter + which) + number(VALUE, value)
+        elif kind == END:
+            yield number(TYPE, END) + track[strip_of[entry]] + ends.get(entry, b"")
+        else:
+            flows = starts.get(entry, b"") + (ends.get(entry, b"") if kind == INSTANT else b"")
+            yield number(TYPE, kind) + track[strip_of[entry]] + bodies(entry) + flows
+
+
+def _bodies(contents: Contents) -> Any:
+    """A function that gives the name, category and annotations of a slice."""
+    nodes = contents.nodes.take(contents.slices.row)
+    numbers = (nodes.node, nodes.bytes, nodes.completed, nodes.waited_ns)
+    columns = [column.tolist() for column in (nodes.name, nodes.kind, nodes.group, *numbers)]
+    no_group = len(nodes.groups) - 1
+
+    def body(entry: int) -> bytes:
+        name, kind, group, node, size, completed, waited = (column[entry] for column in columns)
+        parts = [number(CATEGORY, 1 + kind), number(NAME, 1 + name)]
+        notes = [(NODE, ANNOTATION_UINT, node)]
+        if size > 0:
+            notes.append((BYTES, ANNOTATION_UINT, size))
+        if group != no_group:
+            notes.append((GROUP, ANNOTATION_TEXT, 1 + group))
+        if waited:
+            notes.append((WAITED, ANNOTATION_UINT, waited))
+        if not completed:
+            notes.append((NEVER, ANNOTATION_UINT, 1))
+        parts += [
+            message(ANNOTATION, number(ANNOTATION_NAME, key), number(field, value))
+            for key, field, value in notes
+        ]
+        return b"".join(parts)
+
+    return body
+
+
+def _flows(contents: Contents) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """What the begin, and the end, of slices say about arrows."""
+    starts: dict[int, bytes] = {}
+    ends: dict[int, bytes] = {}
+    for flow, (send, receive) in enumerate(contents.messages, start=1):
+        starts[send] = starts.get(send, b"") + fixed64(FLOW, flow)
+        ends[receive] = ends.get(receive, b"") + fixed64(LAST_FLOW, flow)
+    for flow, members in enumerate(contents.collectives, start=1 + len(contents.messages)):
+        for member in members[:-1]:
+            starts[member] = starts.get(member, b"") + fixed64(FLOW, flow)
+        starts[members[-1]] = starts.get(members[-1], b"") + fixed64(LAST_FLOW, flow)
+    return starts, ends

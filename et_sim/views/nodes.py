@@ -1,0 +1,179 @@
+"""The nodes that pictures show: rows of the timeline, of chosen ranks, as numpy columns.
+
+A rank has the times of its actor: rows are read once per actor, and repeated for each rank that is shown.
+Shown are those asked for, or the first of every actor, as far as there is room; a sentence says what has
+none.
+
+Not here: where on a page a node is drawn (`strips`), and what belongs together (`export.flows`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.units import format_ranks, parse_ranks
+from et_sim.views.operations import integers, words
+from et_sim.views.rank_table import slowest_first
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.text import plural
+from et_sim.views.window import Window
+
+MOST_ASKED = 10_000
+NONE = -1
+NUMBERS = ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes", "sequence", "peer", "tag")
+CAUSES = ("end_cause_actor", "end_cause_node", "start_cause_node")
+TEXTS = ("name", "kind", "lane", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The ranks of a picture, ascending, and the actor that each belongs to."""
+
+    ranks: tuple[int, ...]
+    actors: tuple[int, ...]
+    left_out: str  # a sentence, or nothing
+
+    def place_of_actor(self) -> dict[int, int]:
+        """Actors that are shown by one rank only -> the place of that rank."""
+        once = {actor: place for place, actor in enumerate(self.actors)}
+        return {actor: place for actor, place in once.items() if self.actors.count(actor) == 1}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """Nodes as columns; -1 stands for none. Texts are codes, the last of which is "none"."""
+
+    actor: Any
+    node: Any
+    ready_ns: Any
+    start_ns: Any
+    end_ns: Any  # of what never completed: when the run ended
+    bytes: Any
+    sequence: Any
+    peer: Any
+    tag: Any
+    end_cause_actor: Any
+    end_cause_node: Any
+    start_cause_node: Any
+    completed: Any
+    name: Any
+    kind: Any
+    lane: Any
+    group: Any
+    names: tuple[str | None, ...]
+    kinds: tuple[str | None, ...]
+    lanes: tuple[str | None, ...]
+    groups: tuple[str | None, ...]
+
+    def take(self, rows: Any) -> Nodes:
+        """Some of them, in another order perhaps."""
+        every = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Nodes(**{name: v if isinstance(v, tuple) else v[rows] for name, v in every.items()})
+
+    @property
+    def waited_ns(self) -> Any:
+        """How long each was ready before it was issued."""
+        return np.maximum(self.start_ns - self.ready_ns, 0)
+
+    def __len__(self) -> int:
+        return len(self.actor)
+
+
+def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
+    """Ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
+    actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
+    if asked is not None:
+        return _asked_for(run, asked, actors)
+    chosen = slowest_first(actors)[:most] if len(actors) > most else actors
+    firsts = sorted((parse_ranks(actor["ranks"])[0].start, actor["actor"]) for actor in chosen)
+    left_out = ""
+    if len(actors) > most:
+        left_out = f"shows the {most} slowest of {len(actors):,} actors; --ranks chooses others"
+    elif len(actors) < run.summary["ranks"]:
+        ranks = plural(run.summary["ranks"], "rank")
+        left_out = (
+            f"shows one rank of each actor ({plural(len(actors), 'actor')}, {ranks}); --ranks chooses others"
+        )
+    return Shown(tuple(rank for rank, _ in firsts), tuple(actor for _, actor in firsts), left_out)
+
+
+def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]]) -> Shown:
+    spans = parse_ranks(asked)
+    highest = max(span[-1] for span in spans)
+    if highest >= run.summary["ranks"]:
+        raise UsageError(
+            f"there is no rank {highest}",
+            place=str(run.path),
+            remedy=f"ranks are 0-{run.summary['ranks'] - 1}",
+        )
+    count = sum(len(span) for span in spans)
+    if count > MOST_ASKED:
+        raise UsageError(f"{count:,} ranks are too many to show", remedy=f"ask for at most {MOST_ASKED:,}")
+    wanted = sorted({rank for span in spans for rank in span})
+    owner: dict[int, int] = {}
+    for actor in actors:
+        for span in parse_ranks(actor["ranks"]):
+            low, high = np.searchsorted(wanted, (span.start, span[-1] + 1)).tolist()
+            owner.update((rank, actor["actor"]) for rank in wanted[low:high] if rank in span)
+    if missing := [rank for rank in wanted if rank not in owner]:
+        raise UsageError(f"ranks {format_ranks(missing)} belong to no actor", place=str(run.path))
+    return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), "")
+
+
+def nodes_of(run: RunDirectory, actors: tuple[int, ...]) -> Nodes:
+    """All rows of these actors, actor by actor."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = run.timeline((*NUMBERS, *CAUSES, *TEXTS)).unify_dictionaries()
+    if len(set(actors)) < run.summary["folded"]["actors"]:
+        table = table.filter(pc.is_in(table["actor"], pa.array(sorted(set(actors)), pa.int32())))
+    table = table.combine_chunks()
+    numbers = {name: integers(table[name], missing=NONE) for name in (*NUMBERS, *CAUSES)}
+    texts = {name: words(table[name]) for name in TEXTS}
+    completed = numbers["end_ns"] != NONE
+    numbers["end_ns"] = np.where(completed, numbers["end_ns"], run.summary["makespan_ns"])
+    return Nodes(
+        **numbers,
+        completed=completed,
+        **{name: texts[name].codes for name in TEXTS},
+        **{f"{name}s": texts[name].texts for name in TEXTS},
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slices:
+    """Nodes as they are shown: one for each node and rank, rank by rank."""
+
+    place: Any  # in Shown.ranks
+    row: Any  # in the nodes
+    left_out: str
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def slices_of(nodes: Nodes, shown: Shown, window: Window, limit: int) -> Slices:
+    """What is under way in the window; of more than `limit`, the longest."""
+    first, last = window
+    instant = nodes.end_ns == nodes.start_ns
+    inside = (nodes.start_ns < last) & ((nodes.end_ns > first) | (instant & (nodes.start_ns >= first)))
+    rows = np.flatnonzero(inside)
+    rows = rows[np.argsort(nodes.actor[rows], kind="stable")]
+    actors = np.array(shown.actors, np.int64)
+    begin, end = (np.searchsorted(nodes.actor[rows], actors, side=side) for side in ("left", "right"))
+    count = end - begin
+    place = np.repeat(np.arange(len(actors)), count)
+    row = rows[np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + begin[place]]
+    if len(row) <= limit:
+        return Slices(place, row, "")
+    took = (nodes.end_ns - nodes.start_ns)[row]
+    kept = np.sort(np.argsort(-took, kind="stable")[:limit])
+    left_out = (
+        f"shows the {limit:,} longest of {len(row):,} nodes; --window, --ranks and --limit choose others"
+    )
+    return Slices(place[kept], row[kept], left_out)

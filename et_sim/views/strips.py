@@ -1,0 +1,77 @@
+"""Where nodes are drawn: a strip per rank and lane, in rows of nodes that do not overlap.
+
+Most lanes do one thing at a time and are one row; what runs side by side (concurrent nodes, receives that
+wait) takes the first row that is free. Nodes that take no time are in the first row always.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LANE_ORDER = ("cpu", "compute", "communication", "collective", "send", "receive", "memory")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strips:
+    """Rows of the picture, from top to bottom, and the row of each node."""
+
+    place: tuple[int, ...]  # of the rank
+    lane: tuple[str, ...]
+    row: tuple[int, ...]  # 0 for the first of its lane
+    of_slice: Any
+
+
+def strips_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Strips:
+    """Lay out slices given by rank, lane, start and end."""
+    order_of = np.array([_position(name) for name in lanes], np.int64)
+    lane_key = place * (len(LANE_ORDER) + 1) + order_of[lane]
+    row = _rows(lane_key, start, end)
+    width = int(row.max(initial=0)) + 1
+    keys, of_slice = np.unique(lane_key * width + row, return_inverse=True)
+    names = {_position(name): name or "" for name in lanes}
+    return Strips(
+        place=tuple((keys // width // (len(LANE_ORDER) + 1)).tolist()),
+        lane=tuple(names[code] for code in (keys // width % (len(LANE_ORDER) + 1)).tolist()),
+        row=tuple((keys % width).tolist()),
+        of_slice=of_slice.reshape(-1),
+    )
+
+
+def _position(lane: str | None) -> int:
+    return LANE_ORDER.index(lane) if lane in LANE_ORDER else len(LANE_ORDER)
+
+
+def _rows(lane: Any, start: Any, end: Any) -> Any:
+    """The row of each slice in its lane: the lowest that is free when it starts."""
+    rows = np.zeros(len(lane), np.int64)
+    order = np.lexsort((end, start, lane))
+    order = order[(end > start)[order]]
+    lanes, starts, ends = lane[order], start[order], end[order]
+    firsts = np.flatnonzero(np.diff(lanes, prepend=-1))
+    overlaps = np.zeros(len(order), np.bool_)
+    overlaps[1:] = (lanes[1:] == lanes[:-1]) & (starts[1:] < ends[:-1])
+    for first, until in zip(firsts.tolist(), np.append(firsts[1:], len(order)).tolist(), strict=True):
+        if overlaps[first:until].any():
+            here = slice(first, until)
+            rows[order[here]] = _packed(starts[here].tolist(), ends[here].tolist())
+    return rows
+
+
+def _packed(starts: list[int], ends: list[int]) -> list[int]:
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []  # until when, and which row
+    found, rows = [], 0
+    for start, end in zip(starts, ends, strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            row = heapq.heappop(free)
+        else:
+            row, rows = rows, rows + 1
+        heapq.heappush(busy, (end, row))
+        found.append(row)
+    return found
