@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,22 +28,23 @@ class Strips:
 
 def strips_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Strips:
     """Lay out slices given by rank, lane, start and end."""
-    order_of = np.array([_position(name) for name in lanes], np.int64)
-    lane_key = place * (len(LANE_ORDER) + 1) + order_of[lane]
+    order_of = np.array([_position(name, code) for code, name in enumerate(lanes)], np.int64)
+    most = len(LANE_ORDER) + len(lanes)
+    lane_key = place * most + order_of[lane]
     row = _rows(lane_key, start, end)
     width = int(row.max(initial=0)) + 1
     keys, of_slice = np.unique(lane_key * width + row, return_inverse=True)
-    names = {_position(name): name or "" for name in lanes}
+    names = {position: name or "" for position, name in zip(order_of.tolist(), lanes, strict=True)}
     return Strips(
-        place=tuple((keys // width // (len(LANE_ORDER) + 1)).tolist()),
-        lane=tuple(names[code] for code in (keys // width % (len(LANE_ORDER) + 1)).tolist()),
+        place=tuple((keys // width // most).tolist()),
+        lane=tuple(names[position] for position in (keys // width % most).tolist()),
         row=tuple((keys % width).tolist()),
         of_slice=of_slice.reshape(-1),
     )
 
 
-def _position(lane: str | None) -> int:
-    return LANE_ORDER.index(lane) if lane in LANE_ORDER else len(LANE_ORDER)
+def _position(lane: str | None, code: int) -> int:
+    return LANE_ORDER.index(lane) if lane in LANE_ORDER else len(LANE_ORDER) + code
 
 
 def _rows(lane: Any, start: Any, end: Any) -> Any:
@@ -54,7 +56,7 @@ def _rows(lane: Any, start: Any, end: Any) -> Any:
     firsts = np.flatnonzero(np.diff(lanes, prepend=-1))
     overlaps = np.zeros(len(order), np.bool_)
     overlaps[1:] = (lanes[1:] == lanes[:-1]) & (starts[1:] < ends[:-1])
-    for first, until in zip(firsts.tolist(), np.append(firsts[1:], len(order)).tolist(), strict=True):
+    for first, until in pairwise([*firsts.tolist(), len(order)]):
         if overlaps[first:until].any():
             here = slice(first, until)
             rows[order[here]] = _packed(starts[here].tolist(), ends[here].tolist())

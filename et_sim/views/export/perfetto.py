@@ -65,8 +65,8 @@ def _descriptors(contents: Contents) -> Iterator[bytes]:
     first += len(strips.place)
     for at, counter in enumerate(contents.counters):
         unit = message(COUNTER_TRACK, number(COUNTER_UNIT, UNITS[counter.unit]))
-        place = number(UUID, first + at), number(PARENT, 1 + counter.place)
-        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, *place, text(TRACK_NAME, counter.name), unit))
+        numbers = number(UUID, first + at) + number(PARENT, 1 + counter.place)
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, numbers, text(TRACK_NAME, counter.name), unit))
 
 
 def _interned(contents: Contents) -> Iterator[bytes]:

@@ -1,0 +1,39 @@
+"""Runs for the tests of pictures: small, each with something that pictures have to get right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import et_sim
+from et_sim.timeline import write_run
+from et_sim.trace.transformer import Transformer, make_transformer
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+
+
+def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
+    """Simulate on a ring and write the run."""
+    ranks = len(workload.template_of_rank)
+    network = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": ["50GB/s"], "latency": [500]}
+    system = SYSTEM | options.pop("system", {})
+    write_run(et_sim.simulate(workload, system=system, network=network, **options), folder)
+    return folder
+
+
+def pipeline(folder: Path, **options: Any) -> Path:
+    """Eight ranks in two stages that send and receive, with tensor and data parallelism."""
+    job = Transformer(tensor=2, pipeline=2, data=2, layers=4, micro_batches=4)
+    return written(make_transformer(job), folder, **options)
+
+
+def side_by_side(folder: Path) -> Path:
+    """Two ranks with computations that overlap, one within another, one that takes no time, and memory."""
+    build = et_sim.TraceBuilder()
+    first = build.compute("outer", nanos=1000, concurrent=True, outputs={"weights": 4096})
+    build.compute("inner", nanos=200, concurrent=True, inputs={"weights": 4096}, outputs={"x": 64})
+    build.compute("crossing", nanos=1500, concurrent=True, after=[], inputs={"x": 64})
+    mark = build.compute("mark", nanos=0, concurrent=True, after=[first])
+    build.collective("all_reduce", 1 << 16, name='sum "<b>" ∑', after=[mark], inputs={"weights": 4096})
+    workload = et_sim.Workload.of([build.build()] * 2)
+    return written(workload, folder, system={"track-local-mem": 1})
