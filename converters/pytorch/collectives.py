@@ -1,8 +1,9 @@
 """Which nodes carry the communication of a rank: kernels, and for the host's own backends (gloo) calls.
 
 A collective is recorded several times: as an operator of torch.distributed, as `record_param_comms`, as an
-annotation and as a kernel. It becomes one node: the kernel, for that is when it happens; without a kernel
-and with tensors in the host's memory, the worker's annotation (`gloo:…`), or else the operator itself.
+annotation and as a kernel. It becomes one node: the kernel, for that is when it happens; without a kernel and
+with tensors in the host's memory, the worker's annotation (`gloo:…`), which is then work that the operator
+launched, on a stream of its own; or else the operator itself.
 
 A kernel's own arguments come first, then those of the calls around its launch, from the inside out. A kernel
 launched for several messages at once, whose calls have returned before, carries all of them.
@@ -51,13 +52,19 @@ class Carriers:
     """Communications, and what carries them."""
 
     communications: tuple[Communication, ...]
-    work: Work  # with a row more for each further message of a kernel
+    work: Work  # with a row more for each further message of a kernel, and for what workers do
     of_work: Column  # index into `communications`, or NONE
     of_call: Column
-    is_working: Flags  # annotations of a worker whose time is that of a communication
-    begun_by: tuple[Column, Column]  # operators, and the worker's annotation they led to
+    by_worker: Column  # work that is a worker's
     remarks: Counter[str]
     examples: dict[str, list[str]]
+
+    @property
+    def group_of_work(self) -> Column:
+        """A number for the group of each piece of work; the same for all that does not communicate."""
+        names = {name: at for at, name in enumerate(dict.fromkeys(one.group for one in self.communications))}
+        numbers = np.array([names[one.group] for one in self.communications] + [NONE], np.int64)
+        return numbers[self.of_work]
 
 
 @dataclass(slots=True)
@@ -171,7 +178,7 @@ class _Search:
     found: list[Communication] = field(default_factory=list)
     carried: dict[int, list[int]] = field(default_factory=dict)  # by work
     by_call: dict[int, int] = field(default_factory=dict)
-    begun: list[tuple[int, int]] = field(default_factory=list)
+    begun: list[tuple[int, int, int]] = field(default_factory=list)  # worker, its operator, communication
     used: set[int] = field(default_factory=set)  # calls whose communication has its node
     remarks: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -290,19 +297,17 @@ class _Search:
                 continue
             merged = self._merged(list(records.around(call)))
             worker = self._worker(call, merged, workers)
-            if worker != NONE:
+            if worker == NONE:
+                self.by_call[call] = self._add(merged)
+            else:
                 workers.remove(worker)
-                self.begun.append((call, worker))
-                size = merged.in_bytes or records.in_bytes(worker)
-                merged = replace(merged, in_bytes=size)
-            self.by_call[call if worker == NONE else worker] = self._add(merged)
+                merged = replace(merged, in_bytes=merged.in_bytes or records.in_bytes(worker))
+                self.begun.append((worker, call, self._add(merged)))
             self.used.update(records.around(call))
         for call in workers:
-            if records.name_of(call).startswith("gloo:"):
-                size = records.in_bytes(call)
-                self.by_call[call] = self._add(
-                    records.known[call] or Communication(rules().operations["barrier"], size, 0)
-                )
+            found = records.known[call]
+            if found is not None and not records.name_of(call).startswith("nccl:"):
+                self.begun.append((call, NONE, self._add(found)))
 
     def _is_hosts(self, call: int) -> bool:
         said = self.records.is_on_host(call)
@@ -344,14 +349,25 @@ class _Search:
         for call, one in self.by_call.items():
             of_call[call] = one
         columns = {name: getattr(work, name)[index] for name in Work.__slots__}
-        begun = np.array(self.begun, np.int64).reshape(-1, 2)
+        worker, operator, carried = np.array(self.begun, np.int64).reshape(-1, 3).T
+        nothing = np.full(len(worker), NONE, np.int64)
+        theirs = Work(
+            calls.row[worker],
+            calls.lane[worker],
+            calls.start_ns[worker],
+            calls.end_ns[worker],
+            nothing,
+            operator,
+        )
+        columns = {name: np.concatenate((column, getattr(theirs, name))) for name, column in columns.items()}
+        of_work = np.concatenate((of_work, carried))
+        order = np.lexsort((columns["row"], columns["end_ns"], columns["start_ns"], columns["lane"]))
         return Carriers(
             tuple(self.found),
-            Work(**columns),
-            of_work,
+            Work(**{name: column[order] for name, column in columns.items()}),
+            of_work[order],
             of_call,
-            (of_call != NONE) & calls.is_annotation,
-            (begun[:, 0], begun[:, 1]),
+            np.flatnonzero(order >= len(index)),
             self.remarks + self.groups.remarks,
             self.examples,
         )

@@ -1,8 +1,8 @@
 """A folder of recordings: which files belong to which rank, and all ranks converted side by side.
 
 Files are told by their content, and ranks by their content or else by their names. Two recordings belong
-together if they are of one rank. Ranks are converted by processes of their own; when all are done, their
-files get their names.
+together if they are of one rank; or of one process, if one does not say its rank. Ranks are converted by
+processes of their own; when all are done, their files get their names.
 
 Not here: converting one rank (`converting`).
 """
@@ -31,6 +31,7 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
     found: dict[int, Job] = {}
     notes: list[str] = []
     unknown: list[tuple[Path, Identity]] = []
+    of_process: dict[int, int] = {}
     for path in _candidates(folder):
         what = identify(path)
         if what.kind == "other":
@@ -39,6 +40,14 @@ def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple
             unknown.append((path, what))
         else:
             _take(found, path, what.kind, what.rank, prefix, without)
+            of_process[what.process] = what.rank
+    for path, what in list(unknown):
+        rank = of_process.get(what.process) if what.process != ABSENT else None
+        if rank is None and len(found) == 1 and getattr(found[min(found)], what.kind) is None:
+            rank = min(found)
+        if rank is not None:
+            unknown.remove((path, what))
+            _take(found, path, what.kind, rank, prefix, without)
     if unknown and not found and len({what.kind for _, what in unknown}) == len(unknown):
         for path, what in unknown:  # one of each kind: a single rank
             _take(found, path, what.kind, 0, prefix, without)

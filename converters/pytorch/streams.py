@@ -27,6 +27,7 @@ _ROLE_OF = {
     EventSort.MEMCPY: Role.COPY,
     EventSort.MEMSET: Role.FILL,
     EventSort.ACCELERATOR: Role.ACCELERATOR,
+    EventSort.ANNOTATION: Role.COMMUNICATION,  # a worker's
 }
 Pairs = tuple[Column, Column]
 

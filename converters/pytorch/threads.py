@@ -53,13 +53,12 @@ class Threads:
         return found
 
 
-def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column, is_working: Flags) -> Threads:
+def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) -> Threads:
     """Nodes of all threads with their chains; node i of the draft is call i.
 
-    `waited_until` is when what a waiting call waits for has ended, else NONE; `is_working` marks annotations
-    whose time is work of their own.
+    `waited_until` is when what a waiting call waits for has ended, else NONE.
     """
-    is_mark = calls.is_annotation & ~is_working
+    is_mark = calls.is_annotation
     covered = _running_most(calls.lane, np.where(is_mark, calls.start_ns, calls.end_ns))
     is_last = np.append(calls.lane[1:] != calls.lane[:-1], True)
     ends = np.append(calls.start_ns[1:], 0)
@@ -67,7 +66,7 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column, is
     start, end = _own_time(calls, work, until, waited_until, is_mark)
     role = np.full(len(calls), Role.LAUNCH)
     role[calls.is_operator] = Role.OPERATOR
-    role[is_mark], role[is_working] = Role.MARKER, Role.COMMUNICATION
+    role[is_mark] = Role.MARKER
     role[waited_until != NONE] = Role.WAIT
     nodes = draft.add(role, start, end, call=np.arange(len(calls)))
     worked = np.maximum(np.minimum(covered, until), end)

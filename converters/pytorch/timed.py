@@ -25,6 +25,7 @@ from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.streams import LONG_GAP_NS, add_streams
 from converters.pytorch.threads import STEP, add_threads, wait_for_other_threads
 from converters.pytorch.waits import Waits, find_waits
+from converters.pytorch.workers import link_groups, link_workers
 from et_sim.errors import TraceError
 
 _WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
@@ -122,19 +123,18 @@ def _graph(
     without: frozenset[Link],
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
     draft = Draft()
-    threads = add_threads(draft, calls, work, waits.until_ns, carriers.is_working)
+    threads = add_threads(draft, calls, work, waits.until_ns)
     on_host = draft.size
     wait_for_other_threads(draft, threads)
     base = (len(calls) + 1) * STEP
-    communicates = carriers.of_work != NONE
+    communicates = (carriers.of_work != NONE) & (work.launch != NONE)
     streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
     if streams.unexplained:
         what = f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"
         draft.left_out[what] += streams.unexplained
+    link_workers(draft, threads, calls, work, carriers.by_worker, streams.node)
+    link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
-    operator, worker = carriers.begun_by
-    begun = threads.last_before(calls.lane[operator], calls.start_ns[worker])
-    draft.link(Link.CROSS_THREAD, begun, worker)
     if host is not None:
         link_data(draft, host, calls, work, host_of_call, streams.node, threads)
     position = np.empty(draft.size, np.int32)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Work, named
+from converters.pytorch.calls import Calls, Flags, Work, named
 from converters.pytorch.columns import DeviceTrace, EventSort
 from converters.pytorch.graph import Column
 from converters.pytorch.nesting import NONE
@@ -45,11 +45,12 @@ class _Launches:
 
     work: Work
     launched_ns: Column  # by work
+    on_device: Flags  # by work; the rest is workers of the host
     by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)  # times, work
 
     def __post_init__(self) -> None:
         order = np.lexsort((np.arange(len(self.work)), self.launched_ns))
-        for lane in np.unique(self.work.lane).tolist():
+        for lane in np.unique(self.work.lane[self.on_device]).tolist():
             rows = order[self.work.lane[order] == lane]
             self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
 
@@ -76,7 +77,7 @@ def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int) ->
     launched = np.where(
         work.launch != NONE, device.ts_ns[np.maximum(work.launch, 0)] - origin_ns, work.start_ns
     )
-    launches = _Launches(work, launched)
+    launches = _Launches(work, launched, device.sort[work.row] != EventSort.ANNOTATION)
     counts: Counter[str] = Counter()
     awaited = _recorded(device, launches, counts, origin_ns)
     if not len(awaited[0]):
@@ -121,7 +122,7 @@ def _concluded(
     work = launches.work
     found: list[tuple[int, int]] = []
     for lane in np.unique(device.lane[rows]).tolist():
-        own = np.flatnonzero((work.call != NONE) & (calls.lane[work.call] == lane))
+        own = np.flatnonzero((work.call != NONE) & (calls.lane[work.call] == lane) & launches.on_device)
         own = own[np.argsort(launches.launched_ns[own], kind="stable")]
         times = launches.launched_ns[own].tolist()
         recorded = np.sort(device.ts_ns[records[device.lane[records] == lane]] - origin_ns).tolist()
