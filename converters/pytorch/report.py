@@ -208,7 +208,7 @@ def _time(rank: ConvertedRank) -> dict[str, Any]:
 def _busy(rank: ConvertedRank) -> int:
     """Time in which some device worked."""
     graph = rank.graph
-    rows = np.flatnonzero(graph.work != NONE)
+    rows = np.flatnonzero((graph.work != NONE) & (graph.role != Role.COMMUNICATION))
     if not len(rows):
         return 0
     start, end = graph.start_ns[rows], np.maximum.accumulate(graph.end_ns[rows])

@@ -38,8 +38,7 @@ class Streams:
 
     node: Column  # by work
     position: Column  # by added node: work first, then gaps
-    unexplained_ns: int  # in gaps longer than a launch takes
-    unexplained: int
+    unexplained: int  # gaps longer than a launch takes
 
 
 LONG_GAP_NS = 100_000
@@ -73,7 +72,7 @@ def add_streams(
     _keep_order(draft, work, node, np.flatnonzero(communicates))
     some = first != NONE
     gap = _gaps(draft, kinds[some], first[some], second[some], node, own, np.flatnonzero(work.start_ns > 0))
-    return Streams(node, np.concatenate([own, gap.position]), gap.unexplained_ns, gap.unexplained)
+    return Streams(node, np.concatenate([own, gap.position]), gap.unexplained)
 
 
 def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
@@ -91,7 +90,6 @@ def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Gaps:
     position: Column
-    unexplained_ns: int
     unexplained: int
 
 
@@ -126,10 +124,11 @@ def _gaps(
     draft.link(Link.STREAM_ORDER, gaps[len(decided) :], node[lone])
     if len(lone):
         draft.left_out["launches of work that began before the recording"] += len(lone)
-    long = start[target] - opens
-    long = long[: len(decided)][long[: len(decided)] > LONG_GAP_NS]
+    is_worker = np.concatenate(draft.role)[target] == Role.COMMUNICATION
+    long = np.flatnonzero((start[target] - opens > LONG_GAP_NS) & ~is_worker)
+    long = long[long < len(decided)]
     first = node[0] if len(node) else 0
-    return _Gaps(own[target - first] - 1, int(long.sum()), len(long))
+    return _Gaps(own[target - first] - 1, len(long))
 
 
 def _launch_nodes(draft: Draft, calls: Calls, work: Work, threads: Threads) -> Column:

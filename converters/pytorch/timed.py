@@ -127,7 +127,8 @@ def _graph(
     on_host = draft.size
     wait_for_other_threads(draft, threads)
     base = (len(calls) + 1) * STEP
-    communicates = (carriers.of_work != NONE) & (work.launch != NONE)
+    communicates = carriers.of_work != NONE
+    communicates[carriers.by_worker] = False  # workers do several things at once
     streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
     if streams.unexplained:
         what = f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"

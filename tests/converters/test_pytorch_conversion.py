@@ -107,7 +107,7 @@ def test_kernels_and_copies_are_those_of_the_timeline(case: Case) -> None:
             wanted[event["name"], nanoseconds(event.get("dur", 0))] += 1
     rank = converted(case)
     assert rank.device is not None
-    some = np.flatnonzero(rank.graph.work != NONE)
+    some = np.flatnonzero((rank.graph.work != NONE) & (rank.graph.role != Role.COMMUNICATION))
     lasting = (rank.graph.end_ns - rank.graph.start_ns)[some].tolist()
     names = [rank.device.names[at] for at in rank.device.name[rank.event[some]].tolist()]
     assert Counter(zip(names, lasting, strict=True)) == wanted
