@@ -7,6 +7,7 @@ work of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Protocol
 
@@ -14,16 +15,17 @@ from et_sim import __version__
 from et_sim.engine.drive import Outcome, run_plan
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.fold import fold as fold_ranks
+from et_sim.layers import LayerRoad, is_layer_file, unused_settings
 from et_sim.machine import Machine, Notice, read_machine
 from et_sim.network.tables import Model
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
-from et_sim.timeline import Moments, Result
+from et_sim.timeline import Moments, Phases, Result
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
 
 MODELS = ("analytical", "link")
-DETAILS = ("nodes", "path")
+DETAILS = ("nodes", "phases", "path")
 ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
 Description = str | Path | Mapping[str, Any]
@@ -103,31 +105,60 @@ def run(
         )
     watch.stage("reading machine and traces")
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
-    if not isinstance(workload, Workload):
+    chosen = Model[model.upper()]
+    check_fits(machine, chosen, detail)
+    road = (
+        LayerRoad(workload, machine)
+        if not isinstance(workload, Workload) and is_layer_file(workload)
+        else None
+    )
+    if road is not None:
+        workload, machine = road.workload, road.machine
+    elif not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
     watch.stage("planning")
     lowering = Lowering(workload, machine)
-    moments = Moments() if detail == "path" else None
-    outcome = _simulated(lowering, Model[model.upper()], fold, watch, moments)
-    manifest = make_manifest(workload, machine, model, outcome.plan.notices)
-    return Result(outcome, lowering.workload, manifest, moments)
+    kept = _Kept(
+        moments=Moments() if detail == "path" else None,
+        phases=Phases() if detail == "phases" or road is not None else None,
+    )
+    outcome = _simulated(lowering, chosen, fold, watch, kept)
+    notices = outcome.plan.notices if road is not None else (*outcome.plan.notices, *unused_settings(machine))
+    manifest = make_manifest(workload, machine, model, notices)
+    is_done = bool((outcome.finish_ns >= 0).all())
+    layers = road.figures(outcome, kept.phases) if road and kept.phases and is_done else None
+    return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers)
 
 
-def _simulated(
-    lowering: Lowering, model: Model, may_fold: bool, watch: Watcher, moments: Moments | None
-) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of a run besides the times of its nodes."""
+
+    moments: Moments | None
+    phases: Phases | None
+
+    def clear(self) -> None:
+        """The run begins again."""
+        for spool in (self.moments, self.phases):
+            if spool is not None:
+                spool.clear()
+
+
+def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher, kept: _Kept) -> Outcome:
     """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
     workload, machine = lowering.workload, lowering.machine
     alone = Actors.one_per_rank(workload.ranks)
     actors = fold_ranks(lowering, on_links=model is Model.LINK) if may_fold else alone
+    if lowering.start_together and len(actors) > 1:
+        actors = alone  # who starts together must not be told apart by the watch for ties
+    network = machine.network_of(on_links=model is Model.LINK)
+    record, log = (spool.add if spool else None for spool in (kept.moments, kept.phases))
     watch.stage("simulating")
-    record = moments.add if moments else None
-    outcome = run_plan(assemble(lowering, actors), machine.network, watch.report, model, record)
+    outcome = run_plan(assemble(lowering, actors), network, watch.report, model, record, log)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
-        if moments:
-            moments.clear()
-        outcome = run_plan(assemble(lowering, alone), machine.network, watch.report, model, record)
+        kept.clear()
+        outcome = run_plan(assemble(lowering, alone), network, watch.report, model, record, log)
     assert outcome is not None  # only a folded run is given up
     return outcome
 
@@ -135,6 +166,20 @@ def _simulated(
 def _can_tell_apart(workload: Workload) -> bool:
     """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
     return workload.ranks <= MOST_RANKS_EXPLAINED
+
+
+def check_fits(machine: Machine, model: Model, detail: str) -> None:
+    """Refuse what the files of ASTRA-sim 1.0 cannot be asked for."""
+    if machine.network.levels and model is not Model.ANALYTICAL:
+        raise UsageError(
+            f"the {model.name.lower()} model needs to know every link, and a network file of 1.0 has bundles",
+            remedy="leave out --model, or describe the network in the form of 2.x",
+        )
+    if machine.system.is_version_1 and detail == "path":
+        raise UsageError(
+            "what caused what is not recorded in the profile astra-1.0",
+            remedy="leave out --detail path, or give a system file of 2.x",
+        )
 
 
 def check_model(model: str) -> None:

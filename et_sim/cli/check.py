@@ -41,7 +41,6 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what was found; 2 if anything of it is an error."""
     from et_sim.api import check_model
-    from et_sim.trace import read_workload
     from et_sim.trace.preflight import find_problems
 
     check_model(options.model)
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     machine = _whole_machine(options, found)
     ranks = machine.network.ranks if machine else _ranks_of_network(options, found)
     try:
-        workload = read_workload(options.workload, ranks)
+        workload, machine = _workload(options.workload, ranks, machine)
     except EtSimError as error:
         if found:  # what is wrong with the machine must not get lost
             error.cause += f"; moreover, {found[0].text}"
@@ -65,6 +64,19 @@ def run(options: argparse.Namespace) -> int:
     found.sort(key=lambda problem: problem.severity != "error")
     print(_as_json(workload, found) if options.json else _as_text(workload, found))
     return 2 if _has_errors(found) else 0
+
+
+def _workload(path: str, ranks: int | None, machine: Machine | None) -> tuple[Workload, Machine | None]:
+    """The workload; a layer file may divide dimensions of the machine."""
+    from et_sim.layers import LayerRoad, is_layer_file, workload_without_machine
+    from et_sim.trace import read_workload
+
+    if not is_layer_file(path):
+        return read_workload(path, ranks), machine
+    if machine is not None:
+        road = LayerRoad(path, machine)
+        return road.workload, road.machine
+    return workload_without_machine(path, ranks), None
 
 
 def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine | None:
@@ -97,12 +109,9 @@ def _ranks_of_network(options: argparse.Namespace, found: list[Problem]) -> int 
     """How many NPUs the network has, if one is given and sound."""
     if not options.network:
         return None
-    from et_sim.machine.keys import Remarks
-    from et_sim.machine.network_file import read_network
-    from et_sim.machine.recognise import Role
-    from et_sim.machine.sources import load
+    from et_sim.machine import read_network_alone
 
-    network = _attempt(found, lambda: read_network(load(options.network, Role.NETWORK), Remarks()))
+    network = _attempt(found, lambda: read_network_alone(options.network))
     return network.ranks if network else None
 
 
@@ -110,15 +119,15 @@ def _read_parts(
     options: argparse.Namespace, ranks: int, found: list[Problem]
 ) -> dict[int, tuple[int, ...]] | None:
     """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
+    from et_sim.machine import read_system_alone
     from et_sim.machine.groups_file import read_groups
     from et_sim.machine.keys import Remarks
     from et_sim.machine.memory_file import read_memory
     from et_sim.machine.recognise import Role
     from et_sim.machine.sources import load
-    from et_sim.machine.system_file import read_system
 
     if options.system:
-        _attempt(found, lambda: read_system(load(options.system, Role.SYSTEM), Remarks()))
+        _attempt(found, lambda: read_system_alone(options.system))
     if options.memory:
         _attempt(found, lambda: read_memory(load(options.memory, Role.MEMORY), ranks, Remarks()))
     if not options.groups or (options.groups == "empty" and not Path("empty").exists()):

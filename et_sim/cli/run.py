@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from et_sim.timeline import Result
 
 
-WORKLOAD_HELP = "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; or a workload manifest"
+WORKLOAD_HELP = (
+    "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
+    "or a layer file of ASTRA-sim 1.0"
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -28,7 +31,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--detail",
         default="nodes",
-        help="how much to write: nodes (default), or path: also what caused what, for critical paths",
+        help="how much to write: nodes (default); phases: also those of every chunk; or path: also what "
+        "caused what, for critical paths",
     )
     parser.add_argument(
         "--out",
@@ -41,8 +45,12 @@ def add_parser(commands: Any) -> None:
 
 def add_machine_options(parser: argparse.ArgumentParser, *, required: bool) -> None:
     """The options that describe the machine, as `run` and `check` share them."""
-    parser.add_argument("--system", required=required, help="system description (JSON)")
-    parser.add_argument("--network", required=required, help="network description (YAML)")
+    parser.add_argument(
+        "--system", required=required, help="system description (JSON; of ASTRA-sim 1.0: text)"
+    )
+    parser.add_argument(
+        "--network", required=required, help="network description (YAML; of ASTRA-sim 1.0: JSON)"
+    )
     parser.add_argument("--memory", help="remote-memory description (JSON)")
     parser.add_argument("--groups", help="communicator groups (JSON)")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TIED, TOO_LATE, simulate
-from et_sim.engine.room import hand_over, make_room, moments_per_event, reserve_per_event
+from et_sim.engine.room import hand_over, hand_over_phases, make_room, moments_per_event, reserve_per_event
 from et_sim.engine.state import Run, new_run
 from et_sim.engine.transport import REQUEST_BYTES
 from et_sim.errors import InputError
@@ -20,8 +20,9 @@ from et_sim.machine.model import Network
 from et_sim.network import analytical, link
 from et_sim.network.speeds import speed_names
 from et_sim.network.tables import Model, NetworkTables, check_reach
+from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
-from et_sim.units import LONGEST_NS, format_ns
+from et_sim.units import format_ns
 
 EVENTS_BETWEEN_REPORTS = 2_000_000
 
@@ -54,26 +55,34 @@ def run_plan(
     report: Report | None = None,
     model: Model = Model.ANALYTICAL,
     record: Callable[[Any], None] | None = None,
+    log: Callable[[Any], None] | None = None,
 ) -> Outcome | None:
-    """Simulate a plan until nothing is left to happen; `record` takes the moments of the run (`causes`).
+    """Simulate a plan until nothing is left to happen.
+
+    `record` takes the moments of the run (`causes`), `log` what became of its chunks, phase by phase.
 
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
-    reserve = reserve_per_event(plan)
-    moments = moments_per_event(plan, reserve, network) if record else 0
-    run = new_run(plan, _prepare(plan, network, model), moments)
+    bits = network.fraction_bits
+    in_units = in_fractions(plan, bits)
+    reserve = reserve_per_event(in_units)
+    moments = moments_per_event(in_units, reserve, network) if record else 0
+    tables = _prepare(in_units, network, model)
+    run = new_run(in_units, tables, moments, reserve.rows if log else 0)
     expected = plan.expected_messages if report else 0
     while True:
         status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
         if record:
             hand_over(run, record)
+        if log:
+            hand_over_phases(run, log, bits)
         if status == FINISHED:
             break
         if status == TIED:
             return None
         if status == TOO_LATE:
             raise InputError(
-                f"simulated time passed {format_ns(LONGEST_NS)}",
+                f"simulated time passed {format_ns(in_units.latest >> bits)}",
                 place=f"after {int(run.clock[0].delivered)} messages",
                 remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
             )
@@ -81,14 +90,16 @@ def run_plan(
             run = make_room(run, reserve)
         elif report:
             clock = run.clock[0]
-            report(clock.now, clock.delivered, expected, clock.completed, len(run.nodes))
+            report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
     clock = run.clock[0]
+    for column in ("ready_ns", "start_ns", "end_ns") if bits else ():
+        run.nodes[column] >>= bits  # NONE stays what it is
     return Outcome(
         plan=plan,
         nodes=run.nodes,
-        finish_ns=np.array(run.actors["finish_ns"], np.int64),
-        busy_ns=np.array(run.actors["busy_ns"], np.int64),
-        end_ns=int(clock.now),
+        finish_ns=np.array(run.actors["finish_ns"], np.int64) >> bits,
+        busy_ns=np.array(run.actors["busy_ns"], np.int64) >> bits,
+        end_ns=int(clock.now) >> bits,
         messages=_messages(plan, run),
         run=run,
         link_names=speed_names(network) if record else (),

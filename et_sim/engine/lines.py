@@ -24,6 +24,18 @@ def join(pool: Any, line: Any, row: int) -> None:
 
 
 @works_on_tables
+def join_after(pool: Any, line: Any, before: int, row: int) -> None:
+    """Put a row behind another one of the line; NONE: in front of all."""
+    pool[row].next = line.head if before == NONE else pool[before].next
+    if before == NONE:
+        line.head = row
+    else:
+        pool[before].next = row
+    if pool[row].next == NONE:
+        line.tail = row
+
+
+@works_on_tables
 def leave(pool: Any, line: Any) -> int:
     """Take the first row out of the line; NONE if the line is empty."""
     row = line.head

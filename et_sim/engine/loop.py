@@ -26,12 +26,11 @@ from et_sim.engine.progress import (
 from et_sim.engine.queues import break_standstill, let_in
 from et_sim.engine.ranks import complete, free_server, start_later, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
-from et_sim.engine.state import NONE, Run
+from et_sim.engine.state import LATEST, NONE, Run
 from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
-from et_sim.units import LONGEST_NS
 
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 
@@ -74,7 +73,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
             if event == NONE:
                 if not advance(run) and not break_standstill(run):
                     return FINISHED
-                if clock.now > LONGEST_NS:
+                if clock.now > run.plan.settings[LATEST]:
                     return TOO_LATE
                 continue
         _happen(run, event)
@@ -97,6 +96,8 @@ def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: i
     if is_recorded(run):
         left = len(run.causes.moments) - (run.causes.now[0].made - run.causes.now[0].flushed)
         rows = min(rows, left // run.causes.reserve[0] * reserve)
+    if len(run.phase_log) > 0:
+        rows = min(rows, len(run.phase_log) - clock.phases_logged)
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.streams) - clock.streams_top) // block_reserve

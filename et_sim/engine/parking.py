@@ -29,8 +29,11 @@ def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
 
 
 @works_on_tables
-def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> None:
-    """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does."""
+def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
+    """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does.
+
+    Returns its row, until which somebody may say when it arrives.
+    """
     clock = run.clock[0]
     row = clock.free_parked
     message = run.parked[row]
@@ -43,10 +46,12 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size
     message.peer = peer
     message.rank = rank
     message.bytes = size
+    message.arrives_ns = clock.now
     message.chain = run.parked_index[home]
     run.parked_index[home] = row
     run.seats[seat].parked += 1
     remember_parked(run, row)
+    return row
 
 
 @works_on_tables

@@ -28,16 +28,17 @@ from et_sim.engine.causes import (
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.custom import end_custom_node
 from et_sim.engine.kinds import BUNDLE_READY, CUSTOM_DONE
+from et_sim.engine.meeting import stream_expecting, stream_of
 from et_sim.engine.messages import match
 from et_sim.engine.owners import pair_of
-from et_sim.engine.parking import STAGE_BITS, park, seen_from_other_direction
+from et_sim.engine.parking import park
 from et_sim.engine.ranks import complete
-from et_sim.engine.seats import rank_at, stage_of
-from et_sim.engine.state import BUS_SIDES, NONE, Run, setting_of
+from et_sim.engine.seats import rank_at
+from et_sim.engine.state import BUS_SIDES, NONE, STARTS_TOGETHER, Run, setting_of
 from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.ties import begin_arrival, contribute, count_message, note_received
-from et_sim.engine.trees import START, expects, hear, peer_of, spend_tree_bundle
+from et_sim.engine.trees import START, hear, peer_of, spend_tree_bundle
 from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
 
@@ -120,10 +121,29 @@ def custom_done(run: Run, stream_row: int, node: int) -> None:
 
 @works_on_tables
 def end_phase(run: Run, stream_row: int, label: int) -> None:
+    """A phase is over; in ASTRA-sim 1.0, for all ranks when it is for the last one."""
+    if not run.plan.settings[STARTS_TOGETHER]:
+        _leave_phase(run, stream_row, label)
+        return
+    stream = run.streams[stream_row]
+    seat = run.plan.groups[run.plan.seats[stream.seat].group].seat_first
+    sequence = stream.sequence
+    first = stream_of(run, seat, sequence)
+    run.streams[first].ended += 1
+    if run.streams[first].ended == len(run.actors):
+        run.streams[first].ended = 0
+        for actor_row in range(len(run.actors)):
+            _leave_phase(run, stream_of(run, seat + actor_row, sequence), START)
+
+
+@works_on_tables
+def _leave_phase(run: Run, stream_row: int, label: int) -> None:
     """Go on to the next phase; the last one ends the chunk, and the last chunk the collective."""
     stream = run.streams[stream_row]
     running_row = stream.running
     running = run.running[running_row]
+    if len(run.phase_log) > 0:
+        _log_phase(run, stream_row)
     if stream.phase + 1 < run.plan.collectives[running.collective].phases:
         next_phase(run, stream_row)
         return
@@ -140,6 +160,20 @@ def end_phase(run: Run, stream_row: int, label: int) -> None:
     stream.phase += 1  # beyond the last: it is done
     if is_last_chunk:
         release_running(run, running_row)
+
+
+@works_on_tables
+def _log_phase(run: Run, stream_row: int) -> None:
+    """Note what became of a chunk in the phase that is over."""
+    stream, clock = run.streams[stream_row], run.clock[0]
+    running = run.running[stream.running]
+    log = run.phase_log[clock.phases_logged]
+    clock.phases_logged += 1
+    log.actor, log.node = running.actor, running.node
+    log.chunk, log.phase = stream.sequence - running.first_sequence, stream.phase
+    log.phase_row, log.messages = stream.phase_first + stream.phase, stream.received
+    log.queued_ns, log.start_ns = stream.queued_ns, stream.running_ns
+    log.end_ns, log.waited_ns = clock.now, stream.waited_ns
 
 
 @works_on_tables
@@ -204,6 +238,7 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
 def receive_step(run: Run, stream_row: int, label: int) -> None:
     """A message met its posted receive."""
     stream = run.streams[stream_row]
+    stream.waited_ns += run.clock[0].now
     if run.plan.programs[stream.program].tree_first != NONE:
         hear(run, stream_row, label)
     else:
@@ -217,34 +252,9 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
     count_message(run, run.plan.seats[seat_row].actor)
-    stream_row = _stream_of(run, seat_row, stage >> STAGE_BITS)
-    if stream_row != NONE and _is_expected(run, stream_row, label, stage):
+    stream_row = stream_expecting(run, seat_row, label, stage)
+    if stream_row != NONE:
         step_received(run, stream_row)
         receive_step(run, stream_row, label)
     else:
         park(run, seat_row, label, stage, NONE, NONE, 0)
-
-
-@works_on_tables
-def _is_expected(run: Run, stream_row: int, label: int, stage: int) -> bool:
-    """Whether a stream has posted the receive of a message."""
-    stream = run.streams[stream_row]
-    if stage_of(stream) != stage:
-        return False
-    if run.plan.programs[stream.program].tree_first != NONE:
-        return expects(stream, label)
-    if (label & 1) != (stream.direction < 0):
-        label = seen_from_other_direction(run, label, stage)
-    return label != NONE and (label >> 1) < stream.sent
-
-
-@works_on_tables
-def _stream_of(run: Run, seat_row: int, sequence: int) -> int:
-    """The stream with this sequence number at a seat; NONE if it does not exist (yet)."""
-    row = run.seats[seat_row].running
-    while row != NONE:
-        running = run.running[row]
-        if running.first_sequence <= sequence < running.first_sequence + running.chunks:
-            return running.streams_first + (sequence - running.first_sequence)
-        row = running.next
-    return NONE

@@ -18,6 +18,7 @@ from et_sim.trace.columns import CollectiveKind
 
 PRIORITY, ALTERNATING = int(WaitingOrder.PRIORITY), int(WaitingOrder.ALTERNATING)
 SMALLEST_FIRST = int(WaitingOrder.SMALLEST_FIRST)
+SMALLEST_INPUT_FIRST = int(WaitingOrder.SMALLEST_INPUT_FIRST)
 REDUCE_SCATTER, ALL_GATHER = int(CollectiveKind.REDUCE_SCATTER), int(CollectiveKind.ALL_GATHER)
 
 
@@ -33,6 +34,8 @@ def place_in_queue(run: Run, stream_row: int) -> int:
     if order == ALTERNATING:
         return _alternating(run, stream_row)
     if order == SMALLEST_FIRST:
+        return NONE if _phases_left(run, stream_row) == 1 else _smallest_first(run, stream_row)
+    if order == SMALLEST_INPUT_FIRST:
         return _smallest_first(run, stream_row)
     return _fewest_phases_first(run, stream_row)
 
@@ -82,9 +85,7 @@ def _is_pair(one: int, other: int) -> bool:
 
 @works_on_tables
 def _smallest_first(run: Run, stream_row: int) -> int:
-    """Behind smaller ones; a chunk that has but one phase left after this one waits last."""
-    if _phases_left(run, stream_row) == 1:
-        return NONE
+    """Behind smaller ones. (2.x lets a chunk that has but one phase left after this one wait last.)"""
     own = _bytes(run, stream_row)
     at = run.queues[run.streams[stream_row].queue].waiting
     while at != NONE and _bytes(run, at) < own:

@@ -26,6 +26,7 @@ TWO_WAY_QUEUES = setting_of(Correction.TWO_WAY_QUEUES)
 def insert(run: Run, stream_row: int) -> None:
     """Join the stream's queue at its place among those that wait."""
     stream = run.streams[stream_row]
+    stream.queued_ns = run.clock[0].now
     note_queued(run, run.queues[stream.queue], stream.priority, run.plan.settings[RUNNING_LIMIT])
     _link(run, stream_row, place_in_queue(run, stream_row))
 

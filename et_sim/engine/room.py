@@ -18,7 +18,7 @@ from et_sim.engine.state import NONE, Run
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network
 from et_sim.network.tables import Model
-from et_sim.plan.tables import Action, Plan
+from et_sim.plan.tables import UNLIMITED_LANES, Action, Plan, most_of_a_template
 
 SMALLEST_POOL = 256
 ROWS_PER_THING = 4
@@ -50,14 +50,14 @@ def reserve_per_event(plan: Plan) -> Reserve:
     queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * plan.largest_custom
-    things = (
-        _most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE) + custom + started * bundles + 16
-    )
+    receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
+    things = receives + _most_freed_at_once(plan) + custom + started * bundles + 16
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
+    completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.starts_together else 1)
     return Reserve(
-        rows=COMPLETIONS_PER_EVENT * ROWS_PER_THING * things,
-        collectives=COMPLETIONS_PER_EVENT * collectives,
-        streams=COMPLETIONS_PER_EVENT * _most_at_once(plan, blocks),
+        rows=completions * ROWS_PER_THING * things,
+        collectives=completions * collectives,
+        streams=completions * _most_at_once(plan, blocks),
     )
 
 
@@ -69,28 +69,30 @@ def moments_per_event(plan: Plan, reserve: Reserve, network: Network) -> int:
     """
     of_node = MOMENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
     is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
-    nodes = _most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
+    nodes = most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
     nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
     links = sum(dimension.npus // 2 + 1 for dimension in network.dimensions)
     on_the_way = 2 * min(links, len(network.links) + 2) + 2 * len(network.dimensions)
     return nodes + (MOMENTS_OF_A_THING + on_the_way) * reserve.rows
 
 
-def _most_of_a_template(plan: Plan, of_node: Any) -> int:
-    """The largest sum of a column over the nodes of a template."""
-    summed = np.concatenate(([0], np.cumsum(of_node, dtype=np.int64)))
-    first = plan.templates["node_first"]
-    return int((summed[first + plan.templates["nodes"]] - summed[first]).max(initial=0))
+def _most_freed_at_once(plan: Plan) -> int:
+    """The most nodes that take no turns and may be issued when one node completes, or at the start."""
+    is_free = np.isin(plan.nodes["lane"], UNLIMITED_LANES) & (plan.nodes["action"] != Action.RECEIVE)
+    if (plan.nodes["action"] == Action.INSTANT).any():  # what these release is issued in the same event
+        return most_of_a_template(plan, is_free)
+    roots = most_of_a_template(plan, is_free & (plan.nodes["indegree"] == 0))
+    return max(roots, int(plan.nodes["children"].max(initial=0))) if is_free.any() else 0
 
 
 def _most_at_once(plan: Plan, of_collective: Any) -> int:
     """The largest sum of a column over collectives that one completion may start."""
-    if Correction.CONCURRENT_COMMUNICATION not in plan.corrections:
+    if not plan.are_collectives_unlimited:
         return int(of_collective.max(initial=0))
     of_node = np.zeros(len(plan.nodes), np.int64)
     is_collective = plan.nodes["action"] == Action.COLLECTIVE
     of_node[is_collective] = of_collective[plan.nodes["detail"][is_collective]]
-    return _most_of_a_template(plan, of_node)
+    return most_of_a_template(plan, of_node)
 
 
 def _most_groups(plan: Plan) -> int:
@@ -141,6 +143,15 @@ def hand_over(run: Run, record: Callable[[Any], None]) -> None:
     now = run.causes.now[0]
     record(run.causes.moments[: now.made - now.flushed])
     now.flushed = now.made
+
+
+def hand_over_phases(run: Run, record: Callable[[Any], None], bits: int) -> None:
+    """Empty the log of phases, in nanoseconds."""
+    logged = run.phase_log[: run.clock[0].phases_logged].copy()
+    for column in ("queued_ns", "start_ns", "end_ns", "waited_ns") if bits else ():
+        logged[column] >>= bits
+    record(logged)
+    run.clock[0].phases_logged = 0
 
 
 def _spare(reserve: int) -> int:

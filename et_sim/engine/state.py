@@ -19,6 +19,7 @@ from et_sim.plan.tables import LANES, Plan, record, table
 from et_sim.tables_by_reference import Tables
 
 NONE = -1
+PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # streams come in blocks of a power of two
 
 CLOCK = record(
@@ -51,6 +52,7 @@ CLOCK = record(
     ("free_running", "i4"),
     ("free_runnings", "i4"),
     ("streams_top", "i4"),
+    ("phases_logged", "i4"),  # and not yet handed over
 )
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
 BUCKET = record(  # of an event that opens one: its row is the event's
@@ -66,6 +68,7 @@ MARK = record(("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"))
 PARKED = record(
     ("stage", "i8"),
     ("bytes", "i8"),
+    ("arrives_ns", "i8"),
     ("seat", "i4"),
     ("step", "i4"),
     ("peer", "i4"),  # the seat an offered message is for
@@ -105,6 +108,7 @@ ACTOR_STATE = record(
     ("finish_ns", "i8"),
     ("busy_ns", "i8"),
     ("priority", "i8"),  # of its next collective
+    ("collectives", "i4"),  # issued; counted where they start together
     ("completed", "i4"),
     ("running", "i4"),
     ("issuing", "i4"),  # 1 while an issue pass is under way
@@ -171,6 +175,22 @@ STREAM = record(  # what every message needs comes first, and fits a line of the
     ("mark_origin", "i8"),
     ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried
     ("half_done_ns", "i8"),  # when its first half had arrived
+    ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
+    ("queued_ns", "i8"),  # when it joined its queue, and when it started
+    ("running_ns", "i8"),
+    ("waited_ns", "i8"),  # from posting receives to arrivals, summed
+)
+PHASE_LOG = record(
+    ("actor", "i4"),
+    ("node", "i4"),  # of the actor's template
+    ("chunk", "i4"),
+    ("phase", "i4"),  # of the chunk, and its row in the plan
+    ("phase_row", "i4"),
+    ("messages", "i4"),  # received
+    ("queued_ns", "i8"),
+    ("start_ns", "i8"),
+    ("end_ns", "i8"),
+    ("waited_ns", "i8"),  # for its messages, from posting the receive to the arrival
 )
 QUEUE = record(
     ("head", "i4"),
@@ -300,6 +320,8 @@ class Run(Tables):
     cursors: Any
     channels: Any
     handshakes: Any
+    phase_log: Any  # a buffer that is emptied between events; empty if phases are not logged
+    issuers: Any  # per collective of a program, if all ranks start it together: how many have issued it
     custom_waiting: Any  # per stream and node of its custom program: parents not yet completed
     servers: Any
     transits: Any
@@ -315,10 +337,15 @@ class Run(Tables):
     QUEUE_ORDER,
     RUNNING_LIMIT,
     STREAM_POLICY,
+    TOP_PRIORITY,
+    LATEST,
+    PAIRS_EARLY,
+    STARTS_TOGETHER,
+    ARRIVALS_BY_SENDER,
     RENDEZVOUS,
     LANES_IN_USE,
     FIRST_CORRECTION,
-) = range(8)
+) = range(13)
 
 
 def setting_of(correction: Correction) -> int:
@@ -326,8 +353,11 @@ def setting_of(correction: Correction) -> int:
     return FIRST_CORRECTION + list(Correction).index(correction)
 
 
-def new_run(plan: Plan, network: NetworkTables, moments_per_event: int = 0) -> Run:
-    """A run that has not begun; with `moments_per_event`, it records what causes what (`causes`)."""
+def new_run(plan: Plan, network: NetworkTables, moments_per_event: int = 0, phases_per_event: int = 0) -> Run:
+    """A run that has not begun; with `moments_per_event`, it records what causes what (`causes`).
+
+    With `phases_per_event`, it logs what became of every chunk in every phase.
+    """
     actors = len(plan.actors)
     lanes = table(LANE_STATE, actors * LANES)
     lanes["last"] = NONE
@@ -387,6 +417,8 @@ def new_run(plan: Plan, network: NetworkTables, moments_per_event: int = 0) -> R
         cursors=cursors,
         channels=channels,
         handshakes=handshakes,
+        phase_log=table(PHASE_LOG, phases_per_event and max(PHASES_KEPT, 2 * phases_per_event)),
+        issuers=np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32),
         custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
         servers=servers,
         transits=table(TRANSIT, 0),
@@ -438,6 +470,11 @@ def _plan_tables(plan: Plan) -> PlanTables:
             plan.queue_order,
             plan.running_limit,
             plan.stream_policy,
+            plan.top_priority,
+            plan.latest,
+            plan.pairs_early,
+            plan.starts_together,
+            plan.arrivals_by_sender,
             plan.rendezvous,
             plan.lanes,
             *(correction in plan.corrections for correction in Correction),

@@ -23,13 +23,15 @@ from et_sim.engine.clock import schedule
 from et_sim.engine.custom import start_custom
 from et_sim.engine.endpoint import cross_endpoint
 from et_sim.engine.kinds import LATE_STEP, STEP
+from et_sim.engine.meeting import pair_step, put_on_calendar
 from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
-from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.state import NONE, PAIRS_EARLY, RENDEZVOUS, Run
 from et_sim.engine.ties import note_half_tried
 from et_sim.engine.transport import carry
 from et_sim.engine.trees import start_tree
+from et_sim.network.analytical import flight_ns
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import works_on_tables
 
@@ -41,6 +43,8 @@ def start_phase(run: Run, stream_row: int) -> None:
     """Make the first bundles; the stream's phase fields are already set."""
     stream = run.streams[stream_row]
     stream.started = 1
+    stream.running_ns = run.clock[0].now
+    stream.waited_ns = 0
     if run.plan.programs[stream.program].tree_first != NONE:
         start_tree(run, stream_row)
         return
@@ -115,29 +119,48 @@ def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int,
     stream = run.streams[stream_row]
     target_seat = seat_at(run, stream_row, position)
     if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
-        flight = run.network.step_flight_ns[step_row]
         if is_recorded(run):
             here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
             flies(run, here, there, run.plan.steps[step_row].bytes, False)
-        schedule(run, run.clock[0].now + flight, STEP, target_seat, label, stage)
+        _fly(run, stream_row, run.network.step_flight_ns[step_row], target_seat, label)
         return
     here = run.plan.actors[stream.actor].rank
     there = rank_at(run, stream_row, position)
+    if run.plan.settings[PAIRS_EARLY]:
+        flight = flight_ns(run.network, here, there, run.plan.steps[step_row].bytes, 0)
+        _fly(run, stream_row, flight, target_seat, label)
+        return
     carry(run, here, there, run.plan.steps[step_row].bytes, STEP, target_seat, label, stage)
+
+
+@works_on_tables
+def _fly(run: Run, stream_row: int, flight: int, seat: int, label: int) -> None:
+    arrival, stage = run.clock[0].now + flight, stage_of(run.streams[stream_row])
+    if run.plan.settings[PAIRS_EARLY]:
+        pair_step(run, arrival, seat, label, stage)
+    else:
+        schedule(run, arrival, STEP, seat, label, stage)
 
 
 @works_on_tables
 def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     seat = run.streams[stream_row].seat
+    run.streams[stream_row].waited_ns -= run.clock[0].now
     receive_posted(run, stream_row)
-    if run.seats[seat].parked > 0:
-        parked = take_parked_either_way(run, seat, label, stage)
-        if parked != NONE:
-            moment = now_of(run)
-            needs_parked(run, parked, RECEIVE)
-            schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
-            resume(run, moment)
+    if run.seats[seat].parked == 0:
+        return
+    row = take_parked_either_way(run, seat, label, stage)
+    if row == NONE:
+        return
+    if run.plan.settings[PAIRS_EARLY]:
+        arrival, its_label = max(run.parked[row].arrives_ns, run.clock[0].now), run.parked[row].step
+        put_on_calendar(run, arrival, seat, its_label, stage)
+        return
+    moment = now_of(run)
+    needs_parked(run, row, RECEIVE)
+    schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
+    resume(run, moment)
 
 
 @works_on_tables

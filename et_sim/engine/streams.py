@@ -12,12 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.engine.causes import chunk_leaves, chunk_queued, collective_starts, now_of, resume
+from et_sim.engine.meeting import stream_of
 from et_sim.engine.queues import insert, pump, remove
 from et_sim.engine.state import (
     NONE,
     QUEUE_ROWS,
     QUEUES_PER_DIM,
+    STARTS_TOGETHER,
     STREAM_POLICY,
+    TOP_PRIORITY,
     Run,
     setting_of,
 )
@@ -55,15 +58,41 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         if collective.rotations > 1:
             stream.phase_first += _take_rotation(run, running_row, turn) * collective.phases
         stream.sequence = running.first_sequence + chunk
+        stream.ended = 0
         stream.priority = priority
         if not group_counts:
             run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
         _choose_queues(run, stream_row, running.collective, turn)
-        _enter_phase(run, stream_row, 0)
-        insert(run, stream_row)
-        chunk_queued(run, stream_row)
-        pump(run, stream.queue)
-        resume(run, moment)
+        if not run.plan.settings[STARTS_TOGETHER]:
+            _start_stream(run, stream_row)
+            resume(run, moment)
+    if run.plan.settings[STARTS_TOGETHER]:
+        _start_when_all_have_issued(run, running_row)
+
+
+@works_on_tables
+def _start_stream(run: Run, stream_row: int) -> None:
+    _enter_phase(run, stream_row, 0)
+    insert(run, stream_row)
+    chunk_queued(run, stream_row)
+    pump(run, run.streams[stream_row].queue)
+
+
+@works_on_tables
+def _start_when_all_have_issued(run: Run, running_row: int) -> None:
+    """ASTRA-sim 1.0 starts a chunk once all ranks have it, at all of them, and then the next chunk."""
+    running = run.running[running_row]
+    issuer = run.actors[running.actor]
+    issued = issuer.collectives
+    issuer.collectives += 1
+    run.issuers[issued] += 1
+    if run.issuers[issued] < len(run.actors):
+        return
+    group = run.plan.groups[run.plan.seats[running.seat].group]
+    for chunk in range(running.chunks):
+        for actor_row in range(len(run.actors)):
+            seat = group.seat_first + actor_row
+            _start_stream(run, stream_of(run, seat, running.first_sequence + chunk))
 
 
 @works_on_tables
@@ -150,7 +179,7 @@ def _take_block(run: Run, chunks: int) -> int:
 @works_on_tables
 def _next_priority(run: Run, actor_row: int, node: int, explicit: int) -> int:
     policy = run.plan.settings[STREAM_POLICY]
-    if policy == 0:
+    if policy == 0 or explicit >= run.plan.settings[TOP_PRIORITY]:
         return explicit
     if run.plan.settings[CONCURRENT_COMMUNICATION]:
         return policy * node  # ranks may issue in different orders; their programs agree

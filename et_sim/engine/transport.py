@@ -31,7 +31,8 @@ from et_sim.engine.ties import note_second
 from et_sim.machine.corrections import Correction
 from et_sim.network.analytical import flight_ns, leaving_ns
 from et_sim.network.link import take_hop
-from et_sim.network.tables import SWITCH, Model
+from et_sim.network.speeds import SWITCH
+from et_sim.network.tables import Model
 from et_sim.tables_by_reference import works_on_tables
 
 LINK_MODEL = int(Model.LINK)

@@ -136,6 +136,7 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
     stream = run.streams[stream_row]
     stage = stage_of(stream)
     stream.credit |= 1 << label
+    stream.waited_ns -= run.clock[0].now
     receive_posted(run, stream_row)
     if run.plan.settings[RENDEZVOUS]:
         ask_for_step(run, stream_row, peer_of(run, stream_row, label), label, stage)

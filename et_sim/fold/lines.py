@@ -90,7 +90,7 @@ class SystemLines:
             self._grids.append((stride, members, pattern))
             if through_all and pattern.places:
                 continue  # a tree through all ranks tells every one of them from the others anyway
-            if (through_all and len(network.dimensions) > 1) or paths.are_directed:
+            if (through_all and len(network.dimensions) > 1) or paths.differ_along_lines:
                 ranks = np.arange(network.ranks)
                 first = ranks - ranks // stride % members * stride
                 self._add_paths(paths, ranks, first, stride, members, pattern)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape
+from et_sim.machine.model import AT_SWITCH, Dimension, Level, Network, Shape
 from et_sim.plan.mixing import mix
 
 
@@ -25,10 +25,14 @@ class Paths:
         self._whole = whole  # messages pay for all dimensions they cross, not for the lowest one only
         # Whether two pairs of ranks equally far apart along one dimension can have different paths.
         self.are_directed = on_links or bool(network.links)
+        # Whether two pairs equally far apart along one dimension can have paths of different lengths.
+        self.differ_along_lines = self.are_directed or network.is_cut
         self._uneven = _UnevenLinks(network) if network.links else None
 
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair, there and (where links differ) back."""
+        if self._network.levels:
+            return _highest_distance(self._network, source, target)
         if not (self._whole or self.are_directed):
             return _lowest_distance(self._network, source, target)
         code = _distances(self._network, source, target, directed=self.are_directed)
@@ -113,7 +117,18 @@ def _lowest_distance(network: Network, source: Any, target: Any) -> Any:
     return code
 
 
-def _hops(dimension: Dimension, ahead: Any) -> Any:
+def _highest_distance(network: Network, source: Any, target: Any) -> Any:
+    """A number for the highest level in which each pair differs, and the hops there."""
+    code = np.zeros(np.broadcast(source, target).shape, np.int64)
+    stride = 1
+    for number, level in enumerate(network.levels):
+        hops = _hops(level, (target // stride - source // stride) % level.npus)
+        code = np.where(hops > 0, hops * len(network.levels) + number, code)
+        stride *= level.npus
+    return code
+
+
+def _hops(dimension: Dimension | Level, ahead: Any) -> Any:
     if dimension.shape is Shape.RING:
         return np.minimum(ahead, dimension.npus - ahead)
     return np.minimum(ahead, 1)

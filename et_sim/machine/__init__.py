@@ -14,7 +14,7 @@ from et_sim.machine.model import (
     StreamPolicy,
     System,
 )
-from et_sim.machine.readers import read_machine
+from et_sim.machine.readers import read_machine, read_network_alone, read_system_alone
 
 __all__ = [
     "AllReducePlan",
@@ -30,4 +30,6 @@ __all__ = [
     "StreamPolicy",
     "System",
     "read_machine",
+    "read_network_alone",
+    "read_system_alone",
 ]

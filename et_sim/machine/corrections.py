@@ -18,6 +18,7 @@ class Profile(StrEnum):
 
     REFERENCE = "reference"
     CORRECTED = "corrected"
+    ASTRA_1 = "astra-1.0"
 
 
 class Correction(StrEnum):
@@ -140,9 +141,16 @@ CORRECTION_NOTES = (
 )
 
 
+# What ASTRA-sim 1.0 has right where 2.x has not.
+_OF_PROFILE = {
+    Profile.CORRECTED: tuple(Correction),
+    Profile.ASTRA_1: (Correction.ISSUE_AT_ONCE, Correction.DIMENSION_SCHEDULERS),
+}
+
+
 def corrections_of(profile: Profile, switches: dict[str, bool]) -> frozenset[Correction]:
     """The corrections that apply: the profile's, and then the single ones as switched."""
-    chosen = set(Correction) if profile is Profile.CORRECTED else set()
+    chosen = set(_OF_PROFILE.get(profile, ()))
     for name, wanted in switches.items():
         if wanted:
             chosen.add(Correction(name))

@@ -83,7 +83,7 @@ class Key:
             case Kind.SWITCH | Kind.FLAG:
                 return "1 or true for on, 0 or false for off"
             case Kind.CHOICE | Kind.TEXT if self.choices:
-                return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+                return " or ".join(filter(None, (", ".join(self.choices[:-1]), self.choices[-1])))
             case Kind.ALGORITHMS:
                 names = ", ".join(ALGORITHMS)
                 return f'a list such as ["ring"], one name per network dimension, each among {names}'

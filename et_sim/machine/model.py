@@ -7,7 +7,7 @@ trust it. Not here: file formats, and any simulation.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from et_sim.machine.corrections import Correction, Profile
@@ -84,6 +84,8 @@ class Dimension:
         return _bytes_per_ns(self.bandwidth)
 
 
+# Where times have fractions that add up, as in some models of ASTRA-sim 1.0.
+FRACTION_BITS = 20
 AT_SWITCH = -1  # in place of an NPU: the switch of its line
 
 
@@ -104,11 +106,65 @@ class UnevenLink:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """A dimension as ASTRA-sim 1.0 describes it: bundles of links, and what else a message pays for."""
+
+    shape: Shape
+    npus: int
+    links: int  # of an NPU
+    links_used: int  # of those
+    link_bandwidth: float  # of one link, in GiB/s
+    latency_ns: float  # of a hop
+    nic_ns: float  # twice per message
+    router_ns: float  # once per message, behind a switch
+    memory_latency_ns: float
+    memory_bandwidth: float  # decimal GB/s
+    memory_scale: float  # 0: the memory bounds no message
+    built_of: str
+
+    @property
+    def bytes_per_ns(self) -> float:
+        """What one message gets: all links in use, but among fully connected NPUs those to the peer."""
+        peers = max(self.npus - 1, 1) if self.shape is Shape.FULLY_CONNECTED else 1
+        return _bytes_per_ns(self.link_bandwidth) * (self.links_used // peers)
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
-    """Dimensions, innermost first; rank ids count dimension 0 fastest."""
+    """Dimensions, innermost first; rank ids count dimension 0 fastest.
+
+    Of ASTRA-sim 1.0, a network also has `levels`: a message then pays for the highest level in which its ends
+    differ. Dimensions are what collectives run along; one level may be cut into several (`level_of`).
+    """
 
     dimensions: tuple[Dimension, ...]
     links: tuple[UnevenLink, ...] = ()
+    levels: tuple[Level, ...] = ()
+    level_of: tuple[int, ...] = ()  # per dimension
+    fraction_bits: int = 0  # time is counted in 2^-bits ns while a run lasts
+
+    @staticmethod
+    def of_levels(levels: tuple[Level, ...]) -> Network:
+        """A dimension for each level."""
+        cut = tuple((level.npus, number) for number, level in enumerate(levels))
+        return Network.of_cut_levels(levels, cut)
+
+    @staticmethod
+    def of_cut_levels(levels: tuple[Level, ...], cut: tuple[tuple[int, int], ...]) -> Network:
+        """Dimensions of the given (NPUs, level)."""
+        dimensions = []
+        for npus, number in cut:
+            level = levels[number]
+            bandwidth = level.links_used * level.link_bandwidth
+            dimensions.append(Dimension(level.shape, npus, bandwidth, level.latency_ns))
+        bits = FRACTION_BITS if any(level.memory_scale for level in levels) else 0
+        of_cut = tuple(number for _, number in cut)
+        return Network(tuple(dimensions), levels=levels, level_of=of_cut, fraction_bits=bits)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some level is cut into several dimensions."""
+        return len(self.levels) < len(self.level_of)
 
     @property
     def ranks(self) -> int:
@@ -181,12 +237,28 @@ class System:
     per_node_implementation: str | None = None
     track_local_mem: bool = False
     stragglers: tuple[Straggler, ...] = ()
+    boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
+    gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
     profile: Profile = Profile.REFERENCE
     corrections: frozenset[Correction] = frozenset()
+
+    @property
+    def is_version_1(self) -> bool:
+        """Whether collectives are cut and queued as in ASTRA-sim 1.0."""
+        return self.profile is Profile.ASTRA_1
 
     def corrects(self, correction: Correction) -> bool:
         """Whether a defect of the reference is mended."""
         return correction in self.corrections
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSettings:
+    """How layer files are run: options of ASTRA-sim 1.0, without effect on traces."""
+
+    passes: int = 1
+    compute_scale: float = 1.0
+    comm_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +289,16 @@ class Machine:
     system: System
     memory: RemoteMemory = field(default_factory=RemoteMemory)
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)  # communicator groups
+    layers: LayerSettings = field(default_factory=LayerSettings)
     warnings: tuple[Notice, ...] = ()
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
+
+    def network_of(self, *, on_links: bool) -> Network:
+        """The network as a model counts its time: that of 1.0 with contention has fractions."""
+        if not (self.system.is_version_1 and on_links) or self.system.shared_bus is not None:
+            return self.network
+        return replace(self.network, fraction_bits=FRACTION_BITS)
 
     @property
     def straggling_ranks(self) -> int:

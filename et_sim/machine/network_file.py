@@ -19,9 +19,14 @@ from et_sim.machine.uneven_links import read_links
 _MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 
 
-def read_network(source: Source, remarks: Remarks) -> Network:
-    """The network that the source describes."""
+def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False) -> Network:
+    """The network that the source describes.
+
+    `may_be_plain`: the topology may be one word, as in files for the congestion model of ASTRA-sim 1.0.
+    """
     refuse_unknown(source, NETWORK_KEYS)
+    if may_be_plain and isinstance(source.content.get("topology"), str):
+        source = replace(source, content=source.content | {"topology": [source.content["topology"]]})
     lists = {key.name: _list(key, source) for key in DIMENSION_KEYS}
     _check_lengths(lists, source.place)
     columns = {

@@ -7,18 +7,28 @@ custom collectives name (`et_sim.plan` reads those).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from et_sim.errors import MachineError
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
 from et_sim.machine.memory_file import read_memory
-from et_sim.machine.model import Implementations, Machine, MemoryKind, Network, RemoteMemory, System
+from et_sim.machine.model import (
+    Implementations,
+    LayerSettings,
+    Machine,
+    MemoryKind,
+    Network,
+    RemoteMemory,
+    System,
+)
 from et_sim.machine.network_file import read_network
 from et_sim.machine.recognise import Role
-from et_sim.machine.sources import Given, load
+from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
+from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
 
 
 def read_machine(
@@ -29,8 +39,7 @@ def read_machine(
     network_source = load(network, Role.NETWORK)
     system_source = load(system, Role.SYSTEM)
     sources = [network_source, system_source]
-    network_value = read_network(network_source, remarks)
-    system_value = read_system(system_source, remarks)
+    network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
     ranks = network_value.ranks
     check_ranks_exist(system_value.stragglers, ranks, system_source.place)
@@ -49,10 +58,51 @@ def read_machine(
         system=system_value,
         memory=memory_value,
         groups=groups_value,
+        layers=layers,
         warnings=tuple(remarks.warnings),
         defaults=tuple(remarks.defaults),
         inputs=tuple((source.place, source.digest) for source in sources),
     )
+
+
+def read_network_alone(given: Given) -> Network:
+    """The network of a file of either version, without a system that might change it."""
+    source = load(given, Role.NETWORK)
+    if is_hierarchy(source.content):
+        return read_hierarchy(source, {}, Remarks())
+    return read_network(source, Remarks(), may_be_plain=True)
+
+
+def read_system_alone(given: Given) -> System:
+    """The system of a file of either version, without the network it is for."""
+    source = load(given, Role.SYSTEM)
+    if source.is_text or is_version_1(source.content, beside_version_1=False):
+        return read_system_1(source, Remarks())[0]
+    return read_system(source, Remarks())
+
+
+def _read_network_and_system(
+    network: Source, system: Source, remarks: Remarks
+) -> tuple[Network, System, LayerSettings]:
+    """Each file says itself which version it is of."""
+    levels = is_hierarchy(network.content)
+    layers = LayerSettings()
+    overrides: dict[str, list[Any]] = {}
+    is_old = levels or isinstance(network.content.get("topology"), str)
+    if system.is_text or is_version_1(system.content, beside_version_1=is_old):
+        system_value, layers, overrides = read_system_1(system, remarks)
+    else:
+        system_value = read_system(system, remarks)
+    if levels:
+        return read_hierarchy(network, overrides, remarks), system_value, layers
+    if overrides:
+        name = next(iter(overrides))
+        raise MachineError(
+            f'key "{name}" changes a network of ASTRA-sim 1.0, and the network file is of 2.x',
+            place=system.place,
+            remedy="change the network file instead",
+        )
+    return read_network(network, remarks, may_be_plain=system_value.is_version_1), system_value, layers
 
 
 def _check_dimensions(system: System, network: Network, place: str, remarks: Remarks) -> None:

@@ -27,19 +27,14 @@ _SIGNS: dict[Role, frozenset[str]] = {
     Role.NETWORK: frozenset(key.name for key in NETWORK_KEYS),
     Role.MEMORY: frozenset(key.name for key in MEMORY_KEYS),
 }
-_OLD_NETWORK_SIGNS = frozenset(
-    {"topology-name", "topologies-per-dim", "dimensions-count", "units-count", "links-count"}
-)
+# Keys that only a network file of ASTRA-sim 1.0 has.
+NETWORK_1_SIGNS = frozenset({"topology-name", "topologies-per-dim", "dimensions-count"})
 
 
 def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) -> None:
     """Raise if the content is plainly another file than the expected one."""
-    if expected is Role.NETWORK and not content.keys().isdisjoint(_OLD_NETWORK_SIGNS):
-        raise MachineError(
-            "this looks like a network file of ASTRA-sim 1.0",
-            place=place,
-            remedy="write it in the 2.x form: topology, npus_count, bandwidth and latency, one list each",
-        )
+    if expected is Role.NETWORK and not content.keys().isdisjoint(NETWORK_1_SIGNS):
+        return
     if expected is not Role.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
         return
     actual = role_of(content)
@@ -58,7 +53,7 @@ def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
 
 def role_of(content: Mapping[str, Any]) -> Role | None:
     """The kind of file that the content looks like."""
-    if not content.keys().isdisjoint(_OLD_NETWORK_SIGNS):
+    if not content.keys().isdisjoint(NETWORK_1_SIGNS):
         return Role.NETWORK
     # Memory before system: local-mem-bw is a key of both.
     for role in (Role.NETWORK, Role.MEMORY, Role.SYSTEM):

@@ -14,6 +14,7 @@ from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS
+from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
 _OPENING = """\
 # Configuration files
@@ -21,7 +22,7 @@ _OPENING = """\
 <!-- Generated from the key tables: python -m et_sim.machine.reference_page docs/configuration.md -->
 
 A machine is described by two files, and by two more where they are needed. They are the files of
-ASTRA-sim 2.x and can be used unchanged.
+ASTRA-sim 2.x and can be used unchanged, as can [those of ASTRA-sim 1.0](#files-of-astra-sim-10).
 
 | file | option | format | says |
 |---|---|---|---|
@@ -133,6 +134,25 @@ path that contains "empty"; et-sim reads it.
 """
 
 
+_VERSION_1 = """
+## Files of ASTRA-sim 1.0
+
+The network is a JSON file, the system a text file of `key: value` words, in which lists are joined by `_`
+(`ring_ring`). What they are is seen from their content; the system file (or `"profile": "astra-1.0"` in a dict)
+chooses the [profile](profiles.md) `astra-1.0`, the network file how the time of a message is counted. See
+[running what ASTRA-sim 1.0 ran](astra-1.0.md).
+
+### Network
+"""
+
+_SYSTEM_1 = """
+### System
+
+The last keys were options of the command line; `units-count`, `links-count`, `link-bandwidth` and `link-latency`
+may stand here, too (`units-count: 4_4_4`), and then replace the network's.
+"""
+
+
 def configuration_page() -> str:
     """The whole page as Markdown."""
     effective = tuple(key for key in SYSTEM_KEYS if not key.ignored)
@@ -141,6 +161,7 @@ def configuration_page() -> str:
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
     parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_MEMORY, _table(memory), _GROUPS, _ignored_table(ignored)]
+    parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -155,6 +176,16 @@ def _table(keys: tuple[Key, ...]) -> str:
             needs = f" Only with the correction `{key.correction}`."
         cells = (f"`{key.name}`", key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
         rows.append(_row(*cells, key.reference or "the same"))
+    return "\n".join(rows)
+
+
+def _defaults_table(keys: tuple[Key, ...]) -> str:
+    """Keys that no other version is compared with."""
+    rows = [_row("key", "unit", "default", "allowed", "meaning"), "|---|---|---|---|---|"]
+    for key in keys:
+        needs = f" Only with `{key.needs}`." if key.needs else ""
+        cells = (key.unit or "-", _default(key), _allowed(key), key.meaning + needs)
+        rows.append(_row(f"`{key.name}`", *cells))
     return "\n".join(rows)
 
 

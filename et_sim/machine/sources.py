@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
 from et_sim.machine.recognise import Role, mixed_up, refuse_other_role, role_of
+from et_sim.machine.settings_text import looks_like_settings, parse_settings
 from et_sim.machine.texts import parse_json, parse_yaml
 
 _MOST_BITS = 8192  # beyond this, Python may refuse to print an integer in an error
@@ -29,6 +30,7 @@ class Source:
     place: str  # the path as given, or "<system>" and the like for a dict
     content: dict[str, Any]
     digest: str  # sha256 of the file, or of the dict's canonical JSON
+    is_text: bool = False  # a system file in the text form of ASTRA-sim 1.0
 
 
 def load(given: Given, role: Role) -> Source:
@@ -93,6 +95,8 @@ def _from_file(path: Path, role: Role) -> Source:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MachineError(f"byte {error.start} is not UTF-8 text", place=place) from None
+    if role is Role.SYSTEM and looks_like_settings(text) and _yaml_role(text, place) in (None, role):
+        return Source(place, dict(parse_settings(text, place)), hashlib.sha256(raw).hexdigest(), is_text=True)
     content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)
     if not isinstance(content, dict):
         shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"

@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 
 from et_sim.machine.model import Network
-from et_sim.network.speeds import ANTICLOCKWISE, CLOCKWISE, DOWN, UP, speed_of
-from et_sim.network.tables import (
+from et_sim.network.hierarchy import flights_along, highest_flight_ns, highest_leaving_ns, level_table
+from et_sim.network.speeds import (
+    ANTICLOCKWISE,
+    CLOCKWISE,
+    DOWN,
     FULLY_CONNECTED,
-    LINK,
     RING,
     SWITCH,
-    Model,
-    NetworkTables,
-    dimension_tables,
+    UP,
+    speed_of,
 )
+from et_sim.network.tables import LINK, Model, NetworkTables, dimension_tables
 from et_sim.plan.tables import table
 from et_sim.tables_by_reference import works_on_tables
 
@@ -35,18 +37,25 @@ from et_sim.tables_by_reference import works_on_tables
 def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:
     """Tables for one run; steps that stay within one dimension get their flight time here, once."""
     dimensions, speeds = dimension_tables(network, 0)
+    levels = level_table(network)
     flights = np.full(len(steps), -1, np.int64)
     for program in programs:
         along = int(program["dimension"])
         if along < 0 or dimensions[along].uneven_first < dimensions[along].uneven_end:
             continue
+        if network.level_of.count(network.level_of[along] if network.levels else -1) > 1:
+            continue  # hops along a part of a level differ in length
         if program["tree_first"] < 0:  # the peers of a tree differ from member to member
             first = int(program["step_first"])
             rows = slice(first, first + int(program["step_period"]))
-            flights[rows] = _flight_along(dimensions[along], steps[rows])
+            if network.levels:
+                level = levels[network.level_of[along]]
+                flights[rows] = flights_along(level, steps["distance"][rows], steps["bytes"][rows])
+            else:
+                flights[rows] = _flight_along(dimensions[along], steps[rows])
     nobody = np.zeros(0, np.int32)
     model = np.array([Model.ANALYTICAL], np.int64)
-    return NetworkTables(dimensions, speeds, table(LINK, 0), flights, nobody, model)
+    return NetworkTables(dimensions, speeds, table(LINK, 0), flights, nobody, model, levels)
 
 
 def _flight_along(dimension: Any, steps: Any) -> Any:
@@ -62,6 +71,8 @@ def _flight_along(dimension: Any, steps: Any) -> Any:
 @works_on_tables
 def flight_ns(network: NetworkTables, source: int, target: int, size: int, whole_path: int) -> int:
     """Time from sending `size` bytes to their arrival; a message to oneself takes none."""
+    if len(network.levels) > 0:
+        return highest_flight_ns(network, source, target, size)
     flight, at = 0, source
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]
@@ -97,6 +108,8 @@ def hops_between(dimension: Any, here: int, there: int) -> int:
 @works_on_tables
 def leaving_ns(network: NetworkTables, source: int, target: int, size: int) -> int:
     """Time from sending `size` bytes until the last has left the source."""
+    if len(network.levels) > 0:
+        return highest_leaving_ns(network, source, target, size)
     at = source
     for row in range(len(network.dimensions)):
         dimension = network.dimensions[row]

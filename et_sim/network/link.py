@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.machine.model import Network
-from et_sim.network.speeds import ANTICLOCKWISE, CLOCKWISE, DOWN, LINKS_PER_NPU, UP
-from et_sim.network.tables import (
+from et_sim.network.hierarchy import level_table
+from et_sim.network.speeds import (
+    ANTICLOCKWISE,
+    CLOCKWISE,
+    DOWN,
     FULLY_CONNECTED,
+    LINKS_PER_NPU,
     RING,
-    Model,
-    NetworkTables,
-    dimension_tables,
-    link_table,
+    UP,
 )
+from et_sim.network.tables import Model, NetworkTables, dimension_tables, link_table
 from et_sim.tables_by_reference import works_on_tables
 
 
@@ -32,7 +34,7 @@ def prepare(network: Network, home: Any) -> NetworkTables:
     dimensions, speeds = dimension_tables(network, int(home.max()) + 1)
     links = link_table(network, dimensions, speeds, home)
     model = np.array([Model.LINK], np.int64)
-    return NetworkTables(dimensions, speeds, links, np.zeros(0, np.int64), home, model)
+    return NetworkTables(dimensions, speeds, links, np.zeros(0, np.int64), home, model, level_table(network))
 
 
 @works_on_tables

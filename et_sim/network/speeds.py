@@ -16,6 +16,8 @@ from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLin
 from et_sim.plan.tables import record, table
 from et_sim.tables_by_reference import Tables, works_on_tables
 
+RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
+SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
 LINKS_PER_NPU = 2  # in a ring or switch dimension
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 UP, DOWN = 0, 1  # links between an NPU and its switch

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import MachineError
-from et_sim.machine.model import Network, Shape
-from et_sim.network.speeds import npu_and_port, ports_of, speed_table
+from et_sim.machine.model import Network
+from et_sim.network.hierarchy import level_table, plain_flight
+from et_sim.network.speeds import SHAPE_CODE, npu_and_port, ports_of, speed_table
 from et_sim.plan.tables import record, table
 from et_sim.tables_by_reference import Tables
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
@@ -28,9 +29,6 @@ class Model(IntEnum):
     ANALYTICAL = 0
     LINK = 1
 
-
-RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
-SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}
 
 DIMENSION = record(
     ("npus", "i8"),
@@ -65,17 +63,21 @@ class NetworkTables(Tables):
     step_flight_ns: Any  # analytical: per row of the plan's steps; -1: depends on who talks to whom
     home: Any  # link: per rank, the NPU whose links stand for its own
     model: Any  # one Model
+    levels: Any  # of a network of ASTRA-sim 1.0, else none
 
 
 def dimension_tables(network: Network, homes: int) -> tuple[Any, Any]:
     """The network's dimensions and the speeds of its links as records; `homes` NPUs have links."""
     dimensions = table(DIMENSION, len(network.dimensions))
     speeds, uneven = speed_table(network)
+    units = 1 << network.fraction_bits  # of time, per ns
     dimensions["uneven_first"], dimensions["uneven_end"] = uneven[:-1], uneven[1:]
+    speeds["bytes_per_ns"] /= units
+    speeds["latency_ns"] *= units
     link_first = 0
     for row, dimension, stride in zip(dimensions, network.dimensions, network.strides, strict=True):
         row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
-        row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns, dimension.latency_ns
+        row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
         row.link_first, row.ports = link_first, ports_of(dimension)
         link_first += homes * row.ports
     return dimensions, speeds
@@ -100,16 +102,24 @@ def link_table(network: Network, dimensions: Any, speeds: Any, home: Any) -> Any
 
 def check_reach(network: Network, most_bytes: int) -> None:
     """Refuse a network on which a message of the run would take longer than any run may."""
-    for number, dimension in enumerate(network.dimensions):
+    for number, level in enumerate(network.levels):
+        row = level_table(network)[number]
+        flight = plain_flight(row, level.npus // 2, most_bytes)
+        _refuse_slow(flight / row.units_per_ns, number, most_bytes)
+    for number, dimension in enumerate(network.dimensions if not network.levels else ()):
         hops = max(dimension.npus // 2, 2)
         uneven = [link for link in network.links if link.dimension == number]
         bandwidth = min([dimension.bytes_per_ns, *(link.bytes_per_ns for link in uneven)])
         latency = max([dimension.latency_ns, *(link.latency_ns for link in uneven)])
         slowest = hops * (latency + most_bytes / bandwidth)
-        if not slowest <= LONGEST_NS:
-            raise MachineError(
-                f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)} "
-                f"in dimension {number}",
-                place="network configuration",
-                remedy="correct its latency (ns) or bandwidth (GB/s)",
-            )
+        _refuse_slow(slowest, number, most_bytes)
+
+
+def _refuse_slow(slowest_ns: float, number: int, most_bytes: int) -> None:
+    if not slowest_ns <= LONGEST_NS:
+        raise MachineError(
+            f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)} "
+            f"in dimension {number}",
+            place="network configuration",
+            remedy="correct its latency (ns) or bandwidth (GB/s)",
+        )

@@ -27,7 +27,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.custom import CustomTables
-from et_sim.plan.dimension_order import SCATTERING_EVERYWHERE, Lane, Order, Route, routes
+from et_sim.plan.dimension_order import GREEDY, SCATTERING_EVERYWHERE, Lane, Order, Route, routes
 from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.phases import (
     Chunks,
@@ -39,6 +39,7 @@ from et_sim.plan.phases import (
     plan_phases,
     split_exactly,
     split_into_chunks,
+    split_whole,
 )
 from et_sim.plan.program_tables import CustomProgram, Program, program_tables
 from et_sim.plan.tables import QueueCursor
@@ -74,6 +75,7 @@ class CollectiveRequest:
     involved: tuple[bool, ...] | None
     custom: tuple[str, int] | None = None  # prefix of the files of a custom program, row of its group
     root: int = 0  # its position in the group
+    before: int = 0  # collectives like it that are planned in the same nanosecond, where that matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,17 @@ class CollectiveTables:
         self._program_rows: dict[_ProgramKey, int] = {}
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
         self._accounting = accounting_of(machine.system)
-        self._rules = Rules(machine.system.all_reduce_plan, machine.system.corrects(Correction.ALL_QUEUES))
+        self._rules = _rules_of(machine.system)
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
+
+    @property
+    def sees_others(self) -> bool:
+        """Whether the way of chunks depends on collectives that are planned in the same nanosecond."""
+        system = self._machine.system
+        return system.is_version_1 and system.dimension_order in GREEDY
 
     def add(self, request: CollectiveRequest) -> int | None:
         """The collective's row; None if nobody has to move anything."""
@@ -158,13 +166,17 @@ class CollectiveTables:
             for d in range(len(algorithms))
         ]
         total = bytes_to_cut(request.size, system.splits, runs)
-        return routes(system.dimension_order, request.operation, total, runs, lanes)
+        gap = system.gap_denominator
+        order, before = system.dimension_order, request.before
+        return routes(order, request.operation, total, runs, lanes, gap, before=before)
 
     def _split(self, request: CollectiveRequest) -> list[Chunks]:
         splits = self._machine.system.splits
         if request.operation is Operation.BARRIER:
             return [Chunks(1, 1)]
-        if self._accounting.whole_pieces:
+        if self._machine.system.is_version_1:
+            runs = split_whole(request.size, splits)
+        elif self._accounting.whole_pieces:
             runs = split_exactly(request.size, splits)
         else:
             runs = split_into_chunks(request.operation, request.size, splits, self._machine.network.ranks)
@@ -289,7 +301,9 @@ class CollectiveTables:
         else:
             line = self._system_line if algorithm.spans_system else phase.part.dimension
         key = _ProgramKey(line, phase.part.members, algorithm, phase.operation, phase.size)
-        most = max(phase.size, output_bytes(phase.operation, phase.size, phase.part))
+        most = phase.size
+        if not self._machine.system.is_version_1:
+            most = max(most, output_bytes(phase.operation, phase.size, phase.part))
         return (
             self._program(key),
             line,
@@ -377,6 +391,13 @@ class CollectiveTables:
     def programs(self) -> dict[str, Any]:
         """The program, step, bundle and tree tables."""
         return program_tables(self._programs, self._machine.system.local_mem_bw)
+
+
+def _rules_of(system: System) -> Rules:
+    """How the phases of a collective's chunks are made."""
+    if system.is_version_1:
+        return Rules(system.all_reduce_plan, inward=QueueCursor.NEXT, outward=QueueCursor.NEXT)
+    return Rules(system.all_reduce_plan, system.corrects(Correction.ALL_QUEUES))
 
 
 def accounting_of(system: System) -> Accounting:

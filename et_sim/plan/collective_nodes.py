@@ -69,10 +69,12 @@ def lower_collectives(
     used: list[str] = []
     own_groups = read_process_groups(trace)
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
-    signature = _signature(trace, rows, custom)
+    signature = np.concatenate(
+        (_signature(trace, rows, custom), _planned_before(trace, rows, collectives)[:, None]), axis=1
+    )
     unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
     for index, (values, at) in enumerate(zip(unique.tolist(), first_at, strict=True)):
-        kind, size, priority, name, dims, involved, code, root = values
+        kind, size, priority, name, dims, involved, code, root, before = values
         where = f"{place}, {trace.describe(int(rows[at]))}"
         group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
@@ -92,6 +94,7 @@ def lower_collectives(
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
             custom=None if code == NATIVE else (custom.prefixes[code], group_row),
             root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),
+            before=before,
         )
         row = collectives.add(request)
         which = rows[of_row.reshape(-1) == index]
@@ -105,6 +108,16 @@ def lower_collectives(
         nodes["seat"][which] = used.index(group)
     _count_like(nodes, _in_program_order(trace, rows.astype(np.int32)))
     return used
+
+
+def _planned_before(trace: Trace, rows: Any, collectives: CollectiveTables) -> Any:
+    """Of collectives that wait for nothing: how many come before; only Themis in ASTRA-sim 1.0 minds."""
+    before = np.zeros(len(rows), np.int64)
+    if collectives.sees_others:
+        parents = np.diff(trace.data_start)[rows] + np.diff(trace.ctrl_start)[rows]
+        roots = np.flatnonzero(parents == 0)
+        before[roots] = np.arange(len(roots))
+    return before
 
 
 def _in_program_order(trace: Trace, rows: Any) -> Any:

@@ -24,8 +24,6 @@ from et_sim.plan.phases import Chunks
 Order = tuple[int, ...]
 
 LOAD_UNIT = 1 << 20  # bytes
-# A chunk keeps the usual order unless the loads differ by at least this part of it.
-WORTHWHILE_PART = 16
 GREEDY = (DimensionOrder.OFFLINE_GREEDY, DimensionOrder.OFFLINE_GREEDY_FLEX)
 # With these an all-reduce scatters and gathers in all dimensions; online greedy does nothing else.
 SCATTERING_EVERYWHERE = (*GREEDY, DimensionOrder.ONLINE_GREEDY)
@@ -55,9 +53,20 @@ class _Load:
 
 
 def routes(
-    scheduler: DimensionOrder, operation: Operation, total: int, runs: Sequence[Chunks], lanes: Sequence[Lane]
+    scheduler: DimensionOrder,
+    operation: Operation,
+    total: int,
+    runs: Sequence[Chunks],
+    lanes: Sequence[Lane],
+    gap: float,
+    *,
+    before: int = 0,
 ) -> list[Route]:
-    """The way of every chunk of a collective that moves `total` bytes; equal neighbours stand together."""
+    """The way of every chunk of a collective that moves `total` bytes; equal neighbours stand together.
+
+    A greedy order keeps the usual one while the loads differ by less than a chunk divided by `gap`; it takes
+    so many collectives of the same kind into account that were planned `before` in the same nanosecond.
+    """
     usual = usual_order(operation, len(lanes))
     if scheduler is DimensionOrder.ROUND_ROBIN:
         turned = tuple(usual[turn:] + usual[:turn] for turn in range(len(usual)))
@@ -66,7 +75,11 @@ def routes(
         return [Route(run, (usual,)) for run in runs]
     flexible = scheduler is DimensionOrder.OFFLINE_GREEDY_FLEX
     found: list[Route] = []
-    for size, order in greedy_chunks(operation, total, runs, lanes, flexible=flexible):
+    loads = [_Load(dimension) for dimension in range(len(lanes))]
+    for _ in range(before):
+        for _ in greedy_chunks(operation, total, runs, lanes, gap, flexible=flexible, loads=loads):
+            pass
+    for size, order in greedy_chunks(operation, total, runs, lanes, gap, flexible=flexible, loads=loads):
         last = found[-1] if found else None
         if last is not None and last.chunks.size == size and last.orders == (order,):
             found[-1] = Route(Chunks(last.chunks.number + 1, size), last.orders)
@@ -82,11 +95,18 @@ def usual_order(operation: Operation, dimensions: int) -> Order:
 
 
 def greedy_chunks(
-    operation: Operation, total: int, runs: Sequence[Chunks], lanes: Sequence[Lane], *, flexible: bool
+    operation: Operation,
+    total: int,
+    runs: Sequence[Chunks],
+    lanes: Sequence[Lane],
+    gap: float,
+    *,
+    flexible: bool,
+    loads: list[_Load] | None = None,
 ) -> Iterator[tuple[int, Order]]:
     """(bytes, order) of every chunk. An all-reduce is planned as its first, scattering half."""
     gathers = operation is Operation.ALL_GATHER
-    loads = [_Load(dimension) for dimension in range(len(lanes))]
+    loads = [_Load(dimension) for dimension in range(len(lanes))] if loads is None else loads
     left = total
     recommended = (run.size for run in runs for _ in range(run.number))
     usual = max(run.size for run in runs)
@@ -96,7 +116,7 @@ def greedy_chunks(
         if gathers:
             loads.reverse()
         slack = _slack_bytes(loads, lanes, gathers=gathers)
-        if slack < (wanted if flexible else wanted // WORTHWHILE_PART):
+        if slack < (wanted if flexible else int(wanted / gap)):
             size = min(left, wanted)
             # The reference charges by place here, and its list runs backwards in an all-gather.
             loads.sort(key=lambda load: load.dimension, reverse=gathers)

@@ -44,6 +44,10 @@ WAITING_ORDER = {
 STREAM_POLICY = {StreamPolicy.LIFO: 1, StreamPolicy.FIFO: -1, StreamPolicy.EXPLICIT: 0}
 
 
+# What ASTRA-sim 1.0 gives a collective that is to overtake all others; later versions know nothing like it.
+TOP_PRIORITY, NO_PRIORITY = 1 << 30, 1 << 62
+
+
 class Lowering:
     """What every template does, whichever rank runs it.
 
@@ -80,6 +84,16 @@ class Lowering:
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         self.memory_server = server_of_ranks(machine.memory, np.arange(machine.network.ranks, dtype=np.int32))
 
+    @property
+    def start_together(self) -> bool:
+        """As in ASTRA-sim 1.0: all ranks run one program, whose collectives are of all of them."""
+        return (
+            self.machine.system.is_version_1
+            and len(self.workload.templates) == 1
+            and self.paces.start_ns is None
+            and not any(name for name in self.used_groups[0])
+        )
+
 
 def build_plan(workload: Workload, machine: Machine) -> Plan:
     """Lower every rank of the workload onto the machine, one actor each."""
@@ -115,9 +129,10 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         ranks=workload.ranks,
         dimensions=len(machine.network.dimensions),
         queues_per_dim=system.queues_per_dim,
-        queue_order=WAITING_ORDER[system.queue_order],
+        queue_order=_waiting_order(system),
         running_limit=-(-system.active_chunks // system.queues_per_dim),
         stream_policy=STREAM_POLICY[system.policy],
+        top_priority=TOP_PRIORITY if system.is_version_1 else NO_PRIORITY,
         actor_of_rank=actors.of_rank,
         templates=lowering.templates,
         nodes=lowering.nodes,
@@ -144,10 +159,20 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         corrections=system.corrections,
         notices=tuple(dict.fromkeys(lowering.customs.notices)),
         is_folded=actors.is_folded,
+        pairs_early=bool(machine.network.levels),
+        starts_together=lowering.start_together,
+        arrivals_by_sender=lowering.start_together and system.boost_mode and bool(machine.network.levels),
+        latest=LONGEST_NS,
         roofline=roofline_of(system),
         is_even=lowering.paces.are_even,
         tensors=lowering.tensors,
     )
+
+
+def _waiting_order(system: System) -> WaitingOrder:
+    if system.is_version_1 and system.queue_order is QueueOrder.SMALLEST_FIRST:
+        return WaitingOrder.SMALLEST_INPUT_FIRST
+    return WAITING_ORDER[system.queue_order]
 
 
 def _most_bytes(programs: dict[str, Any]) -> int:

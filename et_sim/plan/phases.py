@@ -45,6 +45,8 @@ class Rules:
 
     plan: AllReducePlan
     all_queues: bool = False  # an all-reduce over one dimension takes turns over all of its queues
+    inward: QueueCursor = QueueCursor.FIRST  # how the phases of an all-reduce take queues
+    outward: QueueCursor = QueueCursor.LAST
     everywhere: bool = False  # an all-reduce scatters and gathers in every dimension, the last one, too
 
 
@@ -78,6 +80,15 @@ def split_exactly(size: int, splits: int) -> list[Chunks]:
     return [run for run in runs if run.number]
 
 
+def split_whole(size: int, splits: int) -> list[Chunks]:
+    """The chunks as ASTRA-sim 1.0 cuts them: all of full size but the last, which holds what is left."""
+    if size == 0:
+        return []
+    chunk = max(size // splits, 1)
+    number, left = divmod(size, chunk)
+    return [run for run in (Chunks(number, chunk), Chunks(min(left, 1), left)) if run.number]
+
+
 def bytes_to_cut(size: int, splits: int, runs: Sequence[Chunks]) -> int:
     """How many bytes the chunks hold if the last one need not be full: the size, unless it was raised."""
     is_raised = runs[0].size > size // splits
@@ -101,12 +112,12 @@ def _inward_and_outward(size: int, order: Sequence[Part], rules: Rules) -> list[
     both = order if rules.everywhere else order[:-1]
     phases = []
     for part in both:
-        phases.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, QueueCursor.FIRST))
+        phases.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, rules.inward))
         size = output_bytes(Operation.REDUCE_SCATTER, size, part)
     if not rules.everywhere:
-        phases.append(PhaseStep(order[-1], Operation.ALL_REDUCE, size, QueueCursor.FIRST))
+        phases.append(PhaseStep(order[-1], Operation.ALL_REDUCE, size, rules.inward))
     for part in reversed(both):
-        phases.append(PhaseStep(part, Operation.ALL_GATHER, size, QueueCursor.LAST))
+        phases.append(PhaseStep(part, Operation.ALL_GATHER, size, rules.outward))
         size = output_bytes(Operation.ALL_GATHER, size, part)
     return phases
 

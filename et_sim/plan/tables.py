@@ -82,6 +82,7 @@ class WaitingOrder(IntEnum):
     ALTERNATING = 1  # reduce-scatters and all-gathers in turn
     SMALLEST_FIRST = 2
     FEWEST_PHASES_FIRST = 3
+    SMALLEST_INPUT_FIRST = 4  # as SMALLEST_FIRST in ASTRA-sim 1.0: whatever it grows to, and whatever is left
 
 
 def record(*fields: tuple[str, str]) -> np.dtype[Any]:
@@ -222,6 +223,7 @@ class Plan:
     queue_order: WaitingOrder
     running_limit: int  # chunks that may run in one queue at a time
     stream_policy: int  # +1: later collectives first, -1: earlier first, 0: by priority
+    top_priority: int  # a collective of at least this priority has it whatever the policy
     actor_of_rank: Any
     templates: Any
     nodes: Any
@@ -251,6 +253,10 @@ class Plan:
     corrections: frozenset[Correction]
     notices: tuple[Notice, ...]  # what was accepted, but somebody should know
     is_folded: bool  # some actor stands for several ranks
+    pairs_early: bool  # messages go on the calendar once their receives are posted
+    starts_together: bool  # a chunk starts when all ranks have issued it, and all have the same program
+    arrivals_by_sender: bool  # of one time, those put on the calendar together; else as they came
+    latest: int  # the time that no run may pass, in units of time
     # Not for the engine, but for whoever measures what it did:
     roofline: Roofline | None  # by which kernels are timed; None: they are not
     is_even: bool  # no rank is a straggler: kernels take the time that the roofline says
@@ -260,6 +266,17 @@ class Plan:
     def lanes(self) -> int:
         """How many lanes are in use: the first so many."""
         return max(SHARED_LANES, int(self.nodes["lane"].max(initial=0)) + 1)
+
+    @property
+    def most_collectives(self) -> int:
+        """Collectives of the template that has most."""
+        return most_of_a_template(self, self.nodes["action"] == Action.COLLECTIVE)
+
+    @property
+    def are_collectives_unlimited(self) -> bool:
+        """Whether a rank may issue any number of collectives at a time."""
+        lanes = self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE]
+        return bool((lanes == Lane.COLLECTIVE).any())
 
     @property
     def queue_rows(self) -> int:
@@ -291,6 +308,13 @@ class Plan:
         first = self.templates["node_first"]
         of_template = totals[first + self.templates["nodes"]] - totals[first]
         return int(of_template[self.actors["template"]].sum())
+
+
+def most_of_a_template(plan: Plan, of_node: Any) -> int:
+    """The largest sum of a column over the nodes of a template."""
+    summed = np.concatenate(([0], np.cumsum(of_node, dtype=np.int64)))
+    first = plan.templates["node_first"]
+    return int((summed[first + plan.templates["nodes"]] - summed[first]).max(initial=0))
 
 
 def table(dtype: np.dtype[Any], rows: int) -> Any:

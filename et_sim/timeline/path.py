@@ -5,7 +5,6 @@ Not here: what moments are (`engine.causes`), and what can be learned from them 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -15,37 +14,17 @@ import numpy as np
 from et_sim.engine.cause_tables import MOMENT, What
 from et_sim.engine.drive import Outcome
 from et_sim.engine.state import NONE
+from et_sim.timeline.spool import Spool
 from et_sim.trace.workload import Workload
 
-IN_MEMORY = 1 << 24  # bytes
-AT_A_TIME = 1 << 18  # moments
 WHAT_NAMES = tuple(what.name.lower() for what in What)
 
 
-class Moments:
+class Moments(Spool):
     """All moments of a run, in the order in which they came about."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (lives as long as this)
-        self.count = 0
-
-    def clear(self) -> None:
-        """Forget them: the run begins again."""
-        self._file.seek(0)
-        self._file.truncate()
-        self.count = 0
-
-    def add(self, moments: Any) -> None:
-        """Take a block of records."""
-        self._file.write(np.ascontiguousarray(moments).tobytes())
-        self.count += len(moments)
-
-    def blocks(self) -> Iterator[Any]:
-        """All records, block by block."""
-        self._file.seek(0)
-        while content := self._file.read(AT_A_TIME * MOMENT.itemsize):
-            yield np.frombuffer(content, MOMENT)
-        self._file.seek(0, 2)
+        super().__init__(MOMENT)
 
 
 class PathSource:

@@ -17,8 +17,10 @@ from et_sim.engine.drive import Outcome
 from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
+from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.path import Moments, PathSource
+from et_sim.timeline.phases import Phases, PhaseSource
 from et_sim.timeline.rows import Rows, TimelineSource
 from et_sim.timeline.statistics import Statistics, combine, measure_block
 from et_sim.trace.tensors import unannotated
@@ -34,6 +36,8 @@ class Result:
     workload: Workload
     manifest: dict[str, Any]
     moments: Moments | None = None  # what caused what, if that was recorded
+    phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
+    layers: LayerRun | None = None  # of a layer file
     _measures: list[tuple[Statistics, dict[str, Any]]] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -134,6 +138,31 @@ class Result:
             schema = path_schema(self.manifest_text)
             for columns in source.blocks():
                 yield path_batch(columns, source, schema)
+
+    @property
+    def phase_schema(self) -> Any:
+        """Schema of phases.arrow."""
+        from et_sim.timeline.tables import phase_schema
+
+        return phase_schema(self.manifest_text, has_layers=self.layers is not None)
+
+    def phase_batches(self) -> Iterator[Any]:
+        """What became of the chunks of collectives as Arrow record batches; none unless it was logged."""
+        from et_sim.timeline.tables import phase_batch
+
+        if self.phases is not None:
+            layer_of = self.layers.layer_of if self.layers else None
+            source = PhaseSource(self.phases, self.outcome, self.workload, layer_of)
+            for columns in source.blocks():
+                yield phase_batch(columns, self.phase_schema)
+
+    def layers_table(self) -> Any:
+        """What every layer of a layer file took, as a pyarrow.Table; None for other workloads."""
+        from et_sim.timeline.tables import layer_table
+
+        if self.layers is None:
+            return None
+        return layer_table(self.layers.columns(), self.manifest_text, self.layers.figures())
 
     def actors_table(self) -> Any:
         """Who the actors are, with their figures, as a pyarrow.Table."""

@@ -12,6 +12,7 @@ from et_sim.timeline.memory import EVENTS, MemorySource, events_of
 from et_sim.timeline.path import WHAT_NAMES, PathSource
 from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
 from et_sim.timeline.rows import (
+    COLLECTIVE_NAMES,
     END_CAUSES,
     KIND_NAMES,
     LANE_NAMES,
@@ -103,6 +104,39 @@ PATH_FIELDS = (
 )
 
 
+PHASE_FIELDS = (
+    _field("actor", pa.int32(), "the class of identical ranks"),
+    _field("node", pa.uint64(), "the collective"),
+    _field("chunk", pa.int32(), "of the collective"),
+    _field("phase", pa.int32(), "of the chunk"),
+    _field("dimension", pa.int32(), "of the network, whose queues it uses"),
+    _field("operation", WORD, "what the phase does"),
+    _field("bytes", pa.int64(), "per member"),
+    _field("queued_ns", pa.int64(), "when the chunk joined the queue of the phase"),
+    _field("start_ns", pa.int64(), "when it was let in"),
+    _field("end_ns", pa.int64(), "when the phase was over"),
+    _field("messages", pa.int32(), "how many it received"),
+    _field("message_wait_ns", pa.int64(), "from posting their receives to their arrival, summed"),
+)
+LAYER_OF_PHASE_FIELDS = (
+    _field("layer", pa.int32(), "of the layer file, counted from 0"),
+    _field("layer_phase", WORD, "forward, input gradient or weight gradient"),
+)
+LAYER_PHASES = ("forward", "input gradient", "weight gradient")
+LAYER_FIELDS = (
+    _field("layer", TEXT, "name of the layer"),
+    *(
+        _field(f"{phase.replace(' ', '_')}_{figure}_ns", pa.int64(), f"{phase}: {meaning}")
+        for figure, meaning in (
+            ("compute", "time of its computations"),
+            ("exposed", "time for which the training loop really waited for its communication"),
+            ("total", "from issue to completion of its communication, update time included, summed"),
+        )
+        for phase in LAYER_PHASES
+    ),
+)
+
+
 def timeline_schema(manifest: str) -> Any:
     """Schema of timeline.arrow; its metadata carries the run's manifest."""
     return pa.schema(TIMELINE_FIELDS, metadata={"et-sim": manifest})
@@ -162,6 +196,29 @@ def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:
     arrays["what"] = _words(columns["what"], WHAT_NAMES)
     arrays["link"] = _words(columns["link"], source.link_names, pa.int32())
     return pa.RecordBatch.from_arrays([pa.array(arrays[f.name]) for f in schema], schema=schema)
+
+
+def phase_schema(manifest: str, *, has_layers: bool) -> Any:
+    """Schema of phases.arrow."""
+    fields = PHASE_FIELDS + (LAYER_OF_PHASE_FIELDS if has_layers else ())
+    return pa.schema(fields, metadata={"et-sim": manifest})
+
+
+def phase_batch(columns: dict[str, Any], schema: Any) -> Any:
+    """A block of phases as an Arrow record batch."""
+    arrays = dict(columns)
+    arrays["operation"] = _words(columns["operation"], COLLECTIVE_NAMES)
+    if "layer_phase" in arrays:
+        arrays["layer_phase"] = _words(columns["layer_phase"].astype(np.int8), LAYER_PHASES)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(arrays[field.name]).cast(field.type) for field in schema], schema=schema
+    )
+
+
+def layer_table(columns: dict[str, Any], manifest: str, figures: str) -> Any:
+    """layers.arrow: a row per layer; figures of the whole run are in the metadata, as JSON."""
+    schema = pa.schema(LAYER_FIELDS, metadata={"et-sim": manifest, "figures": figures})
+    return pa.Table.from_pydict(columns, schema)
 
 
 def memory_schema(manifest: str) -> Any:

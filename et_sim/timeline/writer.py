@@ -16,16 +16,18 @@ from typing import Any
 from et_sim.errors import UsageError
 from et_sim.timeline.result import Result
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PATH, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
     "memory.arrow",
+    "phases.arrow",
+    "layers.arrow",
     "path.arrow",
     "stall.json",
 )
-FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PATH, STALL})
+FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL})
 
 
 def check_target(target: Path) -> None:
@@ -99,6 +101,11 @@ def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> 
     _write_table(folder / ACTORS, actors.schema, actors.to_batches())
     if result.tracks_memory:
         _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches())
+    if result.phases is not None:
+        _write_table(folder / PHASES, result.phase_schema, result.phase_batches())
+    layers = result.layers_table()
+    if layers is not None:
+        _write_table(folder / LAYERS, layers.schema, layers.to_batches())
     if result.moments is not None:
         _write_table(folder / PATH, path_schema(result.manifest_text), result.path_batches())
     _write_json(result.summary(), folder / SUMMARY)

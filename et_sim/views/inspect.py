@@ -54,6 +54,13 @@ def memory_text(path: str | Path) -> str:
     return NOT_TRACKED if found is None else "\n".join(memory_lines(found))
 
 
+def layers_of(directory: str | Path) -> str:
+    """The layers of a layer file."""
+    from et_sim.views.layers import Layers, layers_text
+
+    return layers_text(Layers(open_run(directory)))
+
+
 def stalls_text(path: str | Path) -> str:
     """Who waits for whom, if anybody does."""
     stall = open_run(path).stall
@@ -99,8 +106,8 @@ def _facts(run: RunDirectory) -> list[str]:
 
 
 def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Nothing in the plain reference profile."""
-    names = summary["corrections"]
+    """Nothing in the plain reference profile; what a profile means by itself is not repeated."""
+    names = [] if summary["profile"] == "astra-1.0" else summary["corrections"]
     return [("corrected", shortened(", ".join(names), WIDTH - MARGIN - 1))] if names else []
 
 

@@ -14,9 +14,12 @@ from types import MappingProxyType
 from typing import Any
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.units import parse_ranks
 from et_sim.views.shape import (
     ACTOR_COLUMNS,
+    LAYER_COLUMNS,
     MEMORY_COLUMNS,
+    PHASE_COLUMNS,
     STALL_SHAPE,
     SUMMARY_SHAPE,
     TIMELINE_COLUMNS,
@@ -24,12 +27,14 @@ from et_sim.views.shape import (
     misfit,
 )
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
     "memory.arrow",
+    "phases.arrow",
+    "layers.arrow",
     "stall.json",
 )
 NEEDED = (MANIFEST, SUMMARY, TIMELINE, ACTORS)
@@ -91,6 +96,24 @@ class RunDirectory:
         path = self.path / MEMORY
         return _read_table(path, MEMORY_COLUMNS, tuple(MEMORY_COLUMNS)) if path.exists() else None
 
+    def phases(self, columns: Sequence[str]) -> Any:
+        """phases.arrow as a pyarrow.Table with these columns; None if phases were not logged."""
+        path = self.path / PHASES
+        return _read_table(path, PHASE_COLUMNS, columns) if path.exists() else None
+
+    def layers(self) -> Any:
+        """layers.arrow as a pyarrow.Table; None if the workload is not a layer file."""
+        path = self.path / LAYERS
+        return _read_table(path, LAYER_COLUMNS, None) if path.exists() else None
+
+    def actor_of(self, rank: int) -> int:
+        """The actor that stands for a rank."""
+        table = self.actors()
+        for actor, ranks in zip(table["actor"].to_pylist(), table["ranks"].to_pylist(), strict=True):
+            if any(rank in piece for piece in parse_ranks(ranks)):
+                return int(actor)
+        raise UsageError(f"there is no rank {rank}", place=str(self.path))
+
     def summary_text(self) -> str:
         """summary.json exactly as it lies on disk."""
         return (self.path / SUMMARY).read_text(encoding="utf-8")
@@ -113,7 +136,7 @@ def _check_is_run(folder: Path) -> None:
     if not folder.exists():
         raise UsageError("there is no such run", place=str(folder), remedy=_nearby(folder))
     if not folder.is_dir():
-        is_part = folder.name in (*NEEDED, MEMORY, STALL)
+        is_part = folder.name in (*NEEDED, MEMORY, PHASES, LAYERS, STALL)
         remedy = f"name its directory: {folder.parent}" if is_part else _nearby(folder)
         raise UsageError("is a file, not the directory of a run", place=str(folder), remedy=remedy)
     missing = [name for name in NEEDED if not (folder / name).is_file()]

@@ -105,6 +105,30 @@ MEMORY_COLUMNS: Mapping[str, str] = MappingProxyType(
         "alive_bytes": "int64",
     }
 )
+PHASE_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "node": "uint64",
+        "chunk": "int32",
+        "phase": "int32",
+        "dimension": "int32",
+        "queued_ns": "int64",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "messages": "int32",
+        "message_wait_ns": "int64",
+    }
+)
+LAYER_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "layer": "dictionary<values=string",
+        **{
+            f"{phase}_{figure}_ns": "int64"
+            for phase in ("forward", "input_gradient", "weight_gradient")
+            for figure in ("compute", "exposed", "total")
+        },
+    }
+)
 
 WORDS: Mapping[type, str] = MappingProxyType(
     {

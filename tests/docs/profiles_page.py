@@ -31,6 +31,7 @@ nanoseconds can still be wanted, to compare with earlier work. The system file t
 |---|---|
 | `"reference"` (default) | every result is the reference's, to the nanosecond, wherever it has one |
 | `"corrected"` | every defect below is mended |
+| `"astra-1.0"` | collectives are cut, queued and ordered as in ASTRA-sim 1.0: see [its page](astra-1.0.md) |
 
 `"corrections"` switches single ones on or off, in either profile:
 

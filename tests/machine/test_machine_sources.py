@@ -105,10 +105,6 @@ def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path) -> None:
         ("[" * 100_000, "the content is nested too deeply"),
         ('{"L": ' + "1" * 5000 + "}", "not valid JSON"),
         ('{"L": NaN}', 'key "L" is NaN (allowed: an integer >= 0, in ns)'),
-        (
-            "scheduling-policy: LIFO\nendpoint-delay: 10\n",
-            "this looks like a system file in YAML or in the text form",
-        ),
     ],
 )
 def test_unreadable_json_is_refused_with_its_place(text: str, cause: str, tmp_path: Path) -> None:
@@ -148,11 +144,6 @@ def test_a_file_passed_with_the_wrong_option_is_recognised(
 def test_a_dict_passed_as_the_wrong_argument_is_recognised() -> None:
     text = refusal(system=NETWORK)
     assert text == "<system>: this looks like a network description (pass it as network=, not system=)"
-
-
-def test_a_network_file_of_the_first_generation_is_recognised(tmp_path: Path) -> None:
-    path = written(tmp_path, "net.json", OLD_NETWORK)
-    assert "this looks like a network file of ASTRA-sim 1.0" in refusal(network=path)
 
 
 def test_what_is_neither_path_nor_dict_is_refused() -> None:

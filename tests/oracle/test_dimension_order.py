@@ -14,6 +14,7 @@ from et_sim.plan.dimension_order import Lane, greedy_chunks, routes
 from et_sim.plan.phases import Chunks, bytes_to_cut, split_exactly, split_into_chunks
 
 MIB = 1 << 20
+GAP = 16.0
 DIMENSIONS = st.lists(
     st.builds(
         Dimension,
@@ -61,7 +62,7 @@ def test_greedy_orders_follow_the_rules(
     to_cut = bytes_to_cut(total, splits, runs)
     recommended = [run.size for run in runs for _ in range(run.number)]
     expected = planned(kind, to_cut, recommended, dimensions, flexible)
-    found = list(greedy_chunks(operation, to_cut, runs, lanes_of(dimensions), flexible=flexible))
+    found = list(greedy_chunks(operation, to_cut, runs, lanes_of(dimensions), GAP, flexible=flexible))
     assert found == expected
 
 
@@ -78,7 +79,7 @@ def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
 ) -> None:
     assume(any(d.takes_part for d in dimensions))
     runs = split_exactly(total, splits)
-    found = routes(scheduler, Operation[kind.upper()], total, runs, lanes_of(dimensions))
+    found = routes(scheduler, Operation[kind.upper()], total, runs, lanes_of(dimensions), GAP)
     assert sum(route.chunks.number * route.chunks.size for route in found) == total
     possible = set(permutations(range(len(dimensions))))
     assert all(order in possible for route in found for order in route.orders)
@@ -93,7 +94,12 @@ def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:
     """
     found = list(
         greedy_chunks(
-            Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), flexible=False
+            Operation.REDUCE_SCATTER,
+            4 * MIB,
+            [Chunks(4, MIB)],
+            lanes((4, 1.0), (4, 4.0)),
+            GAP,
+            flexible=False,
         )
     )
     assert found == [(MIB, (0, 1)), (MIB, (1, 0)), (MIB, (1, 0)), (MIB, (1, 0))]
@@ -106,7 +112,7 @@ def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
     """
     found = list(
         greedy_chunks(
-            Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), flexible=True
+            Operation.REDUCE_SCATTER, 4 * MIB, [Chunks(4, MIB)], lanes((4, 1.0), (4, 4.0)), GAP, flexible=True
         )
     )
     assert found == [(MIB, (0, 1)), (3 * MIB, (1, 0))]
@@ -114,15 +120,17 @@ def test_the_flexible_order_cuts_a_chunk_that_levels_the_loads() -> None:
 
 def test_round_robin_turns_the_usual_order() -> None:
     machine = lanes((2, 1.0), (2, 1.0), (2, 1.0))
-    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_REDUCE, 6, [Chunks(3, 2)], machine)
+    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_REDUCE, 6, [Chunks(3, 2)], machine, GAP)
     assert route.orders == ((0, 1, 2), (1, 2, 0), (2, 0, 1))
-    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_GATHER, 6, [Chunks(3, 2)], machine)
+    [route] = routes(DimensionOrder.ROUND_ROBIN, Operation.ALL_GATHER, 6, [Chunks(3, 2)], machine, GAP)
     assert route.orders == ((2, 1, 0), (1, 0, 2), (0, 2, 1))
 
 
 def test_an_all_to_all_is_never_reordered_by_load() -> None:
     machine = lanes((4, 1.0), (4, 4.0))
-    [route] = routes(DimensionOrder.OFFLINE_GREEDY, Operation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine)
+    [route] = routes(
+        DimensionOrder.OFFLINE_GREEDY, Operation.ALL_TO_ALL, 4 * MIB, [Chunks(4, MIB)], machine, GAP
+    )
     assert route == (Chunks(4, MIB), ((0, 1),))
 
 

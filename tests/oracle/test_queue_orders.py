@@ -64,7 +64,7 @@ def chunks_of(
     runs = split_into_chunks(operation, size, splits, math.prod(npus))
     parts = {d: Part(d, members) for d, members in enumerate(npus) if members > 1}
     lanes = [Lane(m, m > 1, costs[d].bytes_per_ns / costs[0].bytes_per_ns) for d, m in enumerate(npus)]
-    ways = routes(scheduler, operation, bytes_to_cut(size, splits, runs), runs, lanes)
+    ways = routes(scheduler, operation, bytes_to_cut(size, splits, runs), runs, lanes, 16.0)
     rules = Rules(AllReducePlan.LOCAL_BW_AWARE, everywhere=scheduler in SCATTERING_EVERYWHERE)
     cursors = Cursors(queues)
     found: list[Chunk] = []

@@ -1,0 +1,162 @@
+"""The system file of ASTRA-sim 1.0, with its command-line options as further keys.
+
+Values are those of the text file, or of a dict with the same keys. Not here: the network's own keys
+(`network_file`), which the options of 1.0 may override.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from et_sim.machine.checks import fill_defaults, read_keys
+from et_sim.machine.corrections import Profile, corrections_of
+from et_sim.machine.keys import Key, Kind, Remarks
+from et_sim.machine.model import (
+    AllReducePlan,
+    DimensionOrder,
+    Implementations,
+    LayerSettings,
+    QueueOrder,
+    SharedBus,
+    StreamPolicy,
+    System,
+)
+from et_sim.machine.sources import Source
+from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
+
+# The local memory of 1.0, which is no setting there: it paces reductions.
+LOCAL_MEMORY_BANDWIDTH = 500_000.0  # GB/s
+DIMENSION_ORDERS = {
+    **{order.value: order for order in DimensionOrder},
+    "baseline": DimensionOrder.ASCENDING,
+    "themis": DimensionOrder.OFFLINE_GREEDY,
+    "themisFlex": DimensionOrder.OFFLINE_GREEDY_FLEX,
+}
+QUEUE_ORDERS = {**{order.value: order for order in QueueOrder}, "SCF": QueueOrder.SMALLEST_FIRST}
+_SHARED = {key.name: key for key in SYSTEM_KEYS}
+_SAME_AS_LATER = (
+    *("corrections", "preferred-dataset-splits", "active-chunks-per-dimension", "collective-optimization"),
+    *("endpoint-delay", "injection-scale", "rendezvous-protocol", "num-queues-per-dim"),
+    *("model-shared-bus", "L", "o", "g", "G", "local-reduction-delay"),
+    *(f"{collective}-implementation" for collective in COLLECTIVES),
+)
+_ALSO_HERE = "it has no effect here"
+SYSTEM_1_KEYS = (
+    Key("profile", Kind.CHOICE, "Always `astra-1.0`.", choices=(Profile.ASTRA_1.value,)),
+    Key(
+        "scheduling-policy",
+        Kind.CHOICE,
+        "Which collective goes first when several wait for the same queue.",
+        choices=(StreamPolicy.LIFO.value, StreamPolicy.FIFO.value),
+        required=True,
+    ),
+    *(_SHARED[name] for name in _SAME_AS_LATER),
+    Key(
+        "inter-dimension-scheduling",
+        Kind.CHOICE,
+        "In which order chunks visit the dimensions.",
+        choices=tuple(DIMENSION_ORDERS),
+        default=DimensionOrder.ASCENDING.value,
+    ),
+    Key(
+        "intra-dimension-scheduling",
+        Kind.CHOICE,
+        "In which order chunks wait for a reduce-scatter or all-gather in a dimension.",
+        choices=tuple(QUEUE_ORDERS),
+        default=QueueOrder.FIFO.value,
+    ),
+    Key(
+        "gap-denominator",
+        Kind.NUMBER,
+        "Themis keeps the usual order of dimensions while loads differ by less than a chunk divided by this.",
+        default=16.0,
+        above_minimum=True,
+    ),
+    Key("num-passes", Kind.INTEGER, "How often a layer file is run through.", default=1, minimum=1),
+    Key("compute-scale", Kind.NUMBER, "Multiplies the computations of a layer file.", default=1.0),
+    Key("comm-scale", Kind.NUMBER, "Multiplies the bytes of a layer file.", default=1.0),
+    Key(
+        "boost-mode",
+        Kind.FLAG,
+        "Made 1.0 simulate fewer NPUs, which changed the order of messages that arrive in one nanosecond. "
+        "Here only that order is kept: ranks that behave alike are always simulated once.",
+        default=False,
+    ),
+    Key("seprate-log", Kind.INTEGER, "Switched the files of 1.0 on (the spelling is its own)."),
+    Key("total-stat-rows", Kind.INTEGER, "Rows in the files of 1.0, which runs could share."),
+    Key("stat-row", Kind.INTEGER, "The row of a run in them."),
+    Key("run-name", Kind.TEXT, "The row's name."),
+)
+NETWORK_OVERRIDES = {
+    "units-count": int,
+    "links-count": int,
+    "link-bandwidth": float,
+    "link-latency": float,
+}
+
+
+def is_version_1(content: Mapping[str, Any], *, beside_version_1: bool) -> bool:
+    """Whether a dict or JSON object is a system of 1.0; `beside_version_1`: so is the network."""
+    if "profile" in content:
+        return bool(content["profile"] == Profile.ASTRA_1)
+    texts = [isinstance(content.get(f"{name}-implementation"), str) for name in COLLECTIVES]
+    return beside_version_1 and any(texts)
+
+
+def read_system_1(source: Source, remarks: Remarks) -> tuple[System, LayerSettings, dict[str, list[Any]]]:
+    """The system, how to run layer files, and lists that override the network's."""
+    content = {name: _typed(name, value) for name, value in source.content.items()}
+    overrides = {name: content.pop(name) for name in NETWORK_OVERRIDES if name in content}
+    source = Source(source.place, content, source.digest)
+    given = read_keys(source, SYSTEM_1_KEYS, remarks)
+    values = fill_defaults(given, SYSTEM_1_KEYS, source.place, remarks)
+    bus = (
+        SharedBus(values["L"], values["o"], values["g"], values["G"]) if values["model-shared-bus"] else None
+    )
+    lists = {name.replace("-", "_"): given.get(f"{name}-implementation") for name in COLLECTIVES}
+    system = System(
+        splits=values["preferred-dataset-splits"],
+        implementations=Implementations(**lists),
+        policy=StreamPolicy(values["scheduling-policy"]),
+        all_reduce_plan=AllReducePlan(values["collective-optimization"]),
+        dimension_order=DIMENSION_ORDERS[values["inter-dimension-scheduling"]],
+        queue_order=QUEUE_ORDERS[values["intra-dimension-scheduling"]],
+        endpoint_delay_ns=int(values["endpoint-delay"] * float(values["injection-scale"])),
+        active_chunks=values["active-chunks-per-dimension"],
+        queues_per_dim=values["num-queues-per-dim"],
+        rendezvous=values["rendezvous-protocol"],
+        local_mem_bw=LOCAL_MEMORY_BANDWIDTH,
+        local_reduction_delay=values["local-reduction-delay"],
+        shared_bus=bus,
+        boost_mode=values["boost-mode"],
+        gap_denominator=values["gap-denominator"],
+        profile=Profile.ASTRA_1,
+        corrections=corrections_of(Profile.ASTRA_1, given.get("corrections", {})),
+    )
+    layers = LayerSettings(values["num-passes"], values["compute-scale"], values["comm-scale"])
+    return system, layers, overrides
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A word of the text file as the value it stands for; what does not fit is left to be refused."""
+    key = next((key for key in SYSTEM_1_KEYS if key.name == name), None)
+    if name in NETWORK_OVERRIDES:
+        words = value.replace(",", "_").split("_") if isinstance(value, str) else value
+        return [_number(word) for word in words] if isinstance(words, list) else [words]
+    if key is None or not isinstance(value, str):
+        return value
+    if key.kind is Kind.ALGORITHMS:
+        return value.split("_")
+    if key.kind is Kind.FLAG:
+        return {"true": True, "false": False}.get(value.lower(), _number(value))
+    return _number(value) if key.kind in (Kind.INTEGER, Kind.COUNT, Kind.NUMBER) else value
+
+
+def _number(word: Any) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except (TypeError, ValueError):
+            continue
+    return word

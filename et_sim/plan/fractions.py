@@ -1,0 +1,45 @@
+"""A plan whose times are counted in fractions of a nanosecond, for models whose fractions add up.
+
+Not here: which models these are (`machine.model.Network.fraction_bits`), and times of messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from et_sim.errors import InputError
+from et_sim.plan.tables import NO_REDUCTION, Plan
+from et_sim.units import format_ns
+
+LATEST = 1 << 62  # units of time
+
+
+def in_fractions(plan: Plan, bits: int) -> Plan:
+    """The plan with all its times in units of 2^-bits ns."""
+    if bits == 0:
+        return plan
+    for rows, column in ((plan.nodes, "duration_ns"), (plan.actors, "start_ns")):
+        if int(rows[column].max(initial=0)) >= LATEST >> bits:
+            raise InputError(
+                f"a node or delay would last {format_ns(LATEST >> bits)} or longer",
+                remedy="in this network model, times are counted in fractions of nanoseconds and end there",
+            )
+    return replace(
+        plan,
+        latest=LATEST,
+        nodes=_shifted(plan.nodes, bits, "duration_ns"),
+        actors=_shifted(plan.actors, bits, "start_ns"),
+        lines=_shifted(plan.lines, bits, "endpoint_ns"),
+        bundles=_shifted(plan.bundles, bits, "reduction_ns"),
+        trees=_shifted(plan.trees, bits, "up_reduction_ns", "down_reduction_ns"),
+    )
+
+
+def _shifted(rows: Any, bits: int, *columns: str) -> Any:
+    """A copy with columns multiplied; the mark of what takes no reduction stays."""
+    rows = rows.copy()
+    for column in columns:
+        times = rows[column]
+        times[times != NO_REDUCTION] <<= bits
+    return rows

@@ -1,0 +1,66 @@
+"""How many bytes rank 0 sends in the collectives of a run, by the dimension they cross.
+
+Of a network of ASTRA-sim 1.0, a message counts for the highest level in which its ends differ; else for the
+dimension of its phase. Not here: sends of traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import Network
+from et_sim.plan.tables import Plan
+
+
+def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]:
+    """Bytes by level, or by dimension where there are no levels; `logged` are the phases of the run."""
+    actor = plan.actor_of_rank[0]
+    count = np.zeros(len(plan.phases), np.int64)
+    for phases in logged:
+        own = phases["phase_row"][phases["actor"] == actor]
+        count += np.bincount(own, minlength=len(count))
+    sent = np.zeros(len(network.levels or network.dimensions), np.int64)
+    for row in np.flatnonzero(count).tolist():
+        for place, size in _of_phase(plan, network, row):
+            sent[place] += count[row] * size
+    return [int(total) for total in sent]
+
+
+def _of_phase(plan: Plan, network: Network, row: int) -> list[tuple[int, int]]:
+    """(level or dimension, bytes) of the messages that rank 0 sends in a phase."""
+    phase = plan.phases[row]
+    program, dimension = plan.programs[phase["program"]], int(phase["dimension"])
+    if program["custom_first"] >= 0:
+        return []
+    if program["tree_first"] >= 0:  # the first place is a leaf of one tree and the root of the other
+        messages = [(1, int(plan.trees[program["tree_first"]]["up_bytes"]))]
+    else:
+        messages = _of_steps(plan, program)
+    if not network.levels:
+        return [(dimension, size) for _, size in messages]
+    stride = int(plan.lines[phase["line"]]["stride"]) if phase["line"] >= 0 else 1
+    return [(_highest_level(network, place * stride), size) for place, size in messages]
+
+
+def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
+    """(place of the peer, bytes) for every step."""
+    first, period = int(program["step_first"]), int(program["step_period"])
+    laps, rest = divmod(int(program["sends"]), period)
+    steps = plan.steps[first : first + period]
+    return [
+        (int(step["distance"]), int(step["bytes"]) * (laps + (number < rest)))
+        for number, step in enumerate(steps)
+    ]
+
+
+def _highest_level(network: Network, rank: int) -> int:
+    """In which level a rank differs from rank 0."""
+    highest = 0
+    for number, level in enumerate(network.levels):
+        if rank % level.npus:
+            highest = number
+        rank //= level.npus
+    return highest

@@ -1,0 +1,52 @@
+"""What a run of a layer file adds up to: the columns of layers.arrow, and figures of the whole run.
+
+Not here: how they are counted (`converters.layers.statistics`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from et_sim.timeline.phases import LayerOfNode
+
+PHASES = ("forward", "input_gradient", "weight_gradient")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerRun:
+    """Nanoseconds of rank 0 as [layer, phase], and of the whole run."""
+
+    names: tuple[str, ...]
+    compute_ns: Any
+    exposed_ns: Any
+    total_ns: Any
+    finish_ns: int
+    pass_end_ns: list[int]
+    sent_bytes: list[int]  # by rank 0, per dimension
+    dimensions: list[str]  # those that collectives run along
+    layer_of: LayerOfNode
+
+    def columns(self) -> dict[str, Any]:
+        """By the names of the fields of layers.arrow."""
+        figures = {"compute": self.compute_ns, "exposed": self.exposed_ns, "total": self.total_ns}
+        columns: dict[str, Any] = {"layer": list(self.names)}
+        for figure, values in figures.items():
+            for number, phase in enumerate(PHASES):
+                columns[f"{phase}_{figure}_ns"] = values[:, number]
+        return columns
+
+    def figures(self) -> str:
+        """The metadata of layers.arrow."""
+        compute = int(self.compute_ns.sum())
+        return json.dumps(
+            {
+                "finish_ns": self.finish_ns,
+                "compute_ns": compute,
+                "exposed_ns": self.finish_ns - compute,
+                "pass_end_ns": self.pass_end_ns,
+                "sent_bytes": self.sent_bytes,
+                "dimensions": self.dimensions,
+            }
+        )
