@@ -24,7 +24,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--marker",
         metavar="TEXT",
-        help="iterations begin with nodes of this name, with a number behind it (default: ProfilerStep)",
+        action="append",
+        help="iterations begin with nodes of this name, with a number behind it or in place of a #"
+        " (default: ProfilerStep); of several, a trace goes by the first it knows",
     )
     parser.add_argument(
         "--window",
@@ -61,7 +63,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     iterations, ranks = _numbers(options.iterations), _numbers(options.ranks)
     wanted = Wanted(
         iterations=frozenset(iterations) if iterations is not None else None,
-        marker=options.marker if options.marker is not None else MARKER,
+        markers=tuple(options.marker) if options.marker is not None else (MARKER,),
         window_us=parse_window(options.window) if options.window is not None else None,
         ranks=tuple(ranks) if ranks is not None else None,
         renumber=options.renumber,

@@ -1,8 +1,9 @@
 """Which nodes are in a slice: those of some iterations, and those that started within some time.
 
 A marker is a node whose name is the marker's text alone or with a number behind it, such as the annotation
-`ProfilerStep#12`. A node belongs to the latest iteration of whose marker it is, or waits for, whatever its
-thread or stream: kernels belong to the iteration that launched them. Metadata belongs to every slice.
+`ProfilerStep#12`; a # in the text stands for the number. Of several texts, a trace goes by the first known.
+A node belongs to the latest iteration of whose marker it is, or waits for, whatever its thread or stream:
+kernels belong to the iteration that launched them. Metadata belongs to every slice.
 
 Not here: what becomes of dependencies (`bridging`) and of partners outside the slice (`partners`).
 """
@@ -10,7 +11,8 @@ Not here: what becomes of dependencies (`bridging`) and of partners outside the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,13 +28,15 @@ _OUTSIDE = -1
 _SHOWN = 8
 
 
-def iteration_of_rows(recorded: Recorded, marker: str) -> IntColumn:
+def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
     """The number of every row's iteration; -1 if it comes after no marker."""
     trace = recorded.trace
-    found = _marked(trace, marker)
-    if not bool((found >= 0).any()):
+    known = (_marked(trace, marker) for marker in markers)
+    found = next((rows for rows in known if bool((rows >= 0).any())), None)
+    if found is None:
+        listed = " or ".join(f'"{marker}"' for marker in markers)
         raise TraceError(
-            f'no node is called "{marker}", alone or with a number behind it',
+            f"no node is called {listed}, alone or with a number behind it",
             place=recorded.source,
             remedy=f"name the nodes with which iterations begin: --marker TEXT{_candidates(trace)}",
         )
@@ -45,9 +49,9 @@ def iteration_of_rows(recorded: Recorded, marker: str) -> IntColumn:
     return np.array(iteration, np.int64)
 
 
-def in_iterations(recorded: Recorded, marker: str, wanted: Collection[int]) -> tuple[Any, int]:
+def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Collection[int]) -> tuple[Any, int]:
     """(whether each row is in one of the iterations, how many are in none at all)."""
-    iteration = iteration_of_rows(recorded, marker)
+    iteration = iteration_of_rows(recorded, markers)
     missing = sorted(set(wanted) - set(iteration.tolist()))
     if missing:
         from et_sim.units import format_ranks
@@ -56,7 +60,7 @@ def in_iterations(recorded: Recorded, marker: str, wanted: Collection[int]) -> t
         raise TraceError(
             f"there is no iteration {missing[0]}",
             place=recorded.source,
-            remedy=f'"{marker}" marks {have}: correct --iterations',
+            remedy=f"there are {have}: correct --iterations",
         )
     outside = (iteration == _OUTSIDE) & (recorded.trace.kind != NodeKind.METADATA)
     return np.isin(iteration, list(wanted)), int(outside.sum())
@@ -92,7 +96,9 @@ def parse_window(text: str) -> tuple[float, float]:
 
 def _marked(trace: Trace, marker: str) -> IntColumn:
     """The iteration that each row begins, or -1; markers without numbers are counted from 0."""
-    numbered = re.compile(re.escape(marker) + r"[#._ :-]?([0-9]{1,18})")
+    before, sign, behind = marker.partition("#")
+    sign = "#?" if sign else "[#._ :-]?"
+    numbered = re.compile(re.escape(before) + sign + "([0-9]{1,18})" + re.escape(behind))
     number = np.full(max(1, len(trace.names)), _OUTSIDE, np.int64)
     for at, name in enumerate(trace.names):
         match = numbered.fullmatch(name)
@@ -106,9 +112,7 @@ def _marked(trace: Trace, marker: str) -> IntColumn:
 
 
 def _candidates(trace: Trace) -> str:
-    """Texts that several nodes have in common, with different numbers behind them."""
-    ending = re.compile(r"(.*?)[#._ :-]?[0-9]+")
-    matches = (ending.fullmatch(name) for name in trace.names)
-    found = [match[1] for match in matches if match and match[1]]
-    several = [text for text in dict.fromkeys(found) if found.count(text) > 1] if len(found) < 2000 else []
+    """Names that several nodes have in common but for one number."""
+    once = (re.sub("#?[0-9]+", "#", name) for name in trace.names if len(re.findall("[0-9]+", name)) == 1)
+    several = [text for text, count in Counter(once).items() if count > 1]
     return f" (numbered here: {', '.join(several[:_SHOWN])})" if several else ""

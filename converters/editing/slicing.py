@@ -37,7 +37,7 @@ class Wanted:
     """What a slice is to hold; None means everything."""
 
     iterations: frozenset[int] | None = None
-    marker: str = MARKER
+    markers: tuple[str, ...] = (MARKER,)
     window_us: tuple[float, float] | None = None  # from the earliest recorded start of all ranks
     ranks: tuple[int, ...] | None = None  # ascending
     renumber: bool = False
@@ -123,7 +123,7 @@ def _choose(given: Input, wanted: Wanted, in_slice: Any) -> tuple[list[Any], lis
         mask = np.ones(len(recorded.trace), np.bool_)
         said: list[tuple[str, str]] = []
         if template in used and wanted.iterations is not None:
-            chosen, outside = in_iterations(recorded, wanted.marker, wanted.iterations)
+            chosen, outside = in_iterations(recorded, wanted.markers, wanted.iterations)
             mask &= chosen
             if outside:
                 said.append(("no iteration", f"{plural(outside, 'node')} before the first marker"))

@@ -7,6 +7,7 @@ Not here: figures as text (`figures_text`), and anything that depends on a machi
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from et_sim.trace.columns import CollectiveKind, Has, NodeKind
 from et_sim.trace.preflight.order import edges, fits_row_order, settle
 from et_sim.trace.process_groups import group_key
 from et_sim.trace.tensors import tensor_uses
+
+# A number that is a word of a name, as in "layer 3 forward" or "all_reduce.7"; not a part, as in "conv2d".
+_NUMBER = re.compile(r"(?:(?<=[._ :-])|#)[0-9]+(?=[._ :-]|$)")
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Figures:
     depth: int = 0  # nodes on the longest way through the graph; 0 if there is a circle
     path_ns: int = 0  # longest sum of recorded durations on any way
     durations: dict[str, Tally] = field(default_factory=dict)  # by kind; computation by place
-    names: dict[str, Tally] = field(default_factory=dict)
+    names: dict[str, Tally] = field(default_factory=dict)  # a # stands for any number
     collectives: Counter[tuple[str, str, int]] = field(default_factory=Counter)  # (group, type, bytes)
     messages: Counter[int] = field(default_factory=Counter)  # sends, by bytes
     span_us: tuple[int, int] | None = None  # earliest recorded start, latest recorded end
@@ -153,7 +157,8 @@ def _tally(found: Figures, trace: Trace, spans: Any) -> None:
     by_name = rows[np.argsort(trace.name[rows], kind="stable")]
     for part in np.split(by_name, np.flatnonzero(np.diff(trace.name[by_name])) + 1):
         if len(part):
-            found.names[trace.node_name(int(part[0]))] = _one_tally(trace, spans, part)
+            stem = _NUMBER.sub("#", trace.node_name(int(part[0])))
+            found.names.setdefault(stem, Tally()).add(_one_tally(trace, spans, part), 1)
 
 
 def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:

@@ -137,10 +137,10 @@ path that contains "empty"; et-sim reads it.
 _VERSION_1 = """
 ## Files of ASTRA-sim 1.0
 
-The network is a JSON file, the system a text file of `key: value` words, in which lists are joined by `_`
-(`ring_ring`). What they are is seen from their content; the system file (or `"profile": "astra-1.0"` in a dict)
-chooses the [profile](profiles.md) `astra-1.0`, the network file how the time of a message is counted. See
-[running what ASTRA-sim 1.0 ran](astra-1.0.md).
+The network is a JSON file, the system a text file of `key: value` words, in which lists are joined by
+`_` (`ring_ring`). What they are is seen from their content; the system file (or, in a dict,
+`"profile": "astra-1.0"`) chooses the [profile](profiles.md) `astra-1.0`, the network file how the time of a
+message is counted. See [running what ASTRA-sim 1.0 ran](astra-1.0.md).
 
 ### Network
 """
@@ -148,8 +148,8 @@ chooses the [profile](profiles.md) `astra-1.0`, the network file how the time of
 _SYSTEM_1 = """
 ### System
 
-The last keys were options of the command line; `units-count`, `links-count`, `link-bandwidth` and `link-latency`
-may stand here, too (`units-count: 4_4_4`), and then replace the network's.
+The last keys were options of the command line; `units-count`, `links-count`, `link-bandwidth` and
+`link-latency` may stand here, too (`units-count: 4_4_4`), and then replace the network's.
 """
 
 

@@ -7,6 +7,7 @@ Python sees one object per group only.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import EVERYTHING, Selection
 
 AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+MOST_COUNTED = 1 << 22  # keys that are found by counting, which is faster than sorting
 COLUMNS = ("actor", "name", "kind", "group", "start_ns", "end_ns", "bytes", *AVERAGED)
 
 
@@ -69,10 +72,10 @@ class Words:
     codes: Any
 
 
-def operations(run: RunDirectory) -> list[Operation]:
-    """All operations, the one with the most time first."""
+def operations(run: RunDirectory, part: Selection = EVERYTHING) -> list[Operation]:
+    """All operations, the one with the most time first; durations are cut to the window."""
     found: dict[tuple[str | None, ...], Operation] = {}
-    for kind, name, group, ranks, figures in _groups(run):
+    for kind, name, group, ranks, figures in _groups(run, part):
         operation = found.setdefault((kind, name, group), Operation(kind, name, group))
         # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
         count, completed, total_ns, longest_ns, payload, kernel_ns, bound_ns, *sums = figures
@@ -87,50 +90,70 @@ def operations(run: RunDirectory) -> list[Operation]:
     return sorted(found.values(), key=lambda one: (-one.total_ns, one.kind, one.name, one.group or ""))
 
 
-def _groups(run: RunDirectory) -> Iterator[tuple[str, str, str | None, int, tuple[Any, ...]]]:
+def _groups(
+    run: RunDirectory, part: Selection
+) -> Iterator[tuple[str, str, str | None, int, tuple[Any, ...]]]:
     """Kind, stem, group, number of ranks per actor; and count, completed, time, longest, bytes, time in
-    kernels and when compute bound, and sums over that time of them."""
-    rows = run.timeline(COLUMNS).unify_dictionaries().combine_chunks()
-    if not len(rows):
-        return
-    kinds, stems, groups = words(rows["kind"]), _stems(words(rows["name"])), words(rows["group"])
-    counts, weight = np.unique(run.actors()["rank_count"].to_numpy(), return_inverse=True)
-    sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
-    codes = (kinds.codes, stems.codes, groups.codes, weight.reshape(-1)[rows["actor"].to_numpy()])
-    keys, key_of_row = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
-    figures = _add_up(rows, key_of_row.reshape(-1))
-    for of_key, values in zip(zip(*np.unravel_index(keys, sizes), strict=True), figures, strict=True):
-        kind, stem, group, ranks = (int(code) for code in of_key)
-        yield (
-            str(kinds.texts[kind]),
-            str(stems.texts[stem]),
-            groups.texts[group],
-            int(counts[ranks]),
-            values,
+    kernels and when compute bound, and sums over that time of them: block by block of the timeline."""
+    counts, weight = np.unique(part.weights(run), return_inverse=True)
+    named: list[Words] = []  # texts are the same in all blocks
+    for rows in run.batches("timeline", COLUMNS):
+        named = named or [words(rows["kind"]), _stems(words(rows["name"])), words(rows["group"])]
+        kinds, stems, groups = named
+        sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
+        codes = (
+            coded(rows["kind"]),
+            stems.codes[coded(rows["name"])],
+            coded(rows["group"]),
+            weight.reshape(-1)[rows["actor"].to_numpy()],
         )
+        keys, key_of_row = _numbered(np.ravel_multi_index(codes, sizes), math.prod(sizes))
+        figures = _add_up(rows, key_of_row, len(keys), part)
+        for of_key, values in zip(zip(*np.unravel_index(keys, sizes), strict=True), figures, strict=True):
+            kind, stem, group, ranks = (int(code) for code in of_key)
+            if values[0] and counts[ranks]:
+                texts = (str(kinds.texts[kind]), str(stems.texts[stem]), groups.texts[group])
+                yield (*texts, int(counts[ranks]), values)
 
 
-def _add_up(rows: Any, key_of_row: Any) -> list[tuple[Any, ...]]:
+def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
+    """The distinct keys, all below `size`, and which of them every row has."""
+    if size > MOST_COUNTED:
+        found, key_of_row = np.unique(keys, return_inverse=True)
+        return found, key_of_row.reshape(-1)
+    found = np.flatnonzero(np.bincount(keys, minlength=size))
+    number = np.zeros(size, np.int64)
+    number[found] = np.arange(len(found))
+    return found, number[keys]
+
+
+def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tuple[Any, ...]]:
     """Figures per key."""
-    order = np.argsort(key_of_row, kind="stable")
-    firsts = np.flatnonzero(np.diff(key_of_row[order], prepend=-1))
-    end = integers(rows["end_ns"], missing=-1)[order]
+    start, end = rows["start_ns"].to_numpy(), integers(rows["end_ns"], missing=-1)
     completed = end >= 0
-    start = rows["start_ns"].to_numpy()[order]
-    duration = np.where(completed, end - start, 0)
-    payload = np.where(completed, rows["bytes"].to_numpy()[order], 0)
-    used = [rows[name].to_numpy()[order] for name in AVERAGED]
-    is_kernel, is_compute_bound = ~np.isnan(used[0]), used[0] >= 1
-    columns = (
-        np.add.reduceat(np.ones(len(order), np.int64), firsts),
-        np.add.reduceat(completed.astype(np.int64), firsts),
-        np.add.reduceat(duration, firsts),
-        np.maximum.reduceat(duration, firsts),
-        np.add.reduceat(payload, firsts),
-        np.add.reduceat(np.where(is_kernel, duration, 0), firsts),
-        np.add.reduceat(np.where(is_compute_bound, duration, 0), firsts),
-        *(np.add.reduceat(np.where(is_kernel, figure, 0.0) * duration, firsts) for figure in used),
-    )
+    shown = part.touches(start, np.where(completed, end, start))
+    first, last = part.clipped(start, end)
+    counted = completed & shown
+    duration = np.where(counted, last - first, 0)
+    payload = np.where(counted, rows["bytes"].to_numpy(), 0)
+
+    def summed(values: Any) -> Any:
+        total = np.zeros(keys, np.int64)
+        np.add.at(total, key_of_row, values)
+        return total
+
+    longest = np.zeros(keys, np.int64)
+    np.maximum.at(longest, key_of_row, duration)
+    columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration), longest]
+    columns.append(summed(payload))
+    if all(rows[name].null_count == len(rows) for name in AVERAGED):
+        columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
+    else:
+        used = [rows[name].to_numpy(zero_copy_only=False) for name in AVERAGED]
+        is_kernel, is_compute_bound = ~np.isnan(used[0]), used[0] >= 1
+        columns += [summed(np.where(mask, duration, 0)) for mask in (is_kernel, is_compute_bound)]
+        weights = (np.where(is_kernel, figure, 0.0) * duration for figure in used)
+        columns += [np.bincount(key_of_row, values, minlength=keys) for values in weights]
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -151,14 +174,18 @@ def integers(column: Any, missing: int) -> Any:
 
 def words(column: Any) -> Words:
     """A column of texts, all of whose rows share one dictionary."""
-    dictionary = column.combine_chunks()
-    texts = dictionary.dictionary.to_pylist()
-    return Words((*texts, None), integers(dictionary.indices, missing=len(texts)))
+    dictionary = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    return Words((*dictionary.dictionary.to_pylist(), None), coded(dictionary))
+
+
+def coded(dictionary: Any) -> Any:
+    """Which text every row has; none is the number of texts."""
+    return integers(dictionary.indices, missing=len(dictionary.dictionary))
 
 
 def _stems(names: Words) -> Words:
-    """Names with their numbers taken out; the work is per distinct name."""
+    """Names with their numbers taken out; the codes say which stem every name has."""
     index: dict[str, int] = {}
     stems = (re.sub(r"[0-9]+", "#", name or "") for name in names.texts)
     of_name = np.array([index.setdefault(stem, len(index)) for stem in stems], np.int64)
-    return Words(tuple(index), of_name[names.codes])
+    return Words(tuple(index), of_name)

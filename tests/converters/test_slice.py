@@ -103,11 +103,35 @@ def test_iterations_can_be_named_by_any_marker() -> None:
     assert read_trace("part.0.et").node_id.tolist() == [0, 1, 4, 5]
 
 
+def test_the_number_of_a_marker_may_stand_anywhere() -> None:
+    build = TraceBuilder()
+    for number in range(3):
+        build.compute("work", after=[build.compute(f"batch {number} begin")])
+    write_trace(build.build(), "plain.0.et")
+    assert main(["slice", "plain", "-o", "part", "--iterations", "1", "--marker", "batch # begin"]) == 0
+    assert read_trace("part.0.et").node_id.tolist() == [2, 3]
+
+
+def test_every_trace_goes_by_the_first_marker_it_knows() -> None:
+    traces = []
+    for name in ("embed", "receive"):
+        build = TraceBuilder()
+        for number in range(3):
+            build.compute("layer", after=[build.compute(f"{name} {number}")])
+        traces.append(build.build())
+    write_workload(Workload.of(traces), "stages")
+    call = ["slice", "stages", "-o", "part", "--iterations", "2", "--marker", "embed", "--marker", "receive"]
+    assert main(call) == 0
+    assert names("part.0.et") == ["embed 2", "layer"]
+    assert names("part.1.et") == ["receive 2", "layer"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--iterations", "4"], 'no node is called "ProfilerStep", alone or with a number behind it'),
-        (["--iterations", "9", "--marker", "step"], 'there is no iteration 9 ("step" marks 0-1: correct'),
+        (["--iterations", "4"], "(numbered here: step #)"),
+        (["--iterations", "9", "--marker", "step"], "there is no iteration 9 (there are 0-1: correct"),
         (["--window", "1ms:2ms"], "no node says when it started (start_time_micros)"),
         (["--window", "2ms:1ms"], "--window 2ms:1ms ends before it begins"),
         (["--window", "2ms"], "give BEGIN:END with units"),
@@ -261,7 +285,9 @@ def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, t
     numbers = {name: data.draw(st.integers(0, 5)) for name in marked}
     renamed = tuple(f"mark #{numbers[name]}" if name in numbers else name for name in trace.names)
     marked_trace = recorded(replace(trace, names=renamed))
-    found = dict(zip(trace.node_id.tolist(), iteration_of_rows(marked_trace, "mark ").tolist(), strict=True))
+    found = dict(
+        zip(trace.node_id.tolist(), iteration_of_rows(marked_trace, ["mark "]).tolist(), strict=True)
+    )
     own = {
         int(trace.node_id[row]): numbers[trace.node_name(row)]
         for row in range(len(trace))

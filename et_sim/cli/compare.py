@@ -1,0 +1,69 @@
+"""`et-sim compare`: what got slower or faster from one run to another."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import Any
+
+from et_sim.errors import UsageError
+
+ROWS = 10
+SLOWER = 1
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "compare",
+        help="what got slower or faster from one run to another",
+        description="Compare run B with A: by operation, group, dimension (with --detail phases) and rank. "
+        "With --threshold, the exit status is 1 if B is slower than A by more than that, or stalled.",
+    )
+    parser.add_argument("a", metavar="A", help="directory of the run to compare with")
+    parser.add_argument("b", metavar="B", help="directory of the run that may be slower or faster")
+    parser.add_argument(
+        "--threshold",
+        metavar="SHARE",
+        help="the most that B's makespan may be above A's, such as 2%% or 0.02",
+    )
+    parser.add_argument(
+        "--top", type=int, default=ROWS, metavar="N", help=f"lines of each table (default: {ROWS})"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print data instead of text, with everything in it"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the comparison."""
+    threshold = None if options.threshold is None else _share(options.threshold)
+    if options.top < 1:
+        raise UsageError(f"cannot show {options.top} lines", place="--top", remedy="give a number from 1")
+    from et_sim.views import open_run
+    from et_sim.views.compare import compare
+    from et_sim.views.compare_text import comparison_lines
+    from et_sim.views.text import terminal_width
+
+    found = compare(open_run(options.a), open_run(options.b))
+    if options.json:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(comparison_lines(found, terminal_width(), options.top)))
+    return SLOWER if threshold is not None and found.exceeds(threshold) else 0
+
+
+def _share(text: str) -> float:
+    """`2%` or `0.02`."""
+    number, percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = math.nan
+    if not (math.isfinite(share) and share >= 0):
+        raise UsageError(
+            f"threshold {text!r} cannot be understood", remedy="give a share from 0 on, such as 2% or 0.02"
+        )
+    return share
