@@ -1,0 +1,370 @@
+"""Who comes after whom, on timelines small enough to see: launches, streams, events, waits, threads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from converters.pytorch.converting import convert_rank
+from converters.pytorch.emission import trace_bytes
+from converters.pytorch.graph import Link, Role
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.reading import read_device, read_host
+from et_sim.trace import decode
+from et_sim.trace.columns import NodeKind
+
+MAIN, OTHER = 10, 11
+COMPUTE, NCCL = 7, 20
+NCCL_KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+SEND_RECEIVE = "ncclDevKernel_SendRecv"
+
+
+class Timeline:
+    """Kineto events, in microseconds."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "kineto_0.json"
+        self.events: list[dict[str, Any]] = []
+        self.correlation = 100
+
+    def operator(self, name: str, ts: float, dur: float, tid: int = MAIN, **arguments: Any) -> None:
+        self._add("cpu_op", name, ts, dur, 1, tid, {"External id": len(self.events) + 1} | arguments)
+
+    def annotation(self, name: str, ts: float, dur: float, tid: int = MAIN) -> None:
+        self._add("user_annotation", name, ts, dur, 1, tid, {"External id": len(self.events) + 1})
+
+    def call(self, name: str, ts: float, dur: float, tid: int = MAIN) -> int:
+        self.correlation += 1
+        self._add("cuda_runtime", name, ts, dur, 1, tid, {"correlation": self.correlation})
+        return self.correlation
+
+    def kernel(
+        self, name: str, ts: float, dur: float, stream: int, correlation: int, **arguments: Any
+    ) -> None:
+        own = {"device": 0, "stream": stream, "correlation": correlation}
+        self._add("kernel", name, ts, dur, 0, stream, own | arguments)
+
+    def launch(
+        self, name: str, call_ts: float, ts: float, dur: float, stream: int = COMPUTE, tid: int = MAIN
+    ) -> None:
+        self.kernel(name, ts, dur, stream, self.call("cudaLaunchKernel", call_ts, 2, tid))
+
+    def sync(self, kind: str, ts: float, stream: int, correlation: int, **arguments: Any) -> None:
+        own = {"cuda_sync_kind": kind, "stream": stream, "correlation": correlation, "device": 0}
+        self._add("cuda_sync", kind, ts, 1, 0, stream, own | arguments)
+
+    def _add(self, category: str, name: str, ts: float, dur: float, pid: int, tid: int, args: Any) -> None:
+        event = {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "ts": ts,
+            "dur": dur,
+            "pid": pid,
+            "tid": tid,
+            "args": args,
+        }
+        self.events.append(event)
+
+    def converted(self) -> Converted:
+        info = {"backend": "nccl", "rank": 0, "world_size": 4}
+        self.path.write_text(
+            json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": self.events})
+        )
+        return Converted(convert_rank(None, read_device(self.path)))
+
+
+class Converted:
+    """Nodes by name, with their dependencies."""
+
+    def __init__(self, rank: ConvertedRank) -> None:
+        self.rank = rank
+        ends, _ = rank.graph.replayed()
+        assert (ends == rank.graph.end_ns).all()
+        trace = decode(b"".join(trace_bytes(rank)), "converted")
+        self.names = [trace.node_name(row) for row in range(len(trace))]
+        self.trace = trace
+
+    def row(self, name: str) -> int:
+        return self.names.index(name)
+
+    def span(self, name: str) -> tuple[float, float]:
+        row = self.row(name)
+        return self.rank.graph.start_ns[row] / 1000, self.rank.graph.end_ns[row] / 1000
+
+    def comes_after(self, after: str, before: str) -> bool:
+        """Whether a path leads from one node to another."""
+        return self.row(before) in self._ancestors(self.row(after))
+
+    def waits_directly(self, after: str, before: str, kind: Link) -> bool:
+        """Whether a dependency of this kind, or two with a gap between them, leads from one to the other."""
+        graph, wanted = self.rank.graph, self.row(before)
+        direct = graph.before[(graph.after == self.row(after)) & (graph.kind == kind)].tolist()
+        gaps = [row for row in direct if graph.role[row] in (Role.LAUNCH_GAP, Role.STREAM_GAP)]
+        behind = [int(one) for gap in gaps for one in graph.before[graph.after == gap]]
+        return wanted in (*direct, *behind)
+
+    def _ancestors(self, row: int) -> set[int]:
+        graph = self.rank.graph
+        found, todo = set(), [row]
+        while todo:
+            for before in graph.before[graph.after == todo.pop()].tolist():
+                if before not in found:
+                    found.add(before)
+                    todo.append(before)
+        return found
+
+
+@pytest.fixture
+def timeline(tmp_path: Path) -> Timeline:
+    return Timeline(tmp_path)
+
+
+def test_an_operators_time_is_its_own(timeline: Timeline) -> None:
+    timeline.operator("outer", 0, 100)
+    timeline.operator("inner", 10, 20)
+    timeline.operator("next", 130, 10)
+    found = timeline.converted()
+    assert [found.span(name) for name in ("outer", "inner", "rest of operators", "gap", "next")] == [
+        (0, 10),
+        (10, 30),
+        (30, 100),
+        (100, 130),
+        (130, 140),
+    ]
+    assert found.names == ["outer", "inner", "rest of operators", "gap", "next"]
+
+
+def test_annotations_are_marks(timeline: Timeline) -> None:
+    timeline.annotation("ProfilerStep#1", 0, 50)
+    timeline.operator("inside", 20, 10)
+    found = timeline.converted()
+    assert found.span("ProfilerStep#1") == (0, 0)
+    assert found.names == ["ProfilerStep#1", "gap", "inside", "gap"]
+    assert found.rank.measured_ns == 50_000
+
+
+def test_work_that_begins_during_its_launch_comes_after_the_part_before(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 30)
+    timeline.kernel("kernel", 12, 40, COMPUTE, timeline.call("cudaLaunchKernel", 10, 8))
+    found = timeline.converted()
+    assert found.span("cudaLaunchKernel") == (10, 12)
+    assert found.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
+    assert found.span("rest of operators") == (12, 30)
+
+
+def test_a_gap_belongs_to_what_decided_when_work_could_begin(timeline: Timeline) -> None:
+    timeline.launch("first", 0, 10, 20)
+    timeline.launch("second", 4, 33, 20)
+    found = timeline.converted()
+    assert found.span("launch gap") == (2, 10)
+    assert found.span("stream gap") == (30, 33)
+    assert found.waits_directly("second", "first", Link.STREAM_ORDER)
+    assert found.waits_directly("second", "cudaLaunchKernel", Link.LAUNCH) or found.comes_after(
+        "second", "cudaLaunchKernel"
+    )
+
+
+def test_a_launched_graph_starts_all_its_kernels(timeline: Timeline) -> None:
+    correlation = timeline.call("cudaGraphLaunch", 0, 5)
+    for number in range(3):
+        timeline.kernel(f"kernel {number}", 10 + 10 * number, 10, COMPUTE, correlation)
+    found = timeline.converted()
+    for number in range(3):
+        assert found.waits_directly(f"kernel {number}", "cudaGraphLaunch", Link.LAUNCH)
+
+
+def test_kernels_that_overlap_on_a_stream_are_both_waited_for(timeline: Timeline) -> None:
+    timeline.launch("first", 0, 10, 20)
+    timeline.launch("early", 4, 28, 20)
+    timeline.launch("last", 8, 50, 5)
+    found = timeline.converted()
+    assert not found.comes_after("early", "first")
+    assert found.comes_after("last", "first")
+    assert found.comes_after("last", "early")
+
+
+def test_the_host_waits_for_what_a_stream_does(timeline: Timeline) -> None:
+    timeline.launch("kernel", 0, 10, 90)
+    timeline.call("cudaStreamSynchronize", 5, 98)
+    found = timeline.converted()
+    assert found.span("cudaStreamSynchronize") == (100, 103)
+    assert found.waits_directly("cudaStreamSynchronize", "kernel", Link.SYNC)
+
+
+def test_waiting_for_the_device_is_waiting_for_every_stream(timeline: Timeline) -> None:
+    timeline.launch("here", 0, 10, 90)
+    timeline.launch("there", 3, 10, 50, stream=NCCL)
+    timeline.call("cudaDeviceSynchronize", 6, 100)
+    found = timeline.converted()
+    assert found.waits_directly("cudaDeviceSynchronize", "here", Link.SYNC)
+    assert found.waits_directly("cudaDeviceSynchronize", "there", Link.SYNC)
+
+
+def test_recorded_waits_say_which_event_of_which_stream(timeline: Timeline) -> None:
+    timeline.launch("before", 0, 10, 30)
+    recorded = timeline.call("cudaEventRecord", 4, 1)
+    timeline.launch("later", 6, 40, 30)
+    waited = timeline.call("cudaStreamWaitEvent", 10, 1)
+    said = {
+        "wait_on_stream": COMPUTE,
+        "wait_on_cuda_event_record_corr_id": recorded,
+        "wait_on_cuda_event_id": 1,
+    }
+    timeline.sync("Stream Wait Event", 10.5, NCCL, waited, **said)
+    timeline.launch("waiting", 14, 45, 10, stream=NCCL)
+    found = timeline.converted()
+    assert found.waits_directly("waiting", "before", Link.EVENT_WAIT)
+    assert not found.comes_after("waiting", "later")
+
+
+def test_communication_follows_computation_and_computation_communication(timeline: Timeline) -> None:
+    """Without records of events: as c10d orders its stream."""
+    timeline.launch("gradient", 0, 10, 30)
+    timeline.call("cudaEventRecord", 4, 1)
+    timeline.call("cudaStreamWaitEvent", 6, 1)
+    timeline.launch("reduce", 8, 42, 40, stream=NCCL)
+    timeline.launch("overlapping", 12, 45, 20)
+    timeline.call("cudaStreamWaitEvent", 16, 1)
+    timeline.launch("update", 18, 85, 5)
+    found = timeline.converted()
+    assert found.waits_directly("reduce", "gradient", Link.EVENT_WAIT)
+    assert not found.comes_after("overlapping", "reduce")
+    assert found.waits_directly("update", "reduce", Link.EVENT_WAIT)
+
+
+def test_work_that_seems_to_begin_before_its_launch_comes_after_the_call_before(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 5)
+    timeline.kernel("kernel", 9, 10, COMPUTE, timeline.call("cudaLaunchKernel", 10, 2))
+    found = timeline.converted()
+    assert found.comes_after("kernel", "op")
+    assert not found.comes_after("kernel", "cudaLaunchKernel")
+    assert any("begin after what they launched" in what for what in found.rank.remarks)
+
+
+def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 5)
+    timeline.kernel("kernel", 9, 10, COMPUTE, 7)
+    found = timeline.converted()
+    assert found.span("stream gap") == (0, 9)
+    assert found.rank.remarks["launches of work that began before the recording"] == 1
+
+
+def test_a_thread_goes_on_after_the_thread_it_waited_for(timeline: Timeline) -> None:
+    timeline.operator("forward", 0, 100)
+    timeline.operator("backward", 110, 400, tid=OTHER)
+    timeline.operator("optimizer", 530, 50)
+    found = timeline.converted()
+    assert found.comes_after("backward", "forward")
+    assert found.comes_after("optimizer", "backward")
+    assert found.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 2
+
+
+def test_threads_that_work_side_by_side_do_not_wait(timeline: Timeline) -> None:
+    for number in range(5):
+        timeline.operator(f"here {number}", 100 * number, 95)
+        timeline.operator(f"there {number}", 100 * number + 3, 94, tid=OTHER)
+    found = timeline.converted()
+    assert Link.CROSS_THREAD not in found.rank.graph.kind.tolist()
+
+
+def nccl(name: str, elements: int, **arguments: Any) -> dict[str, Any]:
+    said = {"Collective name": name, "In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float"}
+    return said | {"Group size": 2, "Process Group Name": "3", "Process Group Ranks": "[0, 2]"} | arguments
+
+
+def test_messages_of_one_kernel_are_nodes_of_their_own(timeline: Timeline) -> None:
+    timeline.operator("record_param_comms", 0, 5, **nccl("send", 64, **{"Dst Rank": 2}))
+    timeline.operator("record_param_comms", 6, 5, **nccl("recv", 32, **{"Src Rank": 2}))
+    timeline.operator("coalesced", 12, 10)
+    timeline.launch(SEND_RECEIVE, 14, 30, 25, stream=NCCL)
+    timeline.launch("after", 24, 60, 5, stream=NCCL)
+    found = timeline.converted()
+    trace = found.trace
+    messages = np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV))
+    assert sorted(trace.kind[messages].tolist()) == [NodeKind.SEND, NodeKind.RECV]
+    sent, received = (int(np.flatnonzero(trace.kind == kind)[0]) for kind in (NodeKind.SEND, NodeKind.RECV))
+    assert (trace.comm_bytes[sent], trace.comm_dst[sent], trace.comm_src[sent]) == (256, 2, 0)
+    assert (trace.comm_bytes[received], trace.comm_src[received], trace.comm_dst[received]) == (128, 2, 0)
+    assert set(messages.tolist()) <= found._ancestors(found.row("after"))
+
+
+def test_a_collective_is_one_node_however_often_it_is_recorded(timeline: Timeline) -> None:
+    timeline.operator("c10d::allreduce_", 0, 50)
+    timeline.operator("record_param_comms", 2, 46, **nccl("allreduce", 1000))
+    timeline.annotation("nccl:all_reduce", 4, 40)
+    timeline.launch(NCCL_KERNEL, 6, 60, 30, stream=NCCL)
+    found = timeline.converted()
+    assert (found.rank.communication != NONE).sum() == 1
+    carrier = found.row(NCCL_KERNEL)
+    assert (found.trace.kind[carrier], found.trace.comm_bytes[carrier]) == (NodeKind.COLL, 4000)
+    assert found.trace.group_names[found.trace.group[carrier]] == "3"
+    assert dict(found.rank.groups) == {"3": (0, 2)}
+
+
+def test_further_kernels_of_a_collective_are_computation(timeline: Timeline) -> None:
+    timeline.operator("record_param_comms", 0, 50, **nccl("allreduce", 1000))
+    timeline.launch(NCCL_KERNEL, 6, 60, 30, stream=NCCL)
+    timeline.launch("ncclDevKernel_Broadcast", 9, 90, 30, stream=NCCL)
+    found = timeline.converted()
+    assert (found.rank.communication != NONE).sum() == 1
+    assert found.rank.remarks["further kernels of a collective, kept as computation"] == 1
+
+
+def test_a_kernel_that_nothing_explains_is_computation_and_counted(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 30)
+    timeline.launch("ncclNewKernel_Something", 6, 60, 30, stream=NCCL)
+    found = timeline.converted()
+    said = "kernels that communicate, but do not say what: kept as computation"
+    assert found.rank.remarks[said] == 1
+    assert found.rank.examples[said] == ["ncclNewKernel_Something"]
+    assert found.trace.kind[found.row("ncclNewKernel_Something")] == NodeKind.COMP
+
+
+def test_old_timelines_have_the_bytes_of_the_annotations_shapes(timeline: Timeline) -> None:
+    timeline.annotation("nccl:all_reduce", 0, 20)
+    timeline.events[-1]["args"] |= {"Input Dims": [[4, 2048]], "Input type": ["c10::Half"]}
+    timeline.launch(NCCL_KERNEL, 6, 60, 30, stream=NCCL)
+    assert timeline.converted().trace.comm_bytes.max() == 16384
+
+
+def test_the_cost_of_an_operator_is_that_of_its_longest_kernel(timeline: Timeline) -> None:
+    shapes = {"Input Dims": [[16, 32], [32, 8]], "Input type": ["float", "float"]}
+    timeline.operator("aten::mm", 0, 30, **shapes)
+    timeline.launch("split", 5, 40, 3)
+    timeline.launch("gemm", 10, 50, 30)
+    found = timeline.converted()
+    operations = [int(found.trace.num_ops[found.row(name)]) for name in ("split", "gemm")]
+    moved = [int(found.trace.tensor_bytes[found.row(name)]) for name in ("split", "gemm")]
+    assert operations == [0, 2 * 16 * 32 * 8]
+    assert moved == [0, 4 * (16 * 32 + 32 * 8)]
+
+
+def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:
+    def node(number: int, parent: int, name: str = "op") -> dict[str, Any]:
+        nothing = {"values": [], "shapes": [], "types": []}
+        numbers = {"rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0}
+        attributes = [{"name": key, "type": "uint64", "value": value} for key, value in numbers.items()]
+        attributes.append({"name": "op_schema", "type": "string", "value": ""})
+        own = {"id": number, "name": name, "ctrl_deps": parent, "attrs": attributes}
+        return own | {"inputs": nothing, "outputs": nothing}
+
+    nodes = [
+        node(1, 1, "[pytorch|profiler|execution_trace|process]"),
+        node(5, 7),
+        node(6, 5),
+        node(7, 6),
+        node(8, 1),
+    ]
+    path = tmp_path / "et_0.json"
+    path.write_text(json.dumps({"schema": "1.0.2-chakra.0.0.4", "pid": 1, "nodes": nodes}))
+    rank = convert_rank(read_host(path), None)
+    said = next(what for what in rank.remarks if "circle" in what)
+    assert rank.remarks[said] == 3
+    assert rank.examples[said] == ["5 is called by 7 is called by 6 is called by 5"]
+    assert (rank.graph.before < rank.graph.after).all()
