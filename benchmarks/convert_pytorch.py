@@ -10,8 +10,6 @@ and once before that to compile.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import os
 import resource
 import subprocess
@@ -19,55 +17,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from recordings import RECORDINGS
+from recordings import RECORDINGS, repeat
 
 PAIR = RECORDINGS / "megatron_tp8"
-_IDS = 1_000_000  # further than any id of one copy
-_ROOT = "[pytorch|profiler|execution_"
 _MB = 1_000_000
 
 
 def repeat_pair(host: Path, device: Path, copies: int) -> None:
-    """Write both recordings so many times as if the step had been repeated."""
-    _repeat(PAIR / "kineto_0.json.gz", device, "traceEvents", copies)
-    _repeat(PAIR / "et_0.json.gz", host, "nodes", copies)
-
-
-def _repeat(source: Path, target: Path, key: str, copies: int) -> None:
-    whole = json.loads(gzip.decompress(source.read_bytes()))
-    head = json.dumps({name: value for name, value in whole.items() if name != key})[:-1]
-    shift = _shift_event if key == "traceEvents" else _shift_node
-    repeated = [one for one in whole[key] if one.get("ph", "X") in "Xsf" and not _is_root(one)]
-    with target.open("w") as file:
-        file.write(f'{head}, "{key}": [\n')
-        file.write(",\n".join(map(json.dumps, whole[key])))
-        for _ in range(copies - 1):
-            for one in repeated:
-                shift(one)
-            file.write(",\n" + ",\n".join(map(json.dumps, repeated)))
-        file.write("\n]}\n")
-
-
-def _is_root(one: dict[str, Any]) -> bool:
-    return str(one["name"]).startswith(_ROOT)
-
-
-def _shift_event(event: dict[str, Any]) -> None:
-    event["ts"] += 700_000
-    own = event.get("args", event)
-    for name in ("correlation", "External id", "id"):
-        if own.get(name, 0) > 0:
-            own[name] += _IDS
-
-
-def _shift_node(node: dict[str, Any]) -> None:
-    for name in ("id", "rf_id"):
-        node[name] += _IDS
-    for name in ("parent", "fw_parent"):
-        if node[name] > 2:  # below are the process and its thread
-            node[name] += _IDS
+    """Write both recordings as if the step had been repeated so many times."""
+    repeat(PAIR / "et_0.json.gz", host, 0, copies)
+    repeat(PAIR / "kineto_0.json.gz", device, 0, copies)
 
 
 def convert(folder: Path, host: Path, device: Path) -> dict[str, float]:
