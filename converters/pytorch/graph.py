@@ -82,9 +82,8 @@ class Graph:
     role: npt.NDArray[np.uint8]
     start_ns: Column  # from the beginning of the converted part
     end_ns: Column
-    call: Rows  # index into `Calls`, or NONE
+    call: Rows  # index into `Calls` (without a timeline: row of the execution trace), or NONE
     work: Rows  # index into `Work`, or NONE
-    host_row: Rows  # row of the execution trace, or NONE
     before: Rows  # dependencies, sorted by the later row
     after: Rows
     kind: npt.NDArray[np.uint8]
@@ -114,14 +113,11 @@ class Draft:
     end_ns: list[Column] = field(default_factory=list)
     call: list[Rows] = field(default_factory=list)
     work: list[Rows] = field(default_factory=list)
-    host_row: list[Rows] = field(default_factory=list)
     links: list[tuple[Link, Rows, Rows, bool]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     size: int = 0
 
-    def add(
-        self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE, host: Any = NONE
-    ) -> Rows:
+    def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
         """Nodes with their measured times; gives their indices. Scalars hold for all."""
         count = len(start)
         for column, value, kind in (
@@ -130,11 +126,15 @@ class Draft:
             (self.end_ns, end, np.int64),
             (self.call, call, np.int32),
             (self.work, work, np.int32),
-            (self.host_row, host, np.int32),
         ):
             column.append(np.broadcast_to(np.asarray(value, kind), (count,)))
         self.size += count
         return np.arange(self.size - count, self.size, dtype=np.int32)
+
+    def times(self) -> tuple[Column, Column]:
+        """When the nodes that are there begin and end, in single columns."""
+        self.start_ns, self.end_ns = [np.concatenate(self.start_ns)], [np.concatenate(self.end_ns)]
+        return self.start_ns[0], self.end_ns[0]
 
     def link(self, kind: Link, before: Any, after: Any, *, though_late: bool = False) -> None:
         """Dependencies, pair by pair; pairs with NONE are no pairs.
@@ -150,8 +150,7 @@ class Draft:
 
         `position` says which of several nodes without duration at one instant come first.
         """
-        start, end = np.concatenate(self.start_ns), np.concatenate(self.end_ns)
-        self.start_ns, self.end_ns = [start], [end]
+        start, end = self.times()
         tie = np.arange(self.size) if position is None else position
         order = np.lexsort((tie, end, start)).astype(np.int32)
         rank = np.empty(self.size, np.int32)
@@ -164,7 +163,6 @@ class Draft:
             end[order],
             np.concatenate(self.call)[order],
             np.concatenate(self.work)[order],
-            np.concatenate(self.host_row)[order],
             before,
             after,
             kind,

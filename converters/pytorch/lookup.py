@@ -28,6 +28,7 @@ class Lookup:
     def __init__(self, like: Any, *parts: tuple[Any, Any]) -> None:
         self._like = like
         self._parts = [(index, values) for index, values in parts if len(values)]
+        self._further: Any = None
 
     def __len__(self) -> int:
         return len(self._like)
@@ -38,7 +39,15 @@ class Lookup:
         for index, values in self._parts:
             which = index[rows]
             found = np.where(which != NONE, values[which], found)
+        if self._further is not None:
+            found = np.where(found != NONE, self._further[found], NONE)
         return found
+
+    def then(self, values: Any) -> Lookup:
+        """What stands in further values where this column says."""
+        further = Lookup(self._like, *(self._parts if len(values) else ()))
+        further._further = values
+        return further
 
 
 def taken(values: Any, index: Any) -> Column:

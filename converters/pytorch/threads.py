@@ -36,19 +36,30 @@ class Threads:
 
     node: Rows  # in chains
     lane: Rows
-    start_ns: Column
-    end_ns: Column
     is_gap: Flags
     position: Rows
+    start_of: Column  # by node
+    end_of: Column
+
+    @property
+    def start_ns(self) -> Column:
+        """In the order of `node`; not kept, for there are many."""
+        return self.start_of[self.node]
+
+    @property
+    def end_ns(self) -> Column:
+        """In the order of `node`; not kept, for there are many."""
+        return self.end_of[self.node]
 
     def last_before(self, lane: Column, moment: Column) -> Column:
         """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
         found = np.full(len(moment), NONE, np.int64)
+        ends = self.end_ns
         for one in np.unique(lane).tolist():
             rows = np.flatnonzero((self.lane == one) & ~self.is_gap)
             wanted = np.flatnonzero(lane == one)
             if len(rows):
-                at = np.searchsorted(self.end_ns[rows], moment[wanted], "right") - 1
+                at = np.searchsorted(ends[rows], moment[wanted], "right") - 1
                 found[wanted] = np.where(at >= 0, self.node[rows[np.maximum(at, 0)]], NONE)
         return found
 
@@ -72,7 +83,7 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) ->
     worked = np.maximum(np.minimum(covered, until), end)
     own = nodes * STEP
     lane = calls.lane.astype(np.int32)
-    parts = [(nodes, lane, start, end, np.zeros(len(nodes), bool), own)]
+    parts = [(nodes, lane, np.zeros(len(nodes), bool), own)]
     some = np.flatnonzero(worked > end)
     parts.append(_part(draft, Role.REST, lane[some], end[some], worked[some], own[some] + 1))
     some = np.flatnonzero(until > worked)
@@ -80,9 +91,10 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) ->
     first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else some[:0]
     parts.append(_part(draft, Role.GAP, lane[first], start[first] * 0, start[first], own[first] - 1))
     columns = list(zip(*parts, strict=True))
-    del parts, covered, until, worked
-    order = np.lexsort((np.concatenate(columns[5]), np.concatenate(columns[1]))).astype(np.int32)
-    threads = Threads(*(np.concatenate(column)[order] for column in columns))
+    del parts, covered, until, worked, start, end
+    order = np.lexsort((np.concatenate(columns[3]), np.concatenate(columns[1]))).astype(np.int32)
+    node, lane, is_gap, position = (np.concatenate(column)[order] for column in columns)
+    threads = Threads(node, lane, is_gap, position, *draft.times())
     same = threads.lane[1:] == threads.lane[:-1]
     draft.link(Link.THREAD_ORDER, threads.node[:-1][same], threads.node[1:][same])
     draft.link(Link.CALL_TREE, calls.parent, nodes)
@@ -91,7 +103,7 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) ->
 
 def _part(draft: Draft, role: Role, lane: Rows, start: Column, end: Column, position: Rows) -> Any:
     node = draft.add(role, start, end)
-    return node, lane, start, end, np.full(len(node), role == Role.GAP), position
+    return node, lane, np.full(len(node), role == Role.GAP), position
 
 
 def _own_time(
@@ -123,29 +135,30 @@ def _running_most(lane: Rows, values: Column) -> Column:
 def wait_for_other_threads(draft: Draft, threads: Threads) -> None:
     """Shorten gaps that another thread worked through, to what was left when it had finished."""
     lanes = np.unique(threads.lane)
-    gaps = np.flatnonzero(threads.is_gap & (threads.end_ns - threads.start_ns >= _SHORTEST_WAIT_NS))
+    starts, ends = threads.start_ns, threads.end_ns
+    gaps = np.flatnonzero(threads.is_gap & (ends - starts >= _SHORTEST_WAIT_NS))
     if len(lanes) < 2 or not len(gaps):
         return
     most = np.zeros(len(gaps))
     cause = np.full(len(gaps), NONE, np.int64)
     until = np.zeros(len(gaps), np.int64)
-    begins, finish = threads.start_ns[gaps], threads.end_ns[gaps]
+    begins, finish = starts[gaps], ends[gaps]
     for lane in lanes.tolist():
-        busy = np.flatnonzero((threads.lane == lane) & ~threads.is_gap & (threads.end_ns > threads.start_ns))
+        busy = np.flatnonzero((threads.lane == lane) & ~threads.is_gap & (ends > starts))
         if not len(busy):
             continue
-        worked = _worked(threads.start_ns[busy], threads.end_ns[busy], begins, finish)
-        at = np.searchsorted(threads.end_ns[busy], finish, "right") - 1
-        ended = np.where(at >= 0, threads.end_ns[busy[np.maximum(at, 0)]], -1)
+        worked = _worked(starts[busy], ends[busy], begins, finish)
+        at = np.searchsorted(ends[busy], finish, "right") - 1
+        ended = np.where(at >= 0, ends[busy[np.maximum(at, 0)]], -1)
         better = (threads.lane[gaps] != lane) & (ended > begins)
         better &= (worked >= _MOSTLY * (finish - begins)) & (worked > most)
         most[better] = worked[better]
         cause[better] = threads.node[busy[np.maximum(at, 0)]][better]
         until[better] = ended[better]
     waiting = cause != NONE
-    starts = np.concatenate(draft.start_ns)
-    starts[threads.node[gaps[waiting]]] = until[waiting]
-    draft.start_ns = [starts]
+    begin = np.concatenate(draft.start_ns)
+    begin[threads.node[gaps[waiting]]] = until[waiting]
+    draft.start_ns = [begin]
     draft.link(Link.CROSS_THREAD, cause[waiting], threads.node[gaps[waiting]])
 
 

@@ -168,13 +168,11 @@ def _columns(
         "num_ops": Lookup(graph.role, (of_work, _with_zero(costs))),
         "tensor_size": Lookup(graph.role, (of_work, costs.tensor_bytes)),
         "stream": Lookup(graph.role, (of_work, _of_lanes(device, "stream")[work.lane])),
-        "tid": Lookup(graph.role, (call, _of_lanes(device, "thread")[calls.lane])),
-        "rf_id": Lookup(graph.role, (call, taken(host.record_function, host_of_call)))
+        "tid": Lookup(graph.role, (call, calls.lane)).then(_of_lanes(device, "thread")),
+        "rf_id": Lookup(graph.role, (call, host_of_call)).then(host.record_function)
         if host is not None
-        else Lookup(
-            graph.role, (call, device.record_function[calls.row]), (of_work, device.record_function[work.row])
-        ),
-        "seq_id": Lookup(graph.role, (call, device.sequence[calls.row])),
+        else Lookup(graph.role, *events).then(device.record_function),
+        "seq_id": Lookup(graph.role, (call, calls.row)).then(device.sequence),
         "inclusive_ns": Lookup(
             graph.role, (call, np.where(held | calls.is_annotation, calls.end_ns - calls.start_ns, NONE))
         ),
@@ -188,7 +186,7 @@ def _columns(
         groups.rank,
         {},
         carriers.communications,
-        Lookup(graph.role, (call, carriers.of_call), (of_work, carriers.of_work))[:],
+        Lookup(graph.role, (call, carriers.of_call), (of_work, carriers.of_work))[:].astype(np.int32),
         Lookup(graph.role, *events),
         Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, costs.operator))),
         Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, costs.operator))),

@@ -41,7 +41,7 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
     communications, by_row = _communications(host, rows, parent, groups)
     draft = Draft()
     nothing = np.zeros(len(rows), np.int64)
-    nodes = draft.add(Role.UNTIMED, nothing, nothing, host=rows)
+    nodes = draft.add(Role.UNTIMED, nothing, nothing, call=rows)
     node_of = np.full(len(host) + 1, NONE, np.int64)  # the last entry is NONE's
     node_of[rows] = nodes
     draft.link(Link.CALL_TREE, node_of[parent[rows]], nodes)
@@ -54,7 +54,7 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
         draft.add(Role.METADATA, nothing[:1], nothing[:1])
         position = np.append(position, -1)
     graph = draft.finished(without, position)
-    row = graph.host_row
+    row = graph.call
     known = np.append(by_row, NONE)
     return ConvertedRank(
         graph,

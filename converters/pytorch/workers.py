@@ -10,6 +10,8 @@ Not here: which call carries what (`collectives`), and threads that wait without
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
@@ -39,21 +41,25 @@ def link_workers(
     marks[work.call[asked]] = True
     starts = np.concatenate(draft.start_ns)
     before, after = [], []
+    nodes_of, marks_of = {}, {}
+    for lane in np.unique(calls.lane[work.call[asked]]).tolist():
+        nodes_of[lane] = threads.node[threads.lane == lane]
+        marks_of[lane] = np.flatnonzero(marks & (calls.lane == lane))
     for one in asked.tolist():
-        rows = np.flatnonzero(threads.lane == calls.lane[work.call[one]])
+        lane = int(calls.lane[work.call[one]])
+        nodes, later = nodes_of[lane], marks_of[lane]
         end = int(work.end_ns[one])
-        at = int(np.searchsorted(threads.end_ns[rows], end))  # the node during which the collective ended
-        if at == len(rows):
+        at = bisect_left(nodes, end, key=threads.end_of.__getitem__)  # during which the collective ended
+        if at == len(nodes):
             continue
-        node = int(threads.node[rows[at]])
-        lasts = int(threads.end_ns[rows[at]] - threads.start_ns[rows[at]])
+        node = int(nodes[at])
+        lasts = int(threads.end_of[node] - threads.start_of[node])
         if node >= len(calls) and lasts >= _SHORTEST_WAIT_NS:  # between or after calls
             starts[node] = max(int(starts[node]), end)
             found = [node]
         else:
-            later = threads.node[rows[at:]]
-            later = later[later < len(calls)]
-            found = later[marks[later] & (calls.start_ns[later] >= end)][:1].tolist()
+            first = bisect_left(later, end, key=calls.start_ns.__getitem__)
+            found = later[first : first + 1].tolist()
         before += [int(work_node[one])] * len(found)
         after += found
     draft.start_ns = [starts]
