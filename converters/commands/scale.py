@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     families = find_families(given.workload, groups, keep_groups=options.keep_groups)
     growth = Growth(given.workload.ranks, families.rules, given.workload.source)
     for name, size in wanted:
-        growth.grow(families.family(name, given.workload.source), size)
+        growth.grow(families.alike(name, given.workload.source), size)
     growth.replicate(options.replicas)
     if options.expand and growth.ranks > MOST_FILES:
         raise UsageError(

@@ -9,8 +9,7 @@ Not here: growing (`growth`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,16 @@ class Families:
 
     rules: dict[str, GroupRule]
     of_rank: list[Names]  # shared by ranks that use the same names
+    unnamed: frozenset[str]  # rules that lists of members follow; those of one size and stride are alike
 
-    def family(self, name: str, source: str) -> str:
+    def alike(self, name: str, source: str) -> list[str]:
+        """The families that grow together if some rank's group `name` does; its own comes first."""
+        family = self._family(name, source)
+        rule = self.rules[family]
+        others = [one for one in self.rules if one in self.unnamed and self.rules[one] == rule]
+        return list(dict.fromkeys((family, *others))) if family in self.unnamed else [family]
+
+    def _family(self, name: str, source: str) -> str:
         """The family that some rank calls `name`."""
         key = group_key(name)
         if name in self.rules:
@@ -52,27 +59,25 @@ class Families:
 
 def find_families(workload: Workload, groups: Groups, *, keep_groups: bool = False) -> Families:
     """Every group that a collective names, as a rule; with `keep_groups`, that of all ranks too."""
-    used = [_used(trace) for trace in workload.templates]
-    whole = (REPLICA,) if keep_groups else ()
     if keep_groups and REPLICA in workload.group_rules:
         raise UsageError(
             f'a group rule is called "{REPLICA}", as --keep-groups would call the group of all ranks',
             place=workload.source,
             remedy="give the rule another name",
         )
-    rules: dict[str, GroupRule] = {}
-    called: dict[tuple[GroupRule, int], str] = {}
+    used = [_used(trace) for trace in workload.templates]
+    search = _Search(workload, groups, keep_groups)
     known: dict[tuple[int, tuple[Any, ...]], Names] = {}
     of_rank: list[Names] = []
     for rank, template in enumerate(workload.template_of_rank.tolist()):
         instances = tuple(groups.instance(rank, name) for name in used[template])
         key = template, tuple(one[:2] if one[0] == "rule" else one for one in instances)
         if key not in known:
-            names = _names(workload, groups, rank, used[template], instances, rules, called)
-            known[key] = (*names, *(("", name) for name in whole))
+            known[key] = search.names(rank, used[template], instances)
         of_rank.append(known[key])
-    rules |= {name: GroupRule(workload.ranks) for name in whole}
-    return Families(rules, of_rank)
+    if keep_groups:
+        search.rules[REPLICA] = GroupRule(workload.ranks)
+    return Families(search.rules, of_rank, frozenset(search.called.values()))
 
 
 def _used(trace: Trace) -> list[str]:
@@ -81,62 +86,64 @@ def _used(trace: Trace) -> list[str]:
     return sorted({group_key(trace.group_names[number]) for number in numbers} - {""})
 
 
-def _names(
-    workload: Workload,
-    groups: Groups,
-    rank: int,
-    used: list[str],
-    instances: tuple[Any, ...],
-    rules: dict[str, GroupRule],
-    called: dict[tuple[GroupRule, int], str],
-) -> Names:
-    """What a rank's groups are called as rules; new rules are added to `rules`."""
-    found: list[tuple[str, str]] = []
-    alike: dict[GroupRule, int] = {}
-    for name, instance in zip(used, instances, strict=True):
-        if instance[0] == "all":
-            continue
-        if instance[0] == "rule":
-            rules.setdefault(name, workload.group_rules[name])
-            found.append((name, name))
-            continue
-        rule = _rule_of(workload, groups, rank, name)
-        alike[rule] = alike.get(rule, 0) + 1
-        family = called.setdefault((rule, alike[rule]), _new_name(name, rules))
-        rules.setdefault(family, rule)
-        found.append((name, family))
-    return tuple(found)
+@dataclass(slots=True)
+class _Search:
+    """Collects the rules while ranks are looked at."""
 
+    workload: Workload
+    groups: Groups
+    keep_groups: bool
+    rules: dict[str, GroupRule] = field(default_factory=dict)
+    called: dict[tuple[GroupRule, int], str] = field(default_factory=dict)  # rules without names of their own
 
-def _new_name(group: str, rules: Mapping[str, GroupRule]) -> str:
-    """What a rule is called that has no name of its own."""
-    name = f"like-{group}"
-    while name in rules:
-        name += "'"
-    return name
+    def names(self, rank: int, used: list[str], instances: tuple[Any, ...]) -> Names:
+        """What a rank's groups are called as rules."""
+        found = [("", REPLICA)] if self.keep_groups else []
+        alike: dict[GroupRule, int] = {}
+        for name, instance in zip(used, instances, strict=True):
+            if instance[0] == "all" and not self.keep_groups:
+                continue
+            if instance[0] == "rule":
+                self.rules.setdefault(name, self.workload.group_rules[name])
+                found.append((name, name))
+                continue
+            rule = self.rule_of(rank, name)
+            alike[rule] = alike.get(rule, 0) + 1
+            found.append((name, self.name_of(rule, alike[rule], name)))
+        return tuple(found)
 
+    def name_of(self, rule: GroupRule, number: int, group: str) -> str:
+        """What the `number`-th rule of its size and stride is called: after the first group met."""
+        if (rule, number) not in self.called:
+            name = f"like-{group}"
+            while name in self.rules:
+                name += "'"
+            self.called[rule, number] = name
+            self.rules[name] = rule
+        return self.called[rule, number]
 
-def _rule_of(workload: Workload, groups: Groups, rank: int, name: str) -> GroupRule:
-    members = groups.members(rank, name)
-    where = f"group {name} of rank {rank}"
-    if members is None:
-        raise TraceError(
-            f"nothing says who is in {where}",
-            place=workload.source,
-            remedy="give the groups file with --groups, or a workload whose metadata describes its groups",
-        )
-    stride = members[1] - members[0] if len(members) > 1 else 1
-    rule = GroupRule(len(members), max(1, stride))
-    is_rule = stride > 0 and workload.ranks % (rule.size * rule.stride) == 0 and rank in members
-    if not is_rule or tuple(rule.members(rank)) != members:
-        listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
-        raise TraceError(
-            f"{where} has the members {listed}, which follow no rule: equally far apart, in blocks that"
-            f" divide {workload.ranks} ranks",
-            place=workload.source,
-            remedy="what such a group is among more ranks is not known; number the ranks differently",
-        )
-    return rule
+    def rule_of(self, rank: int, name: str) -> GroupRule:
+        """The rule that a list of members follows."""
+        members = self.groups.members(rank, name)
+        where = f"group {name} of rank {rank}"
+        if members is None:
+            raise TraceError(
+                f"nothing says who is in {where}",
+                place=self.workload.source,
+                remedy="give the groups file with --groups, or traces whose metadata describes their groups",
+            )
+        stride = members[1] - members[0] if len(members) > 1 else 1
+        rule = GroupRule(len(members), max(1, stride))
+        is_rule = stride > 0 and self.workload.ranks % (rule.size * rule.stride) == 0 and rank in members
+        if not is_rule or tuple(rule.members(rank)) != members:
+            listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
+            raise TraceError(
+                f"{where} has the members {listed}, which follow no rule: equally far apart, in blocks that"
+                f" divide {self.workload.ranks} ranks",
+                place=self.workload.source,
+                remedy="what such a group is among more ranks is not known; number the ranks differently",
+            )
+        return rule
 
 
 def uses_all_ranks(workload: Workload) -> bool:

@@ -10,7 +10,7 @@ Not here: records (`scaling`), and which rules a workload has (`families`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,8 +57,9 @@ class Growth:
         """So many copies of everything."""
         self._take(Step(self.ranks, copies))
 
-    def grow(self, name: str, size: int) -> None:
-        """A group rule to `size` members."""
+    def grow(self, names: Sequence[str], size: int) -> None:
+        """Group rules, all of which are the same, to `size` members."""
+        name = names[0]
         rule = self.rules[name]
         if size % rule.size or size < rule.size:
             raise UsageError(
@@ -69,9 +70,9 @@ class Growth:
         if size == rule.size:
             return
         block = rule.size * rule.stride
-        grown = {name: GroupRule(size, rule.stride)}
+        grown = dict.fromkeys(names, GroupRule(size, rule.stride))
         for other, its in self.rules.items():
-            if other != name:
+            if other not in grown:
                 grown[other] = self._beside(other, its, block, size // rule.size, name)
         self._take(Step(block, size // rule.size, name))
         self.rules = {known: grown[known] for known in self.rules}

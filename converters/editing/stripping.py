@@ -1,7 +1,7 @@
 """A trace without the operators of the host: what the devices do, and in which order.
 
-Computation and memory nodes marked `is_cpu_op` leave. Communication of the host stays, because partners wait
-for it. Metadata stays. Without delays the time of the host is gone; with delays every other node can start
+Computation marked `is_cpu_op` leaves. Communication of the host stays, because partners wait for it; metadata
+and memory nodes stay. Without delays the time of the host is gone; with delays every other node can start
 when it could start before.
 
 Not here: how dependencies are bridged (`bridging`) and times kept (`delays`).
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from converters.editing.bridging import Bridges, bridge
 from converters.editing.delays import Delays, delay, durations_ns
 from converters.editing.inputs import Recorded
@@ -26,7 +24,6 @@ from et_sim.trace.columns import NodeKind
 from et_sim.trace.schema import messages
 from et_sim.units import format_ns
 
-_LEAVING = (NodeKind.COMP, NodeKind.MEM_LOAD, NodeKind.MEM_STORE)
 # What would make a model of the machine, or of memory, see more than a wait.
 _NOT_OF_A_DELAY = frozenset(("duration_ns", "num_ops", "tensor_size", "inputs", "outputs"))
 
@@ -42,7 +39,7 @@ class Stripped:
 def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
     """The trace without the operators of the host."""
     trace = recorded.trace
-    leaves = trace.is_cpu & np.isin(trace.kind, _LEAVING)
+    leaves = trace.is_cpu & (trace.kind == NodeKind.COMP)
     total = int(durations_ns(trace)[leaves].sum())
     label = f"{plural(int(leaves.sum()), 'operator')} of the host, {format_ns(total)} in all"
     if not keep_delays:
@@ -76,7 +73,6 @@ def _dependencies(count: int) -> str:
 def _as_delay(node: Any, span: int) -> None:
     """Turn an operator into a wait; it keeps its place: thread, id and what else its attributes say."""
     node.name = f"delay: {node.name}" if node.name else "delay"
-    node.type = NodeKind.COMP
     for field in ("inputs", "outputs"):
         node.ClearField(field)
     kept = [attribute for attribute in node.attr if attribute.name not in _NOT_OF_A_DELAY]

@@ -215,6 +215,40 @@ def test_collectives_of_all_ranks_can_stay_within_each_replica() -> None:
     assert joined.makespan_ns > one.makespan_ns
 
 
+def test_groups_described_as_all_ranks_stay_within_each_replica_too() -> None:
+    build = TraceBuilder()
+    build.process_groups({"world": []})
+    build.collective("all_reduce", 64, "world")
+    build.collective("all_reduce", 64)
+    write_workload(Workload.of([build.build()] * 3), "three")
+    assert main(["scale", "three", "--replicas", "2", "-o", "joined"]) == 0
+    joined = read_workload("joined.workload.json")
+    assert (joined.group_rules, joined.trace(5).group_names) == ({}, ("", "world"))
+    assert main(["scale", "three", "--replicas", "2", "--keep-groups", "-o", "alone"]) == 0
+    alone = read_workload("alone.workload.json")
+    assert alone.group_rules == {"like-world": GroupRule(3), "replica": GroupRule(3)}
+    assert set(alone.trace(5).group_names) == {"", "like-world", "replica"}
+
+
+def test_groups_of_the_same_members_grow_together_and_stay_apart() -> None:
+    traces = []
+    for rank in range(4):
+        build = TraceBuilder()
+        half = rank // 2
+        build.process_groups(
+            {str(9 + half): [2 * half, 2 * half + 1], f"again {half}": [2 * half, 2 * half + 1]}
+        )
+        build.collective("all_gather", 64, str(9 + half))
+        build.collective("all_gather", 32, f"again {half}")
+        traces.append(build.build())
+    write_workload(Workload.of(traces), "four")
+    assert main(["scale", "four", "--group", "9=8", "-o", "more"]) == 0
+    more = read_workload("more.workload.json")
+    assert set(more.group_rules.values()) == {GroupRule(8)}
+    assert len(more.group_rules) == 2
+    assert (len(more.templates), more.trace(15).comm_bytes[1:].tolist()) == (1, [16, 8])
+
+
 def test_a_root_among_all_ranks_stays_where_its_first_copy_is() -> None:
     traces = []
     for rank in range(4):
@@ -351,7 +385,7 @@ def test_a_message_to_another_member_of_the_growing_group_is_refused(
 def test_a_group_across_the_growing_one_is_refused() -> None:
     growth = Growth(8, {"a": GroupRule(2, 2), "wide": GroupRule(8, 1)}, "job")
     with pytest.raises(UsageError, match="lies across the members of a"):
-        growth.grow("a", 4)
+        growth.grow(["a"], 4)
 
 
 @settings(max_examples=200, deadline=None)
@@ -363,7 +397,7 @@ def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject
     rules = {"in": GroupRule(inner), "mid": GroupRule(middle, inner), "out": GroupRule(outer, inner * middle)}
     growth = Growth(ranks, dict(rules), "job")
     for name in data.draw(st.permutations(["in", "mid", "out"])):
-        growth.grow(name, growth.rules[name].size * data.draw(st.integers(1, 3)))
+        growth.grow([name], growth.rules[name].size * data.draw(st.integers(1, 3)))
     growth.replicate(data.draw(st.integers(1, 2)))
     old_of = growth.old_rank_of_new()
     assert len(old_of) == growth.ranks

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
+import pytest
 from edited_traces import ends, mixed_traces, recorded, waits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from converters.cli import main
 from converters.editing.delays import durations_ns
 from converters.editing.stripping import strip
-from et_sim.trace import Trace, TraceBuilder, decode
+from et_sim.trace import (
+    Trace,
+    TraceBuilder,
+    Workload,
+    decode,
+    read_workload,
+    write_manifest,
+    write_trace,
+    write_workload,
+)
 
 
 def spans(trace: Trace, device: dict[int, int]) -> dict[int, int]:
@@ -59,3 +73,45 @@ def test_a_chain_of_operators_becomes_one_delay() -> None:
     assert durations_ns(left).tolist() == [14_000, 50_000, 3_000, 50_000]
     assert [left.parents(row).tolist() for row in range(4)] == [[], [0], [0], [1, 2]]
     assert not np.any(left.num_ops)
+
+
+def test_the_report_is_data_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = TraceBuilder()
+    host = build.compute("op", cpu=True, micros=1)
+    build.collective("all_reduce", 64, after=[build.compute("kernel", micros=5, after=[host])])
+    write_workload(Workload.of([build.build()] * 2), tmp_path / "job")
+    for command, arguments in (
+        ("strip", []),
+        ("slice", ["--ranks", "0-1"]),
+        ("scale", ["--replicas", "2"]),
+        ("unjson", []),
+    ):
+        assert (
+            main([command, str(tmp_path / "job"), "-o", str(tmp_path / command), *arguments, "--json"]) == 0
+        )
+        content = json.loads(capsys.readouterr().out)
+        assert {Path(path).exists() for one in content["files"] for path in one["outputs"]} == {True}
+        assert content["files"][0]["operations"] == {"all_reduce": {"nodes": 1, "bytes": 64}}
+    assert main(["scale", str(tmp_path / "job"), "-o", str(tmp_path / "x"), "--replicas", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ranks"] == 6
+
+
+def test_a_manifest_stays_one(tmp_path: Path) -> None:
+    build = TraceBuilder()
+    build.compute("kernel", micros=5, after=[build.compute("op", cpu=True, micros=1)])
+    workload = Workload((build.build(),), np.zeros(4096, np.int32))
+    write_manifest(workload, tmp_path / "big.workload.json")
+    assert main(["strip", str(tmp_path / "big.workload.json"), "-o", str(tmp_path / "bare")]) == 0
+    bare = read_workload(tmp_path / "bare.workload.json")
+    assert (bare.ranks, bare.trace(4095).names) == (4096, ("kernel",))
+
+
+def test_a_circle_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = TraceBuilder()
+    build.compute("a", cpu=True, after=[1], node_id=0)
+    build.compute("b", after=[0], node_id=1)
+    write_trace(build.build(), tmp_path / "round.0.et")
+    for flags in ([], ["--keep-delays"]):
+        assert main(["strip", str(tmp_path / "round"), "-o", str(tmp_path / "out"), *flags]) == 2
+        assert "wait for each other in a circle" in capsys.readouterr().err
+    assert list(tmp_path.glob("out*")) == []
