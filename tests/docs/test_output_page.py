@@ -59,15 +59,34 @@ def test_every_file_is_described(stalled: Path) -> None:
     assert _undocumented({path.name for path in stalled.iterdir()}) == []
 
 
+@pytest.fixture
+def layers(tmp_path: Path) -> Path:
+    """The run of a layer file."""
+    (tmp_path / "layers.txt").write_text("DATA 1 l -1 100 NONE 0 100 NONE 0 100 ALLREDUCE 65536 5")
+    options = [f"--{name}={REPOSITORY / path}" for name, path in MACHINE.items()]
+    assert main(["run", str(tmp_path / "layers.txt"), *options, "--out", str(tmp_path / "run")]) == 0
+    return tmp_path / "run"
+
+
 @pytest.mark.parametrize("table", ["timeline", "actors", "memory", "path"])
 def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> None:
+    _check_columns(stalled, table)
+
+
+@pytest.mark.parametrize("table", ["phases", "layers"])
+def test_every_column_of_a_layer_file_s_run_is_described_with_its_type(layers: Path, table: str) -> None:
+    _check_columns(layers, table)
+    assert _undocumented({path.name for path in layers.iterdir()}) == []
+
+
+def _check_columns(run: Path, table: str) -> None:
     section = PAGE.split(f"\n## {table}.arrow\n")[1].split("\n## ")[0]
     described = {}
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) > 3 and cells[1].startswith("`"):
             described[cells[1].strip("`")] = cells[2]
-    schema = feather.read_table(stalled / f"{table}.arrow").schema
+    schema = feather.read_table(run / f"{table}.arrow").schema
     written = {field.name: str(field.type) for field in schema}
     plain = {"double": "float64"}
     texts = {name: "text" if "string" in kind else plain.get(kind, kind) for name, kind in written.items()}
@@ -85,10 +104,11 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
-    words |= {*memory.EVENTS, *path.WHAT_NAMES}
+    words |= {*memory.EVENTS, *path.WHAT_NAMES, *tables.LAYER_PHASES}
     assert _undocumented(words - not_simulated) == []
 
 
 def test_the_file_itself_explains_its_columns() -> None:
-    for field in (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS, *tables.PATH_FIELDS):
+    fields = (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS, *tables.PATH_FIELDS)
+    for field in (*fields, *tables.PHASE_FIELDS, *tables.LAYER_OF_PHASE_FIELDS, *tables.LAYER_FIELDS):
         assert len(field.metadata[b"meaning"]) > 10
