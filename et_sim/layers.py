@@ -16,6 +16,7 @@ from et_sim.engine.drive import Outcome
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine import Machine, Notice
 from et_sim.machine.model import Implementations, LayerSettings, Network
+from et_sim.machine.version_1.price import price_of
 from et_sim.plan.sent import bytes_sent
 from et_sim.timeline import Phases
 from et_sim.timeline.layers import LayerRun
@@ -62,6 +63,7 @@ class LayerRoad:
             finish_ns=table.finish_ns,
             pass_end_ns=table.pass_end_ns.tolist(),
             sent_bytes=bytes_sent(outcome.plan, network, phases.blocks()),
+            dollars=price_of(network) if network.levels else None,
             dimensions=[f"{d.shape.value} {d.npus}" for d in network.dimensions],
             layer_of=LayerOfNode(layer, phase),
         )

@@ -26,6 +26,7 @@ class LayerRun:
     pass_end_ns: list[int]
     sent_bytes: list[int]  # by rank 0, per dimension
     dimensions: list[str]  # those that collectives run along
+    dollars: float | None  # what the network costs; None: it is not one of ASTRA-sim 1.0
     layer_of: LayerOfNode
 
     def columns(self) -> dict[str, Any]:
@@ -48,5 +49,6 @@ class LayerRun:
                 "pass_end_ns": self.pass_end_ns,
                 "sent_bytes": self.sent_bytes,
                 "dimensions": self.dimensions,
+                "dollars": self.dollars,
             }
         )

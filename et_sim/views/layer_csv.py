@@ -1,6 +1,6 @@
 """The result files of ASTRA-sim 1.0, with its names and columns: times in µs, sizes in MiB.
 
-Where 1.0 leaves a cell of all rows but the first empty, so do these. Not here: its cost figure.
+Where 1.0 leaves a cell of all rows but the first empty, so do these. Not here: how anything is counted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def write_csv(layers: Layers, folder: Path) -> list[Path]:
         "detailed.csv": _detailed(layers),
         "dimension_utilization.csv": _utilisation(layers),
         "tutorial_result.csv": _result(layers),
+        "backend_end_to_end.csv": _back_end(layers),
+        "backend_dim_info.csv": _dimensions(layers),
     }
     written = []
     try:
@@ -109,3 +111,23 @@ def _result(layers: Layers) -> Iterable[list[str]]:
     yield ["name", "total", "compute", "exposed comm", "total message MiB"]
     times = [_micros(figures[name]) for name in ("finish_ns", "compute_ns", "exposed_ns")]
     yield [layers.run.path.name, *times, f"{sum(figures['sent_bytes']) / MIB:.6f}"]
+
+
+def _back_end(layers: Layers) -> Iterable[list[str]]:
+    """`DP` is what is exposed of the first layer's weight gradients, `MP` the rest."""
+    figures, sent = layers.figures, layers.figures["sent_bytes"]
+    data = layers.rows[0]["weight_gradient_exposed_ns"] if layers.rows else 0
+    yield [
+        *("CommsTime", "ComputeTime", "ExposedCommsTime", "Cost", "TotalPayloadSize"),
+        *("DPCommsTime", "MPCommsTime", *(f"PayloadSize_Dim{number}" for number in range(len(sent)))),
+    ]
+    times = [_micros(figures[name]) for name in ("finish_ns", "compute_ns", "exposed_ns")]
+    dollars = "" if figures["dollars"] is None else f"{figures['dollars']:.6f}"
+    split = [_micros(data), _micros(figures["exposed_ns"] - data)]
+    yield [*times, dollars, f"{sum(sent) / MIB:.6f}", *split, *(f"{size / MIB:.6f}" for size in sent)]
+
+
+def _dimensions(layers: Layers) -> Iterable[list[str]]:
+    delays = [entry["mean_chunk_ns"] for entry in layers.dimensions]
+    yield [f"avg chunk latency dimension {number + 1}" for number in range(len(delays))]
+    yield [_micros(delay) for delay in delays]

@@ -82,6 +82,7 @@ def test_the_run_is_that_of_1_0_to_the_nanosecond(case: dict[str, Any], fold: bo
     assert found == expected["layers_us"]
     if "backend_end_to_end" in expected:
         sent = {k: v for k, v in expected["backend_end_to_end"].items() if k.startswith("PayloadSize_Dim")}
+        assert layers.dollars == pytest.approx(expected["backend_end_to_end"]["Cost"], rel=1e-6)
         assert [round(size / 2**20, 6) for size in layers.sent_bytes] == [sent[key] for key in sorted(sent)]
         wanted = [float(value) for value in expected["avg_chunk_latency_us_per_logical_dim"]]
         # 1.0 prints six digits.
@@ -116,6 +117,9 @@ def test_result_files_have_the_columns_and_digits_of_1_0(name: str, tmp_path: Pa
     assert rows_of(tmp_path / "csv" / "EndToEnd.csv", expected["layers_us"]) == expected["layers_us"]
     detailed = rows_of(tmp_path / "csv" / "detailed.csv", expected["detailed_us"])
     assert detailed == [pytest.approx(row, abs=2e-6) for row in expected["detailed_us"]]
+    with (tmp_path / "csv" / "backend_end_to_end.csv").open() as file:
+        [back_end] = csv.DictReader(file)
+    assert {key: float(value) for key, value in back_end.items()} == expected["backend_end_to_end"]
     if "dimension_utilization" in expected:
         wanted = expected["dimension_utilization"]
         with (tmp_path / "csv" / "dimension_utilization.csv").open() as file:
