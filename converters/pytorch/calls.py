@@ -20,7 +20,8 @@ from converters.pytorch.columns import ON_DEVICE, DeviceTrace, EventSort
 from converters.pytorch.nesting import NONE, nest
 from converters.pytorch.rules import rules
 
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger[Any]]  # 32 bits, for there are many
+Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _HOST = (EventSort.OPERATOR, EventSort.ANNOTATION)
 WAITING = ("wait_stream", "wait_event", "wait_device", "wait_own")
@@ -32,8 +33,8 @@ class Calls:
 
     row: Rows  # of the device trace
     lane: Rows  # index into `DeviceTrace.lanes`
-    start_ns: Rows
-    end_ns: Rows
+    start_ns: Times
+    end_ns: Times
     parent: Rows  # the innermost call around this one, or NONE
     is_operator: Flags  # the rest is annotations and calls of the runtime
     is_annotation: Flags
@@ -44,7 +45,7 @@ class Calls:
 
     def of_row(self, events: int) -> Rows:
         """The call of each event of the device trace, or NONE."""
-        found = np.full(events, NONE, np.int64)
+        found = np.full(events, NONE, np.int32)
         found[self.row] = np.arange(len(self.row))
         return found
 
@@ -55,8 +56,8 @@ class Work:
 
     row: Rows
     lane: Rows
-    start_ns: Rows
-    end_ns: Rows
+    start_ns: Times
+    end_ns: Times
     launch: Rows  # row of the device trace that launched it, or NONE
     call: Rows  # the same as an index into `Calls`
 
@@ -93,12 +94,12 @@ def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, 
         device.ts_ns[rows],
         device.lane[rows],
     )
-    rows = rows[np.lexsort(order)]
-    lane = device.lane[rows].astype(np.int64)
+    rows = rows[np.lexsort(order)].astype(np.int32)
+    lane = device.lane[rows]
     start = device.ts_ns[rows] - origin_ns
     end = start + device.dur_ns[rows]
-    parent = np.empty(len(rows), np.int64)
-    outlasting = nest(lane, start, end, parent, np.empty(len(rows), np.int64))
+    parent = np.empty(len(rows), np.int32)
+    outlasting = nest(lane, start, end, parent, np.empty(len(rows), np.int32))
     sort = device.sort[rows]
     calls = Calls(
         rows,

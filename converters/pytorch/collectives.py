@@ -31,7 +31,7 @@ from converters.pytorch.communication import (
     from_operator,
     shape_bytes,
 )
-from converters.pytorch.graph import Column
+from converters.pytorch.graph import Column, Rows
 from converters.pytorch.groups import Groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.nesting import NONE
@@ -54,7 +54,7 @@ class Carriers:
     communications: tuple[Communication, ...]
     work: Work  # with a row more for each further message of a kernel, and for what workers do
     of_work: Column  # index into `communications`, or NONE
-    of_call: Column
+    of_call: Rows
     by_worker: Column  # work that is a worker's
     remarks: Counter[str]
     examples: dict[str, list[str]]
@@ -73,7 +73,7 @@ class _Records:
 
     device: DeviceTrace
     calls: Calls
-    host_of_call: Column
+    host_of_call: Rows
     host: HostRecords | None
     row_of_event: dict[int, int] = field(default_factory=dict)
     known: dict[int, Communication | None] = field(default_factory=dict)
@@ -158,7 +158,7 @@ def find_carriers(
     device: DeviceTrace,
     calls: Calls,
     work: Work,
-    host_of_call: Column,
+    host_of_call: Rows,
     host: HostRecords | None,
     groups: Groups,
 ) -> Carriers:
@@ -345,7 +345,7 @@ class _Search:
         first = np.cumsum(repeats) - repeats
         for at, several in self.carried.items():
             of_work[first[at] : first[at] + len(several)] = several
-        of_call = np.full(len(calls), NONE, np.int64)
+        of_call = np.full(len(calls), NONE, np.int32)
         for call, one in self.by_call.items():
             of_call[call] = one
         columns = {name: getattr(work, name)[index] for name in Work.__slots__}

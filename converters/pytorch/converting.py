@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from converters.pytorch.allocation import give_back_freed_arrays
 from converters.pytorch.columns import DeviceTrace, HostTrace
 from converters.pytorch.emission import trace_bytes
 from converters.pytorch.graph import Link
@@ -54,6 +55,7 @@ class Done:
 
 def convert(job: Job, watch: Watch | None = None) -> Done:
     """Convert one rank; `watch` is told how many bytes of its files have been read."""
+    give_back_freed_arrays()
     host, device = _read(job, watch)
     rank = convert_rank(host, device, job.without)
     temporary = job.output.with_name(f".{job.output.name}.{secrets.token_hex(4)}.tmp")

@@ -19,7 +19,7 @@ from converters.pytorch.calls import Calls, Work
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, Tensors
 from converters.pytorch.communication import shape_bytes
 from converters.pytorch.formulas import Given, is_known, operations
-from converters.pytorch.graph import Column
+from converters.pytorch.graph import Column, Rows
 from converters.pytorch.nesting import NONE
 
 _Key = tuple[int, ...]
@@ -41,7 +41,7 @@ class _Operators:
     device: DeviceTrace
     calls: Calls
     host: HostTrace | None
-    host_of_call: Column
+    host_of_call: Rows
 
     def key(self, call: int) -> _Key:
         """What decides the cost of a call; equal keys cost the same."""
@@ -64,7 +64,7 @@ class _Operators:
 
 
 def find_costs(
-    device: DeviceTrace, calls: Calls, work: Work, host: HostTrace | None, host_of_call: Column
+    device: DeviceTrace, calls: Calls, work: Work, host: HostTrace | None, host_of_call: Rows
 ) -> Costs:
     """The costs of all work."""
     operators = _Operators(device, calls, host, host_of_call)
@@ -88,7 +88,7 @@ def _bytes(
     calls: Calls,
     work: Work,
     host: HostTrace | None,
-    host_of_call: Column,
+    host_of_call: Rows,
     operator: Column,
 ) -> Column:
     """Bytes of the tensors that each operator names, on the longest of its kernels; others move none."""
@@ -105,7 +105,7 @@ def _bytes(
 
 
 def _operator_bytes(
-    device: DeviceTrace, calls: Calls, host: HostTrace | None, host_of_call: Column, some: Column
+    device: DeviceTrace, calls: Calls, host: HostTrace | None, host_of_call: Rows, some: Column
 ) -> Column:
     rows = host_of_call[some]
     sizes = np.full(len(some), NONE, np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from converters.pytorch.calls import Calls, Work
 from converters.pytorch.columns import HostTrace
-from converters.pytorch.graph import Column, Draft, Link
+from converters.pytorch.graph import Column, Draft, Link, Rows
 from converters.pytorch.nesting import NONE
 from converters.pytorch.storages import last_writers
 from converters.pytorch.threads import Threads
@@ -23,7 +23,7 @@ def link_data(
     host: HostTrace,
     calls: Calls,
     work: Work,
-    host_of_call: Column,
+    host_of_call: Rows,
     work_node: Column,
     threads: Threads,
 ) -> None:
@@ -43,7 +43,7 @@ def link_data(
     draft.link(Link.DATA, last, after[ended])
 
 
-def _described(calls: Calls, host_of_call: Column, call: Column) -> Column:
+def _described(calls: Calls, host_of_call: Rows, call: Column) -> Column:
     """The innermost call around each call that the execution trace knows."""
     found = call.copy()
     while True:

@@ -130,6 +130,10 @@ class _Writer:
         self._heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
         self._tables = [*self._of_host(), *self._of_device()]
+        kinds = [int(one.operation.node) for one in rank.communications]
+        self._kind_of = np.array(kinds or [NONE], np.int64)
+        sizes = [_numbers_of(one, rank.rank) for one in rank.communications]
+        self._sizes = np.array(sizes or [[NONE] * 5], np.int64)
         which = np.arange(len(rank.communications))
         self._communications = self.book.table(which, rank.communications, _texts_of)
         self._groups = self.book.add(text_field(VALUES_FIELD, process_group_text(rank.groups)))
@@ -221,8 +225,7 @@ class _Writer:
         found = np.full(len(self.rank.graph.role[rows]), int(NodeKind.COMP), np.int64)
         found[self.rank.graph.role[rows] == Role.METADATA] = NodeKind.METADATA
         which = self.rank.communication[rows]
-        kinds = np.array([int(one.operation.node) for one in self.rank.communications] or [0], np.int64)
-        return np.where(which != NONE, kinds[which], found)
+        return np.where(which != NONE, self._kind_of[which], found)
 
     def _values(self, rows: slice, duration: Column) -> tuple[Column, Any]:
         rank, graph = self.rank, self.rank.graph
@@ -241,11 +244,8 @@ class _Writer:
         for name, lookup in rank.numbers.items():
             found = lookup[rows]
             put(name, found, found >= 0)
-        sizes = np.array(
-            [_numbers_of(one, rank.rank) for one in rank.communications] or [[NONE] * 5], np.int64
-        )
         for at, name in enumerate(("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag")):
-            column = np.where(which != NONE, sizes[which, at], NONE)
+            column = np.where(which != NONE, self._sizes[which, at], NONE)
             put(name, column, column >= 0)
         return value, has_value
 

@@ -80,7 +80,7 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
         found = way(host, device, calls, sides)
         if len(found[0]) > len(best[0]):
             best, name = found, what
-    host_of_call = np.full(len(calls), NONE, np.int64)
+    host_of_call = np.full(len(calls), NONE, np.int32)
     host_of_call[best[1]] = best[0]
     return Links(host_of_call, name, len(sides.host), len(sides.call), len(best[0]))
 

@@ -75,14 +75,14 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) ->
     ends = np.append(calls.start_ns[1:], 0)
     until = np.where(is_last, _running_most(calls.lane, calls.end_ns), ends)
     start, end = _own_time(calls, work, until, waited_until, is_mark)
-    role = np.full(len(calls), Role.LAUNCH)
+    role = np.full(len(calls), Role.LAUNCH, np.uint8)
     role[calls.is_operator] = Role.OPERATOR
     role[is_mark] = Role.MARKER
     role[waited_until != NONE] = Role.WAIT
     nodes = draft.add(role, start, end, call=np.arange(len(calls)))
     worked = np.maximum(np.minimum(covered, until), end)
     own = nodes * STEP
-    lane = calls.lane.astype(np.int32)
+    lane = calls.lane
     parts = [(nodes, lane, np.zeros(len(nodes), bool), own)]
     some = np.flatnonzero(worked > end)
     parts.append(_part(draft, Role.REST, lane[some], end[some], worked[some], own[some] + 1))
@@ -125,9 +125,8 @@ def _own_time(
 
 def _running_most(lane: Rows, values: Column) -> Column:
     """The largest value so far, lane by lane."""
-    shift = lane * (
-        int(values.max(initial=0)) + 1
-    )  # times start at 0, so a lane's all lie above those before
+    beyond = int(values.max(initial=0)) + 1
+    shift = lane.astype(np.int64) * beyond  # times start at 0, so a lane's all lie above those before
     most: Column = np.maximum.accumulate(values + shift) - shift
     return most
 

@@ -15,7 +15,7 @@ from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import Links, link
@@ -40,7 +40,7 @@ def convert_timed(
     remarks: Counter[str] = Counter()
     calls, work, links, origin = _part(calls, work, links, origin, remarks)
     groups = collect_groups(host, device)
-    host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int64)
+    host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int32)
     records = HostRecords(host) if host is not None else None
     carriers = find_carriers(device, calls, work, host_of_call, records, groups)
     work = carriers.work
@@ -119,7 +119,7 @@ def _graph(
     carriers: Carriers,
     waits: Waits,
     groups: Groups,
-    host_of_call: Column,
+    host_of_call: Rows,
     without: frozenset[Link],
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
     draft = Draft()
@@ -157,7 +157,7 @@ def _columns(
     carriers: Carriers,
     costs: Costs,
     graph: Graph,
-    host_of_call: Column,
+    host_of_call: Rows,
     groups: Groups,
 ) -> ConvertedRank:
     call, of_work = graph.call, graph.work
