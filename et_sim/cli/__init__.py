@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from et_sim import __version__
-from et_sim.cli import check, collective, compare, demo, export, inspect, make, run, sql
+from et_sim.cli import check, collective, compare, demo, export, inspect, make, report, run, sql
 from et_sim.errors import EtSimError
 
-COMMANDS = (run, check, inspect, sql, compare, export, collective, make, demo)
+COMMANDS = (run, check, inspect, sql, compare, export, report, collective, make, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

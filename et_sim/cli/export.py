@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--perfetto", type=Path, metavar="FILE", help="Perfetto's own format (.pftrace)")
     parser.add_argument("--chrome", type=Path, metavar="FILE", help="Chrome trace events (.json, .json.gz)")
     parser.add_argument("--ranks", help='which ranks, such as "0-3,6" (default: one of each actor)')
-    parser.add_argument("--window", metavar="FROM-TO", help="which time, such as 10ms-20ms (default: all)")
+    parser.add_argument("--window", metavar="FROM:TO", help="which time, such as 10ms:20ms (default: all)")
     parser.add_argument(
         "--limit", type=int, metavar="N", help="at most the N longest nodes (default: 200000)"
     )
@@ -42,9 +42,10 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.views import open_run
     from et_sim.views.export import chrome, perfetto
     from et_sim.views.export.contents import MOST_SLICES, contents_of
-    from et_sim.views.window import parse_window
+    from et_sim.views.nodes import ALWAYS
+    from et_sim.views.selection import selection
 
-    opened, window = open_run(options.directory), parse_window(options.window)
+    opened, window = open_run(options.directory), selection(window=options.window).window or ALWAYS
     contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
     print(_told(contents))
     for sentence in contents.left_out:

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
-from et_sim.units import format_ranks, parse_ranks
+from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
 from et_sim.views.operations import integers, words
 from et_sim.views.rank_table import slowest_first
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.text import plural
-from et_sim.views.window import Window
 
+Window = tuple[int, int]  # first and last nanosecond
+ALWAYS: Window = (0, LONGEST_NS)
 MOST_ASKED = 10_000
 NONE = -1
 NUMBERS = ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes", "sequence", "peer", "tag")

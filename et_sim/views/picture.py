@@ -15,6 +15,7 @@ import numpy as np
 
 from et_sim.errors import UsageError
 from et_sim.units import format_ns
+from et_sim.views.colours import NEVER, colour_of
 from et_sim.views.rank_table import slowest_first
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.text import plural, shortened
@@ -27,22 +28,6 @@ TICKS = 6
 LEAST_SEPARATED = 5  # pixels
 COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns")
 
-NEVER = "never completed"
-COLOURS = {
-    "compute": "#4c78a8",
-    "all_reduce": "#f58518",
-    "all_gather": "#eeca3b",
-    "reduce_scatter": "#e45756",
-    "all_to_all": "#b279a2",
-    "broadcast": "#ff9da6",
-    "send": "#54a24b",
-    "receive": "#88d27a",
-    "memory_load": "#9d755d",
-    "memory_store": "#72b7b2",
-    "cpu": "#9aa5b1",
-    NEVER: "#c00000",
-}
-OTHER_COLOUR = "#555555"
 LANES = ("cpu", "compute", "communication")
 LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
 
@@ -173,12 +158,8 @@ def _strips(painted: Any, heights: dict[int, int], kinds: tuple[str, ...]) -> li
             here = row[firsts] == code
             runs = zip(firsts[here].tolist(), lengths[here].tolist(), strict=True)
             shape = "".join(f"M{LEFT + x} {y}h{w}v{LANE_HEIGHT - 1}h-{w}z" for x, w in runs)
-            parts.append(f'<path fill="{_colour(kinds[code])}" d="{shape}"/>')
+            parts.append(f'<path fill="{colour_of(kinds[code])}" d="{shape}"/>')
     return parts
-
-
-def _colour(kind: str) -> str:
-    return COLOURS.get(kind, OTHER_COLOUR)
 
 
 def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
@@ -193,7 +174,7 @@ def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
 
 def _axis(makespan: int, bottom: int) -> list[str]:
     """Vertical lines at round times, and the end."""
-    step = _round_step(makespan / TICKS)
+    step = round_step(makespan / TICKS)
     parts = []
     for moment in range(0, makespan + 1, step):
         x = LEFT + round(PIXELS * moment / makespan)
@@ -203,7 +184,7 @@ def _axis(makespan: int, bottom: int) -> list[str]:
     return parts
 
 
-def _round_step(span: float) -> int:
+def round_step(span: float) -> int:
     """The least of 1, 2, 5, 10, 20, 50, … that is not below `span`."""
     power = 1
     while True:
@@ -216,7 +197,7 @@ def _round_step(span: float) -> int:
 def _legend(kinds: list[str], y: int, hidden: int) -> list[str]:
     parts, x = [], LEFT
     for kind in kinds:
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{_colour(kind)}"/>')
+        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour_of(kind)}"/>')
         parts.append(f'<text x="{x + 14}" y="{y}">{escape(kind.replace("_", " "))}</text>')
         x += 34 + 7 * len(kind)
     if hidden > 0:

@@ -27,9 +27,8 @@ from et_sim.views import open_run
 from et_sim.views.export import chrome, flows, perfetto
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
 from et_sim.views.export.wire import varint
-from et_sim.views.nodes import shown_ranks
+from et_sim.views.nodes import ALWAYS, shown_ranks
 from et_sim.views.strips import strips_of
-from et_sim.views.window import ALWAYS, parse_window
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 TRACE = trace_class()
@@ -276,27 +275,6 @@ def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
 def test_ranks_that_do_not_exist_are_refused(demo: Path, asked: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         _contents(demo, ranks=asked)
-
-
-@pytest.mark.parametrize(
-    ("text", "window"),
-    [
-        (None, ALWAYS),
-        ("10ms-20ms", (10_000_000, 20_000_000)),
-        ("5-1.5us", (5, 1500)),
-        ("1e-3ms-2us", (1000, 2000)),
-        ("3us-", (3000, ALWAYS[1])),
-        ("-3us", (0, 3000)),
-    ],
-)
-def test_windows_are_two_times(text: str | None, window: tuple[int, int]) -> None:
-    assert parse_window(text) == window
-
-
-@pytest.mark.parametrize("text", ["", "-", "3us", "1-2-3", "5us-5us", "9us-1us", "a-b"])
-def test_what_is_no_window_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_window(text)
 
 
 def test_the_command_writes_the_same_bytes_each_time(

@@ -12,11 +12,10 @@ import numpy as np
 
 from et_sim.views.export.counters import Counter, collectives_under_way, memory_in_use
 from et_sim.views.export.flows import collectives, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, Slices, nodes_of, shown_ranks, slices_of
+from et_sim.views.nodes import NONE, Nodes, Shown, Slices, Window, nodes_of, shown_ranks, slices_of
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.strips import Strips, strips_of
 from et_sim.views.text import plural
-from et_sim.views.window import Window
 
 MOST_RANKS = 64
 MOST_SLICES = 200_000

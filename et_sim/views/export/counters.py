@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.nodes import NONE, Nodes, Shown
+from et_sim.views.nodes import NONE, Nodes, Shown, Window
 from et_sim.views.run_directory import RunDirectory
-from et_sim.views.window import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,54 @@
+"""The colours of kinds, told apart by people who see colours differently, on paper and on dark screens.
+
+The first eight are those of Okabe and Ito; the others were chosen by their lightness beside them. Colour is
+never all that tells kinds apart: lanes have places and labels, nodes have names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+NEVER = "never completed"
+COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute": "#0072b2",
+        "all_reduce": "#e69f00",
+        "all_gather": "#f0e442",
+        "reduce_scatter": "#d55e00",
+        "all_to_all": "#cc79a7",
+        "send": "#009e73",
+        "receive": "#56b4e9",
+        "cpu": "#8d99a6",
+        "broadcast": "#882255",
+        "reduce": "#aa6f3c",
+        "gather": "#b5b35c",
+        "scatter": "#7a4fa3",
+        "barrier": "#4a4a4a",
+        "memory_load": "#44aa99",
+        "memory_store": "#117733",
+        NEVER: "#c00000",
+    }
+)
+OTHER = "#7d7d7d"
+# What is too dark for a dark background.
+LIGHTER: Mapping[str, str] = MappingProxyType(
+    {
+        "compute": "#2b8fd0",
+        "broadcast": "#c2578c",
+        "scatter": "#a77fce",
+        "barrier": "#a0a0a0",
+        "memory_store": "#3fae6a",
+        NEVER: "#ff6b6b",
+    }
+)
+
+
+def colour_of(kind: str) -> str:
+    """The colour of a kind; kinds that have none share one."""
+    return COLOURS.get(kind, OTHER)
+
+
+def lighter(kind: str) -> str:
+    """The same on a dark background."""
+    return LIGHTER.get(kind, colour_of(kind))

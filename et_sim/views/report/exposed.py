@@ -1,0 +1,90 @@
+"""How much of the communication of each group is exposed: under way while nothing but communication is.
+
+Per actor, the time that a group's communication adds to that of everything that is not communication; times
+of actors count once per rank. Not here: the exposed time of ranks, which the run's summary has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.operations import integers, words
+from et_sim.views.run_directory import RunDirectory
+
+MESSAGES = "sends and receives"
+OTHER_KINDS = ("compute", "memory_load", "memory_store", "metadata", "invalid")
+COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """Communication of a group, over all ranks."""
+
+    group: str
+    count: int
+    bytes: int
+    active_ns: int
+    exposed_ns: int
+
+
+def exposed_by_group(run: RunDirectory) -> list[Exposed]:
+    """All groups, the most exposed first."""
+    table = run.timeline(COLUMNS).unify_dictionaries().combine_chunks()
+    ranks = run.actors()["rank_count"].to_numpy()
+    kinds, groups = words(table["kind"]), words(table["group"])
+    actor, start = table["actor"].to_numpy().astype(np.int64), table["start_ns"].to_numpy()
+    end = integers(table["end_ns"], missing=-1)
+    end = np.where(end < 0, run.summary["makespan_ns"], end)
+    is_other = np.isin(kinds.codes, [code for code, kind in enumerate(kinds.texts) if kind in OTHER_KINDS])
+    size = integers(table["bytes"], missing=0)
+    named = [text or MESSAGES for text in groups.texts]
+    texts = sorted(set(named))  # groups of one name are shown as one
+    group = np.array([texts.index(text) for text in named])[groups.codes]
+    others = np.flatnonzero(is_other)
+    without = union_ns(actor[others], start[others], end[others], len(ranks))
+    found = []
+    for code in np.unique(group[~is_other]).tolist():
+        rows = np.flatnonzero((group == code) & ~is_other)
+        both = np.concatenate((rows, others))
+        active = union_ns(actor[rows], start[rows], end[rows], len(ranks))
+        exposed = union_ns(actor[both], start[both], end[both], len(ranks)) - without
+        weight = ranks[actor[rows]]
+        found.append(
+            Exposed(
+                texts[code],
+                int(weight.sum()),
+                _dot(weight, size[rows]),
+                _dot(ranks, active),
+                _dot(ranks, exposed),
+            )
+        )
+    return sorted(found, key=lambda one: (-one.exposed_ns, -one.active_ns, one.group))
+
+
+def _dot(counts: Any, values: Any) -> int:
+    """The sum of products, in Python's unbounded integers where it might not fit."""
+    if float(np.abs(values).max(initial=0)) * float(counts.sum()) < 2**62:
+        return int((counts * values).sum())
+    return sum(c * v for c, v in zip(counts.tolist(), values.tolist(), strict=True))
+
+
+def union_ns(actor: Any, start: Any, end: Any, actors: int) -> Any:
+    """Per actor, how long at least one of its intervals is open."""
+    order = np.lexsort((start, actor))
+    actor, start, end = actor[order], start[order], end[order]
+    total = np.zeros(actors, np.int64)
+    if not len(order):
+        return total
+    # Actors by rank of their own in a running maximum: the span of time is added for each.
+    span = int(end.max()) + 1
+    base = np.cumsum(np.diff(actor, prepend=actor[0]) != 0).astype(
+        object if span * actors > 2**62 else np.int64
+    )
+    reached = np.maximum.accumulate(end + base * span)
+    before = np.concatenate(([base[0] * span], reached[:-1])) - base * span
+    added = np.maximum(end - np.maximum(start, before), 0).astype(np.int64)
+    np.add.at(total, actor, added)
+    return total

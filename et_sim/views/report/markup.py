@@ -1,0 +1,59 @@
+"""Small pieces of HTML: text is escaped here, once, and numbers look the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from et_sim.views.text import share
+
+
+def tag(name: str, content: str, **attributes: str) -> str:
+    """An element around markup; `class_` and the like lose the underscore."""
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(v)}"' for key, v in attributes.items())
+    return f"<{name}{given}>{content}</{name}>"
+
+
+def text(content: object) -> str:
+    """Text as markup."""
+    return escape(str(content))
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> str:
+    """A table of markup cells; `alignment` has one of < > for each column."""
+    sides = {"<": "", ">": ' class="number"'}
+    parts = [f"<caption>{caption}</caption>" if caption else "", "<thead><tr>"]
+    parts += [f'<th scope="col"{sides[a]}>{cell}</th>' for cell, a in zip(head, alignment, strict=True)]
+    parts.append("</tr></thead><tbody>")
+    for row in rows:
+        cells = (f"<td{sides[a]}>{cell}</td>" for cell, a in zip(row, alignment, strict=True))
+        parts.append(f"<tr>{''.join(cells)}</tr>")
+    parts.append("</tbody>")
+    return tag("div", tag("table", "".join(parts)), class_="scroll")
+
+
+def bar(parts: Sequence[tuple[str, str, int]], whole: int) -> str:
+    """Parts of a whole, each with a class and a name, as a bar; empty ones are left out."""
+    pieces = []
+    for kind, name, amount in parts:
+        if amount > 0:
+            width = f"width:{100 * amount / max(whole, 1):.3f}%"
+            pieces.append(tag("i", "", class_=kind, style=width, title=f"{name} {share(amount, whole)}"))
+    said = ", ".join(f"{name} {share(amount, whole)}" for _, name, amount in parts if amount > 0)
+    return tag("span", "".join(pieces), class_="bar", role="img", aria_label=said)
+
+
+def section(name: str, title: str, *content: str) -> str:
+    """A part of the page with a heading."""
+    inner = tag("h2", text(title), id=f"{name}-title") + "\n".join(content)
+    return tag("section", inner, id=name, aria_labelledby=f"{name}-title")
+
+
+def absent(what: str, remedy: str) -> str:
+    """A sentence in place of what the run does not hold."""
+    return tag("p", f"{text(what)}: {text(remedy)}.", class_="absent")
+
+
+def more(summary: str, content: str) -> str:
+    """Something long, folded away until it is asked for."""
+    return tag("details", tag("summary", text(summary)) + content)

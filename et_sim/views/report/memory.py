@@ -1,0 +1,101 @@
+"""The part of the page about local memory: how much the fullest actors use over time, as a drawing.
+
+Steps are thinned to what a line shows: in each of its columns, the most that was in use. Not here: which
+tensors are alive at the peak
+(`et_sim.views.memory`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.picture import TICKS, round_step
+from et_sim.views.report.markup import absent, section, tag, text
+from et_sim.views.run_directory import ABSENT, RunDirectory
+from et_sim.views.text import shortened
+
+MOST_LINES, COLUMNS = 6, 800
+LEFT, TOP, WIDTH, HEIGHT, BOTTOM = 80, 12, 1000, 180, 26
+GRID = 4
+
+
+def memory_section(run: RunDirectory) -> str:
+    """Curves of local memory, or how to get them."""
+    table = run.memory()
+    if table is None:
+        return section("memory", "Local memory", absent("Local memory was not tracked", ABSENT["memory"]))
+    actor, time, alive = (table[name].to_numpy() for name in ("actor", "time_ns", "alive_bytes"))
+    makespan = max(run.summary["makespan_ns"], 1)
+    peaks: dict[int, int] = {}
+    firsts = np.flatnonzero(np.diff(actor, prepend=-1))
+    if len(firsts):
+        peaks = dict(zip(actor[firsts].tolist(), np.maximum.reduceat(alive, firsts).tolist(), strict=True))
+    chosen = sorted(peaks, key=lambda one: (-peaks[one], one))[:MOST_LINES]
+    most = max(peaks.values(), default=1) or 1
+    ranks = run.actors()["ranks"].to_pylist()
+    lines, legend = [], []
+    for number, one in enumerate(chosen):
+        level = levels(time[actor == one], alive[actor == one], makespan)
+        lines.append(f'<path class="line line-{number}" d="{_path(level, most)}"/>')
+        named = f"rank{'' if ranks[one].isdigit() else 's'} {shortened(ranks[one], 24)}"
+        entry = f'<i class="line-{number}"></i>{text(named)} <b>{format_bytes(peaks[one])}</b>'
+        legend.append(tag("li", entry))
+    note = "the most in use at any time" + (
+        f"; the {MOST_LINES} fullest of {len(peaks):,} actors" if len(peaks) > MOST_LINES else ""
+    )
+    drawing = _drawing(
+        [*_grid(most, makespan), *lines], f"Local memory over time, at most {format_bytes(most)}"
+    )
+    return section(
+        "memory",
+        "Local memory",
+        tag("p", note, class_="note"),
+        drawing,
+        tag("ul", "".join(legend), class_="legend"),
+    )
+
+
+def levels(time: Any, alive: Any, makespan: int) -> Any:
+    """In each column of the drawing, the most that is in use."""
+    edges = np.arange(COLUMNS + 1) * makespan // COLUMNS
+    after = np.append(0, alive)  # from the n-th change on
+    first = np.searchsorted(time, edges[:-1], side="right")
+    last = np.searchsorted(time, edges[1:], side="left")
+    found = after[first]
+    for column in np.flatnonzero(last > first).tolist():
+        found[column] = max(found[column], alive[first[column] : last[column]].max())
+    return found
+
+
+def _path(level: Any, most: int) -> str:
+    changes = np.flatnonzero(np.diff(level, prepend=-1))
+    points = []
+    for number, column in enumerate(changes.tolist()):
+        x = LEFT + WIDTH * column / COLUMNS
+        y = TOP + HEIGHT * (1 - level[column] / most)
+        points.append(f"M{x:.1f} {y:.1f}" if number == 0 else f"H{x:.1f}V{y:.1f}")
+    return "".join(points) + f"H{LEFT + WIDTH}"
+
+
+def _grid(most: int, makespan: int) -> list[str]:
+    """Lines at round sizes, and round times below."""
+    parts = []
+    step = 1 << max(most // GRID - 1, 0).bit_length()
+    for size in range(0, most + 1, step):
+        y = TOP + HEIGHT * (1 - size / most)
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + WIDTH}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{format_bytes(size)}</text>')
+    for moment in range(0, makespan + 1, round_step(makespan / TICKS)):
+        x = LEFT + WIDTH * moment / makespan
+        anchor = "middle" if moment else "start"
+        label = format_ns(moment)
+        parts.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 18}" text-anchor="{anchor}">{label}</text>')
+    return parts
+
+
+def _drawing(parts: list[str], title: str) -> str:
+    size = f"0 0 {LEFT + WIDTH + 10} {TOP + HEIGHT + BOTTOM}"
+    return tag("svg", tag("title", text(title)) + "".join(parts), viewBox=size, role="img", class_="chart")

@@ -1,0 +1,85 @@
+"""The parts of the page about where the figures come from: coverage, notices, inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.views.report.markup import bar, more, section, table, tag, text
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.text import plural, share
+
+TREATMENTS = (
+    ("modelled", "from the machine"),
+    ("replayed", "as the trace recorded it"),
+    ("defaulted", "1 ns: the trace records no duration"),
+    ("instant", "takes no time"),
+    ("not_executed", "never issued"),
+)
+
+
+def coverage_section(run: RunDirectory) -> str:
+    """How the time of each node came about, and what was warned of."""
+    coverage, summary = run.summary["coverage"], run.summary
+    nodes = coverage["nodes"]
+    rows = [
+        (text(name.replace("_", " ")), text(meaning), f"{coverage[name]:,}", share(coverage[name], nodes))
+        for name, meaning in TREATMENTS
+        if coverage[name]
+    ]
+    parts = [(f"treatment-{name}", name.replace("_", " "), coverage[name]) for name, _ in TREATMENTS]
+    said = [_notices("warning", summary["warnings"], folded=False), _notices("default", summary["defaults"])]
+    ignored = coverage["ignored_attributes"]
+    if ignored:
+        listed = "".join(
+            tag("li", f"{text(name)}: {count:,} nodes") for name, count in sorted(ignored.items())
+        )
+        said.append(
+            more(
+                plural(len(ignored), "attribute that nothing reads", "attributes that nothing reads"),
+                tag("ul", listed),
+            )
+        )
+    return section(
+        "coverage",
+        "Coverage",
+        tag("p", "how the time of each node came about", class_="note"),
+        bar(parts, nodes),
+        table("", ("", "its time comes", "nodes", ""), rows, "<<>>"),
+        *said,
+    )
+
+
+def _notices(what: str, notices: list[dict[str, Any]], *, folded: bool = True) -> str:
+    if not notices:
+        return ""
+    rows = [(text(one["place"]), text(one["key"]), text(one["text"])) for one in notices]
+    content = table("", ("where", "key", what), rows, "<<<")
+    title = {"warning": "warning", "default": "default taken"}[what]
+    return (
+        more(plural(len(notices), title, {"warning": "", "default": "defaults taken"}[what]), content)
+        if folded
+        else (tag("h3", text(plural(len(notices), title))) + content)
+    )
+
+
+def configuration_section(run: RunDirectory) -> str:
+    """What went in: enough to repeat the run."""
+    manifest, summary = run.manifest, run.summary
+    corrections = ", ".join(summary["corrections"]) or "none"
+    facts = [
+        ("et-sim", manifest.get("et_sim", "")),
+        ("network model", summary["model"]),
+        ("profile", summary["profile"]),
+        ("corrections", corrections),
+        ("ranks", f"{summary['ranks']:,}"),
+        ("distinct traces", f"{manifest.get('distinct_traces', 0):,}"),
+        (
+            "uneven",
+            f"{plural(summary['uneven']['ranks'], 'rank')}, {plural(summary['uneven']['links'], 'link')}",
+        ),
+    ]
+    listed = "".join(tag("div", tag("dt", text(name)) + tag("dd", text(value))) for name, value in facts)
+    inputs = manifest.get("inputs", [])
+    rows = [(text(one["file"]), tag("code", text(one["sha256"]))) for one in inputs]
+    files = more(plural(len(rows), "input file"), table("", ("file", "SHA-256"), rows, "<<")) if rows else ""
+    return section("configuration", "Configuration", tag("dl", listed, class_="facts"), files)

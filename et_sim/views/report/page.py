@@ -1,0 +1,97 @@
+"""The whole page: its parts in order, with style and script inside.
+
+A policy in the page forbids it to load anything. Not here: what the parts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from et_sim.units import format_ns
+from et_sim.views.colours import COLOURS, LIGHTER
+from et_sim.views.nodes import ALWAYS, Window
+from et_sim.views.report.markup import text
+from et_sim.views.report.memory import memory_section
+from et_sim.views.report.origins import configuration_section, coverage_section
+from et_sim.views.report.timeline import MOST_SLICES, timeline_section
+from et_sim.views.report.times import groups_section, headline, operations_section, ranks_section
+from et_sim.views.run_directory import RunDirectory
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<a class="skip" href="#timeline">to the timeline</a>
+<header><h1>{heading}</h1><p>{subtitle}</p></header>
+<main>
+{main}
+</main>
+<footer>written by et-sim {version}</footer>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def report(
+    run: RunDirectory, ranks: str | None = None, window: Window = ALWAYS, limit: int = MOST_SLICES
+) -> str:
+    """The page as text."""
+    path = run.path.resolve()
+    name = path.name if path.name != "run" else "/".join(path.parts[-2:]).lstrip("/")
+    summary = run.summary
+    sections = (
+        headline(run),
+        timeline_section(run, ranks, window, limit),
+        ranks_section(run),
+        groups_section(run),
+        operations_section(run),
+        memory_section(run),
+        coverage_section(run),
+        configuration_section(run),
+    )
+    return PAGE.format(
+        policy=POLICY,
+        title=text(f"{name}: {format_ns(summary['makespan_ns'])}, et-sim"),
+        heading=text(name),
+        subtitle=text(f"{summary['status']} run, {summary['ranks']:,} ranks, {summary['model']} network"),
+        style=_asset("report.css") + _kind_colours(),
+        main="\n".join(sections),
+        version=text(run.manifest.get("et_sim", "")),
+        script=_asset("timeline.js"),
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("et_sim.views.report") / name).read_text(encoding="utf-8")
+
+
+def _kind_colours() -> str:
+    def rules(colours: Mapping[str, str]) -> str:
+        kinds = [kind for kind in colours if " " not in kind]
+        return "".join(f'.kind-{k}, [data-kind="{k}"] {{ background: {colours[k]}; }}\n' for k in kinds)
+
+    return f"{rules(COLOURS)}@media screen and (prefers-color-scheme: dark) {{\n{rules(LIGHTER)}}}\n"
+
+
+def write_report(run: RunDirectory, target: Path, ranks: str | None, window: Window, limit: int) -> int:
+    """Write the page; how many bytes it has."""
+    from et_sim.views.files import new_file
+
+    content = report(run, ranks, window, limit).encode("utf-8", "replace")
+    with new_file(target) as sink:
+        sink.write(content)
+    return len(content)

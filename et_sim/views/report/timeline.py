@@ -1,0 +1,181 @@
+"""The timeline of the page: columns of numbers for the script that draws it, and a still picture for paper.
+
+Columns are packed: each in the smallest type that holds it, in base 64. Where there are too many nodes for a
+page, short ones that stand close together in a strip become one; they could not be told apart without much
+magnification.
+
+Not here: drawing (`timeline.js`), and which nodes there are (`et_sim.views.nodes`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.colours import NEVER, colour_of, lighter
+from et_sim.views.export.flows import collectives, messages
+from et_sim.views.nodes import NONE, Nodes, Shown, Window, nodes_of, shown_ranks, slices_of
+from et_sim.views.picture import picture
+from et_sim.views.report.markup import section, tag, text
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.strips import strips_of
+from et_sim.views.text import plural
+
+MOST_RANKS = 64
+CPU = "cpu"
+MOST_SLICES = 100_000
+MOST_NODES = 5_000_000  # that are looked at
+MOST_ARROWS = 50_000
+LEAST_BINS = 8192  # of time, when nodes are merged
+TYPES = (("u1", np.uint8), ("u2", np.uint16), ("u4", np.uint32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Which slices are drawn as one: the drawn one of each, and figures of those."""
+
+    of_slice: Any
+    first: Any  # a slice of each, the longest
+    start_ns: Any
+    end_ns: Any
+    count: Any
+    busy_ns: Any
+    bin_ns: int  # 0: nothing was merged
+
+
+def timeline_section(run: RunDirectory, ranks: str | None, window: Window, limit: int) -> str:
+    """The timeline with its controls, data, and still picture."""
+    shown = shown_ranks(run, ranks, MOST_RANKS)
+    nodes = nodes_of(run, shown.actors)
+    data, notes = _data(run, nodes, shown, window, limit)
+    content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    still = tag("div", picture(run), class_="still")
+    sentences = " ".join(f"{text(note[0].upper() + note[1:])}." for note in notes)
+    return section(
+        "timeline",
+        "Timeline",
+        tag("p", sentences, class_="note") if sentences else "",
+        '<div id="view" hidden></div>',
+        still,
+        tag("script", content, type="application/json", id="timeline-data"),
+    )
+
+
+def _data(
+    run: RunDirectory, nodes: Nodes, shown: Shown, window: Window, limit: int
+) -> tuple[dict[str, Any], list[str]]:
+    slices = slices_of(nodes, shown, window, MOST_NODES)
+    start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
+    strips = strips_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
+    merged = merge(strips.of_slice, start, end, limit)
+    order = np.lexsort((merged.start_ns, strips.of_slice[merged.first]))
+    drawn = nodes.take(slices.row[merged.first[order]])
+    place_of = np.empty(len(order), np.int64)
+    place_of[order] = np.arange(len(order))
+    single = merged.count[merged.of_slice] == 1
+    drawn_of = np.where(single, place_of[merged.of_slice], NONE)
+    kinds = [*(kind or "" for kind in nodes.kinds), CPU, NEVER]
+    is_cpu = drawn.lane == (nodes.lanes.index(CPU) if CPU in nodes.lanes else NONE)
+    columns = {
+        "strip": strips.of_slice[merged.first[order]],
+        "start": merged.start_ns[order],
+        "length": (merged.end_ns - merged.start_ns)[order],
+        "kind": np.where(drawn.completed, np.where(is_cpu, len(kinds) - 2, drawn.kind), len(kinds) - 1),
+        "name": drawn.name,
+        "group": drawn.group,
+        "node": np.maximum(drawn.node, 0),
+        "bytes": np.maximum(drawn.bytes, 0),
+        "waited": drawn.waited_ns,
+        "count": merged.count[order],
+        "busy": merged.busy_ns[order],
+    }
+    last = min(window[1], run.summary["makespan_ns"])
+    data = {
+        "from": min(window[0], last),
+        "to": max(last, min(window[0], last) + 1),
+        "ranks": [f"rank {rank}" for rank in shown.ranks],
+        "strips": [list(strip) for strip in zip(strips.place, strips.lane, strips.row, strict=True)],
+        "kinds": [
+            {"name": kind.replace("_", " "), "colour": colour_of(kind), "dark": lighter(kind)}
+            for kind in kinds
+        ],
+        **_words(columns, nodes),
+        "columns": {name: _packed(column) for name, column in columns.items()},
+        "arrows": _arrows(nodes, shown, slices, drawn_of),
+    }
+    notes = [shown.left_out, slices.left_out]
+    if merged.bin_ns:
+        count = int((merged.count > 1).sum())
+        notes.append(f"draws short nodes that stand close together as one ({plural(count, 'such place')})")
+    return data, [f"the timeline {note}" for note in notes if note]
+
+
+def _words(columns: dict[str, Any], nodes: Nodes) -> dict[str, list[str]]:
+    """The names and groups that occur; the columns count in these from now on."""
+    found = {}
+    for name, texts in (("name", nodes.names), ("group", nodes.groups)):
+        codes, columns[name] = np.unique(columns[name], return_inverse=True)
+        columns[name] = columns[name].reshape(-1)
+        found[f"{name}s"] = [texts[code] or "" for code in codes.tolist()]
+    return found
+
+
+def _packed(column: Any) -> list[str]:
+    """Type and content of a column of numbers that are not negative."""
+    most = int(column.max(initial=0))
+    for name, kind in TYPES:
+        if most <= np.iinfo(kind).max:
+            return [name, base64.b64encode(column.astype(kind).tobytes()).decode()]
+    return ["f8", base64.b64encode(column.astype("<f8").tobytes()).decode()]
+
+
+def merge(strip: Any, start: Any, end: Any, limit: int) -> Merged:
+    """Merge what is short and close until no more than about `limit` slices are left."""
+    count, length = len(strip), end - start
+    bin_ns = 0
+    key = np.arange(count)
+    if count > limit:
+        first = int(start.min())
+        bin_ns = max((int(end.max()) - first) // LEAST_BINS, 1)
+        while True:
+            bins = (start - first) // bin_ns
+            places = strip * (int(bins.max()) + 1) + bins
+            key = np.where(length < bin_ns, places, int(places.max()) + 1 + np.arange(count))
+            if len(np.unique(key)) <= limit or bool((length < bin_ns).all()):
+                break
+            bin_ns *= 2
+    order = np.lexsort((-length, key))
+    begins = np.flatnonzero(np.diff(key[order], prepend=-1)) if count else np.zeros(0, np.int64)
+    of_slice = np.empty(count, np.int64)
+    of_slice[order] = np.cumsum(np.isin(np.arange(count), begins)) - 1
+    if not count:
+        return Merged(of_slice, order, start, end, length, length, 0)
+    return Merged(
+        of_slice=of_slice,
+        first=order[begins],
+        start_ns=np.minimum.reduceat(start[order], begins),
+        end_ns=np.maximum.reduceat(end[order], begins),
+        count=np.diff(begins, append=count),
+        busy_ns=np.add.reduceat(length[order], begins),
+        bin_ns=bin_ns,
+    )
+
+
+def _arrows(nodes: Nodes, shown: Shown, slices: Any, drawn_of: Any) -> list[list[int]]:
+    """Pairs and chains of drawn slices that belong together."""
+    once = np.zeros(len(shown.ranks), np.bool_)
+    once[list(shown.place_of_actor().values())] = True
+    clear = once[slices.place]
+    of_row = np.full(len(nodes), NONE)
+    of_row[slices.row[clear]] = drawn_of[clear]
+    found = [[int(of_row[s]), int(of_row[r])] for s, r in zip(*messages(nodes), strict=True)]
+    found = [pair for pair in found if NONE not in pair]
+    for members in collectives(nodes):
+        there = of_row[members]
+        if len(there := there[there != NONE]) > 1:
+            found.append(there.tolist())
+    return found[:MOST_ARROWS]

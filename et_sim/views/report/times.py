@@ -1,0 +1,192 @@
+"""The parts of the page about times: the headline, ranks, operations, and communication by group.
+
+Not here: the timeline (`timeline`), and what the run was made from (`origins`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.operations import operations
+from et_sim.views.rank_table import other_ns, rank_count, slowest_first
+from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.report.markup import bar, more, section, table, tag, text
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.text import plural, share, shortened
+
+PARTS = (
+    ("compute", "compute"),
+    ("overlap", "compute, hiding communication"),
+    ("exposed", "exposed communication"),
+    ("other", "other work"),
+    ("idle", "idle"),
+)
+MOST_RANKS, MOST_OPERATIONS = 24, 15
+
+Entry = dict[str, Any]
+
+
+def parts_of(entry: Entry, makespan_ns: int) -> dict[str, int]:
+    """How a rank spends its time until it finishes."""
+    hidden = min(entry.get("overlap_ns") or 0, entry["compute_ns"])
+    return {
+        "compute": entry["compute_ns"] - hidden,
+        "overlap": hidden,
+        "exposed": entry["exposed_comm_true_ns"],
+        "other": other_ns(entry, makespan_ns),
+        "idle": entry["idle_ns"],
+    }
+
+
+def headline(run: RunDirectory) -> str:
+    """The makespan, what the average rank spends it on, and the figures that everybody asks for."""
+    summary = run.summary
+    makespan, ranks = summary["makespan_ns"], summary["ranks"]
+    sums = dict.fromkeys((key for key, _ in PARTS), 0)
+    for entry in summary["per_rank"]:
+        for key, amount in parts_of(entry, makespan).items():
+            sums[key] += amount * rank_count(entry["ranks"])
+    whole = makespan * ranks
+    stacked = bar([(key, name, sums[key]) for key, name in PARTS], whole)
+    legend = "".join(
+        tag("li", f'<i class="{key}"></i>{text(name)} <b>{share(sums[key], whole)}</b>')
+        for key, name in PARTS
+        if sums[key]
+    )
+    stalled = "" if summary["status"] == "complete" else _stalled(run)
+    exact = f"<small>{makespan:,} ns</small>"
+    figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
+    average = tag("p", "what the average rank spends it on", class_="note")
+    return section(
+        "headline",
+        "Overview",
+        stalled,
+        figure,
+        average,
+        stacked,
+        tag("ul", legend, class_="legend"),
+        _tiles(run),
+    )
+
+
+def _stalled(run: RunDirectory) -> str:
+    cause = (run.stall or {}).get("cause", "some rank never finished")
+    return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")
+
+
+def _tiles(run: RunDirectory) -> str:
+    summary = run.summary
+    actors, ranks = summary["folded"]["actors"], summary["ranks"]
+    last = slowest_first(summary["per_rank"])[0]
+    finish = "never finishes" if last["finish_ns"] is None else f"at {format_ns(last['finish_ns'])}"
+    tiles = [
+        ("ranks", f"{ranks:,}", "each simulated" if actors == ranks else f"as {plural(actors, 'actor')}"),
+        ("last to finish", f"rank {shortened(last['ranks'], 12)}", finish),
+        ("network", summary["model"], f"{summary['profile']} profile"),
+        ("messages", f"{summary['messages']:,}", "crossed the network"),
+        ("nodes", f"{summary['coverage']['nodes']:,}", f"{summary['coverage']['modelled']:,} modelled"),
+    ]
+    peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]
+    if any(peak is not None for peak in peaks):
+        tiles.append(("peak memory", format_bytes(max(peak or 0 for peak in peaks)), "local, of any rank"))
+    items = (
+        tag("div", tag("dt", text(name)) + tag("dd", f"<b>{text(value)}</b> {text(note)}"))
+        for name, value, note in tiles
+    )
+    return tag("dl", "".join(items), class_="tiles")
+
+
+def ranks_section(run: RunDirectory) -> str:
+    """Every rank, the slowest first; ranks alike share a line."""
+    makespan = run.summary["makespan_ns"]
+    entries = slowest_first(run.summary["per_rank"])
+    head = ("ranks", "finish", "", "compute", "exposed", "idle")
+    rows = [_rank_row(entry, makespan) for entry in entries]
+    found = table("", head, rows[:MOST_RANKS], "<><>>>")
+    if len(rows) > MOST_RANKS:
+        shown = rows[MOST_RANKS : 20 * MOST_RANKS]
+        rest = f"{plural(len(rows) - MOST_RANKS, 'faster line')}"
+        cut = "" if len(rows) <= 20 * MOST_RANKS else f", of which the first {len(shown)}"
+        found += more(f"{rest}{cut}", table("", head, shown, "<><>>>"))
+    note = "shares of the makespan; exposed: communication was under way, and nothing else"
+    return section("ranks", "Ranks", tag("p", note, class_="note"), found)
+
+
+def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
+    parts = parts_of(entry, makespan)
+    finish = "never" if entry["finish_ns"] is None else format_ns(entry["finish_ns"])
+    figures = (entry["compute_ns"], parts["exposed"], parts["idle"])
+    return (
+        text(shortened(entry["ranks"], 28)),
+        finish,
+        bar([(key, name, parts[key]) for key, name in PARTS], makespan),
+        *(f"{format_ns(figure)} <small>{share(figure, makespan)}</small>" for figure in figures),
+    )
+
+
+def operations_section(run: RunDirectory) -> str:
+    """What took the most time, names without their numbers taken together."""
+    found = operations(run)
+    rows = []
+    longest = max((one.total_ns for one in found), default=1)
+    for one in found[:MOST_OPERATIONS]:
+        rate = one.bytes_per_second
+        kind = one.kind.replace("_", " ")
+        rows.append(
+            (
+                f'<i class="dot" data-kind="{text(one.kind)}"></i>{text(kind)}',
+                text(shortened(one.name, 48)),
+                f"{one.count:,}",
+                format_ns(one.total_ns),
+                bar([(f"kind-{one.kind}", kind, one.total_ns)], longest),
+                format_ns(one.mean_ns),
+                format_bytes(one.bytes // max(one.count, 1)) if one.bytes else "",
+                f"{format_bytes(rate)}/s" if rate else "",
+            )
+        )
+    head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bandwidth")
+    note = "totals over all ranks; a number in a name is #; bandwidth is payload by time, waiting included"
+    rest = (
+        f"; {plural(len(found) - len(rows), 'other line')}: et-sim inspect RUN ops"
+        if len(found) > len(rows)
+        else ""
+    )
+    return section(
+        "operations",
+        "Operations",
+        tag("p", text(note + rest), class_="note"),
+        table("", head, rows, "<<>><>>>"),
+    )
+
+
+def groups_section(run: RunDirectory) -> str:
+    """Communication by group: how long it was under way, and how much of that was exposed."""
+    found = exposed_by_group(run)
+    if not found:
+        return section(
+            "groups", "Exposed communication", tag("p", "There is no communication.", class_="absent")
+        )
+    ranks, makespan = run.summary["ranks"], run.summary["makespan_ns"]
+    rows = []
+    for one in found:
+        active, exposed = one.active_ns / ranks, one.exposed_ns / ranks
+        parts = [("exposed", "exposed", round(exposed)), ("hidden", "hidden", round(active - exposed))]
+        rows.append(
+            (
+                text(shortened(one.group, 40)),
+                f"{one.count:,}",
+                format_bytes(one.bytes),
+                format_ns(round(active)),
+                bar(parts, makespan),
+                f"{format_ns(round(exposed))} <small>{share(exposed, makespan)}</small>",
+            )
+        )
+    head = ("group", "operations", "payload", "under way", "", "exposed")
+    note = (
+        "times of the average rank, and shares of the makespan; when several groups are exposed at once, "
+        "the time counts for each of them"
+    )
+    return section(
+        "groups", "Exposed communication", tag("p", note, class_="note"), table("", head, rows, "<>>><>")
+    )

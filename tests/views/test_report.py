@@ -1,0 +1,270 @@
+"""The HTML page says what the run's files say, needs nothing else, and cannot be broken by names."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import feather
+from runs_to_show import pipeline, side_by_side, written
+
+import et_sim
+from et_sim.cli import main
+from et_sim.views import open_run
+from et_sim.views.report.exposed import exposed_by_group, union_ns
+from et_sim.views.report.memory import COLUMNS, levels
+from et_sim.views.report.page import report
+from et_sim.views.report.timeline import merge
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+TYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f8": np.float64}
+VOID = {"meta", "link", "br", "input"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's run."""
+    folder = tmp_path_factory.mktemp("report") / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    return folder / "run"
+
+
+class Page(HTMLParser):
+    """Elements are closed in order; what is referred to is collected, and texts by element."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.references += [str(given[name]) for name in ("src", "href", "srcset", "action") if name in given]
+        self.ids += [str(given["id"])] if "id" in given else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Of drawings; nothing is open after it."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+
+def _data(page: str) -> dict[str, Any]:
+    found = re.search(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    content = json.loads(found[1])
+    for name, (kind, text) in content["columns"].items():
+        content["columns"][name] = np.frombuffer(base64.b64decode(text), TYPES[kind])
+    return dict(content)
+
+
+def _page(run: Path, **options: Any) -> str:
+    return report(open_run(run), **options)
+
+
+def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
+    content = _page(demo)
+    page = Page(content)
+    assert {one for one in page.references if not one.startswith("#")} == {"data:,"}
+    assert {one[1:] for one in page.references if one.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert "default-src 'none'" in content
+    assert re.findall(r"https?://\S+", content) == ['http://www.w3.org/2000/svg"']
+    assert "url(" not in content
+    assert len(content) < 100_000
+
+
+def test_the_page_has_a_part_for_everything(demo: Path) -> None:
+    headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
+    assert headings[:6] == [
+        "Overview",
+        "Timeline",
+        "Ranks",
+        "Exposed communication",
+        "Operations",
+        "Local memory",
+    ]
+    assert headings[-2:] == ["Coverage", "Configuration"]
+
+
+def test_the_page_is_the_same_each_time(demo: Path) -> None:
+    assert _page(demo) == _page(demo)
+
+
+def test_the_timeline_holds_every_node_of_the_ranks_that_are_shown(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "run", fold=False)
+    data = _data(_page(run, ranks="1-3"))
+    column = data["columns"]
+    found = Counter()
+    for slice_ in range(len(column["start"])):
+        strip = data["strips"][column["strip"][slice_]]
+        start = int(column["start"][slice_])
+        name = data["names"][column["name"][slice_]]
+        found[data["ranks"][strip[0]], strip[1], name, start, start + int(column["length"][slice_])] += 1
+    ranks = {
+        row["actor"]: f"rank {row['ranks']}" for row in feather.read_table(run / "actors.arrow").to_pylist()
+    }
+    rows = feather.read_table(run / "timeline.arrow").to_pylist()
+    assert found == Counter(
+        (ranks[row["actor"]], row["lane"], row["name"], row["start_ns"], row["end_ns"])
+        for row in rows
+        if ranks[row["actor"]] in ("rank 1", "rank 2", "rank 3")
+    )
+    order = np.lexsort((column["start"], column["strip"]))
+    assert (order == np.arange(len(order))).all()
+
+
+def test_names_cannot_break_the_page(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("</script><script>alert(1)</script><!--", micros=3)
+    run = written(et_sim.Workload.of([build.build()] * 2), tmp_path / "a<b>&\"c'")
+    page = Page(_page(run))
+    assert not any(
+        "alert(1)" in text for tag, text in page.texts if tag == "script" and "\\u003c" not in text
+    )
+    assert ("h1", "a<b>&\"c'") in page.texts
+
+
+def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
+    from et_sim.api import run as simulate
+    from et_sim.engine.stall import explain_stall
+    from et_sim.timeline import write_run
+
+    build = et_sim.TraceBuilder()
+    build.receive(1, 64, tag=7)
+    idle = et_sim.TraceBuilder()
+    idle.compute("work", micros=1)
+    workload = et_sim.Workload.of([build.build(), idle.build()])
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    result = simulate(workload, system={"scheduling-policy": "FIFO"}, network=network)
+    write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
+    content = _page(tmp_path / "run")
+    Page(content)
+    assert "rank 0 waits for 64 B with tag 7 from rank 1" in content
+    data = _data(content)
+    assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}
+
+
+def test_memory_is_drawn_where_it_was_tracked(tmp_path: Path) -> None:
+    content = _page(side_by_side(tmp_path / "run"))
+    Page(content)
+    assert "peak memory" in content
+    assert '<path class="line line-0"' in content
+
+
+def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:
+    run = open_run(demo)
+    [one] = exposed_by_group(run)
+    assert one.group == "all"
+    assert one.exposed_ns == sum(entry["exposed_comm_true_ns"] for entry in run.summary["per_rank"])
+
+
+def test_exposed_time_of_folded_groups_is_that_of_all_ranks(tmp_path: Path) -> None:
+    folded, unfolded = (
+        exposed_by_group(open_run(pipeline(tmp_path / str(fold), fold=fold))) for fold in (True, False)
+    )
+    assert folded == unfolded
+    assert {one.group for one in folded} == {"sends and receives", "tensor", "data"}
+
+
+spans = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 15)), max_size=30)
+
+
+@given(spans, st.sampled_from((1, 2**60)))
+def test_a_union_counts_every_nanosecond_once(found: list[tuple[int, int, int]], late: int) -> None:
+    actor, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    offset = np.where(start > 30, late, 0)
+    begin = (start + offset).tolist()
+    spans_of = [
+        [(b, b + n) for k, b, n in zip(actor, begin, length.tolist(), strict=True) if k == a]
+        for a in range(5)
+    ]
+    wanted = [len({moment for span in one for moment in range(*span)}) for one in spans_of]
+    assert union_ns(actor, start + offset, start + offset + length, 5).tolist() == wanted
+
+
+@given(spans, st.integers(1, 12))
+def test_merging_keeps_what_there_is(found: list[tuple[int, int, int]], limit: int) -> None:
+    strip, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    merged = merge(strip, start, start + length, limit)
+    assert int(merged.count.sum()) == len(strip)
+    assert int(merged.busy_ns.sum()) == int(length.sum())
+    for slice_ in range(len(strip)):
+        drawn = merged.of_slice[slice_]
+        assert strip[merged.first[drawn]] == strip[slice_]
+        assert merged.start_ns[drawn] <= start[slice_]
+        assert merged.end_ns[drawn] >= start[slice_] + length[slice_]
+    several = merged.count > 1
+    assert ((merged.end_ns - merged.start_ns)[several] < 2 * merged.bin_ns).all()
+    if len(strip) <= limit:
+        assert len(merged.first) == len(strip)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 99)), min_size=1, max_size=60),
+    st.integers(1, 6000),
+)
+def test_a_curve_shows_the_most_of_each_column(changes: list[tuple[int, int]], makespan: int) -> None:
+    changes = sorted({time: value for time, value in changes if time <= makespan}.items())
+    time, alive = (np.array([one[at] for one in changes], np.int64) for at in range(2))
+    found = levels(time, alive, makespan)
+    for column in range(0, COLUMNS, 37):
+        first, last = column * makespan // COLUMNS, (column + 1) * makespan // COLUMNS
+        before = [value for at, value in changes if at <= first][-1:] or [0]
+        assert found[column] == max(before + [value for at, value in changes if first < at < last])
+
+
+def test_more_nodes_than_fit_are_merged_and_it_says_so(demo: Path) -> None:
+    content = _page(demo, limit=60)
+    data = _data(content)
+    assert len(data["columns"]["start"]) < 328
+    assert int(data["columns"]["count"].sum()) == 328
+    assert "draws short nodes that stand close together as one" in content
+
+
+def test_a_window_cuts_the_timeline(demo: Path) -> None:
+    data = _data(_page(demo, window=(1000, 2_000_000)))
+    assert (data["from"], data["to"]) == (1000, 2_000_000)
+    assert len(data["columns"]["start"]) < 50
+
+
+def test_the_command_writes_the_page(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "page.html"
+    assert main(["report", str(demo), "--html", str(target)]) == 0
+    assert re.fullmatch(r".*page\.html: [0-9.]+ KiB; open it in a browser\n", capsys.readouterr().out)
+    assert target.read_text(encoding="utf-8") == _page(demo)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--limit", "0"], "--limit is 0"),
+        (["--ranks", "99"], "no rank 99"),
+        (["--window", "x"], "window 'x'"),
+    ],
+)
+def test_bad_calls_are_refused(
+    demo: Path, tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(demo), "--html", str(tmp_path / "x.html"), *options]) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,264 @@
+"""The page in a real browser: it draws, moves, chooses, prints, and complains of nothing.
+
+Runs where playwright is installed and a Chromium or Chrome is found (Debian's package `chromium`);
+ET_SIM_BROWSER may name another.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs_to_show import pipeline
+
+from et_sim.cli import main
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
+WIDE = {"width": 1280, "height": 900}
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+
+def _program() -> str | None:
+    return os.environ.get("ET_SIM_BROWSER") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium, or a reason why there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = _program()
+    if program is None:
+        pytest.skip("no Chromium here: install Debian's package chromium, or name one in ET_SIM_BROWSER")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=program, args=list(QUIET))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages of the demo and of a pipeline."""
+    folder = tmp_path_factory.mktemp("pages")
+    assert main(["demo", "--out", str(folder / "demo")]) == 0
+    pipeline(folder / "stages", fold=False)
+    found = {}
+    for name, run in (("demo", folder / "demo" / "run"), ("stages", folder / "stages")):
+        found[name] = folder / f"{name}.html"
+        assert main(["report", str(run), "--html", str(found[name])]) == 0
+    return found
+
+
+class Opened:
+    """A page, and all that the browser says about it."""
+
+    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+        self._context = browser.new_context(**{"viewport": WIDE} | options)
+        self.page = self._context.new_page()
+        self.said: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on(
+            "request", lambda request: self.said.append(request.url) if request.url[:5] != "file:" else None
+        )
+        self.page.goto(file.as_uri())
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until what was asked for is drawn."""
+        self.page.wait_for_selector("#view[data-drawn]")
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
+    def press(self, *keys: str) -> None:
+        """Press keys with the timeline focused."""
+        self.page.focus("#lanes")
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.settle()
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """The stretch of time that is shown."""
+        view = self.page.locator("#view")
+        return float(view.get_attribute("data-from")), float(view.get_attribute("data-to"))
+
+    def colours(self) -> int:
+        """How many different colours the timeline shows."""
+        script = """() => {
+          const lanes = document.getElementById("lanes"), pen = lanes.getContext("2d");
+          const dots = new Uint32Array(pen.getImageData(0, 0, lanes.width, lanes.height).data.buffer);
+          return new Set(dots).size;
+        }"""
+        return int(self.page.evaluate(script))
+
+    def close(self) -> None:
+        """Nothing may have been said."""
+        self._context.close()
+        assert self.said == []
+
+
+@pytest.fixture
+def demo(browser: Any, files: dict[str, Path]) -> Iterator[Opened]:
+    """The demo's page."""
+    opened = Opened(browser, files["demo"])
+    yield opened
+    opened.close()
+
+
+def test_the_page_draws_without_a_word(demo: Opened) -> None:
+    assert demo.window == (0, 52_428_540)
+    assert demo.colours() > 5
+    assert demo.page.locator(".still").is_hidden()
+    assert demo.page.title() == "demo/run: 52.429 ms, et-sim"
+
+
+def test_buttons_and_keys_zoom_and_move(demo: Opened) -> None:
+    demo.page.get_by_role("button", name="Zoom in").click()
+    demo.settle()
+    first, last = demo.window
+    assert last - first == pytest.approx(52_428_540 / 1.6)
+    demo.press("ArrowRight")
+    assert demo.window[0] == pytest.approx(first + 0.15 * (last - first))
+    demo.press("+", "+", "-")
+    assert demo.window[1] - demo.window[0] == pytest.approx(52_428_540 / 1.6**2)
+    demo.press("0")
+    assert demo.window == (0, 52_428_540)
+    demo.press(*["ArrowLeft"] * 3)
+    assert demo.window == (0, 52_428_540)
+
+
+def test_the_wheel_zooms_around_the_pointer_and_dragging_moves(demo: Opened) -> None:
+    box = demo.page.locator("#lanes").bounding_box()
+    middle = box["x"] + 118 + (box["width"] - 118) / 2
+    demo.page.mouse.move(middle, box["y"] + 20)
+    demo.page.keyboard.down("Control")
+    demo.page.mouse.wheel(0, -400)
+    demo.page.keyboard.up("Control")
+    demo.page.wait_for_function("document.getElementById('view').dataset.from > 0")
+    first, last = demo.window
+    assert (first + last) / 2 == pytest.approx(52_428_540 / 2, rel=1e-3)
+    demo.page.mouse.down()
+    demo.page.mouse.move(middle + 100, box["y"] + 20, steps=4)
+    demo.page.mouse.up()
+    demo.settle()
+    moved = 100 * (last - first) / (box["width"] - 118)
+    assert demo.window[0] == pytest.approx(first - moved, rel=1e-3)
+
+
+def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
+    demo.press("Shift+ArrowDown")
+    heading = demo.page.locator("#chosen h3")
+    assert heading.inner_text() == "load batch"
+    demo.press("Shift+ArrowDown", "Shift+ArrowRight")
+    assert heading.inner_text() == "layer 1 forward"
+    assert "rank 0, compute" in demo.page.locator("#chosen").inner_text()
+    demo.press("f")
+    first, last = demo.window
+    assert last - first == pytest.approx(3 * 774_000, rel=0.05)
+    demo.press("Escape")
+    assert "Choose a node" in demo.page.locator("#chosen").inner_text()
+
+
+def test_a_click_chooses_what_is_under_it(demo: Opened) -> None:
+    box = demo.page.locator("#lanes").bounding_box()
+    demo.page.mouse.click(box["x"] + 118 + 0.3 * (box["width"] - 118), box["y"] + 6 + 19 + 9)
+    demo.settle()
+    assert demo.page.locator("#chosen h3").inner_text() == "head backward"
+    demo.page.mouse.move(box["x"] + 300, box["y"] + 34)
+    assert "from" in demo.page.locator("#tip").inner_text()
+
+
+def test_search_finds_by_name_and_kinds_are_highlighted(demo: Opened) -> None:
+    demo.page.get_by_label("find").fill("optimizer")
+    demo.page.keyboard.press("Enter")
+    demo.settle()
+    assert demo.page.locator("#chosen h3").inner_text() == "optimizer"
+    button = demo.page.get_by_role("button", name="all reduce")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+def test_messages_lead_to_the_other_rank(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files["stages"])
+    opened.page.get_by_label("find").fill("forward 0 send")
+    opened.page.keyboard.press("Enter")
+    opened.settle()
+    assert "with ranks\n4" in opened.page.locator("#chosen").inner_text()
+    opened.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_have_enough_contrast(browser: Any, files: dict[str, Path], scheme: str) -> None:
+    opened = Opened(browser, files["demo"], color_scheme=scheme)
+    script = """() => ["--ink", "--muted", "--card"].map((name) =>
+      getComputedStyle(document.documentElement).getPropertyValue(name).trim())"""
+    ink, muted, card = (_luminance(colour) for colour in opened.page.evaluate(script))
+    assert (ink < card) is (scheme == "light")
+    for text in (ink, muted):
+        assert (max(text, card) + 0.05) / (min(text, card) + 0.05) > 4.5  # WCAG AA
+    opened.close()
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_narrow_screen_is_not_wider_than_it_is(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files["demo"], viewport={"width": 360, "height": 700})
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
+    opened.close()
+
+
+def test_on_paper_the_still_picture_takes_the_place_of_the_other(demo: Opened) -> None:
+    demo.page.emulate_media(media="print")
+    assert demo.page.locator("#view").is_hidden()
+    assert demo.page.locator(".still svg").is_visible()
+    assert demo.page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_without_scripts_everything_is_there_but_the_moving_timeline(
+    browser: Any, files: dict[str, Path]
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(files["demo"].as_uri())
+    assert page.locator(".still svg").is_visible()
+    assert page.locator("#view").is_hidden()
+    context.close()
+
+
+def test_every_part_has_a_name_and_the_keyboard_reaches_every_control(demo: Opened) -> None:
+    for part in demo.page.locator("section").all():
+        assert demo.page.locator(f"#{part.get_attribute('aria-labelledby')}").inner_text()
+    reached = set()
+    demo.page.keyboard.press("Tab")
+    for _ in range(12):
+        reached.add(demo.page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+        demo.page.keyboard.press("Tab")
+    assert {
+        "to the timeline",
+        "Zoom in",
+        "Zoom out",
+        "Everything",
+        "search",
+        "compute",
+        "all reduce",
+        "lanes",
+    } <= reached
