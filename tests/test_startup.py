@@ -31,7 +31,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_help_of_a_command_loads_nothing_heavy() -> None:
-    for command in ("run", "check", "inspect", "export", "sql", "make", "collective", "demo"):
+    for command in ("run", "check", "inspect", "export", "report", "sql", "make", "collective", "demo"):
         assert _loaded_by(command, "--help") == [], command
 
 

@@ -32,7 +32,8 @@ WIDE = {"width": 1280, "height": 900}
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
 
-def _program() -> str | None:
+def browser_program() -> str | None:
+    """The first that is there."""
     return os.environ.get("ET_SIM_BROWSER") or next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
@@ -40,7 +41,7 @@ def _program() -> str | None:
 def browser() -> Iterator[Any]:
     """A headless Chromium, or a reason why there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = _program()
+    program = browser_program()
     if program is None:
         pytest.skip("no Chromium here: install Debian's package chromium, or name one in ET_SIM_BROWSER")
     with playwright.sync_playwright() as started:

@@ -151,7 +151,7 @@
       pen.fillStyle = fills[column.kind[slice]];
       pen.fillRect(x, top, w > 3 ? w - 0.75 : w, tall);
       if (withNames && w > 34) {
-        const room = Math.floor((w - 8) / 6), name = nameOf(slice);
+        const room = Math.floor((w - 8) / 6.6), name = nameOf(slice);
         pen.fillStyle = inks[column.kind[slice]];
         pen.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, x + 4, top + tall / 2 + 0.5);
       }
@@ -305,7 +305,8 @@
     if (bytes) found.push(["bytes", size(bytes)]);
     if (bytes && length) found.push(["bandwidth", `${size(bytes * 1e9 / length)}/s`]);
     const others = (partners.get(slice) || []).flat().filter((one) => one !== slice);
-    const named = [...new Set(others.map((one) => data.ranks[data.strips[column.strip[one]][0]].slice(5)))];
+    const places = [...new Set(others.map((one) => data.strips[column.strip[one]][0]))].sort((a, b) => a - b);
+    const named = places.map((place) => data.ranks[place].slice(5));
     if (named.length) found.push(["with ranks", named.length > 12 ? `${named.slice(0, 12).join(", ")}, …` : named.join(", ")]);
     found.push(["node", column.node[slice]]);
     return found;
