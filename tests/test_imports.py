@@ -14,12 +14,13 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # What everybody may import, and what these import themselves.
-COMMON = {"errors", "units", "json_text", "compiled", "compile_once", "tables_by_reference"}
+COMMON = {"errors", "units", "intervals", "json_text", "compiled", "compile_once", "tables_by_reference"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
+    "intervals": set(),
     "json_text": set(),
     "compiled": set(),
     "compile_once": set(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,23 @@ from et_sim.errors import UsageError
 VIEWS = {
     "summary": "one screen: times, ranks, top operations, coverage (the default)",
     "ranks": "what every rank did with its time",
+    "groups": "collectives by communicator group",
     "ops": "all operations, by total time",
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
+    "phases": "phases of chunks by dimension, of runs with --detail phases",
     "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",
     "picture": "the timeline as an SVG picture, into the file given with --svg",
+}
+# Which views can be cut to some ranks, a window of time, or a number of lines.
+CUTS = {
+    "summary": ("ranks", "window", "top"),
+    "ranks": ("ranks", "window", "top"),
+    "groups": ("ranks", "window", "top"),
+    "ops": ("ranks", "window", "top"),
+    "phases": ("ranks", "window"),
+    "memory": ("ranks", "top"),
 }
 
 
@@ -36,6 +48,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--csv", type=Path, metavar="DIR", help="where the layers go as the result files of ASTRA-sim 1.0"
     )
+    parser.add_argument("--ranks", help='only these ranks, such as "0-3,6"')
+    parser.add_argument("--window", metavar="FROM-TO", help="only this time, such as 10ms-20ms")
+    parser.add_argument("--top", type=int, metavar="N", help="no more than N lines of each table")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the picture goes")
     parser.set_defaults(run=run)
 
@@ -49,54 +64,66 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.csv is not None and options.view != "layers":
         raise UsageError("--csv belongs to the layers view", remedy="et-sim inspect RUN layers --csv DIR")
+    _check_cuts(options)
     if options.view == "picture":
         return _draw(options)
     if options.csv is not None:
         return _write_csv(options)
-    print(_data(options) if options.json else _text(options))
-    return 0
-
-
-def _text(options: argparse.Namespace) -> str:
+    if options.json:
+        print(_data(options))
+        return 0
     from et_sim.views import inspect
+    from et_sim.views.selection import selection
 
     views = {
         "summary": inspect.summary_text,
         "ranks": inspect.ranks_text,
+        "groups": inspect.groups_text,
         "ops": inspect.operations_text,
         "layers": inspect.layers_of,
+        "phases": inspect.phases_text,
         "memory": inspect.memory_text,
         "stalls": inspect.stalls_text,
         "notices": inspect.notices_text,
     }
-    return views[options.view](options.directory)
+    show(views[options.view](options.directory, selection(options.ranks, options.window, options.top)))
+    return 0
+
+
+def show(text: str) -> None:
+    """Print a view, in colours if stdout is a terminal."""
+    from et_sim.views.terminal import coloured, wants_colours
+
+    print(coloured(text) if wants_colours(sys.stdout) else text)
+
+
+def _check_cuts(options: argparse.Namespace) -> None:
+    """Refuse options that a view would not heed."""
+    for name in ("ranks", "window", "top"):
+        if getattr(options, name) is None:
+            continue
+        able = [view for view, cuts in CUTS.items() if name in cuts]
+        if options.view not in able:
+            raise UsageError(
+                f"the view {options.view} does not know --{name}", remedy=f"views that do: {', '.join(able)}"
+            )
+        if options.view == "summary" and options.json:
+            raise UsageError(
+                f"--json is the whole summary.json and does not know --{name}",
+                remedy=f"et-sim inspect {options.directory} ranks --json --{name} {getattr(options, name)}",
+            )
 
 
 def _data(options: argparse.Namespace) -> str:
     from et_sim.views import open_run
-    from et_sim.views.memory import memory_peaks
-    from et_sim.views.operations import operations
+    from et_sim.views.inspect_data import DATA
+    from et_sim.views.selection import selection
 
     run = open_run(options.directory)
     if options.view == "summary":
         return run.summary_text().removesuffix("\n")
-    content: Any
-    if options.view == "ranks":
-        content = run.summary["per_rank"]
-    elif options.view == "ops":
-        content = [operation.as_dict() for operation in operations(run)]
-    elif options.view == "memory":
-        peaks = memory_peaks(run)
-        content = None if peaks is None else [peak.as_dict() for peak in peaks]
-    elif options.view == "layers":
-        from et_sim.views.layers import Layers
-
-        content = Layers(run).as_dict()
-    elif options.view == "stalls":
-        content = run.stall
-    else:
-        content = {name: run.summary[name] for name in ("warnings", "defaults")}
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    part = selection(options.ranks, options.window, options.top)
+    return json.dumps(DATA[options.view](run, part), indent=2, ensure_ascii=False)
 
 
 def _write_csv(options: argparse.Namespace) -> int:

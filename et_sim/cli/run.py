@@ -99,9 +99,10 @@ def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any)
         print(f"What did happen is in {target}", file=sys.stderr)
         return error.exit_status
     if not as_json:
+        from et_sim.cli.inspect import show
         from et_sim.views.inspect import summary_text
 
-        print(summary_text(target))
+        show(summary_text(target))
         print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
     return 0
 

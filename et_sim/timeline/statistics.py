@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
+from et_sim.intervals import Intervals, spent
 from et_sim.plan.tables import Lane
-from et_sim.timeline.intervals import Intervals
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Rows
 
@@ -83,15 +83,13 @@ def measure_block(rows: Rows, actors: int, end_ns: int) -> Parts:
     compute = (rows.kind == codes["compute"]) & ~cpu
     communication = np.isin(rows.kind, [codes[name] for name in COMMUNICATION_KINDS]) & ~cpu
     memory = np.isin(rows.kind, [codes["memory_load"], codes["memory_store"]]) & ~cpu
-    compute_ns, communication_ns = every.where(compute).union_ns(), every.where(communication).union_ns()
-    either_ns = every.where(compute | communication).union_ns()
-    covered_ns = every.union_ns()
+    found = spent(every, compute, communication)
     return (
-        compute_ns,
-        communication_ns,
+        found.compute_ns,
+        found.communication_ns,
         every.where(memory).union_ns(),
         every.where(cpu).union_ns(),
-        compute_ns + communication_ns - either_ns,
-        covered_ns - every.where(~communication).union_ns(),
-        covered_ns,
+        found.overlap_ns,
+        found.exposed_ns,
+        found.covered_ns,
     )

@@ -1,80 +1,121 @@
 """`et-sim inspect` as text: the one-screen summary of a run, and its tables in full.
 
-Plain text, at most 100 columns wide for ordinary figures, without colours. Not here: machine-readable
-output, which is the files themselves.
+Plain text that fits the terminal, or 80 columns where there is none. Not here: the same as data
+(`inspect_data`), and colours (`terminal`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from et_sim.units import format_ns
+from et_sim.views.groups import group_lines, group_totals
 from et_sim.views.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
 from et_sim.views.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.operation_table import operation_lines
 from et_sim.views.operations import operations
-from et_sim.views.rank_table import other_ns, rank_count, rank_lines, slowest_first
+from et_sim.views.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
+from et_sim.views.rank_table import LEGEND, other_ns, rank_count, rank_lines, slowest_first
+from et_sim.views.rank_times import rank_entries
 from et_sim.views.run_directory import RunDirectory, open_run
+from et_sim.views.selection import EVERYTHING, Selection
 from et_sim.views.stalls import stall_lines
-from et_sim.views.text import plural, share, shortened
+from et_sim.views.text import plural, share, shortened, terminal_width
 
 RANK_ROWS = 12
 OPERATION_ROWS = 8
 MARGIN = 12
+FACT_INDENT = MARGIN + 1
 WIDTH = 100
 
 
-def summary_text(path: str | Path) -> str:
-    """The one-screen summary."""
-    run = open_run(path)
-    sections = (_status(run), _facts(run), _ranks(run), _operations(run), _coverage(run), _notices(run))
+def summary_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """The one-screen summary; of a part of the run, ranks and operations are that part's."""
+    run, width = open_run(path), width or terminal_width()
+    sections = (
+        _wrapped(_status(run), width),
+        _wrapped(_facts(run), width, FACT_INDENT),
+        part.heading()[:1],
+        _wrapped(_ranks(run, part, width), width),
+        _wrapped(_operations(run, part, width), width),
+        _wrapped(_coverage(run), width, FACT_INDENT),
+        _wrapped(_notices(run), width, FACT_INDENT),
+    )
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def ranks_text(path: str | Path) -> str:
-    """All entries of `per_rank`, in rank order."""
-    summary = open_run(path).summary
-    lines = rank_lines(summary["per_rank"], summary["makespan_ns"])
-    use = use_lines(summary["per_rank"])
+def ranks_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Every rank, in rank order; in a window, only times in it count."""
+    run, width = open_run(path), width or terminal_width()
+    every = rank_entries(run, part)
+    entries = part.cut(every)
+    lines = [*part.heading(), *_rank_lines(run, entries, part, width)]
+    if len(entries) < len(every):
+        lines.append(f"… and {plural(len(every) - len(entries), 'more line')}: --top")
+    use = use_lines(entries, width) if part.window is None else []
     return "\n".join([*lines, *(["", *use] if use else [])])
 
 
-def operations_text(path: str | Path) -> str:
+def operations_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """All operations."""
-    found = operations(open_run(path))
-    kernels = kernel_lines(found)
-    return "\n".join([*operation_lines(found), *(["", *kernels] if kernels else [])])
+    width = width or terminal_width()
+    every = operations(open_run(path), part)
+    found = part.cut(every)
+    kernels = kernel_lines(found, width)
+    lines = [*part.heading(), *operation_lines(found, width)]
+    if len(found) < len(every):
+        lines.append(f"… and {plural(len(every) - len(found), 'more line')}: --top")
+    return "\n".join([*lines, *(["", *kernels] if kernels else [])])
 
 
-def memory_text(path: str | Path) -> str:
+def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Collectives by group."""
+    found = group_totals(open_run(path), part)
+    width = width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(group_lines(found, part, width), width)])
+
+
+def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Phases of chunks by dimension."""
+    found = phase_totals(open_run(path), part)
+    if found is None:
+        return NOT_WRITTEN
+    width = width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(phase_lines(found, width), width)])
+
+
+def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """Peaks of local memory, and what is alive then."""
-    found = memory_peaks(open_run(path))
-    return NOT_TRACKED if found is None else "\n".join(memory_lines(found))
+    width = width or terminal_width()
+    found = memory_peaks(open_run(path), part)
+    return "\n".join(_wrapped([NOT_TRACKED], width) if found is None else memory_lines(found, part, width))
 
 
-def layers_of(directory: str | Path) -> str:
+def layers_of(path: str | Path, _: Selection = EVERYTHING) -> str:
     """The layers of a layer file."""
     from et_sim.views.layers import Layers, layers_text
 
-    return layers_text(Layers(open_run(directory)))
+    return layers_text(Layers(open_run(path)))
 
 
-def stalls_text(path: str | Path) -> str:
+def stalls_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
     """Who waits for whom, if anybody does."""
     stall = open_run(path).stall
     if stall is None:
         return "no rank is stuck: every node of every rank completed"
-    return "\n".join(stall_lines(stall))
+    return "\n".join(_wrapped(stall_lines(stall), width or terminal_width()))
 
 
-def notices_text(path: str | Path) -> str:
+def notices_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
     """Every warning and every default taken."""
     summary = open_run(path).summary
     lines = [f"warning: {_notice(notice)}" for notice in summary["warnings"]]
     lines += [f"default: {_notice(notice)}" for notice in summary["defaults"]]
-    return "\n".join(lines) or "no warnings, and no default was taken"
+    text = "\n".join(_wrapped(lines, width or terminal_width(), indent=9))
+    return text or "no warnings, and no default was taken"
 
 
 def _status(run: RunDirectory) -> list[str]:
@@ -137,25 +178,46 @@ def _dominant(run: RunDirectory) -> str:
     return ", ".join(f"{name} {share(spent[name], whole)}" for name in order if spent[name])
 
 
-def _ranks(run: RunDirectory) -> list[str]:
-    entries = slowest_first(run.summary["per_rank"])
-    lines = rank_lines(entries[:RANK_ROWS], run.summary["makespan_ns"])
-    hidden = len(entries) - RANK_ROWS
+def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    entries = slowest_first(rank_entries(run, part))
+    shown = part.cut(entries, RANK_ROWS)
+    lines = _rank_lines(run, shown, part, width)
+    hidden = len(entries) - len(shown)
     if hidden > 0:
-        lines.insert(-1, f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks")
+        more = f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks"
+        lines.insert(len(lines) - (lines[-1] == LEGEND), more)
     return lines
 
 
-def _operations(run: RunDirectory) -> list[str]:
-    found = operations(run)
+def _rank_lines(run: RunDirectory, entries: Sequence[Any], part: Selection, width: int) -> list[str]:
+    makespan = run.summary["makespan_ns"]
+    return rank_lines(entries, makespan, width, part.length_ns(makespan))
+
+
+def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    found = operations(run, part)
     if not found:
         return []
-    lines = operation_lines(found[:OPERATION_ROWS])
-    hidden = len(found) - OPERATION_ROWS
+    shown = part.cut(found, OPERATION_ROWS)
+    lines = operation_lines(shown, width)
+    hidden = len(found) - len(shown)
     if hidden > 0:
         lines.append(f"… and {plural(hidden, 'more line')}: et-sim inspect {run.path} ops")
     lines.append("totals are over all ranks; bandwidth is payload by time, waiting for others included")
     return lines
+
+
+def _wrapped(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
+    """Lines of at most `width` characters; what is cut off goes on below. Commands stay whole."""
+    cut = []
+    for line in lines:
+        if len(line) <= width or "et-sim inspect " in line:
+            cut.append(line)
+        else:
+            cut += textwrap.wrap(
+                line, width, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+            )
+    return cut
 
 
 def _coverage(run: RunDirectory) -> list[str]:

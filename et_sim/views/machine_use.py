@@ -11,7 +11,7 @@ from typing import Any
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.operations import Operation
 from et_sim.views.rank_table import called, rank_count
-from et_sim.views.text import aligned, share, shortened
+from et_sim.views.text import fitted, share, shortened
 
 AVERAGES = ("compute_bound_share", "compute_utilisation", "memory_utilisation", "operational_intensity")
 KERNEL_HEAD = ("compute bound", "of peak compute", "of bandwidth", "ops/byte")
@@ -49,7 +49,7 @@ def memory_sentence(entries: Sequence[Entry]) -> str:
     return f"{text} on {called(highest['ranks'], 24)}; the lowest is {format_bytes(lowest)}"
 
 
-def use_lines(entries: Sequence[Entry]) -> list[str]:
+def use_lines(entries: Sequence[Entry], width: int) -> list[str]:
     """One line per entry, with what was measured; nothing if nothing was."""
     kernels = any(entry["compute_utilisation"] is not None for entry in entries)
     memory = any(entry["peak_memory_bytes"] is not None for entry in entries)
@@ -64,10 +64,11 @@ def use_lines(entries: Sequence[Entry]) -> list[str]:
         )
         for entry in entries
     ]
-    return [*aligned([head, *rows], "<" + ">" * (len(head) - 1)), *([LEGEND] if kernels else [])]
+    table = fitted([head, *rows], "<" + ">" * (len(head) - 1), width, shrink={0: 6})
+    return [*table, *([LEGEND] if kernels else [])]
 
 
-def kernel_lines(found: Sequence[Operation]) -> list[str]:
+def kernel_lines(found: Sequence[Operation], width: int) -> list[str]:
     """One line per operation that the roofline timed."""
     rows = [
         (shortened(one.name, 26), format_ns(one.total_ns), *_averages(one.averages()))
@@ -76,7 +77,8 @@ def kernel_lines(found: Sequence[Operation]) -> list[str]:
     ]
     if not rows:
         return []
-    return [*aligned([("kernel", "total", *KERNEL_HEAD), *rows], "<>>>>>"), LEGEND]
+    table = fitted([("kernel", "total", *KERNEL_HEAD), *rows], "<>>>>>", width, shrink={0: 10})
+    return [*table, LEGEND]
 
 
 def _averages(figures: Entry) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from et_sim.units import format_bytes, format_ns, format_ranks
 from et_sim.views.operations import integers, words
 from et_sim.views.rank_table import called, ranks_named
 from et_sim.views.run_directory import RunDirectory
-from et_sim.views.text import aligned, plural, shortened
+from et_sim.views.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted, plural, shortened
 
 LARGEST = 20  # tensors named per peak
 SHOWN_PEAKS = 12
@@ -74,8 +75,9 @@ class _Rows:
         )
 
 
-def memory_peaks(run: RunDirectory) -> list[Peak] | None:
+def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] | None:
     """The peaks, highest first, earliest first, in rank order; None if memory was not tracked."""
+    part.check_ranks(run)
     table = run.memory()
     if table is None:
         return None
@@ -89,10 +91,11 @@ def memory_peaks(run: RunDirectory) -> list[Peak] | None:
         delta=table["delta_bytes"].to_numpy(),
         alive=table["alive_bytes"].to_numpy(),
     )
-    ranks = run.actors()["ranks"].to_pylist()
+    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
     ranks_of: dict[tuple[Any, ...], list[str]] = {}
     for actor, *peak in _peaks(rows, names.texts):
-        ranks_of.setdefault(tuple(peak), []).append(ranks[actor])
+        if ranks[actor]:
+            ranks_of.setdefault(tuple(peak), []).append(ranks[actor])
     found = [Peak(_together(named), *peak) for peak, named in ranks_of.items()]
     return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns, ranks_named(peak.ranks)[0]))
 
@@ -143,26 +146,27 @@ def _alive(rows: _Rows) -> _Rows:
     return rows.take(np.lexsort((rows.time, -rows.delta, rows.actor)))
 
 
-def memory_lines(found: Sequence[Peak]) -> list[str]:
+def memory_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]:
     """The peaks, and what was alive at the highest."""
     if not found:
         return ["no tensor is ever alive"]
     head = ("ranks", "peak", "at", "tensors alive then")
+    peaks = part.cut(found, SHOWN_PEAKS)
     rows = [
         (shortened(peak.ranks, 24), format_bytes(peak.bytes), format_ns(peak.at_ns), f"{peak.tensors:,}")
-        for peak in found[:SHOWN_PEAKS]
+        for peak in peaks
     ]
-    lines = aligned([head, *rows], "<>>>")
-    if len(found) > SHOWN_PEAKS:
-        lines.append(f"… and {plural(len(found) - SHOWN_PEAKS, 'lower line')}: --json has them all")
+    lines = fitted([head, *rows], "<>>>", width, shrink={0: 8})
+    if len(found) > len(peaks):
+        lines.append(f"… and {plural(len(found) - len(peaks), 'lower line')}: --top, or --json")
     highest = found[0]
-    shown = highest.largest[:SHOWN_TENSORS]
+    shown = part.cut(highest.largest, SHOWN_TENSORS)
     lines += ["", f"largest tensors at the peak of {called(highest.ranks, 40)}:"]
     table = [
         (shortened(one.tensor, 40), format_bytes(one.bytes), format_ns(one.since_ns), _origin(one))
         for one in shown
     ]
-    lines += aligned([("tensor", "size", "since", "written by"), *table], "<>><")
+    lines += fitted([("tensor", "size", "since", "written by"), *table], "<>><", width, shrink={0: 12, 3: 10})
     if highest.tensors > len(shown):
         lines.append(f"… and {plural(highest.tensors - len(shown), 'other')}")
     return lines

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.operations import Operation
-from et_sim.views.text import aligned, shortened
+from et_sim.views.text import fitted, shortened
 
 HEAD = ("kind", "operation", "group", "count", "total", "mean", "bytes each", "bandwidth")
 ALIGNMENT = "<<<>>>>>"
 
 
-def operation_lines(found: Sequence[Operation]) -> list[str]:
+def operation_lines(found: Sequence[Operation], width: int) -> list[str]:
     """One line per operation, in the order given; totals are sums over ranks."""
     rows = [HEAD, *(_row(operation) for operation in found)]
-    groups = any(operation.group not in (None, "all") for operation in found)
-    if groups:
-        return aligned(rows, ALIGNMENT)
+    if any(operation.group not in (None, "all") for operation in found):
+        return fitted(rows, ALIGNMENT, width, shrink={1: 16, 0: 10, 2: 6}, drop=(6, 5))
     without = [(*row[:2], *row[3:]) for row in rows]
-    return aligned(without, ALIGNMENT[1:])
+    return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(5, 4))
 
 
 def _row(operation: Operation) -> tuple[str, ...]:

@@ -136,6 +136,8 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
     counted = completed & shown
     duration = np.where(counted, last - first, 0)
     payload = np.where(counted, rows["bytes"].to_numpy(), 0)
+    if part.window is not None:  # as much of it as its time lies in the window
+        payload = np.rint(payload * (duration / np.maximum(end - start, 1))).astype(np.int64)
 
     def summed(values: Any) -> Any:
         total = np.zeros(keys, np.int64)

@@ -41,11 +41,20 @@ NEEDED = (MANIFEST, SUMMARY, TIMELINE, ACTORS)
 AGAIN = "simulate again with et-sim run"
 # Every table that a run may hold, by the columns that views read, and how to come by those that it need not.
 TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {"timeline": TIMELINE_COLUMNS, "actors": ACTOR_COLUMNS, "phases": {}, "messages": {}, "links": {}}
-    | {"memory": MEMORY_COLUMNS, "path": {}}
+    {
+        "timeline": TIMELINE_COLUMNS,
+        "actors": ACTOR_COLUMNS,
+        "layers": LAYER_COLUMNS,
+        "phases": PHASE_COLUMNS,
+        "messages": {},
+        "links": {},
+        "memory": MEMORY_COLUMNS,
+        "path": {},
+    }
 )
 ABSENT: Mapping[str, str] = MappingProxyType(
     {
+        "layers": "only runs of layer files hold it",
         "phases": "simulate with --detail phases",
         "messages": "simulate with --detail messages",
         "links": "simulate with --model link --detail messages",

@@ -5,16 +5,18 @@ Ranks are never spelled out: an actor counts as often as there are selected rank
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from et_sim.errors import UsageError
-from et_sim.units import format_ns, parse_ranks, parse_time_ns
+from et_sim.units import LONGEST_NS, format_ns, parse_ranks
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.window import Window, parse_window
 
-WINDOW_FORM = "allowed: two times with a colon between, such as 1ms:2.5ms, 0:500us, or 3ms: to the end"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Selection:
     """Ranks (all if none are named), a window of time (all if none is given), and the most lines to show."""
 
     ranks: tuple[range, ...] = ()
-    window: tuple[int, int] | None = None
+    window: Window | None = None
     top: int | None = None
 
     @property
@@ -34,7 +36,7 @@ class Selection:
         """How many selected ranks every actor stands for."""
         if not self.ranks:
             return run.actors()["rank_count"].to_numpy()
-        self._check_ranks(run)
+        self.check_ranks(run)
         return np.array([self._among(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
 
     def clipped(self, start_ns: Any, end_ns: Any) -> tuple[Any, Any]:
@@ -51,13 +53,34 @@ class Selection:
         return (start_ns < last) & (np.maximum(end_ns, start_ns + 1) > first)
 
     def heading(self) -> list[str]:
-        """A line that says what is shown, unless it is everything."""
+        """Lines that say what is shown, unless it is everything."""
         parts = []
         if self.ranks:
             parts.append(f"ranks {','.join(_text(ranks) for ranks in self.ranks)}")
         if self.window is not None:
-            parts.append(f"from {format_ns(self.window[0])} to {format_ns(self.window[1])}")
-        return [f"only {' '.join(parts)}"] if parts else []
+            first, last = self.window
+            parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
+        return [f"only {' '.join(parts)}", ""] if parts else []
+
+    def length_ns(self, end_ns: int) -> int:
+        """How long the window is open in a run that ends then."""
+        first, last = self.window or (0, end_ns)
+        return max(min(last, end_ns) - first, 0)
+
+    def cut(self, lines: Sequence[T], default: int | None = None) -> Sequence[T]:
+        """As many of these as are to be shown."""
+        return lines[: self.top or default or len(lines)]
+
+    def names(self, ranks: str) -> str:
+        """Those of these ranks that are selected; empty: none."""
+        if not self.ranks:
+            return ranks
+        found = []
+        for span in ranks.split(","):
+            first, _, last = span.partition("-")
+            whole = range(int(first), int(last or first) + 1)
+            found += [piece for chosen in self.ranks for piece in _pieces(whole, chosen)]
+        return ",".join(text for _, text in sorted(found))
 
     def _among(self, text: str) -> int:
         """How many of an actor's ranks are selected."""
@@ -67,8 +90,9 @@ class Selection:
             found += sum(_shared(range(int(first), int(last or first) + 1), ranks) for ranks in self.ranks)
         return found
 
-    def _check_ranks(self, run: RunDirectory) -> None:
-        last = max(ranks[-1] for ranks in self.ranks)
+    def check_ranks(self, run: RunDirectory) -> None:
+        """Refuse ranks that the run does not have."""
+        last = max((ranks[-1] for ranks in self.ranks), default=0)
         if last >= run.summary["ranks"]:
             raise UsageError(
                 f"there is no rank {last}",
@@ -80,25 +104,12 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def selection(
-    ranks: str | None = None, window: str | None = None, top: int | None = None, end_ns: int = 2**62
-) -> Selection:
-    """From options of the command line; a window that is open at its end ends at `end_ns`."""
+def selection(ranks: str | None = None, window: str | None = None, top: int | None = None) -> Selection:
+    """From options of the command line."""
     if top is not None and top < 1:
         raise UsageError(f"cannot show {top} lines", place="--top", remedy="give a number from 1")
     spans = _disjoint(parse_ranks(ranks)) if ranks is not None else ()
-    return Selection(spans, _window(window, end_ns) if window is not None else None, top)
-
-
-def _window(text: str, end_ns: int) -> tuple[int, int]:
-    begin, colon, end = text.partition(":")
-    if not colon:
-        raise UsageError(f"window {text!r} cannot be understood", remedy=WINDOW_FORM)
-    first = round(parse_time_ns(begin)) if begin.strip() else 0
-    last = round(parse_time_ns(end)) if end.strip() else end_ns
-    if last <= first:
-        raise UsageError(f"window {text!r} is empty", remedy=WINDOW_FORM)
-    return first, last
+    return Selection(spans, None if window is None else parse_window(window), top)
 
 
 def _disjoint(spans: list[range]) -> tuple[range, ...]:
@@ -122,6 +133,14 @@ def _shared(span: range, other: range) -> int:
     first += (other[0] - first) % other.step
     last = min(span[-1], other[-1])
     return max((last - first) // other.step + 1, 0)
+
+
+def _pieces(whole: range, chosen: range) -> list[tuple[int, str]]:
+    """What is in both, as texts behind the numbers that order them."""
+    if chosen.step != 1:
+        return [(rank, str(rank)) for rank in chosen if rank in whole]
+    first, last = max(whole[0], chosen[0]), min(whole[-1], chosen[-1])
+    return [(first, _text(range(first, last + 1)))] if first <= last else []
 
 
 def _text(ranks: range) -> str:

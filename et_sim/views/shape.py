@@ -112,6 +112,8 @@ PHASE_COLUMNS: Mapping[str, str] = MappingProxyType(
         "chunk": "int32",
         "phase": "int32",
         "dimension": "int32",
+        "operation": "dictionary<values=string",
+        "bytes": "int64",
         "queued_ns": "int64",
         "start_ns": "int64",
         "end_ns": "int64",

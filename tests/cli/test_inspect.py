@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from et_sim.cli import main
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-VIEWS = ("summary", "ranks", "ops", "memory", "stalls", "notices")
+VIEWS = ("summary", "ranks", "groups", "ops", "phases", "memory", "stalls", "notices")
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +25,17 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("columns", [80, 100])
 def test_every_view_fits_a_terminal_and_has_no_colours(
-    demo: Path, view: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    demo: Path, view: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(demo)
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["inspect", "run", view]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines
     assert "\x1b" not in "".join(lines)
-    if view not in ("notices", "memory"):  # the demo tracks no memory, and a sentence says so
-        assert max(len(line) for line in lines) <= 100
+    assert max(len(line) for line in lines) <= columns
 
 
 def test_the_summary_is_the_default_view(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,6 +86,58 @@ def test_options_that_do_not_fit_are_refused(
     assert main(["inspect", str(demo / "run"), *arguments]) == 2
     assert capsys.readouterr().err.startswith("et-sim: error: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bars_are_coloured_on_a_terminal_unless_nobody_wants_that(
+    demo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    main(["inspect", str(demo / "run"), "ranks"])
+    plain = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    main(["inspect", str(demo / "run"), "ranks"])
+    painted = capsys.readouterr().out
+    assert "\x1b[34m█" in painted
+    assert re.sub("\x1b\\[[0-9;]*m", "", painted) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["inspect", str(demo / "run"), "ranks"])
+    assert capsys.readouterr().out == plain
+
+
+def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
+    demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = ["--ranks", "3-5", "--window", "20ms-40ms", "--top", "2"]
+    assert main(["inspect", str(demo / "run"), "ranks", *part, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [entry["ranks"] for entry in content] == ["3", "4"]
+    assert all(0 < entry["compute_ns"] <= 20_000_000 for entry in content)
+    assert main(["inspect", str(demo / "run"), "ranks", *part]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "only ranks 3-5 from 20 ms to 40 ms"
+    assert lines[-1] == "… and 1 more line: --top"
+    for view in ("summary", "groups", "ops"):
+        assert main(["inspect", str(demo / "run"), view, *part]) == 0
+        assert "only ranks 3-5 from 20 ms to 40 ms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["stalls", "--top", "3"], "the view stalls does not know --top (views that do: summary, ranks, "),
+        (["memory", "--window", "1ms-"], "the view memory does not know --window"),
+        (["--json", "--ranks", "3"], "--json is the whole summary.json and does not know --ranks"),
+        (["ranks", "--ranks", "8"], "--ranks: there is no rank 8 (the last one is 7)"),
+        (["ranks", "--top", "0"], "--top: cannot show 0 lines"),
+        (["ranks", "--window", "5ms"], "window '5ms' cannot be understood"),
+    ],
+)
+def test_a_part_that_makes_no_sense_is_refused(
+    demo: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(demo / "run"), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def _refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:

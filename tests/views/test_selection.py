@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import et_sim
 from et_sim.errors import UsageError
 from et_sim.timeline import write_run
-from et_sim.units import format_ranks
+from et_sim.units import format_ranks, parse_ranks
 from et_sim.views import open_run
 from et_sim.views.operations import operations
 from et_sim.views.selection import Selection, _disjoint, _shared, selection
@@ -36,6 +36,13 @@ def test_ranks_of_an_actor_are_counted_once_however_often_they_are_named(
 ) -> None:
     part = Selection(_disjoint(named))
     assert part._among(format_ranks(sorted(of_actor))) == len(of_actor & set().union(*named))
+
+
+@given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))
+def test_the_ranks_of_an_actor_that_are_selected_are_named(named: list[range], of_actor: set[int]) -> None:
+    text = Selection(_disjoint(named)).names(format_ranks(sorted(of_actor)))
+    found = [rank for ranks in parse_ranks(text) for rank in ranks] if text else []
+    assert found == sorted(of_actor & set().union(*named))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +74,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("ranks", [None, "0", "2", "0-1,3", "0-3/2"])
-@pytest.mark.parametrize("window", [None, "0:10us", "12345ns:30us", "20us:", "1s:2s"])
+@pytest.mark.parametrize("window", [None, "0-10us", "12345ns-30us", "20us-", "1s-2s"])
 def test_operations_of_a_part_are_those_of_its_rows(
     folder: Path, ranks: str | None, window: str | None
 ) -> None:
@@ -85,7 +92,7 @@ def test_operations_of_a_part_are_those_of_its_rows(
 
 @pytest.mark.parametrize(
     ("ranks", "window", "top"),
-    [("x", None, None), (None, "5", None), (None, "3us:2us", None), (None, "a:b", None), (None, None, 0)],
+    [("x", None, None), (None, "5", None), (None, "3us-2us", None), (None, "a-b", None), (None, None, 0)],
 )
 def test_what_selects_nothing_is_refused(ranks: str | None, window: str | None, top: int | None) -> None:
     with pytest.raises(UsageError):

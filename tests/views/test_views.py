@@ -94,7 +94,7 @@ def test_a_stalled_run_says_so_first_and_counts_what_never_ended(tmp_path: Path)
     workload = et_sim.Workload.of(traces)
     result = simulate(workload, system=SYSTEM, network=_network(2))
     write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
-    lines = inspect.summary_text(tmp_path / "run").splitlines()
+    lines = inspect.summary_text(tmp_path / "run", width=200).splitlines()
     assert lines[0].startswith("STALLED: 1 of 2 ranks never finished")
     assert "rank 1 waits for 64 B with tag 7 from rank 0" in lines[1]
     assert "1 (1 never ended)" in inspect.operations_text(tmp_path / "run")

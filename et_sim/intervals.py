@@ -1,4 +1,4 @@
-"""Lengths of unions of intervals, for many actors at once.
+"""Lengths of unions of intervals, for many actors at once, and what time was spent on.
 
 The actors' time axes are laid end to end on one long axis, so that one sort serves all of them.
 """
@@ -37,6 +37,30 @@ class Intervals:
             covered, owner = _union(self.start_ns[inside] + offset, self.end_ns[inside] + offset)
             np.add.at(total, self.actor[inside][owner], covered)
         return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spent:
+    """Per actor: for how long something of a sort was under way; what overlaps counts once."""
+
+    compute_ns: Any
+    communication_ns: Any
+    overlap_ns: Any  # both at once
+    exposed_ns: Any  # communication, and nothing else at all
+    covered_ns: Any  # anything
+
+
+def spent(every: Intervals, compute: Any, communication: Any) -> Spent:
+    """From all intervals, and masks that say which are kernels and which are communication."""
+    compute_ns, communication_ns = every.where(compute).union_ns(), every.where(communication).union_ns()
+    covered_ns = every.union_ns()
+    return Spent(
+        compute_ns=compute_ns,
+        communication_ns=communication_ns,
+        overlap_ns=compute_ns + communication_ns - every.where(compute | communication).union_ns(),
+        exposed_ns=covered_ns - every.where(~communication).union_ns(),
+        covered_ns=covered_ns,
+    )
 
 
 def _union(start: Any, end: Any) -> tuple[Any, Any]:

@@ -1,0 +1,65 @@
+"""`et-sim inspect --json`: every view as data. Not here: the same as text (`inspect`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.views.groups import group_totals
+from et_sim.views.memory import memory_peaks
+from et_sim.views.operations import operations
+from et_sim.views.phase_totals import phase_totals
+from et_sim.views.rank_times import rank_entries
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Selection
+
+
+def _ranks(run: RunDirectory, part: Selection) -> Any:
+    return list(part.cut(rank_entries(run, part)))
+
+
+def _operations(run: RunDirectory, part: Selection) -> Any:
+    return [one.as_dict() for one in part.cut(operations(run, part))]
+
+
+def _groups(run: RunDirectory, part: Selection) -> Any:
+    return [one.as_dict() for one in part.cut(group_totals(run, part))]
+
+
+def _phases(run: RunDirectory, part: Selection) -> Any:
+    found = phase_totals(run, part)
+    return found and [one.as_dict() for one in found]
+
+
+def _memory(run: RunDirectory, part: Selection) -> Any:
+    found = memory_peaks(run, part)
+    return None if found is None else [one.as_dict() for one in part.cut(found)]
+
+
+def _layers(run: RunDirectory, _: Selection) -> Any:
+    from et_sim.views.layers import Layers
+
+    return Layers(run).as_dict()
+
+
+def _stalls(run: RunDirectory, _: Selection) -> Any:
+    return run.stall
+
+
+def _notices(run: RunDirectory, _: Selection) -> Any:
+    return {name: run.summary[name] for name in ("warnings", "defaults")}
+
+
+DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
+    {
+        "ranks": _ranks,
+        "ops": _operations,
+        "groups": _groups,
+        "layers": _layers,
+        "phases": _phases,
+        "memory": _memory,
+        "stalls": _stalls,
+        "notices": _notices,
+    }
+)
