@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.views.selection import Selection
 
 VIEWS = {
     "summary": "one screen: times, ranks, top operations, coverage (the default)",
@@ -75,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.views import inspect
     from et_sim.views.selection import selection
 
-    views = {
+    views: dict[str, Callable[[str, Selection], str]] = {
         "summary": inspect.summary_text,
         "ranks": inspect.ranks_text,
         "groups": inspect.groups_text,

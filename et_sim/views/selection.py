@@ -56,7 +56,8 @@ class Selection:
         """Lines that say what is shown, unless it is everything."""
         parts = []
         if self.ranks:
-            parts.append(f"ranks {','.join(_text(ranks) for ranks in self.ranks)}")
+            name = "rank" if len(self.ranks) == len(self.ranks[0]) == 1 else "ranks"
+            parts.append(f"{name} {','.join(_text(ranks) for ranks in self.ranks)}")
         if self.window is not None:
             first, last = self.window
             parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
