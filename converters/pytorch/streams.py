@@ -134,17 +134,19 @@ def _gaps(
 def _launch_nodes(draft: Draft, calls: Calls, work: Work, threads: Threads) -> Column:
     """The node that each piece of work comes after: its launching call, or what that call came after.
 
-    Clocks of host and device differ by a little, so work can seem to begin before its launch.
+    The node of a call that launches and waits begins too late. Clocks of host and device differ by a little,
+    so work can even seem to begin before its launch.
     """
     node = work.call.copy()  # node i is call i
     launched = np.flatnonzero(node != NONE)
-    early = launched[calls.start_ns[node[launched]] > work.start_ns[launched]]
+    early = launched[np.concatenate(draft.end_ns)[node[launched]] > work.start_ns[launched]]
     if len(early):
-        lanes = calls.lane[node[early]]
-        node[early] = threads.last_before(lanes, work.start_ns[early])
-        draft.left_out["launches that seem to begin after what they launched (the call before is taken)"] += (
-            len(early)
-        )
+        call = node[early]
+        node[early] = threads.last_before(calls.lane[call], work.start_ns[early])
+        seeming = int((calls.start_ns[call] > work.start_ns[early]).sum())
+        if seeming:
+            what = "launches that seem to begin after what they launched (the call before is taken)"
+            draft.left_out[what] += seeming
     return node
 
 

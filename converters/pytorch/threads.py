@@ -117,9 +117,12 @@ def _own_time(
     np.minimum.at(first_work, work.call[launched], work.start_ns[launched])
     end = np.clip(first_work, start, end)
     end[is_mark] = start[is_mark]
-    waits = waited_until != NONE
-    end[waits] = calls.end_ns[waits]
-    start[waits] = np.clip(waited_until[waits], start[waits], end[waits])
+    own = np.minimum(calls.end_ns, until)
+    waits = (waited_until != NONE) & (
+        waited_until <= own
+    )  # a call that goes on to call others has not waited
+    end[waits] = own[waits]
+    start[waits] = np.maximum(waited_until[waits], start[waits])
     return start, end
 
 

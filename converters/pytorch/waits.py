@@ -122,7 +122,8 @@ def _concluded(
     work = launches.work
     found: list[tuple[int, int]] = []
     for lane in np.unique(device.lane[rows]).tolist():
-        own = np.flatnonzero((work.call != NONE) & (calls.lane[work.call] == lane) & launches.on_device)
+        own = np.flatnonzero((work.call != NONE) & launches.on_device)
+        own = own[calls.lane[work.call[own]] == lane]
         own = own[np.argsort(launches.launched_ns[own], kind="stable")]
         times = launches.launched_ns[own].tolist()
         recorded = np.sort(device.ts_ns[records[device.lane[records] == lane]] - origin_ns).tolist()
