@@ -1,4 +1,4 @@
-"""Whatever a timeline shows, however unlikely: it converts, keeps its times, and is not late when replayed."""
+"""Whatever a timeline shows, however unlikely: it converts, keeps its times, and replays without delay."""
 
 from __future__ import annotations
 
