@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
         "--csv", type=Path, metavar="DIR", help="where the layers go as the result files of ASTRA-sim 1.0"
     )
     parser.add_argument("--ranks", help='only these ranks, such as "0-3,6"')
-    parser.add_argument("--window", metavar="FROM-TO", help="only this time, such as 10ms-20ms")
+    parser.add_argument("--window", metavar="FROM:TO", help="only this time, such as 10ms:20ms")
     parser.add_argument("--top", type=int, metavar="N", help="no more than N lines of each table")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the picture goes")
     parser.set_defaults(run=run)

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from et_sim.errors import UsageError
-from et_sim.units import LONGEST_NS, format_ns, parse_ranks
+from et_sim.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
 from et_sim.views.run_directory import RunDirectory
-from et_sim.views.window import Window, parse_window
 
 T = TypeVar("T")
+Window = tuple[int, int]  # first and last nanosecond
+WINDOW_FORM = "allowed: two times with a colon between, such as 1ms:2.5ms, 0:500us, or 3ms: to the end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,18 @@ def selection(ranks: str | None = None, window: str | None = None, top: int | No
     if top is not None and top < 1:
         raise UsageError(f"cannot show {top} lines", place="--top", remedy="give a number from 1")
     spans = _disjoint(parse_ranks(ranks)) if ranks is not None else ()
-    return Selection(spans, None if window is None else parse_window(window), top)
+    return Selection(spans, None if window is None else _window(window), top)
+
+
+def _window(text: str) -> Window:
+    begin, colon, end = text.partition(":")
+    if not colon:
+        raise UsageError(f"window {text!r} cannot be understood", remedy=WINDOW_FORM)
+    first = round(parse_time_ns(begin)) if begin.strip() else 0
+    last = round(parse_time_ns(end)) if end.strip() else LONGEST_NS
+    if last <= first:
+        raise UsageError(f"window {text!r} is empty", remedy=WINDOW_FORM)
+    return first, last
 
 
 def _disjoint(spans: list[range]) -> tuple[range, ...]:

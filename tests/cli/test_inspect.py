@@ -108,7 +108,7 @@ def test_bars_are_coloured_on_a_terminal_unless_nobody_wants_that(
 def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
     demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    part = ["--ranks", "3-5", "--window", "20ms-40ms", "--top", "2"]
+    part = ["--ranks", "3-5", "--window", "20ms:40ms", "--top", "2"]
     assert main(["inspect", str(demo / "run"), "ranks", *part, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [entry["ranks"] for entry in content] == ["3", "4"]
@@ -126,7 +126,7 @@ def test_a_part_of_a_run_is_the_same_as_text_and_as_data(
     ("arguments", "sentence"),
     [
         (["stalls", "--top", "3"], "the view stalls does not know --top (views that do: summary, ranks, "),
-        (["memory", "--window", "1ms-"], "the view memory does not know --window"),
+        (["memory", "--window", "1ms:"], "the view memory does not know --window"),
         (["--json", "--ranks", "3"], "--json is the whole summary.json and does not know --ranks"),
         (["ranks", "--ranks", "8"], "--ranks: there is no rank 8 (the last one is 7)"),
         (["ranks", "--top", "0"], "--top: cannot show 0 lines"),

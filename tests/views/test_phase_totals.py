@@ -56,7 +56,7 @@ def _weights(run: RunDirectory, part: Selection) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("ranks", [None, "4", "0-4/2"])
-@pytest.mark.parametrize("window", [None, "30us-90us"])
+@pytest.mark.parametrize("window", [None, "30us:90us"])
 def test_phases_add_up(run: RunDirectory, ranks: str | None, window: str | None) -> None:
     part = selection(ranks, window)
     begin, end = part.window or (0, 2**62)

@@ -74,7 +74,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("ranks", [None, "0", "2", "0-1,3", "0-3/2"])
-@pytest.mark.parametrize("window", [None, "0-10us", "12345ns-30us", "20us-", "1s-2s"])
+@pytest.mark.parametrize("window", [None, "0:10us", "12345ns:30us", "20us:", "1s:2s"])
 def test_operations_of_a_part_are_those_of_its_rows(
     folder: Path, ranks: str | None, window: str | None
 ) -> None:
@@ -92,7 +92,7 @@ def test_operations_of_a_part_are_those_of_its_rows(
 
 @pytest.mark.parametrize(
     ("ranks", "window", "top"),
-    [("x", None, None), (None, "5", None), (None, "3us-2us", None), (None, "a-b", None), (None, None, 0)],
+    [("x", None, None), (None, "5", None), (None, "3us:2us", None), (None, "a:b", None), (None, None, 0)],
 )
 def test_what_selects_nothing_is_refused(ranks: str | None, window: str | None, top: int | None) -> None:
     with pytest.raises(UsageError):
