@@ -19,9 +19,9 @@ from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
 from et_sim.views.operations import integers, words
 from et_sim.views.rank_table import slowest_first
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Window
 from et_sim.views.text import plural
 
-Window = tuple[int, int]  # first and last nanosecond
 ALWAYS: Window = (0, LONGEST_NS)
 MOST_ASKED = 10_000
 NONE = -1
@@ -127,13 +127,7 @@ def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]]) -> S
 
 def nodes_of(run: RunDirectory, actors: tuple[int, ...]) -> Nodes:
     """All rows of these actors, actor by actor."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    table = run.timeline((*NUMBERS, *CAUSES, *TEXTS)).unify_dictionaries()
-    if len(set(actors)) < run.summary["folded"]["actors"]:
-        table = table.filter(pc.is_in(table["actor"], pa.array(sorted(set(actors)), pa.int32())))
-    table = table.combine_chunks()
+    table = _rows_of(run, actors)
     numbers = {name: integers(table[name], missing=NONE) for name in (*NUMBERS, *CAUSES)}
     texts = {name: words(table[name]) for name in TEXTS}
     completed = numbers["end_ns"] != NONE
@@ -144,6 +138,22 @@ def nodes_of(run: RunDirectory, actors: tuple[int, ...]) -> Nodes:
         **{name: texts[name].codes for name in TEXTS},
         **{f"{name}s": texts[name].texts for name in TEXTS},
     )
+
+
+def _rows_of(run: RunDirectory, actors: tuple[int, ...]) -> Any:
+    """The rows of these actors as a table; those of others are let go of block by block."""
+    import pyarrow as pa
+
+    columns, wanted = (*NUMBERS, *CAUSES, *TEXTS), np.unique(np.array(actors, np.int64))
+    kept = []
+    for batch in run.batches("timeline", columns):
+        mine = np.isin(batch["actor"].to_numpy(), wanted)
+        if mine.all():
+            kept.append(batch)
+        elif mine.any() or not kept:
+            kept.append(batch.filter(pa.array(mine)))
+    table = pa.Table.from_batches(kept) if kept else run.timeline(columns)
+    return table.unify_dictionaries().combine_chunks()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

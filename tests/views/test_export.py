@@ -197,6 +197,18 @@ def test_counters_say_how_much_memory_is_in_use_and_which_collectives_run(tmp_pa
     assert values["collectives under way"] == [(0, 0), (start, 1), (end, 0)]
 
 
+def test_counters_say_how_many_chunks_a_dimension_serves(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "run", detail="phases")
+    read = _perfetto(_contents(run))
+    phases = feather.read_table(run / "phases.arrow").to_pylist()
+    counters = {place: t for t, (place, name) in read.counters.items() if name == "chunks in dimension 0"}
+    assert sorted(read.processes[place] for place in counters) == ["rank 0", "rank 4"]
+    for actor, place in enumerate(sorted(counters)):
+        for moment, value in read.values[counters[place]]:
+            mine = (row for row in phases if row["actor"] == actor)
+            assert value == sum(row["start_ns"] <= moment < row["end_ns"] for row in mine)
+
+
 def test_a_send_leads_to_the_receive_of_its_message(stages: Path) -> None:
     contents = _contents(stages)
     nodes, rows = contents.nodes, contents.slices.row

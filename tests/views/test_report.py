@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from runs_to_show import pipeline, side_by_side, written
 import et_sim
 from et_sim.cli import main
 from et_sim.views import open_run
-from et_sim.views.report.exposed import exposed_by_group, union_ns
+from et_sim.views.intervals import union
+from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.memory import COLUMNS, levels
+from et_sim.views.report.network import dimensions
 from et_sim.views.report.page import report
 from et_sim.views.report.timeline import merge
 
@@ -95,15 +98,9 @@ def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
 
 def test_the_page_has_a_part_for_everything(demo: Path) -> None:
     headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
-    assert headings[:6] == [
-        "Overview",
-        "Timeline",
-        "Ranks",
-        "Exposed communication",
-        "Operations",
-        "Local memory",
-    ]
-    assert headings[-2:] == ["Coverage", "Configuration"]
+    assert headings[:3] == ["Overview", "Timeline", "Ranks"]
+    assert headings[3:7] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
+    assert headings[7:] == ["Coverage", "Configuration"]
 
 
 def test_the_page_is_the_same_each_time(demo: Path) -> None:
@@ -171,6 +168,22 @@ def test_memory_is_drawn_where_it_was_tracked(tmp_path: Path) -> None:
     assert '<path class="line line-0"' in content
 
 
+def test_dimensions_are_as_busy_as_their_phases(tmp_path: Path) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="phases"))
+    heat = dimensions(run, run.summary["makespan_ns"])
+    assert heat.names == ("dimension 0",)
+    busy = 0
+    for actor in range(2):
+        rows = [
+            row for row in feather.read_table(run.path / "phases.arrow").to_pylist() if row["actor"] == actor
+        ]
+        busy += len({t for row in rows for t in range(row["start_ns"] // 64, row["end_ns"] // 64)}) * 64
+    assert heat.shares.mean() == pytest.approx(busy / 2 / run.summary["makespan_ns"], rel=0.02)
+    content = _page(run.path)
+    Page(content)
+    assert 'class="chart heat"' in content
+
+
 def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:
     run = open_run(demo)
     [one] = exposed_by_group(run)
@@ -199,7 +212,21 @@ def test_a_union_counts_every_nanosecond_once(found: list[tuple[int, int, int]],
         for a in range(5)
     ]
     wanted = [len({moment for span in one for moment in range(*span)}) for one in spans_of]
-    assert union_ns(actor, start + offset, start + offset + length, 5).tolist() == wanted
+    found_ = union(actor, start + offset, start + offset + length)
+    assert found_.lengths(5).tolist() == wanted
+    parts = list(zip(found_.owner.tolist(), found_.start.tolist(), found_.end.tolist(), strict=True))
+    assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(parts))
+
+
+@given(spans, st.integers(1, 9))
+def test_shares_of_columns_are_those_counted_by_hand(found: list[tuple[int, int, int]], columns: int) -> None:
+    owner, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    span = columns * 7
+    shares = union(owner, start, start + length).shares(4, columns, span)
+    for k in range(4):
+        busy = {t for a, s, n in found if a == k for t in range(s, s + n)}
+        wanted = [sum(t in busy for t in range(c * 7, c * 7 + 7)) / 7 for c in range(columns)]
+        assert shares[k].tolist() == pytest.approx(wanted)
 
 
 @given(spans, st.integers(1, 12))

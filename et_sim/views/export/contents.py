@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.export.counters import Counter, collectives_under_way, memory_in_use
+from et_sim.views.export.counters import Counter, chunks_in_dimensions, collectives_under_way, memory_in_use
 from et_sim.views.export.flows import collectives, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, Slices, Window, nodes_of, shown_ranks, slices_of
+from et_sim.views.nodes import NONE, Nodes, Shown, Slices, nodes_of, shown_ranks, slices_of
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Window
 from et_sim.views.strips import Strips, strips_of
 from et_sim.views.text import plural
 
@@ -49,9 +50,12 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     both = (sends != NONE) & (receives != NONE)
     members = [slice_of_row[rows] for rows in collectives(nodes)]
     joined = [there.tolist() for found in members if len(there := found[found != NONE]) > 1]
-    counters, no_room = _within(
-        [*collectives_under_way(nodes, shown, window), *memory_in_use(run, shown, window)], limit
+    parts = (
+        collectives_under_way(nodes, shown, window),
+        chunks_in_dimensions(run, shown, window),
+        memory_in_use(run, shown, window),
     )
+    counters, no_room = _within([counter for part in parts for counter in part], limit)
     several = len(shown.actors) - len(shown.place_of_actor())
     unclear = f"draws no arrows at {plural(several, 'rank')} that behave alike" if several else ""
     return Contents(

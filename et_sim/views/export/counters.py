@@ -1,4 +1,4 @@
-"""Figures over time that stand beside the slices: collectives under way, local memory in use.
+"""Figures over time that stand beside the slices: collectives under way, chunks in dimensions, memory in use.
 
 Not here: what memory is used for (`et_sim.views.memory`).
 """
@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.nodes import NONE, Nodes, Shown, Window
+from et_sim.views.nodes import NONE, Nodes, Shown
+from et_sim.views.operations import integers
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,13 +30,36 @@ class Counter:
 def collectives_under_way(nodes: Nodes, shown: Shown, window: Window) -> list[Counter]:
     """How many collectives each rank is in."""
     rows = np.flatnonzero((nodes.sequence != NONE) & (nodes.end_ns > nodes.start_ns))
+    spans = _by_actor(nodes.actor[rows], nodes.start_ns[rows], nodes.end_ns[rows])
+    return _of_ranks(_under_way(spans), shown, "collectives under way", "count", window)
+
+
+def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """How many chunks of each rank's collectives every dimension serves; nothing without phases.arrow."""
+    if not run.holds("phases"):
+        return []
+    blocks = []
+    for rows in run.batches("phases", ("actor", "dimension", "start_ns", "end_ns")):
+        block = [integers(rows[name], missing=NONE) for name in ("actor", "dimension", "start_ns", "end_ns")]
+        actor, _, start, end = block
+        kept = np.isin(actor, shown.actors) & (start >= 0) & (end > start)
+        blocks.append([column[kept] for column in block])
+    actor, dimension, start, end = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    found: list[Counter] = []
+    for one in np.unique(dimension).tolist():
+        spans = _by_actor(*(column[dimension == one] for column in (actor, start, end)))
+        found += _of_ranks(_under_way(spans), shown, f"chunks in dimension {one}", "count", window)
+    return sorted(found, key=lambda counter: counter.place)
+
+
+def _under_way(spans: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+    """Per actor, when the number of open spans changes, and to what."""
     found = []
-    for actor, start, end in _by_actor(nodes.actor[rows], nodes.start_ns[rows], nodes.end_ns[rows]):
+    for actor, start, end in spans:
         time = np.concatenate((start, end))
-        change = np.repeat((1, -1), len(start))
         order = np.argsort(time, kind="stable")
-        found.append((actor, time[order], np.cumsum(change[order])))
-    return _of_ranks(found, shown, "collectives under way", "count", window)
+        found.append((actor, time[order], np.cumsum(np.repeat((1, -1), len(start))[order])))
+    return found
 
 
 def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:

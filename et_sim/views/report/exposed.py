@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.views.intervals import union
 from et_sim.views.operations import integers, words
 from et_sim.views.run_directory import RunDirectory
 
@@ -44,13 +45,13 @@ def exposed_by_group(run: RunDirectory) -> list[Exposed]:
     texts = sorted(set(named))  # groups of one name are shown as one
     group = np.array([texts.index(text) for text in named])[groups.codes]
     others = np.flatnonzero(is_other)
-    without = union_ns(actor[others], start[others], end[others], len(ranks))
+    without = union(actor[others], start[others], end[others]).lengths(len(ranks))
     found = []
     for code in np.unique(group[~is_other]).tolist():
         rows = np.flatnonzero((group == code) & ~is_other)
         both = np.concatenate((rows, others))
-        active = union_ns(actor[rows], start[rows], end[rows], len(ranks))
-        exposed = union_ns(actor[both], start[both], end[both], len(ranks)) - without
+        active = union(actor[rows], start[rows], end[rows]).lengths(len(ranks))
+        exposed = union(actor[both], start[both], end[both]).lengths(len(ranks)) - without
         weight = ranks[actor[rows]]
         found.append(
             Exposed(
@@ -69,22 +70,3 @@ def _dot(counts: Any, values: Any) -> int:
     if float(np.abs(values).max(initial=0)) * float(counts.sum()) < 2**62:
         return int((counts * values).sum())
     return sum(c * v for c, v in zip(counts.tolist(), values.tolist(), strict=True))
-
-
-def union_ns(actor: Any, start: Any, end: Any, actors: int) -> Any:
-    """Per actor, how long at least one of its intervals is open."""
-    order = np.lexsort((start, actor))
-    actor, start, end = actor[order], start[order], end[order]
-    total = np.zeros(actors, np.int64)
-    if not len(order):
-        return total
-    # Actors by rank of their own in a running maximum: the span of time is added for each.
-    span = int(end.max()) + 1
-    base = np.cumsum(np.diff(actor, prepend=actor[0]) != 0).astype(
-        object if span * actors > 2**62 else np.int64
-    )
-    reached = np.maximum.accumulate(end + base * span)
-    before = np.concatenate(([base[0] * span], reached[:-1])) - base * span
-    added = np.maximum(end - np.maximum(start, before), 0).astype(np.int64)
-    np.add.at(total, actor, added)
-    return total

@@ -11,13 +11,15 @@ from pathlib import Path
 
 from et_sim.units import format_ns
 from et_sim.views.colours import COLOURS, LIGHTER
-from et_sim.views.nodes import ALWAYS, Window
+from et_sim.views.nodes import ALWAYS
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
+from et_sim.views.report.network import network_section
 from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import groups_section, headline, operations_section, ranks_section
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Window
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 PAGE = """<!DOCTYPE html>
@@ -59,6 +61,7 @@ def report(
         ranks_section(run),
         groups_section(run),
         operations_section(run),
+        network_section(run),
         memory_section(run),
         coverage_section(run),
         configuration_section(run),

@@ -126,12 +126,16 @@
   };
   const drawStrip = (pen, strip, top, tall, left, first, last, perNs, withNames) => {
     const until = firsts[strip + 1], right = left + (last - first) * perNs;
-    let pixel = -1, busy = 0, longest = -1, meant = false;
+    let pixel = -1, busy = 0, longest = -1, meant = false, fill = "", alpha = -1;
+    const paint = (colour, density, x, w) => {  // setting a pen's colour costs more than most rectangles
+      if (alpha !== density) pen.globalAlpha = alpha = density;
+      if (fill !== colour) pen.fillStyle = fill = colour;
+      pen.fillRect(x, top, w, tall);
+    };
     const flush = () => {
       if (longest < 0) return;
-      pen.globalAlpha = Math.max(0.35, Math.min(1, busy)) * (meant ? 1 : 0.18);
-      pen.fillStyle = fills[column.kind[longest]];
-      pen.fillRect(pixel, top, 1, tall);
+      const density = Math.max(0.35, Math.min(1, Math.round(busy * 10) / 10)) * (meant ? 1 : 0.18);
+      paint(fills[column.kind[longest]], density, pixel, 1);
       longest = -1; busy = 0; meant = false;
     };
     for (let slice = firstVisible(strip, first); slice < until && column.start[slice] < last; slice += 1) {
@@ -147,12 +151,10 @@
       flush();
       const x = Math.max(begin, left), w = Math.min(begin + wide, right) - x;
       const share = column.count[slice] > 1 ? 0.4 + 0.6 * column.busy[slice] / column.length[slice] : 1;
-      pen.globalAlpha = share * (isMeant(slice) ? 1 : 0.18);
-      pen.fillStyle = fills[column.kind[slice]];
-      pen.fillRect(x, top, w > 3 ? w - 0.75 : w, tall);
+      paint(fills[column.kind[slice]], share * (isMeant(slice) ? 1 : 0.18), x, w > 3 ? w - 0.75 : w);
       if (withNames && w > 34) {
         const room = Math.floor((w - 8) / 6.6), name = nameOf(slice);
-        pen.fillStyle = inks[column.kind[slice]];
+        pen.fillStyle = fill = inks[column.kind[slice]];
         pen.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, x + 4, top + tall / 2 + 0.5);
       }
     }
@@ -166,6 +168,7 @@
     pen.fillStyle = colours.line;
     for (const tick of ticks()) pen.fillRect(Math.round(xOf(tick)), 0, 1, bottom);
     data.strips.forEach((strip, at) => {
+      if (tops[at] + height < body.scrollTop - 40 || tops[at] > body.scrollTop + body.clientHeight + 40) return;
       pen.fillStyle = colours.track;
       pen.fillRect(gutter, tops[at], width - gutter, height);
       drawStrip(pen, at, tops[at], height, gutter, from, to, scale(), height > 9);
@@ -232,12 +235,22 @@
       pen.fillText(label, Math.min(Math.max(x - room / 2, gutter), width - room - 4), 10);
     }
   };
-  const drawOverview = () => {
-    const tall = 46, pen = prepare(overview, tall), perNs = (width - gutter) / (data.to - data.from);
-    const each = (tall - 6) / Math.max(strips, 1);
+  const whole = document.createElement("canvas");  // the overview's nodes, which seldom change
+  let wholeKey = "";
+  const drawWhole = (tall, perNs) => {
+    const key = [width, isDark.matches, [...pressed], byId("search").value, window.devicePixelRatio].join();
+    if (key === wholeKey) return;
+    wholeKey = key;
+    const pen = prepare(whole, tall), each = (tall - 6) / Math.max(strips, 1);
     data.strips.forEach((strip, at) => {
       drawStrip(pen, at, 3 + at * each, Math.max(each - (each > 3 ? 1 : 0), 0.5), gutter, data.from, data.to, perNs, false);
     });
+  };
+  const drawOverview = () => {
+    const tall = 46, perNs = (width - gutter) / (data.to - data.from);
+    drawWhole(tall, perNs);
+    const pen = prepare(overview, tall);
+    pen.drawImage(whole, 0, 0, width, tall);
     const left = gutter + (from - data.from) * perNs, right = gutter + (to - data.from) * perNs;
     pen.fillStyle = colours.shade;
     pen.fillRect(gutter, 0, left - gutter, tall);
@@ -459,6 +472,7 @@
       if (isMeant(slice)) { choose(slice); return; }
     }
   });
+  body.addEventListener("scroll", draw);
   new ResizeObserver(draw).observe(body);
   isDark.addEventListener("change", draw);
   choose(-1);

@@ -18,10 +18,11 @@ import numpy as np
 
 from et_sim.views.colours import NEVER, colour_of, lighter
 from et_sim.views.export.flows import collectives, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, Window, nodes_of, shown_ranks, slices_of
+from et_sim.views.nodes import NONE, Nodes, Shown, nodes_of, shown_ranks, slices_of
 from et_sim.views.picture import picture
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Window
 from et_sim.views.strips import strips_of
 from et_sim.views.text import plural
 
