@@ -11,14 +11,12 @@ from pathlib import Path
 
 from converters.files import read_bytes
 from converters.records import Dropped, without_dangling
-from converters.report import Report, make_report
 from et_sim.trace import Trace
 
 
-def repaired(path: Path, trace: Trace) -> tuple[bytes, Report]:
+def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:
     """The new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
     content = read_bytes(path)
-    dropped = Dropped()
-    if trace.dropped_dependencies:
-        content, dropped = without_dangling(content, set(trace.node_id.tolist()), str(path))
-    return content, make_report(trace, dropped)
+    if not trace.dropped_dependencies:
+        return content, Dropped()
+    return without_dangling(content, set(trace.node_id.tolist()), str(path))

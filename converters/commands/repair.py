@@ -1,4 +1,4 @@
-"""`et-convert repair`: drop dependencies on nodes that a trace's writer left out."""
+"""`et-convert repair`: dependencies on nodes that are not there go; sizes of collectives are made even."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ def add_parser(commands: Any) -> None:
         "repair",
         help="drop dependencies on nodes that are not in the trace",
         description="Rewrite traces that depend on nodes they do not hold, as the PyTorch converter of"
-        " Chakra writes them. Such dependencies are dropped and counted; nothing else changes.",
+        " Chakra writes them. Such dependencies are dropped and counted; nothing else changes, unless"
+        " --even-sizes asks for it.",
     )
     parser.add_argument("prefix", metavar="PREFIX", help="traces to repair: PREFIX.0.et, PREFIX.1.et, …")
     parser.add_argument(
         "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
+    )
+    parser.add_argument(
+        "--even-sizes",
+        action="store_true",
+        help="where members of a group give different sizes to a collective, let all give the largest",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=run)
@@ -30,10 +36,12 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
     from pathlib import Path
 
+    from converters.editing.evening import Evening
     from converters.files import refuse_overwriting, trace_path
+    from converters.records import Dropped
     from converters.repairing import repaired
-    from converters.report import Converted, Report, as_plain, as_text
-    from et_sim.trace import read_workload, write_trace
+    from converters.report import Converted, as_plain, as_text, make_report, plural
+    from et_sim.trace import decode, read_workload, write_trace
     from et_sim.trace.manifest import is_manifest
 
     if is_manifest(options.prefix):
@@ -46,17 +54,23 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     inputs = [Path(path) for path, _ in workload.inputs]
     outputs = [trace_path(options.output, rank) for rank in range(workload.ranks)]
     refuse_overwriting(inputs, outputs)
+    evening = Evening(workload) if options.even_sizes else None
     converted = []
-    held: dict[int, tuple[bytes, Report]] = {}
+    held: dict[int, tuple[bytes, Dropped]] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):
+        trace = workload.templates[template]
         if template not in held:
-            held[template] = repaired(inputs[rank], workload.templates[template])
-        content, report = held[template]
+            held[template] = repaired(inputs[rank], trace)
+        content, dropped = held[template]
+        content, evened = evening.of_rank(rank, content, trace) if evening else (content, 0)
         write_trace(content, outputs[rank])
-        status = "repaired" if any(label == "dropped" for label, _ in report.notes) else "nothing to repair"
+        notes = [("made even", f"sizes of {plural(evened, 'collective')}")] if evened else []
+        status = "repaired" if evened or dropped else "nothing to repair"
+        report = make_report(decode(content, str(outputs[rank])) if evened else trace, dropped, notes)
         converted.append(Converted(str(inputs[rank]), status, (str(outputs[rank]),), report))
+    notices = [*workload.notices, *([evening.remark()] if evening and evening.uneven else [])]
     if options.json:
-        yield json.dumps(as_plain(converted, workload.notices), indent=2, ensure_ascii=False)
+        yield json.dumps(as_plain(converted, notices), indent=2, ensure_ascii=False)
         return
     yield from as_text(converted)
-    yield from (f"note: {notice}" for notice in workload.notices)
+    yield from (f"note: {notice}" for notice in notices)

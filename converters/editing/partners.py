@@ -47,12 +47,10 @@ class Partners:
 
     def __init__(self, workload: Workload, groups: Groups) -> None:
         self._workload = workload
-        collectives = _collectives(workload, groups)
-        self._meetings = [*(one for one in collectives if len(one.rows) > 1), *_messages(workload)]
+        used = collectives(workload, groups)
+        self._meetings = [*(one for one in used if len(one.rows) > 1), *_messages(workload)]
         # Groups of which nothing says who is in them; their users are taken for members.
-        self.unknown = {
-            one.name for one in collectives if groups.members(next(iter(one.rows)), one.name) is None
-        }
+        self.unknown = {one.name for one in used if groups.members(next(iter(one.rows)), one.name) is None}
 
     def find_open(self, chosen: Sequence[Any], in_slice: Any) -> tuple[Open | None, int]:
         """The first open row, and how many there are; `chosen` is a mask per template."""
@@ -111,7 +109,7 @@ def open_error(workload: Workload, found: Open, count: int, in_slice: Any) -> Tr
     )
 
 
-def _collectives(workload: Workload, groups: Groups) -> list[Meeting]:
+def collectives(workload: Workload, groups: Groups) -> list[Meeting]:
     """One meeting per group that is used, be it by one rank only."""
     names = [_rows_by_group(trace) for trace in workload.templates]
     found: dict[tuple[Any, ...], Meeting] = {}

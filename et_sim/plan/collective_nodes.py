@@ -142,7 +142,7 @@ def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:
     says_involved = (trace.present[rows] & int(Has.INVOLVED_DIM)) != 0
     columns = (
         _operations(trace, rows),
-        trace.comm_bytes[rows],
+        np.where(trace.comm_type[rows] == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows]),  # moves nothing
         trace.comm_priority[rows],
         trace.group[rows],
         trace.involved_dims[rows],

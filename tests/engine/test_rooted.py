@@ -127,6 +127,12 @@ def test_nothing_to_move_takes_no_time_but_a_barrier_does(kind: str) -> None:
     assert (max(times) > 0) == (kind == "barrier")
 
 
+def test_a_barrier_has_no_size_to_agree_on() -> None:
+    net = network(["Ring"], [4])
+    builders = [everybody(1, "barrier", size)[0] for size in (0, 8, 16, 1 << 20)]
+    assert finish_times(builders, net) == finish_times(everybody(4, "barrier", 0), net)
+
+
 def test_a_broadcast_takes_its_recorded_time_in_the_reference_profile() -> None:
     net = network(["Ring"], [4])
     assert finish_times(everybody(4, "broadcast", micros=7), net) == [7000] * 4

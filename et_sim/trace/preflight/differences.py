@@ -87,7 +87,8 @@ def _first_difference(one: Any, other: Any) -> int:
 def _what_differs(one: Any, other: Any) -> tuple[str, str]:
     if one[0] != other[0]:
         return "collective-type", "give all members the same collectives in the same order"
-    return "collective-size", "give all members the same comm_size"
+    remedy = "give all members the same comm_size (et-convert repair --even-sizes gives all the largest)"
+    return "collective-size", remedy
 
 
 def _roots(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:

@@ -1,0 +1,66 @@
+"""Collectives whose members give different sizes, as all-to-alls with uneven splits are recorded.
+
+A simulation moves equal parts. Where every member gives the largest size of any, a collective takes no less
+time than it would with the sizes as they are.
+
+Not here: members that start different collectives, which nobody can mend but the workload's maker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from converters.editing.attributes import set_attributes
+from converters.editing.bridging import Bridges
+from converters.editing.groups import Groups
+from converters.editing.inputs import recorded_as
+from converters.editing.partners import collectives
+from converters.editing.writing import edited
+from converters.report import plural
+from et_sim.trace import Trace, Workload
+from et_sim.trace.columns import CollectiveKind
+
+
+class Evening:
+    """What has to change, by rank."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._sizes: dict[int, dict[int, int]] = {}  # rank -> row -> bytes
+        self.uneven: Counter[str] = Counter()  # collectives by type
+        for meeting in collectives(workload, Groups(workload, {})):
+            if len(meeting.rows) > 1:
+                self._look_at(workload, meeting.rows)
+
+    def _look_at(self, workload: Workload, rows: dict[int, Any]) -> None:
+        """The k-th of each rank meet; those of one type are given the largest size."""
+        shortest = min(map(len, rows.values()))
+        traces = {rank: workload.trace(rank) for rank in rows}
+        kinds = np.stack([traces[rank].comm_type[of_rank[:shortest]] for rank, of_rank in rows.items()])
+        sizes = np.stack([traces[rank].comm_bytes[of_rank[:shortest]] for rank, of_rank in rows.items()])
+        largest = sizes.max(axis=0)
+        differs = (sizes != largest).any(axis=0) & (kinds == kinds[0]).all(axis=0)
+        differs &= kinds[0] != CollectiveKind.BARRIER
+        for number in kinds[0][differs].tolist():
+            known = number in CollectiveKind._value2member_map_
+            self.uneven[CollectiveKind(number).name.lower() if known else f"comm_type {number}"] += 1
+        for at, (rank, of_rank) in enumerate(rows.items()):
+            for k in np.flatnonzero(differs & (sizes[at] != largest)).tolist():
+                self._sizes.setdefault(rank, {})[int(of_rank[k])] = int(largest[k])
+
+    def of_rank(self, rank: int, content: bytes, trace: Trace) -> tuple[bytes, int]:
+        """The rank's file with the new sizes, and how many nodes have one."""
+        sizes = self._sizes.get(rank, {})
+        if not sizes:
+            return content, 0
+        changes = {row: partial(set_attributes, values={"comm_size": size}) for row, size in sizes.items()}
+        keep = np.ones(len(trace), np.bool_)
+        return edited(recorded_as(trace, content), keep, Bridges(), changes), len(sizes)
+
+    def remark(self) -> str:
+        """What was uneven, in a sentence; "" if nothing was."""
+        listed = ", ".join(plural(count, kind) for kind, count in sorted(self.uneven.items()))
+        return f"members gave different sizes to {listed}: now all give the largest" if listed else ""
