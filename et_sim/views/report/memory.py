@@ -98,4 +98,5 @@ def _grid(most: int, makespan: int) -> list[str]:
 
 def _drawing(parts: list[str], title: str) -> str:
     size = f"0 0 {LEFT + WIDTH + 10} {TOP + HEIGHT + BOTTOM}"
-    return tag("svg", tag("title", text(title)) + "".join(parts), viewBox=size, role="img", class_="chart")
+    drawing = tag("svg", tag("title", text(title)) + "".join(parts), viewBox=size, role="img", class_="chart")
+    return tag("div", drawing, class_="scroll")

@@ -78,7 +78,8 @@ def _drawing(heat: Heat, makespan: int) -> str:
         parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="{anchor}">{format_ns(moment)}</text>')
     size = f"0 0 {LEFT + WIDTH + RIGHT} {bottom + BOTTOM}"
     title = tag("title", text(f"Heat map: {heat.note}"))
-    return tag("svg", title + "".join(parts), viewBox=size, role="img", class_="chart heat")
+    drawing = tag("svg", title + "".join(parts), viewBox=size, role="img", class_="chart heat")
+    return tag("div", drawing, class_="scroll")
 
 
 def _row(levels: Any, y: int) -> Sequence[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.operations import operations
-from et_sim.views.rank_table import other_ns, rank_count, slowest_first
+from et_sim.views.rank_table import called, other_ns, rank_count, slowest_first
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run_directory import RunDirectory
@@ -82,7 +82,7 @@ def _tiles(run: RunDirectory) -> str:
     finish = "never finishes" if last["finish_ns"] is None else f"at {format_ns(last['finish_ns'])}"
     tiles = [
         ("ranks", f"{ranks:,}", "each simulated" if actors == ranks else f"as {plural(actors, 'actor')}"),
-        ("last to finish", f"rank {shortened(last['ranks'], 12)}", finish),
+        ("last to finish", called(last["ranks"], 12), finish),
         ("network", summary["model"], f"{summary['profile']} profile"),
         ("messages", f"{summary['messages']:,}", "crossed the network"),
         ("nodes", f"{summary['coverage']['nodes']:,}", f"{summary['coverage']['modelled']:,} modelled"),
