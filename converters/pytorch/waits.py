@@ -9,7 +9,8 @@ that `cudaStreamWaitEvent` was called; then the next work that the thread launch
   follows communication).
 
 In the same way a host's wait for a stream or event that is not named is for the last work that had ended
-when the call returned. Whether a wait was recorded or concluded is counted.
+when the call returned. A launch that took long may have waited, too, and is judged by what had ended just
+before it returned. Whether a wait was recorded or concluded is counted.
 
 Not here: the nodes (`threads`, `streams`).
 """
@@ -27,6 +28,9 @@ from converters.pytorch.columns import DeviceTrace, EventSort
 from converters.pytorch.graph import Column
 from converters.pytorch.nesting import NONE
 from converters.pytorch.streams import Pairs
+
+_LONG_LAUNCH_NS = 50_000
+_FULL_QUEUE = 64  # pieces of work under way; queues of devices hold some hundred
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +87,9 @@ def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int) ->
     if not len(awaited[0]):
         awaited = _concluded(device, calls, launches, counts, origin_ns)
     until, host_after = _host_waits(device, calls, launches, counts, origin_ns)
-    return Waits(awaited, host_after, until, counts)
+    held = _held_launches(calls, launches, until, counts)
+    both = tuple(np.concatenate(side) for side in zip(host_after, held, strict=True))
+    return Waits(awaited, (both[0], both[1]), until, counts)
 
 
 def _recorded(device: DeviceTrace, launches: _Launches, counts: Counter[str], origin_ns: int) -> Pairs:
@@ -185,6 +191,36 @@ def _host_waits(
             until[call] = max(int(launches.work.end_ns[one]) for one in targets)
             found += [(one, call) for one in targets]
     return until, _pairs(found)
+
+
+def _held_launches(calls: Calls, launches: _Launches, until: Column, counts: Counter[str]) -> Pairs:
+    """Launches that took long, and returned soon after work had ended: the launched work itself (a copy from
+    memory that is not pinned), or what made room in a full queue. Adds to `until`."""
+    work = launches.work
+    own_end = np.full(len(calls), NONE, np.int64)
+    some = np.flatnonzero((work.call != NONE) & launches.on_device)
+    np.maximum.at(own_end, work.call[some], work.end_ns[some])
+    launching = np.flatnonzero((own_end != NONE) & (until == NONE))
+    launching = launching[(calls.end_ns - calls.start_ns)[launching] >= _LONG_LAUNCH_NS]
+    by_end = some[np.argsort(work.end_ns[some], kind="stable")]
+    ends, begins = work.end_ns[by_end], np.sort(launches.launched_ns[some])
+    found: list[tuple[int, int]] = []
+    for call in launching.tolist():
+        start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
+        soon = end - (end - start) // 5
+        if soon <= own_end[call] <= end:
+            counts["launches that waited for their own work, concluded from how long they took"] += 1
+            targets = some[(work.call[some] == call) & (work.end_ns[some] == own_end[call])].tolist()
+        else:
+            queued = np.searchsorted(begins, start) - np.searchsorted(ends, start)
+            last = int(by_end[np.searchsorted(ends, end, "right") - 1])
+            if queued < _FULL_QUEUE or not soon <= work.end_ns[last] <= end:
+                continue
+            counts["launches that waited for room in a queue, concluded from how long they took"] += 1
+            targets = [last]
+        until[call] = max(int(work.end_ns[one]) for one in targets)
+        found += [(one, call) for one in targets]
+    return _pairs(found)
 
 
 def _recorded_targets(device: DeviceTrace, launches: _Launches, origin_ns: int) -> dict[int, list[int]]:

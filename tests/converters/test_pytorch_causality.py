@@ -206,6 +206,26 @@ def test_waiting_for_the_device_is_waiting_for_every_stream(timeline: Timeline) 
     assert found.waits_directly("cudaDeviceSynchronize", "there", Link.SYNC)
 
 
+def test_a_copy_that_returns_when_it_is_done_has_waited_for_itself(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 5)
+    timeline.kernel(
+        "Memcpy DtoH (Device -> Pageable)", 20, 75, COMPUTE, timeline.call("cudaMemcpyAsync", 10, 90)
+    )
+    found = timeline.converted()
+    assert found.span("cudaMemcpyAsync") == (95, 100)
+    assert found.waits_directly("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", Link.SYNC)
+    assert found.comes_after("Memcpy DtoH (Device -> Pageable)", "op")
+
+
+def test_a_launch_into_a_full_queue_waits_for_room(timeline: Timeline) -> None:
+    for number in range(80):
+        timeline.launch(f"kernel {number}", 3 * number, 10 + 100 * number, 100)
+    timeline.kernel("late", 8010, 10, COMPUTE, timeline.call("cudaGraphLaunch", 300, 320))
+    found = timeline.converted()
+    assert found.span("cudaGraphLaunch") == (610, 620)
+    assert found.waits_directly("cudaGraphLaunch", "kernel 5", Link.SYNC)
+
+
 def test_recorded_waits_say_which_event_of_which_stream(timeline: Timeline) -> None:
     timeline.launch("before", 0, 10, 30)
     recorded = timeline.call("cudaEventRecord", 4, 1)
