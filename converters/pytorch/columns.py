@@ -207,7 +207,7 @@ class DeviceTrace:
 
     Left out, and counted in `dropped` as "phase/category": metadata and instants (M, i), python_function,
     ac2g arrows (each repeats a correlation that its two events carry), counters, and categories that are
-    not known.
+    not known. What else was not as it should be is counted there in words.
     """
 
     path: str

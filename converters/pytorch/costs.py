@@ -120,7 +120,8 @@ def _operator_bytes(
 
 
 def _argument_bytes(given: Any) -> int:
-    return sum(shape_bytes(given["dims"], given["types"])) if given else NONE
+    total = sum(shape_bytes(given["dims"], given["types"])) if given else NONE
+    return total if total < 1 << 63 else NONE  # a shape that nobody has
 
 
 def _row_bytes(tensors: Tensors) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,20 @@ def written(folder: Path, content: Any, name: str = "file.json") -> Path:
 
 def event(**members: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2, **members}
+
+
+SURPRISES = (None, True, -1, 2**63, -(2**70), 1.5, 1e308, "", "0x10", [], [1], {}, {"a": 1}, [[]])
+
+
+def changed(value: Any, share: float, choose: random.Random) -> Any:
+    """The value with a share of everything in it left out, or something else."""
+    if isinstance(value, dict):
+        return {
+            key: changed(inner, share, choose) for key, inner in value.items() if choose.random() >= share
+        }
+    if isinstance(value, list):
+        return [changed(inner, share, choose) for inner in value]
+    return choose.choice(SURPRISES) if choose.random() < share else value
 
 
 @pytest.mark.parametrize(
@@ -165,7 +180,37 @@ def test_a_list_of_events_alone_is_a_timeline(tmp_path: Path) -> None:
 def test_events_without_times_are_counted(tmp_path: Path) -> None:
     events = [event(), {"ph": "X", "cat": "kernel", "name": "k"}, event(dur=None)]
     trace = read_device(written(tmp_path, {"traceEvents": events}))
-    assert (len(trace), trace.dropped) == (1, {"X/without a time": 2})
+    assert (len(trace), trace.dropped) == (1, {"events without a time": 2})
+
+
+def test_durations_below_zero_are_none_and_counted(tmp_path: Path) -> None:
+    trace = read_device(written(tmp_path, {"traceEvents": [event(dur=-3), event(dur=-0.5), event()]}))
+    assert trace.dur_ns.tolist() == [0, 0, 2000]
+    assert trace.dropped == {"durations below zero, taken as zero": 2}
+
+
+@pytest.mark.parametrize("dims", ['[["x"]]', "[[null]]", "7", "[7]", "[{}]"])
+def test_recorded_inputs_that_make_no_sense_are_left_out_and_counted(tmp_path: Path, dims: str) -> None:
+    own = event(cat="cpu_op", args={"Input Dims": json.loads(dims), "Input type": ["float"]})
+    trace = read_device(written(tmp_path, {"traceEvents": [own]}))
+    assert trace.arguments.tolist() == [ABSENT]
+    assert trace.dropped == {"kinds of recorded inputs that cannot be read": 1}
+
+
+@pytest.mark.parametrize("name", ["et", "kineto"])
+def test_whatever_is_changed_in_a_file_it_is_read_or_refused(tmp_path: Path, name: str) -> None:
+    whole = json.loads(gzip.decompress((FOLDER / "simple_add" / f"{name}.json.gz").read_bytes()))
+    choose = random.Random(name)
+    outcomes = set()
+    for _ in range(150):
+        path = written(tmp_path, changed(whole, 10 ** choose.uniform(-5, -2), choose))
+        for reader in (read_host, read_device, read_linked):
+            try:
+                reader(path)
+                outcomes.add("read")
+            except TraceError:
+                outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
 
 
 def test_absolute_times_with_decimals_are_exact(tmp_path: Path) -> None:

@@ -28,26 +28,34 @@ class Decoder(Generic[_T]):
         self.count = 0
 
     def __call__(self, batch: Batch) -> list[_T]:
+        content = batch.content
         try:
-            found = self._decoder.decode(batch.content)
+            if not content.isascii():
+                content.decode()  # the decoder does not look into what it leaves as text
+            found = self._decoder.decode(content)
         except msgspec.ValidationError as error:
             raise self._error(batch, error) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             self.repaired += 1
             try:
-                found = self._decoder.decode(mended(batch.content))
+                found = self._decoder.decode(mended(content))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise self._error(batch, error) from None
         self.count += len(found)
         return found
 
     def _error(self, batch: Batch, error: Exception) -> TraceError:
-        where = f'"{batch.key}"' if batch.key else "the list"
-        return TraceError(
-            f"elements of {where} cannot be read: {error} ($[0] is its element {self.count})",
-            place=f"{self._path}: byte {batch.offset}",
-            remedy="the file is damaged or of another kind; record again, or fetch it again",
-        )
+        return unreadable(batch, self._path, f"{error} ($[0] is its element {self.count})")
+
+
+def unreadable(batch: Batch, path: Path, why: str) -> TraceError:
+    """What to say when something in a batch is not what it should be."""
+    where = f'"{batch.key}"' if batch.key else "the list"
+    return TraceError(
+        f"elements of {where} cannot be read: {why}",
+        place=f"{path}: byte {batch.offset}",
+        remedy="the file is damaged or of another kind; record again, or fetch it again",
+    )
 
 
 def decoded(member: Member, path: Path) -> Any:

@@ -75,6 +75,7 @@ class DeviceReader:
         self._decode = Decoder(Event, path)
         self._members: dict[str, Any] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
+        self._remarks: Counter[str] = Counter()
         self._codes: Memo[tuple[str, str], int] = Memo(_code)
         self._names: Table[str] = Table()
         self._lanes = Lanes()
@@ -106,7 +107,9 @@ class DeviceReader:
         if kept:
             chosen = [events[row] for row in kept]
             starts, lengths = (self._times(chosen, kept, key, batch) for key in ("ts", "dur"))
-            self._append(chosen, [codes[row] for row in kept], starts, lengths)
+            below = int((lengths < 0).sum())
+            self._count("durations below zero, taken as zero", below)
+            self._append(chosen, [codes[row] for row in kept], starts, np.maximum(lengths, 0))
         flows = [row for row in others if codes[row] == _FLOW and events[row].ts is not None]
         if flows:
             chosen = [events[row] for row in flows]
@@ -142,7 +145,7 @@ class DeviceReader:
                 key: value for key, value in self._members.items() if not isinstance(value, list | dict)
             },
             window_ns=self._window(),
-            dropped={f"{phase}/{category}": n for (phase, category), n in sorted(self._dropped.items())},
+            dropped=self._all_dropped(),
             repaired=self._decode.repaired,
             lane=lane_places[self._lane.finish()] if self._rows else self._lane.finish(),
             node_id=node_id,
@@ -192,8 +195,12 @@ class DeviceReader:
         """The rows whose events say when they began and how long they took; the others are counted."""
         timed = [row for row in rows if events[row].ts is not None and events[row].dur is not None]
         if len(timed) < len(rows):
-            self._dropped["X", "without a time"] += len(rows) - len(timed)
+            self._count("events without a time", len(rows) - len(timed))
         return timed
+
+    def _count(self, what: str, number: int) -> None:
+        if number:
+            self._remarks[what] += number
 
     def _times(self, chosen: list[Event], rows: list[int], key: str, batch: Batch) -> Times:
         """Exact nanoseconds of the events, which are elements `rows` of the batch."""
@@ -219,6 +226,11 @@ class DeviceReader:
             return
         remedy = "name the file that PyTorch's profiler exported (export_chrome_trace)"
         raise TraceError(cause, place=str(self._path), remedy=remedy)
+
+    def _all_dropped(self) -> dict[str, int]:
+        self._count("kinds of recorded inputs that cannot be read", self._details.unreadable_inputs)
+        by_category = {f"{phase}/{category}": n for (phase, category), n in self._dropped.items()}
+        return dict(sorted({**by_category, **self._remarks}.items()))
 
     def _window(self) -> tuple[int, int] | None:
         if not self._spans:

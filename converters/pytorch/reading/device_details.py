@@ -5,6 +5,8 @@ Not here: what every event says (`device`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ from converters.pytorch.reading.growing import Column, Memo, Rows, Table
 from converters.pytorch.reading.lanes import stream_number
 from converters.pytorch.reading.names import values_matter
 
+_SHAPES = list[list[int | list[int | list[Any]]]]  # of tensors, and of lists of them
 _MOVES = frozenset((EventSort.MEMCPY, EventSort.MEMSET, EventSort.LAUNCH, EventSort.ACCELERATOR))
 
 
@@ -26,6 +29,7 @@ class Details:
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
         self._arguments = Column(np.int32)
+        self.unreadable_inputs = 0  # recorded inputs, different ones, that are no lists of the right kind
         self._waits = Rows("row", "sort", "stream", "event", "record_correlation")
         self._transfers = Rows("row", "size_bytes")
         self._flows = Rows("flow_id", "is_end", "ts_ns", "lane")
@@ -76,6 +80,12 @@ class Details:
 
     def _inputs_text(self, recorded: tuple[bytes, bytes, bytes]) -> int:
         dims, types, values = (text or b"[]" for text in recorded)
+        try:
+            for text, kind in ((dims, _SHAPES), (types, list[str]), (values, list[Any])):
+                msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError:
+            self.unreadable_inputs += 1
+            return ABSENT
         more = b', "values": ' + values if recorded[2] else b""
         return self.texts[b'{"dims": ' + dims + b', "types": ' + types + more + b"}"]
 

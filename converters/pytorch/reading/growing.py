@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from mmap import mmap
 from typing import Any, TypeVar
 
@@ -100,9 +101,10 @@ class Rows:
 
 def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Numbers as files write them, in 64 bits."""
-    found: npt.NDArray[Any] = np.asarray(values)
-    if found.dtype.kind == "i":
-        return found.astype(np.int64, copy=False)
+    with suppress(ValueError):  # numpy's word for lists among the numbers
+        found: npt.NDArray[Any] = np.asarray(values)
+        if found.dtype.kind == "i" and found.ndim == 1:
+            return found.astype(np.int64, copy=False)
     return np.array([whole_number(value) for value in values], np.int64)
 
 

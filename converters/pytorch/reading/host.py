@@ -18,7 +18,7 @@ import numpy as np
 
 from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, ProcessGroup
 from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
-from converters.pytorch.reading.decoding import Decoder, decoded
+from converters.pytorch.reading.decoding import Decoder, decoded, unreadable
 from converters.pytorch.reading.groups import process_groups
 from converters.pytorch.reading.growing import Column, Memo, Table, texts_of, whole_number
 from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
@@ -104,8 +104,11 @@ class HostReader:
         if self._decode is None:
             self._decode = self._decoder(batch)
         nodes: AnyNodes = self._decode(batch)
-        if nodes:
-            self._append(nodes, self._fields(nodes))
+        try:
+            if nodes:
+                self._append(nodes, self._fields(nodes))
+        except msgspec.DecodeError as error:  # in what the decoder had left as text
+            raise unreadable(batch, self._path, str(error)) from None
         return nodes
 
     def finish(self) -> HostTrace:
@@ -183,7 +186,7 @@ class HostReader:
 
     def _add_groups(self, given: msgspec.Raw) -> None:
         """Groups stand as JSON in a string; the same ones may be listed again when profiling stops."""
-        for argument in msgspec.json.decode(given) if given else ():
+        for argument in msgspec.json.decode(given, type=list[Any]) if given else ():
             try:
                 listed = msgspec.json.decode(argument) if isinstance(argument, str) else None
             except msgspec.DecodeError:

@@ -139,7 +139,7 @@ def fields_of(nodes: list[Node]) -> Fields:
         sequence=[found.get("seq_id", ABSENT) for found in own],
         scope=[found.get("scope", 0) for found in own],
         thread=[found.get("tid", 0) for found in own],
-        schema_text=[found.get("op_schema", "") for found in own],
+        schema_text=[str(found.get("op_schema") or "") for found in own],
         inputs=[node.inputs.values for node in nodes],
         input_shapes=[node.inputs.shapes for node in nodes],
         input_types=[node.inputs.types for node in nodes],

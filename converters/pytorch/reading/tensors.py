@@ -27,7 +27,7 @@ class TensorColumns:
     def __init__(self, texts: Table[str | bytes]) -> None:
         self._texts = texts
         self._wanted: Memo[bytes, tuple[int, ...]] = Memo(_arguments_with_tensors)
-        self._decode = msgspec.json.Decoder().decode
+        self._decode = msgspec.json.Decoder(list[Any]).decode
         self._counts = Column(np.int64)
         self._columns = (Column(np.uint16), Column(), Column(), Column(np.uint8), Column(np.int32))
 
@@ -38,7 +38,7 @@ class TensorColumns:
         for row_values, row_types in zip(values, types, strict=True):
             before = len(found)
             wanted = self._wanted[row_types]
-            if wanted:
+            if wanted and row_values:
                 arguments = self._decode(row_values)
                 for number in wanted:
                     if number < len(arguments):
@@ -57,7 +57,7 @@ class TensorColumns:
 
 
 def _arguments_with_tensors(types: bytes) -> tuple[int, ...]:
-    names = msgspec.json.decode(types) if types else []
+    names = msgspec.json.decode(types, type=list[Any]) if types else []
     return tuple(number for number, name in enumerate(names) if isinstance(name, str) and "Tensor(" in name)
 
 
