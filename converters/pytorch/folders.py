@@ -28,50 +28,53 @@ Report = Callable[[int], None]  # bytes of inputs that are done
 
 def jobs_of_folder(folder: Path, prefix: str, without: frozenset[Link]) -> tuple[list[Job], list[str]]:
     """One job per rank, in the order of ranks, and what is to be said about files that are left."""
-    found: dict[int, Job] = {}
     notes: list[str] = []
+    known: list[tuple[Path, Identity]] = []
     unknown: list[tuple[Path, Identity]] = []
-    of_process: dict[int, int] = {}
     for path in _candidates(folder):
         what = identify(path)
         if what.kind == "other":
             notes.append(f"{path} is no recording: {what.why}")
-        elif what.rank == ABSENT:
-            unknown.append((path, what))
         else:
-            _take(found, path, what.kind, what.rank, prefix, without)
-            of_process[what.process] = what.rank
-    for path, what in list(unknown):
-        rank = of_process.get(what.process) if what.process != ABSENT else None
-        if rank is None and len(found) == 1 and getattr(found[min(found)], what.kind) is None:
-            rank = min(found)
-        if rank is not None:
-            unknown.remove((path, what))
-            _take(found, path, what.kind, rank, prefix, without)
-    if unknown and not found and len({what.kind for _, what in unknown}) == len(unknown):
-        for path, what in unknown:  # one of each kind: a single rank
-            _take(found, path, what.kind, 0, prefix, without)
-        notes.append("no file says of which rank it is: taken as rank 0")
-        unknown = []
-    if unknown:
-        listed = ", ".join(str(path) for path, _ in unknown[:3])
-        raise TraceError(
-            f"neither the content nor the name says of which rank it is: {listed}",
-            place=str(folder),
-            remedy="give files names such as kineto_0.json and et_0.json",
-        )
-    if not found:
+            (unknown if what.rank == ABSENT else known).append((path, what))
+    if not known and not unknown:
         raise TraceError(
             "holds no execution trace of PyTorch and no Kineto timeline",
             place=str(folder),
             remedy="name a folder with files such as et_0.json.gz and kineto_0.json.gz",
         )
+    found: dict[int, Job] = {}
+    for path, what in known:
+        _take(found, path, what.kind, what.rank, prefix, without)
+    for path, what in unknown:
+        rank = _rank_of(what, known, unknown)
+        if rank is None:
+            raise TraceError(
+                "neither its content nor its name says of which rank it is",
+                place=str(path),
+                remedy="give files names such as kineto_0.json and et_0.json",
+            )
+        _take(found, path, what.kind, rank, prefix, without)
+    if unknown and not known:
+        notes.append("no file says of which rank it is: taken as rank 0")
     missing = sorted(set(range(max(found) + 1)) - set(found))
     if missing:
-        notes.append(
-            f"{len(missing)} of ranks 0 to {max(found)} have no recording, the first is {missing[0]}"
-        )
+        first = f"the first is {missing[0]}"
+        notes.append(f"{len(missing)} of ranks 0 to {max(found)} have no recording, {first}")
     return [found[rank] for rank in sorted(found)], notes
+
+
+def _rank_of(
+    what: Identity, known: list[tuple[Path, Identity]], unknown: list[tuple[Path, Identity]]
+) -> int | None:
+    """The rank of a file that does not say it: of its process, of the only other file, or the only one."""
+    of_process = {other.process: other.rank for _, other in known if other.process != ABSENT}
+    if what.process in of_process:
+        return of_process[what.process]
+    ranks = {other.rank for _, other in known}
+    if len(ranks) > 1 or sum(other.kind == what.kind for _, other in [*known, *unknown]) > 1:
+        return None
+    return min(ranks, default=0)
 
 
 def _candidates(folder: Path) -> list[Path]:

@@ -161,43 +161,58 @@ def _columns(
     groups: Groups,
 ) -> ConvertedRank:
     call, of_work = graph.call, graph.work
-    events = (call, calls.row), (of_work, work.row)
-    held = np.zeros(len(calls), bool)
-    held[calls.parent[calls.parent != NONE]] = True
-    numbers = {
-        "num_ops": Lookup(graph.role, (of_work, _with_zero(costs))),
-        "tensor_size": Lookup(graph.role, (of_work, costs.tensor_bytes)),
-        "stream": Lookup(graph.role, (of_work, _of_lanes(device, "stream")[work.lane])),
-        "tid": Lookup(graph.role, (call, calls.lane)).then(_of_lanes(device, "thread")),
-        "rf_id": Lookup(graph.role, (call, host_of_call)).then(host.record_function)
-        if host is not None
-        else Lookup(graph.role, *events).then(device.record_function),
-        "seq_id": Lookup(graph.role, (call, calls.row)).then(device.sequence),
-        "inclusive_ns": Lookup(
-            graph.role, (call, np.where(held | calls.is_annotation, calls.end_ns - calls.start_ns, NONE))
-        ),
-    }
+    operator = costs.operator
     return ConvertedRank(
-        graph,
-        host,
-        device,
-        None,
-        True,
-        groups.rank,
-        {},
-        carriers.communications,
-        Lookup(graph.role, (call, carriers.of_call), (of_work, carriers.of_work))[:].astype(np.int32),
-        Lookup(graph.role, *events),
-        Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, costs.operator))),
-        Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, costs.operator))),
-        numbers,
-        Counter(),
-        carriers.examples,
-        int(graph.end_ns.max(initial=0)),
-        _about(device, host, groups),
-        calls.row[(host_of_call == NONE) & (calls.is_operator | calls.is_annotation)],
-        _left_out(device, calls, work),
+        graph=graph,
+        host=host,
+        device=device,
+        links=None,
+        is_timed=True,
+        rank=groups.rank,
+        groups={},
+        communications=carriers.communications,
+        communication=Lookup(graph.role, (call, carriers.of_call), (of_work, carriers.of_work))[:].astype(
+            np.int32
+        ),
+        event=Lookup(graph.role, (call, calls.row), (of_work, work.row)),
+        operator_event=Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, operator))),
+        described_by=Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, operator))),
+        numbers=_numbers(device, host, calls, work, costs, graph, host_of_call),
+        remarks=Counter(),
+        examples=carriers.examples,
+        measured_ns=int(graph.end_ns.max(initial=0)),
+        described_as=_about(device, host, groups),
+        device_orphans=calls.row[(host_of_call == NONE) & (calls.is_operator | calls.is_annotation)],
+        left_out_events=_left_out(device, calls, work),
     )
+
+
+def _numbers(
+    device: DeviceTrace,
+    host: HostTrace | None,
+    calls: Calls,
+    work: Work,
+    costs: Costs,
+    graph: Graph,
+    host_of_call: Rows,
+) -> dict[str, Lookup]:
+    """Attributes that are numbers."""
+    role, call, of_work = graph.role, graph.call, graph.work
+    held = calls.is_annotation.copy()
+    held[calls.parent[calls.parent != NONE]] = True
+    if host is not None:
+        record_function = Lookup(role, (call, host_of_call)).then(host.record_function)
+    else:
+        record_function = Lookup(role, (call, calls.row), (of_work, work.row)).then(device.record_function)
+    return {
+        "num_ops": Lookup(role, (of_work, _with_zero(costs))),
+        "tensor_size": Lookup(role, (of_work, costs.tensor_bytes)),
+        "stream": Lookup(role, (of_work, _of_lanes(device, "stream")[work.lane])),
+        "tid": Lookup(role, (call, calls.lane)).then(_of_lanes(device, "thread")),
+        "rf_id": record_function,
+        "seq_id": Lookup(role, (call, calls.row)).then(device.sequence),
+        "inclusive_ns": Lookup(role, (call, np.where(held, calls.end_ns - calls.start_ns, NONE))),
+    }
 
 
 def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from converters.pytorch.columns import HostTrace, NodeSort
 from converters.pytorch.communication import Communication
-from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
@@ -39,6 +39,40 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
     _report_cycle(host, parent, remarks, examples)
     groups = collect_groups(host, None)
     communications, by_row = _communications(host, rows, parent, groups)
+    described = groups.described()
+    graph = _graph(host, rows, parent, bool(described), without)
+    row = graph.call
+    return ConvertedRank(
+        graph=graph,
+        host=host,
+        device=None,
+        links=None,
+        is_timed=False,
+        rank=groups.rank,
+        groups=described,
+        communications=tuple(communications),
+        communication=np.append(by_row, NONE)[row],
+        event=Lookup(row),
+        operator_event=Lookup(row),
+        described_by=Lookup(row, (row, np.arange(len(host)))),
+        numbers={
+            "tid": Lookup(row, (row, host.thread)),
+            "rf_id": Lookup(row, (row, host.record_function)),
+            "seq_id": Lookup(row, (row, host.sequence)),
+        },
+        remarks=remarks + groups.remarks + graph.left_out,
+        examples=examples,
+        measured_ns=0,
+        described_as={"converter": "et-convert pytorch", "schema": host.schema},
+        device_orphans=rows[:0],
+        left_out_events={},
+    )
+
+
+def _graph(
+    host: HostTrace, rows: Column, parent: Column, has_groups: bool, without: frozenset[Link]
+) -> Graph:
+    """Rows in their order, and a node for the groups before them."""
     draft = Draft()
     nothing = np.zeros(len(rows), np.int64)
     nodes = draft.add(Role.UNTIMED, nothing, nothing, call=rows)
@@ -49,38 +83,10 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
     lane = host.thread[rows].astype(np.int64)
     draft.link(Link.DATA, *last_writers(host, rows, np.arange(len(rows)), lane))
     position = np.arange(len(rows))
-    described = groups.described()
-    if described:
+    if has_groups:
         draft.add(Role.METADATA, nothing[:1], nothing[:1])
         position = np.append(position, -1)
-    graph = draft.finished(without, position)
-    row = graph.call
-    known = np.append(by_row, NONE)
-    return ConvertedRank(
-        graph,
-        host,
-        None,
-        None,
-        False,
-        groups.rank,
-        described,
-        tuple(communications),
-        known[row],
-        Lookup(row),
-        Lookup(row),
-        Lookup(row, (row, np.arange(len(host)))),
-        {
-            "tid": Lookup(row, (row, host.thread)),
-            "rf_id": Lookup(row, (row, host.record_function)),
-            "seq_id": Lookup(row, (row, host.sequence)),
-        },
-        remarks + groups.remarks + graph.left_out,
-        examples,
-        0,
-        {"converter": "et-convert pytorch", "schema": host.schema},
-        rows[:0],
-        {},
-    )
+    return draft.finished(without, position)
 
 
 def parent_rows(host: HostTrace) -> Column:
