@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from converters.files import watched
 from converters.json_lines import header_object, node_object
 from converters.records import parse, split
 from converters.report import plural
@@ -36,7 +37,9 @@ def as_lines(content: bytes, source: str) -> tuple[bytes, Spelling]:
     """The file as text; `content` has been read by the decoder."""
     spelling = Spelling()
     lines = []
-    for at, (record, message) in enumerate(zip(split(content), parse(split(content), source), strict=True)):
+    records = list(split(content))
+    pairs = zip(records, parse(iter(records), source), strict=True)
+    for at, (record, message) in enumerate(watched(pairs, len(records), "records")):
         lines.append(json.dumps(node_object(message) if at else header_object(message), ensure_ascii=False))
         message.DiscardUnknownFields()
         if message.SerializeToString(deterministic=True) == record:

@@ -42,14 +42,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.repairing import repaired
     from converters.report import Converted, as_plain, as_text, make_report, plural
     from et_sim.trace import decode, read_workload, write_trace
-    from et_sim.trace.manifest import is_manifest
 
-    if is_manifest(options.prefix):
-        raise UsageError(
-            "is a workload manifest, and only trace files are repaired",
-            place=options.prefix,
-            remedy="repair the files that its templates were made from",
-        )
+    _refuse_manifest(options.prefix)
     workload = read_workload(options.prefix, drop_dangling=True)
     inputs = [Path(path) for path, _ in workload.inputs]
     outputs = [trace_path(options.output, rank) for rank in range(workload.ranks)]
@@ -74,3 +68,14 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         return
     yield from as_text(converted)
     yield from (f"note: {notice}" for notice in notices)
+
+
+def _refuse_manifest(named: str) -> None:
+    from et_sim.trace.manifest import is_manifest
+
+    if is_manifest(named):
+        raise UsageError(
+            "is a workload manifest, and only trace files are repaired",
+            place=named,
+            remedy="repair the files that its templates were made from",
+        )

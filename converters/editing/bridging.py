@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from converters.editing.inputs import Recorded, refuse_cycle
+from converters.files import watched
 from et_sim.errors import TraceError
 from et_sim.trace import Trace
 from et_sim.trace.preflight.order import edges, fits_row_order, settle
@@ -41,7 +42,7 @@ def bridge(recorded: Recorded, keep: Any) -> Bridges:
     trace = recorded.trace
     order = row_order(recorded)
     walk = _Walk(trace, keep)
-    for row in order:
+    for row in watched(order, len(trace), "nodes"):
         if walk.stays[row]:
             walk.stay(row)
         else:

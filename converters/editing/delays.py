@@ -20,6 +20,7 @@ import numpy as np
 
 from converters.editing.bridging import Bridges, Lists, row_order
 from converters.editing.inputs import Recorded
+from converters.files import watched
 from et_sim.trace import Trace
 from et_sim.trace.columns import Has, IntColumn
 from et_sim.trace.preflight.order import edges
@@ -52,7 +53,7 @@ def delay(recorded: Recorded, leaves: Any) -> Delays:
     anchors = _beside_others(trace, leaves)
     for _ in range(2):  # anchors without time of their own need not be there
         walk = _Walk(trace, leaves, anchors)
-        for row in order:
+        for row in watched(order, len(trace), "nodes"):
             walk.visit(row)
         walk.end()
         idle = [row for row, span in walk.found.spans.items() if span == 0]

@@ -7,6 +7,7 @@ Not here: which nodes are chosen (`choosing`), dependencies that lead out (`brid
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -78,14 +79,19 @@ def cut(given: Input, wanted: Wanted, prefix: str) -> Edited:
     edit = Edited(part, contents, [tuple(notes[template]) for template in used], "sliced", kept_sources)
     if wanted.groups:
         edit.more.append(_groups_file(wanted.groups, new_rank, prefix))
-    if left_out:
-        edit.remarks.append(f"{plural(left_out, 'communication node')} with partners outside were left out")
-    if ranks[-1] >= len(ranks):
-        edit.remarks.append(f"ranks {format_ranks(ranks)} are ranks 0-{len(ranks) - 1} of the slice")
-        if partners.unknown:
-            listed = ", ".join(sorted(partners.unknown))
-            edit.remarks.append(f"no trace says who is in groups {listed}: name a groups file with --groups")
+    edit.remarks += _remarks(left_out, ranks, partners.unknown)
     return edit
+
+
+def _remarks(left_out: int, ranks: tuple[int, ...], unknown: Collection[str]) -> Iterator[str]:
+    """What there is to say about all files together."""
+    if left_out:
+        yield f"{plural(left_out, 'communication node')} with partners outside were left out"
+    if ranks[-1] >= len(ranks):
+        yield f"ranks {format_ranks(ranks)} are ranks 0-{len(ranks) - 1} of the slice"
+        if unknown:
+            listed = ", ".join(sorted(unknown))
+            yield f"no trace says who is in groups {listed}: name a groups file with --groups"
 
 
 def _ranks(given: Input, wanted: Wanted) -> tuple[int, ...]:
