@@ -177,6 +177,13 @@ def test_a_list_of_events_alone_is_a_timeline(tmp_path: Path) -> None:
     assert trace.dropped == {"M/": 1}
 
 
+@pytest.mark.parametrize("value", [7, None, "text", [7], {"rank": []}])
+def test_members_of_other_kinds_say_nothing(tmp_path: Path, value: Any) -> None:
+    keys = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "INFO")
+    trace = read_device(written(tmp_path, {**dict.fromkeys(keys, value), "traceEvents": [event()]}))
+    assert (trace.rank, trace.device_properties, trace.groups) == (ABSENT, (), ())
+
+
 def test_events_without_times_are_counted(tmp_path: Path) -> None:
     events = [event(), {"ph": "X", "cat": "kernel", "name": "k"}, event(dur=None)]
     trace = read_device(written(tmp_path, {"traceEvents": events}))

@@ -47,6 +47,16 @@ class Blocks:
         self._text.close()
         self._file.close()
 
+    def last(self, size: int) -> bytes:
+        """The last bytes of the text; what is compressed has to be read for that."""
+        if self._text is self._file:
+            self._file.seek(max(0, self.path.stat().st_size - size))
+            return self.read(size)
+        tail = b""
+        while block := self.read(size):
+            tail = (tail + block)[-size:]
+        return tail
+
     def read(self, size: int) -> bytes:
         """Up to `size` bytes, fewer than that only at the end; tells how much of the file is read."""
         try:

@@ -128,6 +128,7 @@ class DeviceReader:
         distributed = self._members.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
         properties = self._members.get("deviceProperties")
+        properties = properties if isinstance(properties, list) else []
         rank = whole_number(distributed.get("rank"))
         lane_places, lanes = self._lanes.finish()
         details = self._details
@@ -140,7 +141,7 @@ class DeviceReader:
             names=tuple(self._names),
             lanes=lanes,
             groups=tuple(process_groups(distributed.get("pg_config"))),
-            device_properties=tuple(entry for entry in properties or () if isinstance(entry, dict)),
+            device_properties=tuple(entry for entry in properties if isinstance(entry, dict)),
             metadata={
                 key: value for key, value in self._members.items() if not isinstance(value, list | dict)
             },

@@ -79,9 +79,6 @@ def _device_identity(path: Path, members: dict[str, Any], events: list[Event]) -
 
 def _rank_at_end(path: Path) -> int:
     """The rank of a file whose distributedInfo comes after its events."""
-    tail = b""
     with Blocks(path) as blocks:
-        while block := blocks.read(_TAIL_BYTES):
-            tail = (tail + block)[-_TAIL_BYTES:]
-    found = _RANK.search(tail)
+        found = _RANK.search(blocks.last(_TAIL_BYTES))
     return int(found.group(1)) if found else ABSENT
