@@ -45,7 +45,9 @@ class Lookup:
 
     def then(self, values: Any) -> Lookup:
         """What stands in further values where this column says."""
-        further = Lookup(self._like, *(self._parts if len(values) else ()))
+        if not len(values):
+            return Lookup(self._like)
+        further = Lookup(self._like, *self._parts)
         further._further = values
         return further
 
