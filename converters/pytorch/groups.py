@@ -36,6 +36,8 @@ class Groups:
         resolved = replace(found, group="" if self._is_everybody(name) else name)
         if found.peer == UNKNOWN and found.root != UNKNOWN:
             return replace(resolved, peer=self.global_rank(name, found.root))
+        if found.peer == UNKNOWN and found.operation.collective is None:
+            self.remarks["messages whose peer the trace does not say (a simulation refuses them)"] += 1
         return resolved
 
     def global_rank(self, name: str, member: int) -> int:

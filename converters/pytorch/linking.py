@@ -62,6 +62,16 @@ def operators_of(host: HostTrace) -> Any:
     return np.flatnonzero(~np.isin(host.sort, [int(sort) for sort in _NOT_CALLED]))
 
 
+def belong_together(host: HostTrace, device: DeviceTrace) -> bool:
+    """Whether nothing says that the two recordings are of different ranks."""
+    processes = {lane.process for lane in device.lanes if lane.device == ABSENT}
+    same_process = (
+        device.node_id is not None or ABSENT in (host.process, *processes) or host.process in processes
+    )
+    same_rank = ABSENT in (host.rank, device.rank) or host.rank == device.rank
+    return same_rank and (same_process or not processes)
+
+
 def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     """Find the pairs."""
     sides = _sides(host, device, calls)

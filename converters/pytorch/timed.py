@@ -18,7 +18,7 @@ from converters.pytorch.data_links import link_data
 from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.host_records import HostRecords
-from converters.pytorch.linking import Links, link
+from converters.pytorch.linking import Links, belong_together, link
 from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
@@ -38,6 +38,8 @@ def convert_timed(
     calls, work, origin = _all(device)
     links = link(host, device, calls) if host is not None else None
     remarks: Counter[str] = Counter()
+    if host is not None and not belong_together(host, device):
+        remarks["the two recordings are of different processes or ranks"] += 1
     calls, work, links, origin = _part(calls, work, links, origin, remarks)
     groups = collect_groups(host, device)
     host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int32)

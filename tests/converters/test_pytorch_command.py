@@ -96,6 +96,12 @@ def test_a_folder_with_one_recording_of_no_rank_is_rank_0(
     assert (tmp_path / "out.0.et").is_file()
 
 
+def test_recordings_of_different_ranks_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = FOLDER / "dlrm_8r" / "kineto_1.json.gz"
+    assert main(["pytorch", "--host", str(HOST), "--device", str(other), "-o", str(tmp_path / "x.0.et")]) == 0
+    assert "the two recordings are of different processes or ranks" in capsys.readouterr().out
+
+
 def test_missing_ranks_and_other_files_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     shutil.copy(FOLDER / "fake_fsdp2_tp4_1024" / "et_5.json.gz", tmp_path / "in")

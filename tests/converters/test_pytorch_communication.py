@@ -229,6 +229,12 @@ def test_peers_and_roots_become_ranks_of_all() -> None:
     assert groups.resolve(rooted).peer == 9
 
 
+def test_a_message_without_a_peer_is_counted() -> None:
+    groups = Groups(0, 4)
+    assert groups.resolve(Communication(rules().operations["send"], 8, 0)).peer == -1
+    assert sum(groups.remarks.values()) == 1
+
+
 def test_groups_of_others_are_not_described() -> None:
     from converters.pytorch.groups import collect_groups
 
