@@ -31,6 +31,7 @@ class LayerRoad:
 
     def __init__(self, path: str | Path, machine: Machine) -> None:
         from converters.layers import layer_program, read_layer_file
+        from converters.layers.summary import left_out
 
         settings, sizes = machine.layers, tuple(d.npus for d in machine.network.dimensions)
         self._program = layer_program(
@@ -39,7 +40,11 @@ class LayerRoad:
         ranks = np.zeros(machine.network.ranks, np.int32)
         digest = _digest(Path(path))
         self.workload = Workload(
-            (self._program.trace,), ranks, source=str(path), inputs=((str(path), digest),)
+            (self._program.trace,),
+            ranks,
+            source=str(path),
+            inputs=((str(path), digest),),
+            notices=tuple(left_out(self._program)),
         )
         logical = self._program.logical
         self.machine = machine if logical is None else _cut(machine, logical.sizes, logical.physical)

@@ -182,7 +182,7 @@ def scaled(value: int, scale: float | None) -> int:
 def _scaled_file(layer_file: LayerFile, compute: float | None, comm: float | None) -> LayerFile:
     for name, scale, most in (("compute", compute, LONGEST_NS), ("comm", comm, MOST_BYTES)):
         if scale is not None and not 0 <= scale <= most:
-            raise UsageError(f"{name}-scale is {scale}", remedy="give a number that is not negative")
+            raise UsageError(f"{name}-scale is {scale}", remedy=f"give a number from 0 to {most:,}")
     layers = []
     for layer in layer_file.layers:
         works = []

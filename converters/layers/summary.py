@@ -49,11 +49,30 @@ def _reached(program: LayerProgram) -> Iterator[str]:
 
 
 def _unused(program: LayerProgram) -> Iterator[Note]:
-    issued, steps = program.collectives, program.steps
-    sent = set(zip(issued.layer.tolist(), map(Phase, issued.phase.tolist()), strict=True))
+    steps = program.steps
     computed = set(zip(steps.layer.tolist(), map(Phase, steps.phase.tolist()), strict=True))
-    reasons = {(layer, phase): why for layer, phase, why in program.skipped}
-    return unused(program.layer_file, computed, sent, reasons)
+    return unused(program.layer_file, computed, *_used(program))
+
+
+def _used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
+    """The layers and phases whose collectives are issued, and why others are not."""
+    issued = program.collectives
+    sent = set(zip(issued.layer.tolist(), map(Phase, issued.phase.tolist()), strict=True))
+    return sent, {(layer, phase): why for layer, phase, why in program.skipped}
+
+
+def left_out(program: LayerProgram) -> list[str]:
+    """Collectives that a file names and a run does not have.
+
+    That most loops issue none for the input gradient of the first layer is how they are, and not said.
+    """
+    return [
+        sentence
+        for phase in Phase
+        for sentence in _left_out_of(
+            phase, program.layer_file, *_used(program), 0 if phase == Phase.INPUT_GRADIENT else -1
+        )
+    ]
 
 
 def unused(
@@ -69,13 +88,22 @@ def unused(
         idle = [at for at, work in works.items() if work.compute_ns and (at, phase) not in computed]
         if idle:
             yield "not used", f"{phase.words} time of {_named(file, idle)}: {file.keyword} has no such step"
-        by_reason: dict[str, list[int]] = {}
-        for at, work in works.items():
-            if work.collective is not None and (at, phase) not in sent:
-                by_reason.setdefault(reasons.get((at, phase), ""), []).append(at)
-        for reason, layers in by_reason.items():
-            why = _REASONS.get(reason, f"{file.keyword} does not issue it")
-            yield "not used", f"{phase.words} collective of {_named(file, layers)}: {why}"
+        yield from (("not used", sentence) for sentence in _left_out_of(phase, file, sent, reasons))
+
+
+def _left_out_of(
+    phase: Phase, file: LayerFile, sent: Set[Work], reasons: Mapping[Work, str], most_expected: int = -1
+) -> Iterator[str]:
+    """Collectives of a phase that are not issued; that layers up to `most_expected` lack some is not said."""
+    by_reason: dict[str, list[int]] = {}
+    for at, layer in enumerate(file.layers):
+        reason = reasons.get((at, phase), "")
+        is_named = layer.work(phase).collective is not None and (bool(reason) or at > most_expected)
+        if is_named and (at, phase) not in sent:
+            by_reason.setdefault(reason, []).append(at)
+    for reason, layers in by_reason.items():
+        why = _REASONS.get(reason, f"{file.keyword} does not issue it")
+        yield f"{phase.words} collective of {_named(file, layers)}: {why}"
 
 
 _REASONS = {"0 bytes": "it has 0 bytes", "nobody": "nobody takes part"}

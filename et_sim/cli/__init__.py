@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("et-sim: interrupted", file=sys.stderr)
         return 130
     except MemoryError as error:
-        reason = f" ({error})" if str(error) else ""
+        reason = str(error).partition(" for an array")[0]  # what numpy adds is about its arrays
+        reason = f" ({reason})" if reason else ""
         print(f"et-sim: error: this needs more memory than there is{reason}", file=sys.stderr)
         return 2
     except OSError as error:  # a full disk behind stdout, for one; files name their own errors

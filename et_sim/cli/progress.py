@@ -22,7 +22,8 @@ SECONDS_BETWEEN_LINES = 5.0
 class Progress:
     """Shows what a run is doing and how far it is; use as a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_traces: bool = True) -> None:
+        self._reads_traces = reads_traces
         self._begin = time.monotonic()
         self._stage_begin = self._begin
         self._stage = ""
@@ -36,7 +37,7 @@ class Progress:
         from et_sim.engine.loop import simulate
         from et_sim.trace.wire_nodes import decode_records
 
-        if not (is_cached(simulate) and is_cached(decode_records)):
+        if not (is_cached(simulate) and (is_cached(decode_records) or not self._reads_traces)):
             print("et-sim: compiling the engine, once for this version (about 15 s) …", file=sys.stderr)
         self._thread.start()
         return self

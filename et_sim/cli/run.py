@@ -80,9 +80,10 @@ def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any)
     """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
     from et_sim import api
     from et_sim.cli.progress import Progress
+    from et_sim.layers import is_layer_file
     from et_sim.timeline import write_run
 
-    with Progress() as progress:
+    with Progress(reads_traces=not is_layer_file(workload)) as progress:
         result = api.run(workload, watch=progress, **machine)
         stall = _stall_of(result)
         progress.stage("adding up and writing")

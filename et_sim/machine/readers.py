@@ -94,7 +94,7 @@ def _read_network_and_system(
     else:
         system_value = read_system(system, remarks)
     if levels:
-        return read_hierarchy(network, overrides, remarks), system_value, layers
+        return read_hierarchy(network, overrides, remarks, system.place), system_value, layers
     if overrides:
         name = next(iter(overrides))
         raise MachineError(

@@ -138,6 +138,12 @@ def _json_object(text: str, place: str, role: Role) -> Any:
         return parse_json(text, place)
     except MachineError as error:
         other = None if text.lstrip().startswith(("{", "[")) else _yaml_role(text, place)
+        if other is None and role is Role.SYSTEM and not text.lstrip().startswith(("{", "[")):
+            raise MachineError(
+                "this is neither JSON, as system files of 2.x are, nor the text of 1.0",
+                place=place,
+                remedy='begin with {, or with words such as "scheduling-policy: LIFO"',
+            ) from None
         if other is None:
             raise
         if other is not role:

@@ -27,7 +27,16 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
 from et_sim.plan.custom import CustomTables
-from et_sim.plan.dimension_order import GREEDY, SCATTERING_EVERYWHERE, Lane, Order, Route, routes
+from et_sim.plan.dimension_order import (
+    GREEDY,
+    SCATTERING_EVERYWHERE,
+    Lane,
+    Load,
+    Order,
+    Route,
+    empty_loads,
+    routes,
+)
 from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.phases import (
     Chunks,
@@ -54,6 +63,8 @@ LISTED_GROUP_DIMENSIONS = 10
 MOST_CHUNKS = 1 << 24
 MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 
+Loads = tuple[tuple[int, float], ...]  # (dimension, time) in the planner's order; (): nothing is planned
+
 PhaseRow = tuple[int, int, int, int, int, int]  # the columns of the phase table
 
 KEY_OF_OPERATION = {
@@ -75,7 +86,7 @@ class CollectiveRequest:
     involved: tuple[bool, ...] | None
     custom: tuple[str, int] | None = None  # prefix of the files of a custom program, row of its group
     root: int = 0  # its position in the group
-    before: int = 0  # collectives like it that are planned in the same nanosecond, where that matters
+    loads: Loads = ()  # of collectives planned in the same nanosecond, where that matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ class CollectiveTables:
         self._system_line = len(machine.network.dimensions)
         self._lines = self._dimension_lines()
         self._rows: dict[CollectiveRequest, int | None] = {}
+        self._loads_after: dict[CollectiveRequest, Loads] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
         self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
         self._accounting = accounting_of(machine.system)
@@ -118,6 +130,10 @@ class CollectiveTables:
         if request not in self._rows:
             self._rows[request] = self._lower(request)
         return self._rows[request]
+
+    def loads_after(self, request: CollectiveRequest) -> Loads:
+        """What is planned once an added collective is, too."""
+        return self._loads_after.get(request, request.loads)
 
     def _lower(self, request: CollectiveRequest) -> int | None:
         if request.custom is not None:
@@ -167,8 +183,11 @@ class CollectiveTables:
         ]
         total = bytes_to_cut(request.size, system.splits, runs)
         gap = system.gap_denominator
-        order, before = system.dimension_order, request.before
-        return routes(order, request.operation, total, runs, lanes, gap, before=before)
+        loads = [Load(*load) for load in request.loads] or empty_loads(len(lanes))
+        found = routes(system.dimension_order, request.operation, total, runs, lanes, gap, loads)
+        if any(load.time for load in loads):
+            self._loads_after[request] = tuple((load.dimension, load.time) for load in loads)
+        return found
 
     def _split(self, request: CollectiveRequest) -> list[Chunks]:
         splits = self._machine.system.splits
@@ -260,10 +279,11 @@ class CollectiveTables:
         key = KEY_OF_OPERATION[operation]
         names = getattr(self._machine.system.implementations, operation.name.lower())
         if not names:
+            said = f"{key}: ring" if self._machine.system.is_version_1 else f'"{key}": ["ring"]'
             raise MachineError(
                 f"the workload has {operation.name.lower()} collectives, and key {key!r} is not given",
                 place="system configuration",
-                remedy=f'add "{key}": ["ring"] with one algorithm per network dimension',
+                remedy=f"add {said} with one algorithm per network dimension",
             )
         if not spanning:
             return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)

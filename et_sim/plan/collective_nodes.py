@@ -13,14 +13,14 @@ from et_sim.collectives import Operation
 from et_sim.collectives.tree import GOES_DOWN, GOES_UP
 from et_sim.errors import TraceError
 from et_sim.machine.model import System
-from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables
+from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action, Treatment
 from et_sim.trace.columns import CollectiveKind, Has, Trace
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 
-NATIVE, UNSAID = -1, -1
+NATIVE, UNSAID, ALONE = -1, -1, -1
 NO_ROOT = -(2**40)  # is no rank that a trace can name
 
 
@@ -73,8 +73,10 @@ def lower_collectives(
         (_signature(trace, rows, custom), _planned_before(trace, rows, collectives)[:, None]), axis=1
     )
     unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
-    for index, (values, at) in enumerate(zip(unique.tolist(), first_at, strict=True)):
-        kind, size, priority, name, dims, involved, code, root, before = values
+    loads: Loads = ()
+    for index in np.argsort(unique[:, -1], kind="stable").tolist():
+        at = first_at[index]
+        kind, size, priority, name, dims, involved, code, root, before = unique[index].tolist()
         where = f"{place}, {trace.describe(int(rows[at]))}"
         group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
@@ -94,9 +96,11 @@ def lower_collectives(
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
             custom=None if code == NATIVE else (custom.prefixes[code], group_row),
             root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),
-            before=before,
+            loads=loads if before != ALONE else (),
         )
         row = collectives.add(request)
+        if before != ALONE:
+            loads = collectives.loads_after(request)
         which = rows[of_row.reshape(-1) == index]
         if row is None:  # nobody has to move anything: done at once
             nodes["action"][which] = Action.INSTANT
@@ -111,8 +115,11 @@ def lower_collectives(
 
 
 def _planned_before(trace: Trace, rows: Any, collectives: CollectiveTables) -> Any:
-    """Of collectives that wait for nothing: how many come before; only Themis in ASTRA-sim 1.0 minds."""
-    before = np.zeros(len(rows), np.int64)
+    """Of collectives that wait for nothing: how many come before; only Themis in ASTRA-sim 1.0 minds.
+
+    All others are planned alone.
+    """
+    before = np.full(len(rows), ALONE, np.int64)
     if collectives.sees_others:
         parents = np.diff(trace.data_start)[rows] + np.diff(trace.ctrl_start)[rows]
         roots = np.flatnonzero(parents == 0)

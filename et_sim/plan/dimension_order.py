@@ -47,7 +47,9 @@ class Lane:
 
 
 @dataclass(slots=True)
-class _Load:
+class Load:
+    """The time that planned chunks will spend in a dimension, as the greedy orders estimate it."""
+
     dimension: int
     time: float = 0.0
 
@@ -59,13 +61,12 @@ def routes(
     runs: Sequence[Chunks],
     lanes: Sequence[Lane],
     gap: float,
-    *,
-    before: int = 0,
+    loads: list[Load] | None = None,
 ) -> list[Route]:
     """The way of every chunk of a collective that moves `total` bytes; equal neighbours stand together.
 
-    A greedy order keeps the usual one while the loads differ by less than a chunk divided by `gap`; it takes
-    so many collectives of the same kind into account that were planned `before` in the same nanosecond.
+    A greedy order keeps the usual one while the loads differ by less than a chunk divided by `gap`. It adds
+    to `loads`, which may come from collectives planned in the same nanosecond; without, dimensions are empty.
     """
     usual = usual_order(operation, len(lanes))
     if scheduler is DimensionOrder.ROUND_ROBIN:
@@ -75,10 +76,6 @@ def routes(
         return [Route(run, (usual,)) for run in runs]
     flexible = scheduler is DimensionOrder.OFFLINE_GREEDY_FLEX
     found: list[Route] = []
-    loads = [_Load(dimension) for dimension in range(len(lanes))]
-    for _ in range(before):
-        for _ in greedy_chunks(operation, total, runs, lanes, gap, flexible=flexible, loads=loads):
-            pass
     for size, order in greedy_chunks(operation, total, runs, lanes, gap, flexible=flexible, loads=loads):
         last = found[-1] if found else None
         if last is not None and last.chunks.size == size and last.orders == (order,):
@@ -94,6 +91,11 @@ def usual_order(operation: Operation, dimensions: int) -> Order:
     return tuple(reversed(ascending) if operation is Operation.ALL_GATHER else ascending)
 
 
+def empty_loads(dimensions: int) -> list[Load]:
+    """Nothing is planned yet."""
+    return [Load(dimension) for dimension in range(dimensions)]
+
+
 def greedy_chunks(
     operation: Operation,
     total: int,
@@ -102,11 +104,11 @@ def greedy_chunks(
     gap: float,
     *,
     flexible: bool,
-    loads: list[_Load] | None = None,
+    loads: list[Load] | None = None,
 ) -> Iterator[tuple[int, Order]]:
     """(bytes, order) of every chunk. An all-reduce is planned as its first, scattering half."""
     gathers = operation is Operation.ALL_GATHER
-    loads = [_Load(dimension) for dimension in range(len(lanes))] if loads is None else loads
+    loads = empty_loads(len(lanes)) if loads is None else loads
     left = total
     recommended = (run.size for run in runs for _ in range(run.number))
     usual = max(run.size for run in runs)
@@ -129,7 +131,7 @@ def greedy_chunks(
         yield size, order
 
 
-def _slack_bytes(loads: Sequence[_Load], lanes: Sequence[Lane], *, gathers: bool) -> int:
+def _slack_bytes(loads: Sequence[Load], lanes: Sequence[Lane], *, gathers: bool) -> int:
     """How large a chunk would level the first dimension that takes part with the last one."""
     places = [place for place, load in enumerate(loads) if lanes[load.dimension].takes_part]
     first, last = places[0], places[-1]
@@ -145,7 +147,7 @@ def _slack_bytes(loads: Sequence[_Load], lanes: Sequence[Lane], *, gathers: bool
     return size
 
 
-def _charge(loads: Sequence[_Load], order: Order, lanes: Sequence[Lane], size: int, *, gathers: bool) -> None:
+def _charge(loads: Sequence[Load], order: Order, lanes: Sequence[Lane], size: int, *, gathers: bool) -> None:
     """Add what a chunk costs in every dimension of its order to the load at the same place."""
     for load, dimension in zip(loads, order, strict=True):
         lane = lanes[dimension]

@@ -185,6 +185,9 @@ def _nothing_found(prefix: Path) -> TraceError:
     if name != prefix.name:
         remedy = f"give the prefix, without rank and ending: {prefix.parent / name}"
         return TraceError("is a file name, not a trace prefix", place=str(prefix), remedy=remedy)
+    if prefix.is_file():
+        remedy = "of traces, give the prefix; a layer file begins with a keyword such as DATA"
+        return TraceError("is a file, but no layer file", place=str(prefix), remedy=remedy)
     first_files = [
         match[1]
         for match in (re.fullmatch(r"(.+)\.0\.et(?:\.gz)?", other) for other in _names_in(prefix.parent))

@@ -42,3 +42,22 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
         shown.report(1500, 30, 100, 0, 0)
         line = wait_for(capsys, "left")
     assert "simulating 30% · simulated 1.5 µs · 30 of 100 messages · 0 of 0 nodes, about" in line
+
+
+@pytest.mark.usefixtures("warm_engine")
+def test_layer_files_need_no_compiled_decoder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from et_sim import compiled
+    from et_sim.trace.wire_nodes import decode_records
+
+    is_cached = compiled.is_cached
+    monkeypatch.setattr(
+        compiled,
+        "is_cached",
+        lambda function, **more: function is not decode_records and is_cached(function, **more),
+    )
+    with Progress():
+        assert "compiling the engine" in capsys.readouterr().err
+    with Progress(reads_traces=False):
+        assert "compiling the engine" not in capsys.readouterr().err

@@ -117,7 +117,9 @@ def test_each_file_can_be_read_by_itself(tmp_path: Path) -> None:
         (as_text(SYSTEM | {"all-reduce-implementation": "ring_ring_ring"}), "has 3 entries"),
         (as_text(SYSTEM | {"num-passes": 0}), 'key "num-passes" is 0'),
         (as_text(SYSTEM | {"intra-dimension-scheduling": "scf"}), "did you mean 'SCF'?"),
-        (as_text(SYSTEM | {"units-count": "4"}), "has 1 entries"),
+        (as_text(SYSTEM | {"units-count": "4"}), 'system.txt: key "units-count" has 1 entry, and'),
+        (as_text(SYSTEM | {"links-count": "1_2"}), 'system.txt: key "links-count" index 0 is 1: too few'),
+        ("scheduling-policy LIFO", "neither JSON, as system files of 2.x are, nor the text of 1.0"),
     ],
 )
 def test_a_wrong_system_file_is_refused_with_its_place(text: str, cause: str, tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_a_wrong_system_file_is_refused_with_its_place(text: str, cause: str, tm
     [
         ({"links-count": [1, 4]}, "too few for a Ring of 4 NPUs (allowed: at least 2 links)"),
         ({"links-count": [2, 1]}, "too few for a FullyConnected of 3 NPUs (allowed: at least 2 links, one"),
-        ({"units-count": [4]}, 'has 1 entries, and "dimensions-count" is 2'),
+        ({"units-count": [4]}, 'network.json: key "units-count" has 1 entry, and "dimensions-count" is 2'),
         ({"units-count": 4}, 'key "units-count" is 4'),
         ({"units-count": [4, 0]}, 'key "units-count" index 1 is 0'),
         ({"link-bandwidth": [50, 0]}, 'key "link-bandwidth" index 1 is 0'),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from et_sim.collectives import Operation
 from et_sim.machine.model import DimensionOrder
-from et_sim.plan.dimension_order import Lane, greedy_chunks, routes
+from et_sim.plan.dimension_order import Lane, Load, Order, empty_loads, greedy_chunks, routes
 from et_sim.plan.phases import Chunks, bytes_to_cut, split_exactly, split_into_chunks
 
 MIB = 1 << 20
@@ -83,6 +83,25 @@ def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
     assert sum(route.chunks.number * route.chunks.size for route in found) == total
     possible = set(permutations(range(len(dimensions))))
     assert all(order in possible for route in found for order in route.orders)
+
+
+@settings(max_examples=200, deadline=None)
+@given(kind=KINDS, dimensions=DIMENSIONS, chunk=st.integers(1, 1 << 20), numbers=st.lists(st.integers(1, 9)))
+def test_loads_carry_themis_from_one_collective_to_the_next(
+    kind: str, dimensions: list[Dimension], chunk: int, numbers: list[int]
+) -> None:
+    """Collectives planned in one nanosecond are planned like one that has the chunks of all."""
+    assume(any(d.takes_part for d in dimensions) and numbers)
+    operation, machine, loads = Operation[kind.upper()], lanes_of(dimensions), empty_loads(len(dimensions))
+
+    def plan(number: int, loads: list[Load]) -> list[tuple[int, Order]]:
+        runs = [Chunks(number, chunk)]
+        scheduler = DimensionOrder.OFFLINE_GREEDY
+        found = routes(scheduler, operation, number * chunk, runs, machine, GAP, loads)
+        return [(chunk, route.orders[0]) for route in found for _ in range(route.chunks.number)]
+
+    together = [step for number in numbers for step in plan(number, loads)]
+    assert together == plan(sum(numbers), empty_loads(len(dimensions)))
 
 
 def test_themis_gives_idle_fast_dimensions_to_chunks_after_the_first() -> None:

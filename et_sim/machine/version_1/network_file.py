@@ -79,9 +79,12 @@ def is_hierarchy(content: Mapping[str, Any]) -> bool:
     return not content.keys().isdisjoint(NETWORK_1_SIGNS)
 
 
-def read_hierarchy(source: Source, overrides: Mapping[str, list[Any]], remarks: Remarks) -> Network:
+def read_hierarchy(
+    source: Source, overrides: Mapping[str, list[Any]], remarks: Remarks, overrides_place: str = ""
+) -> Network:
     """The network that the source describes; `overrides` are lists that stand in place of the file's."""
     content = source.content | dict(overrides)
+    places = dict.fromkeys(overrides, overrides_place)
     refuse_unknown(source, LEVEL_KEYS)
     given = {
         key.name: check(key, content[key.name], source.place, remarks)
@@ -89,14 +92,18 @@ def read_hierarchy(source: Source, overrides: Mapping[str, list[Any]], remarks: 
         if key.name in content
     }
     count = given.get("dimensions-count", 1)
-    columns = {key.name: _column(key, content, count, source.place, remarks) for key in _LISTS}
+    columns = {
+        key.name: _column(key, content, count, places.get(key.name, source.place), remarks) for key in _LISTS
+    }
+    links_place = places.get("links-count", source.place)
     levels = tuple(
-        _level({name: column[number] for name, column in columns.items()}, number, source.place, remarks)
+        _level({name: column[number] for name, column in columns.items()}, number, links_place, remarks)
         for number in range(count)
     )
     if math.prod(level.npus for level in levels) > _MOST_RANKS:
         cause = f'key "units-count" is {show(columns["units-count"])}'
-        raise MachineError(cause, place=source.place, remedy=f"allowed: at most {_MOST_RANKS} NPUs in all")
+        place = places.get("units-count", source.place)
+        raise MachineError(cause, place=place, remedy=f"allowed: at most {_MOST_RANKS} NPUs in all")
     return Network.of_levels(levels)
 
 
@@ -111,11 +118,9 @@ def _column(key: Key, content: Mapping[str, Any], count: int, place: str, remark
     if not isinstance(entries, list):
         raise MachineError(f'key "{key.name}" is {show(entries)}', place=place, remedy=form)
     if len(entries) < count:
-        raise MachineError(
-            f'key "{key.name}" has {len(entries)} entries, and "dimensions-count" is {count}',
-            place=place,
-            remedy=form,
-        )
+        entered = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
+        cause = f'key "{key.name}" has {entered}, and "dimensions-count" is {count}'
+        raise MachineError(cause, place=place, remedy=form)
     if len(entries) > count:
         text = (
             f'{len(entries)} entries, and "dimensions-count" is {count}: the others are not read, as in 1.0'

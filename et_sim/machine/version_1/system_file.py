@@ -41,7 +41,6 @@ _SAME_AS_LATER = (
     *("model-shared-bus", "L", "o", "g", "G", "local-reduction-delay"),
     *(f"{collective}-implementation" for collective in COLLECTIVES),
 )
-_ALSO_HERE = "it has no effect here"
 SYSTEM_1_KEYS = (
     Key("profile", Kind.CHOICE, "Always `astra-1.0`.", choices=(Profile.ASTRA_1.value,)),
     Key(
@@ -83,10 +82,10 @@ SYSTEM_1_KEYS = (
         "Here only that order is kept: ranks that behave alike are always simulated once.",
         default=False,
     ),
-    Key("seprate-log", Kind.INTEGER, "Switched the files of 1.0 on (the spelling is its own)."),
-    Key("total-stat-rows", Kind.INTEGER, "Rows in the files of 1.0, which runs could share."),
-    Key("stat-row", Kind.INTEGER, "The row of a run in them."),
-    Key("run-name", Kind.TEXT, "The row's name."),
+    Key("seprate-log", Kind.INTEGER, "Switched the files of 1.0 on (the spelling is its own). No effect."),
+    Key("total-stat-rows", Kind.INTEGER, "Rows in the files of 1.0, which runs could share. No effect."),
+    Key("stat-row", Kind.INTEGER, "The row of a run in them. No effect."),
+    Key("run-name", Kind.TEXT, "The row's name. No effect."),
 )
 NETWORK_OVERRIDES = {
     "units-count": int,

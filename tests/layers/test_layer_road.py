@@ -1,0 +1,99 @@
+"""Layer files given to `et-sim run` and `check`: what is said about them, and Themis over many passes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+
+MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
+SYSTEM = """
+scheduling-policy: LIFO
+preferred-dataset-splits: 16
+all-reduce-implementation: ring_direct
+all-gather-implementation: ring_direct
+reduce-scatter-implementation: ring_direct
+"""
+NETWORK = """
+{"dimensions-count": 2, "topologies-per-dim": ["Ring", "Switch"], "units-count": [4, 4],
+ "links-count": [2, 1], "link-latency": [37, 503], "link-bandwidth": [50, 25]}
+"""
+MACHINE = ["--system=system.txt", "--network=network.json"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a machine and a layer file."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("system.txt", SYSTEM), ("network.json", NETWORK), ("micro.txt", MICRO)):
+        Path(name).write_text(text)
+    return tmp_path
+
+
+def result(layers: str, more: str = "") -> et_sim.Result:
+    Path("layers.txt").write_text(layers)
+    Path("more.txt").write_text(SYSTEM + more)
+    return et_sim.simulate("layers.txt", system="more.txt", network="network.json")
+
+
+def warnings_of(layers: str, more: str = "") -> list[str]:
+    return [warning["text"] for warning in result(layers, more).manifest["warnings"]]
+
+
+def test_collectives_that_a_loop_does_not_issue_are_warned_of() -> None:
+    layers = "DATA 1 emb -1 5 ALLTOALL 64 5 NONE 0 5 ALLREDUCE 64 0"
+    assert warnings_of(layers) == ["forward collective of emb: DATA does not issue it"]
+    assert warnings_of(MICRO) == []
+    assert warnings_of(MICRO, "comm-scale: 0") == ["weight gradient collective of l: it has 0 bytes"]
+
+
+def test_collectives_in_which_nobody_takes_part_are_warned_of() -> None:
+    row = "l -1 5 ALLREDUCE 64 5 ALLREDUCE 64 5 ALLREDUCE 64 0"
+    one = "units-count: 16_1"
+    said = "weight gradient collective of all 2 layers: nobody takes part"
+    assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}", one) == [said]
+    assert warnings_of(f"HYBRID_DATA_MODEL 2 {row} {row}") == []
+
+
+def test_the_first_layer_s_input_gradient_is_no_reason_for_a_warning() -> None:
+    row = "l -1 5 ALLREDUCE 64 5 ALLREDUCE 64 5 NONE 0 0"
+    assert warnings_of(f"MODEL 2 {row} {row}") == []
+
+
+def test_check_says_what_a_run_would(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("layers.txt").write_text("DATA 1 emb -1 5 ALLTOALL 64 5 NONE 0 5 ALLREDUCE 64 0")
+    assert main(["check", "layers.txt", *MACHINE]) == 0
+    assert "forward collective of emb: DATA does not issue it" in capsys.readouterr().out
+
+
+def test_themis_plans_many_passes_in_time_that_grows_like_them() -> None:
+    """Once, every pass planned all passes before it again, which for these took minutes."""
+    row = MICRO.replace("65536", "1048576")
+    order = "inter-dimension-scheduling: themis\n"
+    begin = time.process_time()
+    result(row, f"{order}num-passes: 1500")
+    assert time.process_time() - begin < 60
+
+
+@pytest.mark.parametrize(
+    ("more", "cause"),
+    [
+        ("comm-scale: 1e30", "comm-scale is 1e+30 (give a number from 0 to "),
+        ("", "add all-to-all-implementation: ring with"),
+    ],
+)
+def test_remedies_are_in_the_words_of_1_0(more: str, cause: str) -> None:
+    layers = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLTOALL 65536 1"
+    with pytest.raises(et_sim.EtSimError) as caught:
+        result(layers, more)
+    assert cause in str(caught.value)
+
+
+def test_a_file_that_is_no_layer_file_is_named_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hello.txt").write_text("hello world")
+    assert main(["run", "hello.txt", *MACHINE]) == 2
+    assert "hello.txt: is a file, but no layer file (" in capsys.readouterr().err
