@@ -43,9 +43,12 @@ def write_csv(layers: Layers, folder: Path) -> list[Path]:
 
 def _write(path: Path, rows: Iterable[Sequence[Any]]) -> Path:
     draft = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    with draft.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
-    draft.replace(path)
+    try:
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     return path
 
 
@@ -103,7 +106,7 @@ def _utilisation(layers: Layers) -> Iterable[list[str]]:
     count = len(layers.figures["dimensions"])
     yield ["time (us)", *(f"dim{number + 1} util" for number in range(count))]
     for end_ns, shares in layers.use_of_windows():
-        yield [f"{end_ns / 1000:g}", *(f"{100 * part:.6f}" for part in shares)]
+        yield [str(end_ns // 1000), *(f"{100 * part:.6f}" for part in shares)]
 
 
 def _result(layers: Layers) -> Iterable[list[str]]:
@@ -122,7 +125,8 @@ def _back_end(layers: Layers) -> Iterable[list[str]]:
         *("DPCommsTime", "MPCommsTime", *(f"PayloadSize_Dim{number}" for number in range(len(sent)))),
     ]
     times = [_micros(figures[name]) for name in ("finish_ns", "compute_ns", "exposed_ns")]
-    dollars = "" if figures["dollars"] is None else f"{figures['dollars']:.6f}"
+    price = figures.get("dollars")  # early runs do not have it
+    dollars = "" if price is None else f"{price:.6f}"
     split = [_micros(data), _micros(figures["exposed_ns"] - data)]
     yield [*times, dollars, f"{sum(sent) / MIB:.6f}", *split, *(f"{size / MIB:.6f}" for size in sent)]
 

@@ -9,6 +9,10 @@ import pytest
 
 import et_sim
 from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.layer_csv import write_csv
+from et_sim.views.layers import Layers
 
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
 SYSTEM = """
@@ -97,3 +101,21 @@ def test_a_file_that_is_no_layer_file_is_named_as_such(capsys: pytest.CaptureFix
     Path("hello.txt").write_text("hello world")
     assert main(["run", "hello.txt", *MACHINE]) == 2
     assert "hello.txt: is a file, but no layer file (" in capsys.readouterr().err
+
+
+def test_result_files_tell_windows_of_a_long_run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(result(MICRO), Path("run"))
+    ends = [(12_345_680_000, [0.5, 0.0]), (12_345_690_000, [1.0, 0.0])]
+    monkeypatch.setattr(Layers, "use_of_windows", lambda _: ends)
+    write_csv(Layers(open_run(Path("run"))), Path("csv"))
+    rows = Path("csv/dimension_utilization.csv").read_text().splitlines()
+    assert rows[1:] == ["12345680,50.000000,0.000000", "12345690,100.000000,0.000000"]
+
+
+def test_runs_of_before_networks_had_a_price_still_give_all_files() -> None:
+    write_run(result(MICRO), Path("run"))
+    layers = Layers(open_run(Path("run")))
+    del layers.figures["dollars"]
+    written = write_csv(layers, Path("csv"))
+    assert sorted(Path("csv").iterdir()) == sorted(written)
+    assert ",,0.1" in Path("csv/backend_end_to_end.csv").read_text()  # no cost, then MiB
