@@ -95,7 +95,7 @@ def _rows(options: argparse.Namespace, recorded: Recorded) -> Any:
     if options.around is not None:
         from converters.editing.drawing import near
 
-        at = int(np.searchsorted(ids, np.uint64(max(options.around, 0))))
+        at = int(np.searchsorted(ids, np.uint64(min(max(options.around, 0), 2**64 - 1))))
         if options.around < 0 or at == len(ids) or int(ids[at]) != options.around:
             raise TraceError(
                 f"there is no node {options.around}",
@@ -110,13 +110,16 @@ def _listed(text: str, ids: Any) -> Any:
     """Whether each id is in a list such as "0-49,70"; every number or range must name some node."""
     import numpy as np
 
-    from et_sim.units import parse_ranks
+    from converters.editing.options import number_ranges
 
     chosen = np.zeros(len(ids), np.bool_)
-    for piece in parse_ranks(text):
-        which = (ids >= piece[0]) & (ids <= piece[-1]) & ((ids - np.uint64(piece[0])) % piece.step == 0)
+    for piece in number_ranges("--nodes", text):
+        first, last = (np.uint64(min(end, 2**64 - 1)) for end in (piece.start, piece.stop - 1))
+        which = (ids >= first) & (ids <= last)
         if not bool(which.any()):
-            what = f"no node has an id from {piece[0]} to {piece[-1]}" if len(piece) > 1 else ""
-            raise UsageError(what or f"there is no node {piece[0]}", remedy="et-convert show lists the nodes")
+            what = (
+                f"no node has an id from {first} to {last}" if first < last else f"there is no node {first}"
+            )
+            raise UsageError(what, remedy="et-convert show lists the nodes")
         chosen |= which
     return chosen

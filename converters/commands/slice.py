@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from converters.editing.options import add_output_options
+from converters.editing.options import add_output_options, number_ranges
 from et_sim.errors import UsageError
 
 
@@ -60,12 +60,12 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         raise UsageError(
             "--marker without --iterations has no meaning", remedy="say which with --iterations 1-3"
         )
-    iterations, ranks = _numbers(options.iterations), _numbers(options.ranks)
+    ranks = _ranks(options.ranks)
     wanted = Wanted(
-        iterations=frozenset(iterations) if iterations is not None else None,
+        iterations=_iterations(options.iterations),
         markers=tuple(options.marker) if options.marker is not None else (MARKER,),
         window_us=parse_window(options.window) if options.window is not None else None,
-        ranks=tuple(ranks) if ranks is not None else None,
+        ranks=ranks,
         renumber=options.renumber,
         drop_open=options.drop_open,
         groups=read_groups_file(options.groups),
@@ -76,8 +76,12 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from report_lines(conversions, [*given.workload.notices, *edit.remarks], as_json=options.json)
 
 
-def _numbers(text: str | None) -> list[int] | None:
-    """The numbers of "0-3,6", ascending."""
+def _ranks(text: str | None) -> tuple[int, ...] | None:
+    """The ranks of "0-3,6", ascending."""
     from et_sim.units import parse_ranks
 
-    return None if text is None else sorted({number for piece in parse_ranks(text) for number in piece})
+    return None if text is None else tuple(sorted({rank for piece in parse_ranks(text) for rank in piece}))
+
+
+def _iterations(text: str | None) -> tuple[range, ...] | None:
+    return None if text is None else tuple(number_ranges("--iterations", text))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,21 +49,30 @@ def iteration_of_rows(recorded: Recorded, markers: Sequence[str]) -> IntColumn:
     return np.array(iteration, np.int64)
 
 
-def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Collection[int]) -> tuple[Any, int]:
+def in_iterations(recorded: Recorded, markers: Sequence[str], wanted: Sequence[range]) -> tuple[Any, int]:
     """(whether each row is in one of the iterations, how many are in none at all)."""
     iteration = iteration_of_rows(recorded, markers)
-    missing = sorted(set(wanted) - set(iteration.tolist()))
-    if missing:
-        from et_sim.units import format_ranks
-
-        have = format_ranks(np.unique(iteration[iteration >= 0]))
-        raise TraceError(
-            f"there is no iteration {missing[0]}",
-            place=recorded.source,
-            remedy=f"there are {have}: correct --iterations",
-        )
+    present = np.unique(iteration[iteration != _OUTSIDE])
+    chosen = np.zeros(len(iteration), np.bool_)
+    for piece in wanted:
+        there = int(((present >= piece.start) & (present < piece.stop)).sum())
+        if there < piece.stop - piece.start:
+            raise _missing(recorded, piece, present)
+        chosen |= (iteration >= piece.start) & (iteration < piece.stop)
     outside = (iteration == _OUTSIDE) & (recorded.trace.kind != NodeKind.METADATA)
-    return np.isin(iteration, list(wanted)), int(outside.sum())
+    return chosen, int(outside.sum())
+
+
+def _missing(recorded: Recorded, piece: range, present: IntColumn) -> TraceError:
+    from et_sim.units import format_ranks
+
+    known = set(present.tolist())
+    first = next(number for number in piece if number not in known)
+    return TraceError(
+        f"there is no iteration {first}",
+        place=recorded.source,
+        remedy=f"there are {format_ranks(present)}: correct --iterations",
+    )
 
 
 def in_window(recorded: Recorded, starts: IntColumn, begin_us: float, end_us: float) -> Any:

@@ -25,6 +25,7 @@ from et_sim.trace import Trace
 from et_sim.trace.columns import Has, IntColumn
 from et_sim.trace.preflight.order import edges
 
+LONGEST_NS = 2**63 - 1
 _BEGIN = -1  # in place of an ancestor: the beginning of the trace
 _TIDY = 8  # collections beyond this size are tidied up
 
@@ -41,9 +42,9 @@ class Delays:
 
 
 def durations_ns(trace: Trace) -> IntColumn:
-    """How long each row was recorded to last."""
+    """How long each row was recorded to last; what 64 bits cannot hold is cut off, and no run accepts it."""
     exact = (trace.present & int(Has.DURATION_NS)) != 0
-    return np.where(exact, trace.duration_ns, 1000 * trace.duration_us)
+    return np.where(exact, trace.duration_ns, 1000 * np.minimum(trace.duration_us, LONGEST_NS // 1000))
 
 
 def delay(recorded: Recorded, leaves: Any) -> Delays:

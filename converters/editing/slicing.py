@@ -37,7 +37,7 @@ from et_sim.units import format_ranks
 class Wanted:
     """What a slice is to hold; None means everything."""
 
-    iterations: frozenset[int] | None = None
+    iterations: tuple[range, ...] | None = None
     markers: tuple[str, ...] = (MARKER,)
     window_us: tuple[float, float] | None = None  # from the earliest recorded start of all ranks
     ranks: tuple[int, ...] | None = None  # ascending

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from converters.editing.bridging import Bridges, bridge
-from converters.editing.delays import Delays, delay, durations_ns
+from converters.editing.delays import LONGEST_NS, Delays, delay, durations_ns
 from converters.editing.inputs import Recorded
 from converters.editing.writing import Change, edited
 from converters.report import plural
@@ -40,13 +40,19 @@ def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
     """The trace without the operators of the host."""
     trace = recorded.trace
     leaves = trace.is_cpu & (trace.kind == NodeKind.COMP)
-    total = int(durations_ns(trace)[leaves].sum())
+    total = sum(durations_ns(trace)[leaves].tolist())
     label = f"{plural(int(leaves.sum()), 'operator')} of the host, {format_ns(total)} in all"
     if not keep_delays:
         bridges = bridge(recorded, ~leaves)
         notes = (("removed", label), *dependency_notes(bridges))
         return Stripped(edited(recorded, ~leaves, bridges), notes)
     found = delay(recorded, leaves)
+    if max((*found.spans.values(), *(span for _, span in found.extra)), default=0) > LONGEST_NS:
+        raise TraceError(
+            "recorded durations add up to more than 64 bits hold",
+            place=recorded.source,
+            remedy="correct duration_micros, which is in microseconds, or strip without --keep-delays",
+        )
     keep = ~leaves
     keep[list(found.spans)] = True
     changes: dict[int, Change] = {row: partial(_as_delay, span=span) for row, span in found.spans.items()}

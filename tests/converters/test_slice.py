@@ -140,6 +140,8 @@ def test_every_trace_goes_by_the_first_marker_it_knows() -> None:
             ["--ranks", "1"],
             "ranks 1 alone would leave gaps, and files are numbered from 0 on (add --renumber",
         ),
+        (["--iterations", "-1"], "--iterations '-1' cannot be understood (give numbers and ranges"),
+        (["--iterations", "0-99999999999999", "--marker", "step"], "there is no iteration 2"),
         ([], "nothing says what the slice is to hold"),
         (["--marker", "x", "--ranks", "0"], "--marker without --iterations has no meaning"),
     ],

@@ -178,6 +178,9 @@ def test_every_dependency_is_in_the_graph_once(trace: Trace) -> None:
         (["-o", "x.dot", "--nodes", "9"], "there is no node 9"),
         (["-o", "x.dot", "--nodes", "9-12"], "no node has an id from 9 to 12"),
         (["-o", "x.dot", "--around", "9"], "there is no node 9"),
+        (["-o", "x.dot", "--around", str(2**70)], "there is no node 1180591620717411303424"),
+        (["-o", "x.dot", "--nodes", str(2**64 + 7)], "there is no node 18446744073709551615"),
+        (["-o", "x.dot", "--nodes", "a"], "--nodes 'a' cannot be understood"),
         (["-o", "x.dot", "--window", "0us:1us"], "no node says when it started"),
     ],
 )

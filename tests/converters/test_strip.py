@@ -96,6 +96,18 @@ def test_the_report_is_data_on_request(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["ranks"] == 6
 
 
+def test_times_beyond_64_bits_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = TraceBuilder()
+    host = build.compute("a", cpu=True, micros=2**62)
+    host = build.compute("b", cpu=True, micros=2**62, after=[host])
+    build.compute("kernel", after=[host])
+    write_trace(build.build(), tmp_path / "long.0.et")
+    assert main(["strip", str(tmp_path / "long"), "-o", str(tmp_path / "out"), "--keep-delays"]) == 2
+    assert "recorded durations add up to more than 64 bits hold" in capsys.readouterr().err
+    assert main(["strip", str(tmp_path / "long"), "-o", str(tmp_path / "out")]) == 0
+    assert main(["stats", str(tmp_path / "long")]) == 0
+
+
 def test_a_manifest_stays_one(tmp_path: Path) -> None:
     build = TraceBuilder()
     build.compute("kernel", micros=5, after=[build.compute("op", cpu=True, micros=1)])
