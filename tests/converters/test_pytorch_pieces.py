@@ -50,6 +50,7 @@ def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
 
 
 @settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(
     before=st.dictionaries(st.text("abc", min_size=1, max_size=3), VALUES, max_size=3),
     many=st.lists(ELEMENTS, max_size=6),
@@ -74,6 +75,7 @@ def test_blocks_of_any_size_give_the_same_pieces(
 
 
 @settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(element=ELEMENTS, rest=st.text(alphabet='"\\{}[], ', max_size=20), style=STYLES)
 def test_the_end_of_an_element_is_found_whatever_follows(
     element: Any, rest: str, style: dict[str, Any]
@@ -94,6 +96,7 @@ def test_a_block_that_is_no_json_still_has_its_boundaries_inside() -> None:
 
 
 @settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(value=VALUES, style=STYLES)
 def test_valid_text_needs_no_mending(value: Any, style: dict[str, Any]) -> None:
     text = json.dumps({"key": value}, **style).encode("utf-8", "surrogatepass")
@@ -119,6 +122,7 @@ def test_what_is_almost_json_is_read_as_it_was_meant(almost: bytes, meant: Any) 
     assert msgspec.json.decode(mended(almost)) == meant
 
 
+@settings(deadline=None)
 @given(
     whole=st.integers(-(10**6), 2**43 - 1),
     thousandths=st.integers(0, 999),
@@ -175,6 +179,7 @@ def test_numbers_are_read_however_they_are_written(written: Any, number: int) ->
     assert column.finish().tolist() == [number, 3]
 
 
+@settings(deadline=None)
 @given(blocks=st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), max_size=5))
 def test_columns_hold_every_number_in_as_few_bits_as_its_block_allows(blocks: list[list[int]]) -> None:
     column, rows = Column(), Rows("only")
