@@ -21,6 +21,7 @@ VIEWS = {
     "ops": "all operations, by total time",
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
+    "critical-path": "what decided how long it took, and what would change that",
     "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",
@@ -33,13 +34,14 @@ CUTS = {
     "groups": ("ranks", "window", "top"),
     "ops": ("ranks", "window", "top"),
     "phases": ("ranks", "window"),
+    "critical-path": ("top",),
     "memory": ("ranks", "top"),
 }
 
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
-    views = "\n".join(f"  {name:<9} {meaning}" for name, meaning in VIEWS.items())
+    views = "\n".join(f"  {name:<13} {meaning}" for name, meaning in VIEWS.items())
     parser = commands.add_parser(
         "inspect",
         help="look at a run",
@@ -86,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         "ops": inspect.operations_text,
         "layers": inspect.layers_of,
         "phases": inspect.phases_text,
+        "critical-path": inspect.critical_path_of,
         "memory": inspect.memory_text,
         "stalls": inspect.stalls_text,
         "notices": inspect.notices_text,

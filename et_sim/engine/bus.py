@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.causes import (
-    BUS,
-    follows,
+from et_sim.engine.causes import BUS, now_of, resume
+from et_sim.engine.causes_of_messages import follows
+from et_sim.engine.causes_on_bus import (
     needs_processed,
     needs_request,
     needs_side,
-    now_of,
     remember_request,
-    resume,
     side_freed,
     side_processed,
 )

@@ -16,6 +16,7 @@ from et_sim.tables_by_reference import Tables
 
 NONE = -1
 MOST_ROOMS = 64  # places of a queue that are remembered one by one
+MOST_RECEIVES, LABELS_OF_A_TREE = 64, 3  # of a stream, likewise
 BUFFER = 1 << 16  # moments, if no single event may need more
 
 
@@ -32,16 +33,22 @@ class What(IntEnum):
     BUS = 7
     NODE_START = 8
     NODE_END = 9
-    PARENTS = 10  # of a node
-    LANE = 11  # a node and its lane
-    LINK = 12  # a message and its link
-    SERVER = 13  # a request and the remote memory
-    QUEUE = 14  # a chunk and its place in a queue
-    RECEIVE = 15  # a message and its receive
-    REQUEST = 16  # a message and the request for it (rendezvous)
-    BUNDLES = 17  # of a phase
-    CHUNKS = 18  # of a collective
-    TRANSFER = 19  # a transfer and its bus
+    CHUNK_QUEUED = 10
+    CHUNK_START = 11
+    PARENTS = 12  # of a node
+    LANE = 13  # a node and its lane
+    ROOM = 14  # a chunk and its place in a queue
+    LINK = 15  # a message and its link, which was free
+    LINK_QUEUE = 16  # and which was not
+    SERVER = 17  # a request and the remote memory, which was free
+    SERVER_QUEUE = 18  # and which was not
+    BUS_SIDE = 19  # a transfer and its side of a bus
+    BUS_QUEUE = 20  # which was busy
+    RECEIVE = 21  # a message and its receive
+    REQUEST = 22  # a message and the request for it (rendezvous)
+    BUNDLES = 23  # of a phase
+    HALF = 24  # bundles of a direct exchange, and all messages of its first half
+    CHUNKS = 25  # of a collective
 
 
 MOMENT = record(
@@ -58,7 +65,6 @@ CAUSE = record(("moment", "i8"), ("node", "i4"))
 STREAM_CAUSES = record(
     ("queued", "i8"),  # it joined its queue
     ("ready", "i8"),  # all of its bundles so far
-    ("posted", "i8"),  # its last receive
     ("half", "i8"),  # the first half of a direct exchange had arrived
 )
 SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent or received, and processed
@@ -91,6 +97,7 @@ class Causes(Tables):
     running: Any  # all chunks so far
     streams: Any
     queues: Any
+    posted: Any  # per stream, its last receives by label
     rooms: Any  # per queue, when its places became free: one after the other, in turn
     channels: Any  # messages that came before their receives
     handshakes: Any  # requests that came before their messages
@@ -109,6 +116,7 @@ POOLS = {  # which tables grow with which pool of the run
     "streams": "streams",
     "parked": "parked",
     "transits": "transits",
+    "posted": "streams",
     "custom": "custom_waiting",
     "bus_requests": "bus_requests",
 }
@@ -139,6 +147,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         running=np.full(0, NONE, np.int64),
         streams=table(STREAM_CAUSES, 0),
         queues=table(QUEUE_CAUSES, queues),
+        posted=np.full((0, _receives_at_a_time(plan)), NONE, np.int64),
         rooms=np.full((queues, min(plan.running_limit, MOST_ROOMS)), NONE, np.int64),
         channels=_early(sizes["channels"] if reserve else 0),
         handshakes=_early(sizes["handshakes"] if reserve else 0),
@@ -150,6 +159,11 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         bus_sides=_sides(sizes["bus_sides"] if reserve else 0),
         bus_requests=table(CAUSE, 0),
     )
+
+
+def _receives_at_a_time(plan: Plan) -> int:
+    """How many receives of a phase to remember: as many as may be open, or, in a tree, as it has labels."""
+    return min(max(int(plan.programs["start_bundles"].max(initial=0)), LABELS_OF_A_TREE), MOST_RECEIVES)
 
 
 def _sides(number: int) -> Any:

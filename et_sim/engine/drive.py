@@ -18,12 +18,13 @@ from et_sim.engine.transport import REQUEST_BYTES
 from et_sim.errors import InputError
 from et_sim.machine.model import Network
 from et_sim.network import analytical, link
-from et_sim.network.speeds import speed_names
+from et_sim.network.speeds import RING, SWITCH, speed_names
 from et_sim.network.tables import Model, NetworkTables, check_reach
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
 from et_sim.units import format_ns
 
+__all__ = ["RING", "SWITCH", "Outcome", "Report", "run_plan"]
 EVENTS_BETWEEN_REPORTS = 2_000_000
 
 # now_ns, messages delivered, messages expected, nodes completed, nodes in all

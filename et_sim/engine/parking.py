@@ -8,7 +8,7 @@ at a time: ranks that run in step park none.
 
 from __future__ import annotations
 
-from et_sim.engine.causes import remember_parked
+from et_sim.engine.causes_of_messages import remember_parked
 from et_sim.engine.lines import unchain
 from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables

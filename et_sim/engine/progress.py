@@ -19,6 +19,7 @@ from et_sim.engine.causes import (
     RECEIVE,
     bundle_counts,
     chunk_done,
+    custom_node_counts,
     first_half_arrived,
     needs_waiting,
     now_of,
@@ -114,8 +115,9 @@ def bundle_ready(run: Run, stream_row: int, label: int) -> None:
 @works_on_tables
 def custom_done(run: Run, stream_row: int, node: int) -> None:
     """A node of a custom collective is done; that may end the collective."""
-    bundle_counts(run, stream_row)
+    all_so_far = custom_node_counts(run, stream_row)
     if end_custom_node(run, stream_row, node):
+        resume(run, all_so_far)
         end_phase(run, stream_row, 0)
 
 
@@ -254,7 +256,7 @@ def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     count_message(run, run.plan.seats[seat_row].actor)
     stream_row = stream_expecting(run, seat_row, label, stage)
     if stream_row != NONE:
-        step_received(run, stream_row)
+        step_received(run, stream_row, label)
         receive_step(run, stream_row, label)
     else:
         park(run, seat_row, label, stage, NONE, NONE, 0)

@@ -10,7 +10,7 @@ Not here: what a collective does once issued (`streams`), and how events find th
 from __future__ import annotations
 
 from et_sim.engine.causes import (
-    SERVER,
+    SERVER_QUEUE,
     needs_server,
     needs_waiting,
     node_ends,
@@ -169,7 +169,7 @@ def free_server(run: Run, server_row: int) -> None:
     row = leave(run.events, server)
     if row == NONE:
         return
-    needs_waiting(run, row, SERVER, server_row)
+    needs_waiting(run, row, SERVER_QUEUE, server_row)
     actor_row, node = run.events[row].a, run.events[row].b
     release_event(run, row)
     _serve(run, server_row, actor_row, node)

@@ -8,7 +8,8 @@ Not here: point-to-point messages (`messages`).
 
 from __future__ import annotations
 
-from et_sim.engine.causes import REQUEST, needs_offer, needs_parked, now_of, resume
+from et_sim.engine.causes import REQUEST, now_of, resume
+from et_sim.engine.causes_of_messages import needs_offer, needs_parked
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.parking import ASKED, OFFERED, park, take_parked_either_way

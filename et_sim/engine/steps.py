@@ -8,17 +8,8 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
-from et_sim.engine.causes import (
-    BUNDLES,
-    RECEIVE,
-    flies,
-    is_recorded,
-    needs,
-    needs_parked,
-    now_of,
-    receive_posted,
-    resume,
-)
+from et_sim.engine.causes import is_recorded, needs_half, now_of, receive_posted, resume, was_early
+from et_sim.engine.causes_of_messages import flies
 from et_sim.engine.clock import schedule
 from et_sim.engine.custom import start_custom
 from et_sim.engine.endpoint import cross_endpoint
@@ -79,8 +70,7 @@ def spend_bundle(run: Run, stream_row: int) -> bool:
         note_half_tried(run, stream)
         if stream.received < program.half:
             return False  # the second half waits for all of the first
-        if is_recorded(run):
-            needs(run, run.causes.streams[stream_row].half, BUNDLES, NONE)
+        needs_half(run, stream_row)
         burst = program.start_bundles
     while burst > 0 and stream.credit > 0 and stream.sent < min(stream.bundles, program.sends):
         send_packet(run, stream_row)
@@ -147,7 +137,7 @@ def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     seat = run.streams[stream_row].seat
     run.streams[stream_row].waited_ns -= run.clock[0].now
-    receive_posted(run, stream_row)
+    receive_posted(run, stream_row, label)
     if run.seats[seat].parked == 0:
         return
     row = take_parked_either_way(run, seat, label, stage)
@@ -158,7 +148,7 @@ def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
         put_on_calendar(run, arrival, seat, its_label, stage)
         return
     moment = now_of(run)
-    needs_parked(run, row, RECEIVE)
+    was_early(run, stream_row, row)
     schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
     resume(run, moment)
 

@@ -9,18 +9,15 @@ Not here: what an arrival leads to (`loop`), and routes and speeds (`network`).
 
 from __future__ import annotations
 
-from et_sim.engine.causes import (
-    LATENCY,
-    NOTHING,
+from et_sim.engine.causes import LATENCY, NOTHING, now_of, resume
+from et_sim.engine.causes_of_messages import (
     flies,
     follows,
     leaves,
     link_freed,
     needs_link,
     needs_transit,
-    now_of,
     remember_transit,
-    resume,
     serialises,
 )
 from et_sim.engine.clock import schedule

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.causes import RECEIVE, needs_parked, now_of, receive_posted, resume
+from et_sim.engine.causes import now_of, receive_posted, resume, was_early
 from et_sim.engine.clock import schedule
 from et_sim.engine.endpoint import cross_endpoint
 from et_sim.engine.kinds import LATE_STEP, STEP
@@ -137,13 +137,13 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
     stage = stage_of(stream)
     stream.credit |= 1 << label
     stream.waited_ns -= run.clock[0].now
-    receive_posted(run, stream_row)
+    receive_posted(run, stream_row, label)
     if run.plan.settings[RENDEZVOUS]:
         ask_for_step(run, stream_row, peer_of(run, stream_row, label), label, stage)
     if run.seats[stream.seat].parked > 0:
         parked = take_parked(run, stream.seat, label, stage)
         if parked != NONE:
             moment = now_of(run)
-            needs_parked(run, parked, RECEIVE)
+            was_early(run, stream_row, parked)
             schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)
             resume(run, moment)

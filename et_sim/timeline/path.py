@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.cause_tables import MOMENT, What
-from et_sim.engine.drive import Outcome
+from et_sim.engine.drive import RING, SWITCH, Outcome
 from et_sim.engine.state import NONE
 from et_sim.timeline.spool import Spool
 from et_sim.trace.workload import Workload
@@ -40,15 +40,32 @@ class PathSource:
         for moments in self._moments.blocks():
             node = moments["node"].astype(np.int64)
             actor = np.searchsorted(first, node, side="right") - 1
-            row = np.where(node == NONE, 0, node - first[actor])
             template = self._plan.actors["template"][actor]
+            at = self._plan.templates["node_first"][template] + node - first[actor]
             columns = {
                 name: moments[name] for name in ("by", "also", "start_ns", "end_ns", "link", "place", "what")
             }
             columns["actor"] = np.where(node == NONE, NONE, actor).astype(np.int32)
-            columns["node"] = self._ids[self._plan.templates["node_first"][template] + row]
+            columns["node"] = np.zeros(len(node), np.uint64)
+            columns["node"][node != NONE] = self._ids[at[node != NONE]]
             yield columns
 
     @cached_property
     def _ids(self) -> Any:
         return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
+
+
+def numbered_links(outcome: Outcome) -> list[dict[str, Any]]:
+    """Per dimension of the link model: the number of its first link, and the names of an actor's."""
+    network = outcome.run.network
+    if not len(network.links):
+        return []
+    return [
+        {"first": int(row["link_first"]), "ports": _ports(int(row["wiring"]), int(row["ports"]))}
+        for row in network.dimensions
+    ]
+
+
+def _ports(wiring: int, ports: int) -> list[str]:
+    named = {RING: ["clockwise", "anticlockwise"], SWITCH: ["to the switch", "from the switch"]}
+    return named.get(wiring) or [f"{distance} further on" for distance in range(ports)]

@@ -19,7 +19,7 @@ from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.memory import MemorySource
-from et_sim.timeline.path import Moments, PathSource
+from et_sim.timeline.path import Moments, PathSource, numbered_links
 from et_sim.timeline.phases import Phases, PhaseSource
 from et_sim.timeline.rows import Rows, TimelineSource
 from et_sim.timeline.statistics import Statistics, combine, measure_block
@@ -131,13 +131,19 @@ class Result:
 
     def path_batches(self) -> Iterator[Any]:
         """The record of causes as Arrow record batches; none unless it was asked for."""
-        from et_sim.timeline.tables import path_batch, path_schema
+        from et_sim.timeline.tables import path_batch
 
         if self.moments is not None:
             source = PathSource(self.moments, self.outcome, self.workload)
-            schema = path_schema(self.manifest_text)
             for columns in source.blocks():
-                yield path_batch(columns, source, schema)
+                yield path_batch(columns, source, self.path_schema)
+
+    @property
+    def path_schema(self) -> Any:
+        """The schema of these."""
+        from et_sim.timeline.tables import path_schema
+
+        return path_schema(self.manifest_text, json.dumps(numbered_links(self.outcome), sort_keys=True))
 
     @property
     def phase_schema(self) -> Any:

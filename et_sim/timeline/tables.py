@@ -184,9 +184,9 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
     }
 
 
-def path_schema(manifest: str) -> Any:
-    """Schema of path.arrow."""
-    return pa.schema(PATH_FIELDS, metadata={"et-sim": manifest})
+def path_schema(manifest: str, links: str) -> Any:
+    """Schema of path.arrow; its metadata also says which numbers of links are whose."""
+    return pa.schema(PATH_FIELDS, metadata={"et-sim": manifest, "links": links})
 
 
 def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:

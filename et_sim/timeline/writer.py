@@ -94,7 +94,7 @@ def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None)
 
 
 def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> None:
-    from et_sim.timeline.tables import memory_schema, path_schema, timeline_schema
+    from et_sim.timeline.tables import memory_schema, timeline_schema
 
     _write_table(folder / TIMELINE, timeline_schema(result.manifest_text), result.batches())
     actors = result.actors_table()
@@ -107,7 +107,7 @@ def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> 
     if layers is not None:
         _write_table(folder / LAYERS, layers.schema, layers.to_batches())
     if result.moments is not None:
-        _write_table(folder / PATH, path_schema(result.manifest_text), result.path_batches())
+        _write_table(folder / PATH, result.path_schema, result.path_batches())
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)

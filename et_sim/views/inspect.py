@@ -101,6 +101,13 @@ def layers_of(path: str | Path, _: Selection = EVERYTHING) -> str:
     return layers_text(Layers(open_run(path)))
 
 
+def critical_path_of(path: str | Path, part: Selection = EVERYTHING) -> str:
+    """What decided how long the run took."""
+    from et_sim.views.critical_text import critical_path_text
+
+    return critical_path_text(path, part.top)
+
+
 def stalls_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
     """Who waits for whom, if anybody does."""
     stall = open_run(path).stall

@@ -43,6 +43,12 @@ def _layers(run: RunDirectory, _: Selection) -> Any:
     return Layers(run).as_dict()
 
 
+def _critical_path(run: RunDirectory, part: Selection) -> Any:
+    from et_sim.views.critical_text import critical_path_data
+
+    return critical_path_data(run.path, part.top)
+
+
 def _stalls(run: RunDirectory, _: Selection) -> Any:
     return run.stall
 
@@ -58,6 +64,7 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "groups": _groups,
         "layers": _layers,
         "phases": _phases,
+        "critical-path": _critical_path,
         "memory": _memory,
         "stalls": _stalls,
         "notices": _notices,

@@ -98,7 +98,7 @@ def _groups(
     counts, weight = np.unique(part.weights(run), return_inverse=True)
     named: list[Words] = []  # texts are the same in all blocks
     for rows in run.batches("timeline", COLUMNS):
-        named = named or [words(rows["kind"]), _stems(words(rows["name"])), words(rows["group"])]
+        named = named or [words(rows["kind"]), stems_of(words(rows["name"])), words(rows["group"])]
         kinds, stems, groups = named
         sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
         codes = (
@@ -185,7 +185,7 @@ def coded(dictionary: Any) -> Any:
     return integers(dictionary.indices, missing=len(dictionary.dictionary))
 
 
-def _stems(names: Words) -> Words:
+def stems_of(names: Words) -> Words:
     """Names with their numbers taken out; the codes say which stem every name has."""
     index: dict[str, int] = {}
     stems = (re.sub(r"[0-9]+", "#", name or "") for name in names.texts)

@@ -19,6 +19,7 @@ from et_sim.views.shape import (
     ACTOR_COLUMNS,
     LAYER_COLUMNS,
     MEMORY_COLUMNS,
+    PATH_COLUMNS,
     PHASE_COLUMNS,
     STALL_SHAPE,
     SUMMARY_SHAPE,
@@ -27,7 +28,7 @@ from et_sim.views.shape import (
     misfit,
 )
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
@@ -35,6 +36,7 @@ MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, STALL = (
     "memory.arrow",
     "phases.arrow",
     "layers.arrow",
+    "path.arrow",
     "stall.json",
 )
 NEEDED = (MANIFEST, SUMMARY, TIMELINE, ACTORS)
@@ -123,6 +125,11 @@ class RunDirectory:
                 return int(actor)
         raise UsageError(f"there is no rank {rank}", place=str(self.path))
 
+    def path_record(self) -> Any:
+        """path.arrow as a pyarrow.Table; None if the run did not record what let everything happen."""
+        path = self.path / PATH
+        return _read_table(path, PATH_COLUMNS, tuple(PATH_COLUMNS)) if path.exists() else None
+
     def summary_text(self) -> str:
         """summary.json exactly as it lies on disk."""
         return (self.path / SUMMARY).read_text(encoding="utf-8")
@@ -145,7 +152,7 @@ def _check_is_run(folder: Path) -> None:
     if not folder.exists():
         raise UsageError("there is no such run", place=str(folder), remedy=_nearby(folder))
     if not folder.is_dir():
-        is_part = folder.name in (*NEEDED, MEMORY, PHASES, LAYERS, STALL)
+        is_part = folder.name in (*NEEDED, MEMORY, PHASES, LAYERS, PATH, STALL)
         remedy = f"name its directory: {folder.parent}" if is_part else _nearby(folder)
         raise UsageError("is a file, not the directory of a run", place=str(folder), remedy=remedy)
     missing = [name for name in NEEDED if not (folder / name).is_file()]

@@ -80,12 +80,15 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
 TIMELINE_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "actor": "int32",
+        "node": "uint64",
         "name": "dictionary<values=string",
         "kind": "dictionary<values=string",
         "lane": "dictionary<values=string",
+        "treatment": "dictionary<values=string",
         "group": "dictionary<values=string",
         "start_ns": "int64",
         "end_ns": "int64",
+        "start_cause": "dictionary<values=string",
         "bytes": "int64",
         "compute_utilisation": "double",
         "memory_utilisation": "double",
@@ -94,6 +97,19 @@ TIMELINE_COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 ACTOR_COLUMNS: Mapping[str, str] = MappingProxyType(
     {"actor": "int32", "ranks": "string", "rank_count": "int64", "finish_ns": "int64"}
+)
+PATH_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "by": "int64",
+        "also": "int64",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "what": "dictionary<values=string",
+        "actor": "int32",
+        "node": "uint64",
+        "link": "dictionary<values=string",
+        "place": "int32",
+    }
 )
 MEMORY_COLUMNS: Mapping[str, str] = MappingProxyType(
     {

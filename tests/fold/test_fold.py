@@ -131,17 +131,17 @@ def cook(recipe: Recipe, ranks: int, slower_us: int) -> Trace:
     return build.build()
 
 
-@given(st.data())
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-def test_random_workloads_fold_exactly(data: st.DataObject) -> None:
-    machine = data.draw(machines())
+@st.composite
+def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
+    """A workload, and a machine for it."""
+    machine = draw(machines())
     npus = machine["network"]["npus_count"]
     ranks = int(np.prod(npus))
     rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
-    recipe = data.draw(recipes(ranks, list(rules)))
-    paces = data.draw(st.integers(1, 3))
-    of_rank = np.array(data.draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
-    if data.draw(st.booleans()):  # often in rows, so that much remains alike
+    recipe = draw(recipes(ranks, list(rules)))
+    paces = draw(st.integers(1, 3))
+    of_rank = np.array(draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
+    if draw(st.booleans()):  # often in rows, so that much remains alike
         of_rank = of_rank[np.arange(ranks) // npus[0]]
     workload = Workload(
         tuple(cook(recipe, ranks, slower_us=2 * pace) for pace in range(paces)),
@@ -149,6 +149,13 @@ def test_random_workloads_fold_exactly(data: st.DataObject) -> None:
         relative_peers=(True,) * paces,
         group_rules=rules,
     )
+    return workload, machine
+
+
+@given(st.data())
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_workloads_fold_exactly(data: st.DataObject) -> None:
+    workload, machine = data.draw(workloads())
     assert_folding_is_exact(workload, **machine)
 
 

@@ -1,0 +1,158 @@
+"""Why messages come when they do: links, flights, and what waits for a message or for a link.
+
+Idle unless causes are recorded (`causes`). Not here: what the messages are about.
+"""
+
+from __future__ import annotations
+
+from et_sim.engine.causes import (
+    LATENCY,
+    LINK,
+    LINK_QUEUE,
+    REQUEST,
+    SERIALISATION,
+    is_recorded,
+    moment_of,
+    needs,
+    now_of,
+)
+from et_sim.engine.state import NONE, Run
+from et_sim.network.analytical import hops_between, leg_ns, slowest_of_leg, speed_of_hop
+from et_sim.tables_by_reference import works_on_tables
+
+
+@works_on_tables
+def _takes_first(run: Run, what: int, link: int, time: int) -> None:
+    """Before the next event can take its time, something else takes until `time`."""
+    now = run.causes.now[0]
+    if now.base == NONE:
+        now.base, now.base_ns = now.moment, run.clock[0].now
+    now.link = link
+    now.base = moment_of(run, now.base, NONE, what, now.base_ns, time)
+    now.base_ns = time
+
+
+@works_on_tables
+def serialises(run: Run, link_row: int, speed: int, serial_ns: int) -> int:
+    """A message occupies a link from now on; returns the moment at which it is through."""
+    now = run.causes.now[0]
+    if not is_recorded(run):
+        return NONE
+    begin = run.clock[0].now
+    now.link, now.place = speed, link_row
+    through = moment_of(run, now.moment, NONE, SERIALISATION, begin, begin + serial_ns)
+    now.link = now.place = NONE
+    return through
+
+
+@works_on_tables
+def follows(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None:
+    """The next event follows another moment than the present one; `what` takes the rest of the time."""
+    if is_recorded(run):
+        now = run.causes.now[0]
+        now.base, now.base_ns, now.what, now.link = moment, moment_ns, what, link
+
+
+@works_on_tables
+def flies(run: Run, source: int, target: int, size: int, whole_path: int) -> None:
+    """The next event is the arrival of a message that waits for no link."""
+    if not is_recorded(run):
+        return
+    at = source
+    for row in range(len(run.network.dimensions)):
+        dimension = run.network.dimensions[row]
+        here, there = source % dimension.npus, target % dimension.npus
+        if here != there:
+            _fly_along(run, row, at, here, there, size)
+            if not whole_path:
+                return
+        at += (there - here) * dimension.stride
+        source //= dimension.npus
+        target //= dimension.npus
+
+
+@works_on_tables
+def _fly_along(run: Run, row: int, at: int, here: int, there: int, size: int) -> None:
+    """The latencies of the links along one dimension, and then the slowest one's serialisation."""
+    network, now = run.network, run.causes.now[0]
+    begin = run.clock[0].now if now.base == NONE else now.base_ns
+    latency = 0.0
+    hops = hops_between(network.dimensions[row], here, there)
+    for hop in range(hops):
+        speed = speed_of_hop(network, row, at, here, there, hop)
+        latency += network.speeds[speed].latency_ns
+        if hop + 1 == hops or speed_of_hop(network, row, at, here, there, hop + 1) != speed:
+            _takes_first(run, LATENCY, speed, begin + int(latency))
+    slowest = slowest_of_leg(network, row, at, here, there)
+    _takes_first(run, SERIALISATION, slowest, begin + leg_ns(network, row, at, here, there, size))
+
+
+@works_on_tables
+def leaves(run: Run, source: int, target: int) -> None:
+    """The next event is that a message has left its source, which waits for no link."""
+    if not is_recorded(run):
+        return
+    at = source
+    for row in range(len(run.network.dimensions)):
+        dimension = run.network.dimensions[row]
+        here, there = source % dimension.npus, target % dimension.npus
+        if here != there:
+            run.causes.now[0].what = SERIALISATION
+            run.causes.now[0].link = slowest_of_leg(run.network, row, at, here, there)
+            return
+        source //= dimension.npus
+        target //= dimension.npus
+
+
+@works_on_tables
+def remember_transit(run: Run, row: int) -> None:
+    """A message waits for a link from now on."""
+    if is_recorded(run):
+        cause = run.causes.transits[row]
+        cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
+
+
+@works_on_tables
+def needs_transit(run: Run, row: int, link_row: int) -> None:
+    """A message goes on, over a link that it had to wait for."""
+    if is_recorded(run):
+        cause = run.causes.transits[row]
+        run.causes.now[0].node = cause.node
+        needs(run, cause.moment, LINK_QUEUE, link_row)
+
+
+@works_on_tables
+def link_freed(run: Run, link_row: int) -> None:
+    """A link is free."""
+    if is_recorded(run):
+        run.causes.links[link_row] = now_of(run)
+
+
+@works_on_tables
+def needs_link(run: Run, link_row: int) -> None:
+    """What happens next needs a link, which is free."""
+    if is_recorded(run):
+        needs(run, run.causes.links[link_row], LINK, link_row)
+
+
+@works_on_tables
+def remember_parked(run: Run, row: int) -> None:
+    """A message, an offer or a request of a step waits for its counterpart from now on."""
+    if is_recorded(run):
+        cause = run.causes.parked[row]
+        cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
+
+
+@works_on_tables
+def needs_parked(run: Run, row: int, what: int) -> None:
+    """What happens next needs what was parked."""
+    if is_recorded(run):
+        needs(run, run.causes.parked[row].moment, what, NONE)
+
+
+@works_on_tables
+def needs_offer(run: Run, row: int) -> None:
+    """The same; and it is done for whoever offered."""
+    if is_recorded(run):
+        run.causes.now[0].node = run.causes.parked[row].node
+        needs_parked(run, row, REQUEST)

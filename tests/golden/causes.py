@@ -1,0 +1,63 @@
+"""What a record of causes must be, whatever ran: for the tests of golden cases and of random workloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.cause_tables import What
+from et_sim.timeline import Result
+from et_sim.views.critical_path import CriticalPath
+
+
+def check(result: Result) -> None:
+    """Recompute the run from its record, and walk back from its end."""
+    assert result.moments is not None
+    moments = np.concatenate(list(result.moments.blocks()))
+    by, also, end = moments["by"], moments["also"], moments["end_ns"]
+    rows = np.arange(len(moments))
+    assert (by < rows).all()
+    assert (also < rows).all()
+    needed = np.maximum(np.where(by < 0, 0, end[by]), np.where(also < 0, 0, end[also]))
+    assert (moments["start_ns"] == needed).all()
+    assert (end >= needed).all()
+    assert (moments["what"][end > needed] <= What.BUS).all()  # meetings take no time
+    _check_nodes(moments, result)
+    last = np.flatnonzero((moments["what"] == What.NODE_END) & (end == result.makespan_ns))
+    if len(last):
+        _check_chain(moments, int(last[0]), result.makespan_ns)
+
+
+def check_causes(path: CriticalPath, result: Result) -> None:
+    """Causes, operations and hops each add up to the makespan, to the nanosecond."""
+    makespan = result.makespan_ns
+    assert sum(path.by_cause().values()) == makespan
+    assert sum(ns for *_, ns in path.by_operation()) == makespan
+    hops = path.hops()
+    assert sum(hop.end_ns - hop.start_ns for hop in hops) == makespan
+    assert [hop.start_ns for hop in hops[1:]] == [hop.end_ns for hop in hops[:-1]]
+    assert all(sum(hop.causes.values()) == hop.end_ns - hop.start_ns for hop in hops)
+    assert not path.by_cause().get("other")
+
+
+def _check_nodes(moments: Any, result: Result) -> None:
+    """Every node starts and ends in exactly one moment each, at the right time."""
+    nodes = result.outcome.nodes
+    for what, column in ((What.NODE_START, "start_ns"), (What.NODE_END, "end_ns")):
+        found = moments[moments["what"] == what]
+        happened = np.flatnonzero(nodes[column] >= 0)
+        assert sorted(found["node"].tolist()) == happened.tolist()
+        assert (nodes[column][found["node"]] == found["end_ns"]).all()
+
+
+def _check_chain(moments: Any, row: int, makespan_ns: int) -> None:
+    """The moment that came last of those needed came just before: nothing in between is unexplained."""
+    by, start, end = (moments[name].tolist() for name in ("by", "start_ns", "end_ns"))
+    spent = 0
+    while by[row] >= 0:
+        assert end[by[row]] == start[row]
+        spent += end[row] - start[row]
+        row = by[row]
+    assert row == 0
+    assert spent == makespan_ns

@@ -1,0 +1,92 @@
+"""What a run says would change its makespan is what changes it, on workloads of every category.
+
+A parameter of the machine is changed within the range in which path and order stay the same, and the workload
+is simulated again. Changes are such that the machine's files can say them exactly: latencies and delays are
+whole.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import Case
+from test_reference_2x import CASES
+
+from et_sim.api import run
+from et_sim.timeline import Result, write_run
+from et_sim.views import open_run
+from et_sim.views.critical_path import CriticalPath
+from et_sim.views.path_record import PathRecord
+from et_sim.views.sensitivity import Sensitivities, Side, parameters
+
+PER_CATEGORY = 3
+SYSTEM_KEYS = {
+    "local memory bandwidth": "local-mem-bw",
+    "peak compute": "peak-perf",
+    "endpoint delay": "endpoint-delay",
+}
+FARTHEST = 8.0
+SMALLEST_CHANGE = 0.01  # ranges that end before end where things come within their rounding of each other
+
+
+def _sample() -> list[Case]:
+    """Of every category and network model, a few that are spread over its cases."""
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in CASES:
+        if not case.content.get("extra_et") and not case.content.get("extra_files"):
+            found.setdefault((case.category, case.model), []).append(case)
+    return [case for cases in found.values() for case in cases[:: max(len(cases) // PER_CATEGORY, 1)]]
+
+
+@pytest.mark.parametrize("case", _sample(), ids=lambda case: f"{case.name}-{case.model}")
+def test_the_makespan_changes_as_foretold(case: Case, tmp_path: Path) -> None:
+    result = run(case.workload(), **case.machine, model=case.model, detail="path")
+    found = sensitivities(result, tmp_path / "run")
+    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
+    for one in found.all():
+        for side in (one.better, one.worse):
+            for machine, multiple in changes(case.machine, one.parameter, side):
+                factor = 1 / multiple if one.is_rate else multiple
+                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                again = run(case.workload(), **machine, model=case.model).makespan_ns
+                allowed = found.rounding_ns(by_name[one.parameter], factor)
+                assert again == pytest.approx(foretold, abs=allowed + 1), (one.parameter, multiple)
+
+
+def sensitivities(result: Result, folder: Path) -> Sensitivities:
+    """Of a result that has a record of causes."""
+    write_run(result, folder)
+    return Sensitivities(CriticalPath(PathRecord(open_run(folder))))
+
+
+def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[str, Any], float]]:
+    """Machines with more or less of one parameter while path and order stay the same; and by what factor."""
+    ends = (side.same_path_until, side.same_order_until)
+    end = max(min(*ends, FARTHEST), 1.0) if min(ends) >= 1 else min(max(*ends, 1 / FARTHEST), 1.0)
+    changed = []
+    for wanted in {end**0.3, end**0.9}:
+        again = copy.deepcopy(machine)
+        if match := re.fullmatch(r"(bandwidth|latency) of dimension (\d+)", name):
+            figures, key = again["network"][match[1]], int(match[2])
+        elif name == "endpoint delay" and machine["groups"]:
+            continue  # the key is not that of groups, which have a delay of their own
+        elif name in SYSTEM_KEYS:
+            figures, key = again["system"], SYSTEM_KEYS[name]
+        else:
+            continue
+        before = figures.get(key) if isinstance(figures, dict) else figures[key]
+        if not before:
+            continue
+        is_whole = name.startswith("latency") or name == "endpoint delay" or isinstance(before, int)
+        if is_whole and before != int(before):
+            continue
+        figures[key] = round(before * wanted) if is_whole else before * wanted
+        multiple = figures[key] / before
+        is_inside = 1 < multiple <= end or end <= multiple < 1
+        if is_inside and abs(multiple - 1) >= SMALLEST_CHANGE:
+            changed.append((again, multiple))
+    return changed
