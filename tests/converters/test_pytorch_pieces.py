@@ -50,7 +50,6 @@ def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
 
 
 @settings(max_examples=150, deadline=None)
-@settings(deadline=None)
 @given(
     before=st.dictionaries(st.text("abc", min_size=1, max_size=3), VALUES, max_size=3),
     many=st.lists(ELEMENTS, max_size=6),
@@ -75,7 +74,6 @@ def test_blocks_of_any_size_give_the_same_pieces(
 
 
 @settings(max_examples=200, deadline=None)
-@settings(deadline=None)
 @given(element=ELEMENTS, rest=st.text(alphabet='"\\{}[], ', max_size=20), style=STYLES)
 def test_the_end_of_an_element_is_found_whatever_follows(
     element: Any, rest: str, style: dict[str, Any]
@@ -96,7 +94,6 @@ def test_a_block_that_is_no_json_still_has_its_boundaries_inside() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@settings(deadline=None)
 @given(value=VALUES, style=STYLES)
 def test_valid_text_needs_no_mending(value: Any, style: dict[str, Any]) -> None:
     text = json.dumps({"key": value}, **style).encode("utf-8", "surrogatepass")
