@@ -20,11 +20,14 @@ from runs_to_show import pipeline, side_by_side, written
 
 import et_sim
 from et_sim.cli import main
+from et_sim.units import format_ns
 from et_sim.views import open_run
+from et_sim.views.critical_path import CriticalPath
 from et_sim.views.intervals import union
+from et_sim.views.path_record import PathRecord
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.memory import COLUMNS, levels
-from et_sim.views.report.network import dimensions
+from et_sim.views.report.network import dimensions, links
 from et_sim.views.report.page import report
 from et_sim.views.report.timeline import merge
 
@@ -98,9 +101,9 @@ def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
 
 def test_the_page_has_a_part_for_everything(demo: Path) -> None:
     headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
-    assert headings[:3] == ["Overview", "Timeline", "Ranks"]
-    assert headings[3:7] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
-    assert headings[7:] == ["Coverage", "Configuration"]
+    assert headings[:4] == ["Overview", "Timeline", "Critical path", "Ranks"]
+    assert headings[4:8] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
+    assert headings[8:] == ["Coverage", "Configuration"]
 
 
 def test_the_page_is_the_same_each_time(demo: Path) -> None:
@@ -182,6 +185,37 @@ def test_dimensions_are_as_busy_as_their_phases(tmp_path: Path) -> None:
     content = _page(run.path)
     Page(content)
     assert 'class="chart heat"' in content
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="path", model=model, fold=False))
+    path = CriticalPath(PathRecord(run))
+    content = _page(run.path)
+    Page(content)
+    for cause, spent in path.by_cause().items():
+        assert f'<i class="cause-{cause}"></i>{cause} <b>' in content
+        assert format_ns(spent) in content
+    data = _data(content)
+    column = data["columns"]
+    actors = [row["ranks"] for row in feather.read_table(run.path / "actors.arrow").to_pylist()]
+    nodes = path.record.nodes
+    wanted = {
+        (f"rank {actors[nodes.actor[row]]}", int(nodes.node[row]))
+        for row in path.node[(path.node >= 0) & (path.spent_ns > 0)].tolist()
+    }
+    places = [data["ranks"][strip[0]] for strip in data["strips"]]
+    marked = {
+        (places[column["strip"][one]], int(column["node"][one]))
+        for one in np.flatnonzero(column["critical"]).tolist()
+    }
+    assert marked == wanted
+    heat = links(run, path, path.makespan_ns)
+    assert (heat is not None) is (model == "link")
+    if heat is not None:
+        messages = path.record.is_what("serialisation") & (path.record.place >= 0)
+        spent = (path.record.end_ns - path.record.start_ns)[messages].sum()
+        assert heat.shares.mean(axis=1).sum() == pytest.approx(spent / path.makespan_ns)
 
 
 def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:

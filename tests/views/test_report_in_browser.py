@@ -55,7 +55,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Pages of the demo and of a pipeline."""
     folder = tmp_path_factory.mktemp("pages")
     assert main(["demo", "--out", str(folder / "demo")]) == 0
-    pipeline(folder / "stages", fold=False)
+    pipeline(folder / "stages", fold=False, detail="path")
     found = {}
     for name, run in (("demo", folder / "demo" / "run"), ("stages", folder / "stages")):
         found[name] = folder / f"{name}.html"
@@ -101,7 +101,10 @@ class Opened:
     def colours(self) -> int:
         """How many different colours the timeline shows."""
         script = """() => {
-          const lanes = document.getElementById("lanes"), pen = lanes.getContext("2d");
+          const lanes = document.getElementById("lanes");
+          const copy = new OffscreenCanvas(lanes.width, lanes.height);
+          const pen = copy.getContext("2d", { willReadFrequently: true });
+          pen.drawImage(lanes, 0, 0);
           const dots = new Uint32Array(pen.getImageData(0, 0, lanes.width, lanes.height).data.buffer);
           return new Set(dots).size;
         }"""
@@ -200,6 +203,21 @@ def test_messages_lead_to_the_other_rank(browser: Any, files: dict[str, Path]) -
     opened.page.keyboard.press("Enter")
     opened.settle()
     assert "with ranks\n4" in opened.page.locator("#chosen").inner_text()
+    opened.close()
+
+
+def test_the_critical_path_can_be_highlighted(browser: Any, files: dict[str, Path]) -> None:
+    opened = Opened(browser, files["stages"])
+    button = opened.page.get_by_role("button", name="critical path")
+    before = opened.colours()
+    button.click()
+    opened.settle()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert opened.colours() != before  # what is not on it fades
+    opened.page.get_by_label("find").fill("head")
+    opened.page.keyboard.press("Enter")
+    opened.settle()
+    assert "critical path\non it" in opened.page.locator("#chosen").inner_text()
     opened.close()
 
 

@@ -22,7 +22,7 @@ def messages(nodes: Nodes) -> tuple[Any, Any]:
     sends = np.flatnonzero(_is_kind(nodes, "send"))
     receives = np.flatnonzero(_is_kind(nodes, "receive"))
     named = receives[nodes.end_cause_node[receives] != NONE]
-    cause = _find(nodes, sends, nodes.end_cause_actor[named], nodes.end_cause_node[named])
+    cause = find(nodes, sends, nodes.end_cause_actor[named], nodes.end_cause_node[named])
     named, cause = named[cause != NONE], cause[cause != NONE]
     others = np.setdiff1d(sends, cause), np.setdiff1d(receives, named)
     rest = _in_order(nodes, *(rows[nodes.completed[rows]] for rows in others))
@@ -35,7 +35,7 @@ def _is_kind(nodes: Nodes, kind: str) -> Any:
     return nodes.kind == (nodes.kinds.index(kind) if kind in nodes.kinds else NONE)
 
 
-def _find(nodes: Nodes, among: Any, actor: Any, node: Any) -> Any:
+def find(nodes: Nodes, among: Any, actor: Any, node: Any) -> Any:
     """Of these rows, those of certain actors and nodes; -1 where there is none."""
     if not len(among) or not len(actor):
         return np.full(len(actor), NONE)

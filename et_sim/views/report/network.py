@@ -1,4 +1,8 @@
-"""The part of the page about the network over time: how busy each dimension is, from phases.arrow."""
+"""The part of the page about the network over time: how busy each link, or dimension, is in every column.
+
+Links of their own are there in the link model, if the run recorded what let everything happen (path.arrow);
+dimensions, if it recorded chunk phases (phases.arrow). Of many links, the busiest are shown.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_ns
+from et_sim.views.critical_path import CriticalPath
 from et_sim.views.intervals import filled, union
 from et_sim.views.operations import integers
 from et_sim.views.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
-from et_sim.views.run_directory import ABSENT, RunDirectory
-from et_sim.views.text import share
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.text import plural, share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
-LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 170, 900, 14, 60, 6, 26
+LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 220, 900, 14, 60, 6, 26
+NOT_RECORDED = "simulate with --detail phases (dimensions), or with --model link --detail path (links)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,12 +35,12 @@ class Heat:
     note: str
 
 
-def network_section(run: RunDirectory) -> str:
+def network_section(run: RunDirectory, path: CriticalPath | None) -> str:
     """A heat map for each thing that was recorded, or how to record it."""
     makespan = max(run.summary["makespan_ns"], 1)
-    maps = [heat for heat in (dimensions(run, makespan),) if heat is not None]
+    maps = [heat for heat in (links(run, path, makespan), dimensions(run, makespan)) if heat is not None]
     if not maps:
-        return section("network", "Network over time", absent("Its use was not recorded", ABSENT["phases"]))
+        return section("network", "Network over time", absent("Its use was not recorded", NOT_RECORDED))
     parts = [tag("p", text(heat.note), class_="note") + _drawing(heat, makespan) for heat in maps]
     return section("network", "Network over time", *parts, _legend())
 
@@ -62,12 +68,33 @@ def dimensions(run: RunDirectory, makespan: int) -> Heat | None:
     return Heat(names, np.array([sums[one] for one in sorted(sums)]), note)
 
 
+def links(run: RunDirectory, path: CriticalPath | None, makespan: int) -> Heat | None:
+    """Per link, the share of time in which it carries a message."""
+    if path is None or run.summary["model"] != "link":
+        return None
+    record = path.record
+    rows = np.flatnonzero(record.is_what("serialisation") & (record.place >= 0))
+    if not len(rows):
+        return None
+    places, owner = np.unique(record.place[rows], return_inverse=True)
+    busy = union(owner.reshape(-1), record.start_ns[rows], record.end_ns[rows])
+    order = np.argsort(-busy.lengths(len(places)), kind="stable")[:MOST_ROWS]
+    chosen = np.sort(order)
+    shares = busy.shares(len(places), COLUMNS, makespan)[chosen]
+    note = "share of time in which a link carries a message"
+    if len(places) > MOST_ROWS:
+        note += f"; the busiest {MOST_ROWS} of {plural(len(places), 'link')} that carry any"
+    return Heat(tuple(record.link_name(int(place)) for place in places[chosen]), shares, note)
+
+
 def _drawing(heat: Heat, makespan: int) -> str:
     parts = []
     for number, (name, shares) in enumerate(zip(heat.names, heat.shares, strict=True)):
         y = TOP + number * ROW
         mean = share(float(shares.mean()), 1.0)
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 10}" text-anchor="end">{text(name)}</text>')
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y + 10}" text-anchor="end">{text(shortened(name, 36))}</text>'
+        )
         parts.append(f'<rect class="track" x="{LEFT}" y="{y}" width="{WIDTH}" height="{ROW - 2}"/>')
         parts += _row(np.ceil(shares * LEVELS - 1e-6).astype(np.int64), y)
         parts.append(f'<text x="{LEFT + WIDTH + 8}" y="{y + 10}">{mean}</text>')

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from et_sim.units import format_ns
 from et_sim.views.colours import COLOURS, LIGHTER
+from et_sim.views.critical_path import CriticalPath
 from et_sim.views.nodes import ALWAYS
+from et_sim.views.path_record import PathRecord
+from et_sim.views.report.critical import critical_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section
@@ -55,13 +58,15 @@ def report(
     path = run.path.resolve()
     name = path.name if path.name != "run" else "/".join(path.parts[-2:]).lstrip("/")
     summary = run.summary
+    found = CriticalPath(PathRecord(run)) if run.holds("path") else None
     sections = (
         headline(run),
-        timeline_section(run, ranks, window, limit),
+        timeline_section(run, ranks, window, limit, found),
+        critical_section(run, found),
         ranks_section(run),
         groups_section(run),
         operations_section(run),
-        network_section(run),
+        network_section(run, found),
         memory_section(run),
         coverage_section(run),
         configuration_section(run),

@@ -95,7 +95,7 @@
     timeline focused: <kbd>←</kbd> <kbd>→</kbd> move, <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> everything,
     <kbd>Shift</kbd> and arrows choose the next node, <kbd>F</kbd> zooms to it, <kbd>Esc</kbd> lets it go.</p>`;
 
-  let from = data.from, to = data.to, chosen = -1, wanted = null, pressed = new Set(), gutter = 118, width = 0;
+  let from = data.from, to = data.to, chosen = -1, wanted = null, onPath = false, pressed = new Set(), gutter = 118, width = 0;
   let colours = {};
   const partners = new Map();  // slice -> the pairs and chains that it is in
   data.arrows.forEach((members) => members.forEach((slice) => {
@@ -111,7 +111,8 @@
   };
   const isDark = window.matchMedia("(prefers-color-scheme: dark)");
   let fills = [], inks = [];
-  const isMeant = (slice) => (!pressed.size || pressed.has(column.kind[slice])) && (!wanted || wanted[column.name[slice]]);
+  const isMeant = (slice) => (!pressed.size || pressed.has(column.kind[slice]))
+    && (!wanted || wanted[column.name[slice]]) && (!onPath || column.critical[slice]);
 
   // ---- drawing -----------------------------------------------------------------------------------------------
   const prepare = (canvas, tall) => {
@@ -238,7 +239,7 @@
   const whole = document.createElement("canvas");  // the overview's nodes, which seldom change
   let wholeKey = "";
   const drawWhole = (tall, perNs) => {
-    const key = [width, isDark.matches, [...pressed], byId("search").value, window.devicePixelRatio].join();
+    const key = [width, isDark.matches, [...pressed], onPath, byId("search").value, window.devicePixelRatio].join();
     if (key === wholeKey) return;
     wholeKey = key;
     const pen = prepare(whole, tall), each = (tall - 6) / Math.max(strips, 1);
@@ -276,7 +277,7 @@
       fills = data.kinds.map((kind) => (isDark.matches ? kind.dark : kind.colour));
       inks = fills.map((colour) => (lightness(colour) > 125 ? "#14202b" : "#ffffff"));
       view.querySelectorAll(".kinds button").forEach((button) => {
-        button.firstChild.style.background = fills[button.dataset.number];
+        if (button.dataset.number) button.firstChild.style.background = fills[button.dataset.number];
       });
       drawLanes();
       drawAxis();
@@ -313,13 +314,14 @@
       found.push(["busy", `${plain(100 * column.busy[slice] / Math.max(length, 1), 1)} %`]);
       return found;
     }
-    if (column.waited[slice]) found.push(["was ready before", time(column.waited[slice])]);
+    if (column.waited[slice]) found.push(["ready, but waited", time(column.waited[slice])]);
     if (data.groups[column.group[slice]]) found.push(["group", data.groups[column.group[slice]]]);
     if (bytes) found.push(["bytes", size(bytes)]);
     if (bytes && length) found.push(["bandwidth", `${size(bytes * 1e9 / length)}/s`]);
     const others = (partners.get(slice) || []).flat().filter((one) => one !== slice);
     const places = [...new Set(others.map((one) => data.strips[column.strip[one]][0]))].sort((a, b) => a - b);
     const named = places.map((place) => data.ranks[place].slice(5));
+    if (column.critical[slice]) found.push(["critical path", "on it"]);
     if (named.length) found.push(["with ranks", named.length > 12 ? `${named.slice(0, 12).join(", ")}, …` : named.join(", ")]);
     found.push(["node", column.node[slice]]);
     return found;
@@ -460,6 +462,16 @@
     });
     kindBox.append(button);
   });
+  if (column.critical.some((one) => one)) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "critical path" });
+    button.setAttribute("aria-pressed", "false");
+    button.addEventListener("click", () => {
+      onPath = !onPath;
+      button.setAttribute("aria-pressed", String(onPath));
+      draw();
+    });
+    kindBox.append(button);
+  }
   byId("search").addEventListener("input", (event) => {
     const text = event.target.value.trim().toLowerCase();
     wanted = text ? data.names.map((name) => name.toLowerCase().includes(text)) : null;

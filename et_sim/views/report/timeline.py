@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.colours import NEVER, colour_of, lighter
-from et_sim.views.export.flows import collectives, messages
+from et_sim.views.critical_path import CriticalPath
+from et_sim.views.export.flows import collectives, find, messages
 from et_sim.views.nodes import NONE, Nodes, Shown, nodes_of, shown_ranks, slices_of
 from et_sim.views.picture import picture
 from et_sim.views.report.markup import section, tag, text
@@ -48,11 +49,13 @@ class Merged:
     bin_ns: int  # 0: nothing was merged
 
 
-def timeline_section(run: RunDirectory, ranks: str | None, window: Window, limit: int) -> str:
+def timeline_section(
+    run: RunDirectory, ranks: str | None, window: Window, limit: int, path: CriticalPath | None
+) -> str:
     """The timeline with its controls, data, and still picture."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
     nodes = nodes_of(run, shown.actors)
-    data, notes = _data(run, nodes, shown, window, limit)
+    data, notes = _data(run, nodes, shown, window, limit, _on_path(nodes, path))
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     still = tag("div", picture(run), class_="still")
     sentences = " ".join(f"{text(note[0].upper() + note[1:])}." for note in notes)
@@ -67,7 +70,7 @@ def timeline_section(run: RunDirectory, ranks: str | None, window: Window, limit
 
 
 def _data(
-    run: RunDirectory, nodes: Nodes, shown: Shown, window: Window, limit: int
+    run: RunDirectory, nodes: Nodes, shown: Shown, window: Window, limit: int, on_path: Any
 ) -> tuple[dict[str, Any], list[str]]:
     slices = slices_of(nodes, shown, window, MOST_NODES)
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
@@ -93,6 +96,7 @@ def _data(
         "waited": drawn.waited_ns,
         "count": merged.count[order],
         "busy": merged.busy_ns[order],
+        "critical": np.bincount(merged.of_slice, on_path[slices.row], len(order))[order] > 0,
     }
     last = min(window[1], run.summary["makespan_ns"])
     data = {
@@ -113,6 +117,18 @@ def _data(
         count = int((merged.count > 1).sum())
         notes.append(f"draws short nodes that stand close together as one ({plural(count, 'such place')})")
     return data, [f"the timeline {note}" for note in notes if note]
+
+
+def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
+    """Which nodes are on the critical path, if that is known."""
+    if path is None:
+        return np.zeros(len(nodes), np.bool_)
+    every = path.record.nodes
+    there = np.unique(path.node[(path.node != NONE) & (path.spent_ns > 0)])
+    rows = find(nodes, np.arange(len(nodes)), every.actor[there], every.node[there].astype(np.int64))
+    found = np.zeros(len(nodes), np.bool_)
+    found[rows[rows != NONE]] = True
+    return found
 
 
 def _words(columns: dict[str, Any], nodes: Nodes) -> dict[str, list[str]]:

@@ -1,0 +1,94 @@
+"""The part of the page about the critical path: what decided the makespan, cause by cause and step by step.
+
+Not here: any of its figures (`et_sim.views.critical_path`).
+"""
+
+from __future__ import annotations
+
+from et_sim.units import format_ns
+from et_sim.views.critical_path import CriticalPath, Hop
+from et_sim.views.rank_table import called
+from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
+from et_sim.views.run_directory import ABSENT, RunDirectory
+from et_sim.views.sensitivity import Sensitivities
+from et_sim.views.text import plural, share, shortened
+
+MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8
+MOST_MOMENTS = 2_000_000
+
+
+def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
+    """Causes, what would change it, and the longest steps; or how to record them."""
+    if found is None:
+        what = "What let everything happen was not recorded"
+        return section("critical", "Critical path", absent(what, ABSENT["path"]))
+    whole = found.makespan_ns
+    causes = sorted(found.by_cause().items(), key=lambda one: -one[1])
+    stacked = bar([(f"cause-{name}", name, spent) for name, spent in causes], whole)
+    legend = "".join(
+        tag("li", f'<i class="cause-{name}"></i>{text(name)} <b>{share(spent, whole)}</b> {format_ns(spent)}')
+        for name, spent in causes
+    )
+    note = "the chain of events that decided the makespan; the causes add up to it"
+    return section(
+        "critical",
+        "Critical path",
+        tag("p", note, class_="note"),
+        stacked,
+        tag("ul", legend, class_="legend"),
+        _changes(found),
+        _steps(run, found),
+    )
+
+
+def _changes(found: CriticalPath) -> str:
+    """What would make the run shorter, or longer."""
+    if not found.record.is_complete:
+        return ""
+    if len(found.record) > MOST_MOMENTS:
+        return absent(
+            "The record is too long to say here what would change it", "et-sim inspect RUN critical-path"
+        )
+    rows = [
+        (text(one.parameter), _signed(one.better.one_percent_ns), _signed(one.worse.one_percent_ns))
+        for one in Sensitivities(found).all()[:MOST_CHANGES]
+    ]
+    head = ("what would change it", "if 1 % better", "if 1 % worse")
+    return table("", head, rows, "<>>") if rows else ""
+
+
+def _signed(change: float) -> str:
+    ns = round(change)
+    return f"{'−' if ns < 0 else '+'}{format_ns(abs(ns))}" if ns else "0 ns"  # noqa: RUF001 (a minus)
+
+
+def _steps(run: RunDirectory, found: CriticalPath) -> str:
+    ranks, hops = run.actors()["ranks"].to_pylist(), found.hops()
+    longest = sorted(range(len(hops)), key=lambda at: (hops[at].start_ns - hops[at].end_ns, at))
+    shown = sorted(longest[:LONGEST_HOPS])
+    head = ("from", "takes", "kind", "operation", "on", "began after")
+    few = table(_caption(len(shown)), head, [_row(hops[at], ranks) for at in shown], ">><<<<")
+    if len(hops) <= len(shown):
+        return few
+    cut = "" if len(hops) <= MOST_HOPS else f", of which the first {MOST_HOPS}"
+    every = table("", head, [_row(hop, ranks) for hop in hops[:MOST_HOPS]], ">><<<<")
+    return few + more(f"all {plural(len(hops), 'step')}{cut}", every)
+
+
+def _caption(count: int) -> str:
+    """What the table of the longest steps is called."""
+    return f"the longest {plural(count, 'step')}, in order" if count > 1 else ""
+
+
+def _row(hop: Hop, ranks: list[str]) -> tuple[str, ...]:
+    where = called(ranks[hop.actors[0]], 16) if hop.actors and hop.actors[0] >= 0 else ""
+    if len(hop.actors) > 1:
+        where = f"{where} and {len(hop.actors) - 1} more"
+    return (
+        format_ns(hop.start_ns),
+        format_ns(hop.end_ns - hop.start_ns),
+        text(hop.kind.replace("_", " ")),
+        text(shortened(hop.name, 40)),
+        text(where),
+        text(hop.after),
+    )
