@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     _write_inputs(folder)
     print("One training step of a 12-layer transformer, data-parallel on a ring of 8; rank 5 is slow.\n")
     sys.stdout.flush()
-    machine = {name.partition(".")[0]: str(folder / name) for name in MACHINE}
+    machine: dict[str, Any] = {name.partition(".")[0]: str(folder / name) for name in MACHINE}
     status = simulate_into(folder / RUN, str(folder / TRACES / STEP), as_json=False, **machine)
     print("\nThe inputs are files too. Change one, say the bandwidth, and simulate again:")
     print(_repeat(folder))

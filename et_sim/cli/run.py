@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from et_sim.engine.stall import Stall
-    from et_sim.timeline import Result
+    from et_sim.timeline import Keep, Result
 
 
 WORKLOAD_HELP = (
@@ -39,6 +39,9 @@ def add_parser(commands: Any) -> None:
         type=Path,
         help="directory to write (default: ./NAME.run, NAME being the last part of WORKLOAD)",
     )
+    parser.add_argument("--ranks", help='write the rows of these ranks only, such as "0-3,6"')
+    parser.add_argument("--window", metavar="FROM:TO", help="write the rows of this time only: 10ms:20ms")
+    parser.add_argument("--compress", default="lz4", metavar="HOW", help="lz4 (default), zstd or none")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)
 
@@ -57,15 +60,22 @@ def add_machine_options(parser: argparse.ArgumentParser, *, required: bool) -> N
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, write the directory, and print the summary."""
-    from et_sim.timeline import check_target
+    from et_sim.timeline import Keep, check_target
     from et_sim.trace.manifest import ENDING
 
     target = options.out or Path(f"{Path(options.workload).name.removesuffix(ENDING)}.run")
     check_target(target)
+    keep = Keep(compression=options.compress)
+    if options.ranks is not None or options.window is not None:
+        from et_sim.views.selection import selection
+
+        part = selection(options.ranks, options.window)
+        keep = Keep(part.ranks, part.window, options.compress)
     return simulate_into(
         target,
         options.workload,
         as_json=options.json,
+        keep=keep,
         system=options.system,
         network=options.network,
         memory=options.memory,
@@ -76,18 +86,20 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def simulate_into(target: Path, workload: str, *, as_json: bool, **machine: Any) -> int:
+def simulate_into(
+    target: Path, workload: str, *, as_json: bool, keep: Keep | None = None, **machine: Any
+) -> int:
     """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
     from et_sim import api
     from et_sim.cli.progress import Progress
     from et_sim.layers import is_layer_file
-    from et_sim.timeline import write_run
+    from et_sim.timeline import Keep, write_run
 
     with Progress(reads_traces=not is_layer_file(workload)) as progress:
         result = api.run(workload, watch=progress, **machine)
         stall = _stall_of(result)
         progress.stage("adding up and writing")
-        write_run(result, target, stall.as_dict() if stall else None)
+        write_run(result, target, stall.as_dict() if stall else None, keep or Keep())
     for notice in result.manifest["warnings"]:
         place = f"{notice['place']}: " if notice["place"] else ""
         key = f"key {notice['key']!r}: " if notice["key"] else ""

@@ -16,13 +16,14 @@ import numpy as np
 from et_sim.engine.drive import Outcome
 from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
+from et_sim.timeline.keep import EVERYTHING, Keep, both
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.path import Moments, PathSource, numbered_links
 from et_sim.timeline.phases import Phases, PhaseSource
-from et_sim.timeline.rows import Rows, TimelineSource
-from et_sim.timeline.statistics import Statistics, combine, measure_block
+from et_sim.timeline.rows import Occupied, Rows, TimelineSource
+from et_sim.timeline.statistics import FIGURES, Statistics, combine, measure_block
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks
@@ -112,13 +113,17 @@ class Result:
         """The manifest as canonical JSON."""
         return json.dumps(self.manifest, sort_keys=True)
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self, keep: Keep = EVERYTHING) -> Iterator[Any]:
         """The timeline as Arrow record batches."""
         from et_sim.timeline.tables import timeline_batch, timeline_schema
 
         schema = timeline_schema(self.manifest_text)
+        actors = keep.actors(self._actor_of_rank)
         for rows in self._measured_blocks():
-            yield timeline_batch(rows, self._source, schema)
+            touched = keep.touches(rows.start_ns, rows.end_ns)
+            mask = both(None if actors is None else actors[rows.actor], touched)
+            if mask is None or mask.any():
+                yield timeline_batch(rows if mask is None else rows.where(mask), self._source, schema)
 
     def memory_batches(self) -> Iterator[Any]:
         """The changes of local memory as Arrow record batches; none unless it is tracked."""
@@ -152,15 +157,19 @@ class Result:
 
         return phase_schema(self.manifest_text, has_layers=self.layers is not None)
 
-    def phase_batches(self) -> Iterator[Any]:
+    def phase_batches(self, keep: Keep = EVERYTHING) -> Iterator[Any]:
         """What became of the chunks of collectives as Arrow record batches; none unless it was logged."""
         from et_sim.timeline.tables import phase_batch
 
         if self.phases is not None:
             layer_of = self.layers.layer_of if self.layers else None
             source = PhaseSource(self.phases, self.outcome, self.workload, layer_of)
+            actors = keep.actors(self._actor_of_rank)
             for columns in source.blocks():
-                yield phase_batch(columns, self.phase_schema)
+                touched = keep.touches(columns["queued_ns"], columns["end_ns"])
+                mask = both(None if actors is None else actors[columns["actor"]], touched)
+                kept = {name: values if mask is None else values[mask] for name, values in columns.items()}
+                yield phase_batch(kept, self.phase_schema)
 
     def layers_table(self) -> Any:
         """What every layer of a layer file took, as a pyarrow.Table; None for other workloads."""
@@ -229,21 +238,33 @@ class Result:
         """All rows, measured on their way: a pass that writes the timeline need not be repeated."""
         actors, memory = self._source.actors, self._memory_source
         counter = CoverageCounter(self._ranks_per_actor, self._names_tensors)
-        kernels, parts = KernelFigures.of(actors), []
+        kernels, lengths = KernelFigures.of(actors), np.zeros((FIGURES, actors), np.int64)
         peak = np.full(actors, -1, np.int64) if memory is None else np.zeros(actors, np.int64)
-        for rows in self._source.blocks():
-            if not self._measures:
-                counter.add(rows)
-                kernels.add(rows)
-                parts.append(measure_block(rows, actors, self.outcome.end_ns))
-                if memory is not None:
-                    peak += peaks(memory.changes(rows), actors)
-            yield rows
-        if not self._measures:
+        is_new = not self._measures
+        for first, until in self._source.spans():
+            pieces: list[Rows] = []
+            for rows in self._pieces(first, until):
+                if is_new:
+                    pieces.append(rows)
+                    counter.add(rows)
+                    kernels.add(rows)
+                    if memory is not None:
+                        peak += peaks(memory.changes(rows), actors)
+                yield rows
+            if is_new:
+                together = Occupied.of(pieces)
+                lengths[:, first:until] = measure_block(together, first, until, self.outcome.end_ns)
+        if is_new:
             per_template = self.outcome.plan.templates["nodes"][self.outcome.plan.actors["template"]]
             total = int((per_template * self._ranks_per_actor).sum())
-            statistics = combine(self.outcome, parts, kernels, peak)
+            statistics = combine(self.outcome, lengths, kernels, peak)
             self._measures.append((statistics, counter.as_dict(self.workload, total)))
+
+    def _pieces(self, first: int, until: int) -> Iterator[Rows]:
+        """Rows of actors; where memory is tracked, all of them at once, because tensors live long."""
+        if self._memory_source is None:
+            return self._source.pieces(first, until)
+        return iter((self._source.rows(first, until),))
 
     @cached_property
     def _memory_source(self) -> MemorySource | None:

@@ -6,7 +6,7 @@ Rows come actor by actor, in ascending node id. Not here: Arrow (`tables`) and s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ _SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE]] = Lane.CPU, Lane.COMPUTE
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")
+ROWS_AT_ONCE = 1 << 16  # more are slower
 BEGIN, DEPENDENCY, LANE = range(3)
 OWN, MESSAGE = range(2)
 
@@ -61,6 +62,32 @@ class Rows:
     has_end_node: Any
     utilisation: Utilisation | None  # NaN: not a kernel timed by the roofline; None: no row is
 
+    def where(self, mask: Any) -> Rows:
+        """Those rows that a mask selects."""
+        which = np.flatnonzero(mask)
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        used = columns.pop("utilisation")
+        return Rows(**{n: c[which] for n, c in columns.items()}, utilisation=used and used.take(which))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occupied:
+    """What measuring needs of rows."""
+
+    actor: Any
+    kind: Any
+    lane: Any
+    start_ns: Any
+    end_ns: Any
+
+    @staticmethod
+    def of(pieces: list[Rows]) -> Occupied:
+        """All pieces as one."""
+        names = [one.name for one in fields(Occupied)]
+        if len(pieces) == 1:
+            return Occupied(*(getattr(pieces[0], name) for name in names))
+        return Occupied(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in names))
+
 
 class TimelineSource:
     """Makes timeline rows from an outcome, a block of actors at a time."""
@@ -82,25 +109,42 @@ class TimelineSource:
         """Names of the plan's groups; the whole system is "all"."""
         return tuple(name or "all" for name in self._plan.group_names)
 
-    def blocks(self, rows_per_block: int = 1_000_000) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[Rows]:
         """All issued nodes, in blocks of whole actors."""
+        for first, until in self.spans():
+            yield self.rows(first, until)
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """All actors, as many at a time as have few nodes enough, but one at least."""
         first = self._plan.actors["node_first"]
         starts = np.concatenate((first, [len(self._outcome.nodes)]))
         actor = 0
         while actor < self.actors:
-            until = int(np.searchsorted(starts, starts[actor] + rows_per_block, side="right")) - 1
+            until = int(np.searchsorted(starts, starts[actor] + ROWS_AT_ONCE, side="right")) - 1
             until = max(until, actor + 1)
-            yield self._rows(actor, until)
+            yield actor, until
             actor = until
 
-    def _rows(self, first_actor: int, end_actor: int) -> Rows:
+    def pieces(self, first_actor: int, end_actor: int) -> Iterator[Rows]:
+        """The issued nodes of some actors, few at a time, so that they stay in the processor's cache."""
+        template = self._plan.actors["template"][first_actor:end_actor]
+        rows = int(self._plan.templates["nodes"][template].sum())
+        for begin in range(0, rows, ROWS_AT_ONCE):
+            yield self.rows(first_actor, end_actor, begin, min(begin + ROWS_AT_ONCE, rows))
+
+    def rows(self, first_actor: int, end_actor: int, begin: int = 0, end: int | None = None) -> Rows:
+        """The issued nodes of some actors; of the rows that these have, from `begin` to `end`."""
         plan, actors = self._plan, np.arange(first_actor, end_actor, dtype=np.int32)
         template = plan.actors["template"][actors]
         counts = plan.templates["nodes"][template]
-        owner = np.repeat(actors, counts)
-        state_first = int(plan.actors["node_first"][first_actor])
-        state = self._outcome.nodes[state_first : state_first + int(counts.sum())]
-        row = np.arange(len(owner)) + state_first - plan.actors["node_first"][owner]
+        end = int(counts.sum()) if end is None else end
+        if len(actors) == 1:
+            owner = np.full(end - begin, first_actor, np.int32)
+        else:
+            owner = np.repeat(actors, counts)[begin:end]
+        state_first = int(plan.actors["node_first"][first_actor]) + begin
+        state = self._outcome.nodes[state_first : state_first + end - begin]
+        row = np.arange(state_first, state_first + len(owner)) - plan.actors["node_first"][owner]
         issued = state["start_ns"] != NONE
         if not issued.all():  # a run that completes issues everything, and copying it takes time
             owner, row, state = owner[issued], row[issued], state[issued]
@@ -108,19 +152,23 @@ class TimelineSource:
 
     def _describe(self, actor: Any, row: Any, state: Any) -> Rows:
         plan = self._plan
-        template = plan.actors["template"][actor]
-        at = plan.templates["node_first"][template] + row
-        nodes = np.asarray(plan.nodes)[at]
+        base = plan.templates["node_first"][plan.actors["template"]][actor]
+        at = base + row
+        is_run = len(at) > 0 and at[-1] - at[0] + 1 == len(at) and actor[0] == actor[-1]
+        these = slice(int(at[0]), int(at[-1]) + 1) if is_run else at
+        nodes = np.asarray(plan.nodes)[these]
         group, sequence = self._collective_columns(actor, nodes, state)
         peer, tag = self._message_columns(actor, nodes)
         cause, cause_row = self._start_cause(state)
-        sender = np.where(state["message_node"] != NONE, state["message_from"], actor)
+        sent = np.flatnonzero(state["message_node"] != NONE)
+        sender_node = np.zeros(len(actor), np.uint64)
+        sender_node[sent] = self._node_ids(state["message_from"][sent], state["message_node"][sent])
         return Rows(
             actor=actor,
             at=at,
-            node_id=self._ids[at],
-            name=self._names[at],
-            kind=self._kinds[at],
+            node_id=self._ids[these],
+            name=self._names[these],
+            kind=self._kinds[these],
             lane=_SHOWN_LANE[nodes["lane"]],
             treatment=nodes["treatment"],
             ready_ns=state["ready_ns"],
@@ -132,10 +180,10 @@ class TimelineSource:
             peer=peer,
             tag=tag,
             start_cause=cause,
-            start_cause_node=self._node_ids(actor, cause_row),
+            start_cause_node=self._ids[base + cause_row],
             end_cause=np.where(state["message_from"] != NONE, MESSAGE, OWN).astype(np.int8),
             end_cause_actor=state["message_from"],
-            end_cause_node=self._node_ids(sender, np.maximum(state["message_node"], 0)),
+            end_cause_node=sender_node,
             has_end_node=state["message_node"] != NONE,
             utilisation=self._utilisation and self._utilisation.take(at),
         )

@@ -16,10 +16,11 @@ from et_sim.engine.drive import Outcome
 from et_sim.intervals import Intervals, spent
 from et_sim.plan.tables import Lane
 from et_sim.timeline.kernels import KernelFigures
-from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Rows
+from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Occupied
 
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES)
 Parts = tuple[Any, ...]  # lengths per actor, one array a figure
+FIGURES = 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,11 +53,9 @@ def _masked(column: Any) -> Any:
     return np.ma.masked_invalid(column) if column.dtype.kind == "f" else np.ma.masked_less(column, 0)
 
 
-def combine(
-    outcome: Outcome, parts: list[Parts], kernels: KernelFigures, peak_memory_bytes: Any
-) -> Statistics:
-    """Statistics of all actors from what `measure_block` found in every block of rows."""
-    compute, communication, memory, cpu, overlap, alone, covered = np.asarray(parts).sum(axis=0)
+def combine(outcome: Outcome, lengths: Any, kernels: KernelFigures, peak_memory_bytes: Any) -> Statistics:
+    """Statistics of all actors from what `measure_block` found: `lengths` has a row for each figure."""
+    compute, communication, memory, cpu, overlap, alone, covered = lengths
     finish = outcome.finish_ns
     end = np.where(finish < 0, outcome.end_ns, finish)
     return Statistics(
@@ -74,10 +73,10 @@ def combine(
     )
 
 
-def measure_block(rows: Rows, actors: int, end_ns: int) -> Parts:
-    """Interval lengths per actor from a block of rows that holds all rows of its actors."""
+def measure_block(rows: Occupied, first: int, until: int, end_ns: int) -> Parts:
+    """Interval lengths of the actors from `first` on, from rows that are all of theirs."""
     end = np.where(rows.end_ns < 0, end_ns, rows.end_ns)  # what never ended is still under way
-    every = Intervals(actors, rows.actor, rows.start_ns, end)
+    every = Intervals(until - first, rows.actor - first, rows.start_ns, end)
     codes = {name: code for code, name in enumerate(KIND_NAMES)}
     cpu = rows.lane == Lane.CPU
     compute = (rows.kind == codes["compute"]) & ~cpu

@@ -23,13 +23,28 @@ from et_sim.timeline.rows import (
     TimelineSource,
 )
 
+# Goes up when a column changes its meaning or disappears; new columns and tables do not count. Files without
+# a version are of version 0, which lacks units and is otherwise the same as 1.
+TABLES_VERSION = 1
 WORDED = ("node", "what", "link")
 WORD = pa.dictionary(pa.int8(), pa.string())
 TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def _field(name: str, kind: Any, meaning: str) -> Any:
-    return pa.field(name, kind, metadata={"meaning": meaning})
+    return pa.field(name, kind, metadata={"meaning": meaning, "unit": unit_of(name)})
+
+
+def unit_of(column: str) -> str:
+    """The unit of a column's figures; empty where they have none."""
+    if column.endswith("_ns"):
+        return "ns"
+    return "bytes" if column == "bytes" or column.endswith("_bytes") else ""
+
+
+def about(manifest: str) -> dict[str, str]:
+    """Metadata of every table: what went into the run, and the version of these schemas."""
+    return {"et-sim": manifest, "et-sim.tables": str(TABLES_VERSION)}
 
 
 TIMELINE_FIELDS = (
@@ -139,7 +154,7 @@ LAYER_FIELDS = (
 
 def timeline_schema(manifest: str) -> Any:
     """Schema of timeline.arrow; its metadata carries the run's manifest."""
-    return pa.schema(TIMELINE_FIELDS, metadata={"et-sim": manifest})
+    return pa.schema(TIMELINE_FIELDS, metadata=about(manifest))
 
 
 def timeline_batch(rows: Rows, source: TimelineSource, schema: Any) -> Any:
@@ -186,7 +201,7 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
 
 def path_schema(manifest: str, links: str) -> Any:
     """Schema of path.arrow; its metadata also says which numbers of links are whose."""
-    return pa.schema(PATH_FIELDS, metadata={"et-sim": manifest, "links": links})
+    return pa.schema(PATH_FIELDS, metadata={**about(manifest), "links": links})
 
 
 def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:
@@ -201,7 +216,7 @@ def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:
 def phase_schema(manifest: str, *, has_layers: bool) -> Any:
     """Schema of phases.arrow."""
     fields = PHASE_FIELDS + (LAYER_OF_PHASE_FIELDS if has_layers else ())
-    return pa.schema(fields, metadata={"et-sim": manifest})
+    return pa.schema(fields, metadata=about(manifest))
 
 
 def phase_batch(columns: dict[str, Any], schema: Any) -> Any:
@@ -217,13 +232,13 @@ def phase_batch(columns: dict[str, Any], schema: Any) -> Any:
 
 def layer_table(columns: dict[str, Any], manifest: str, figures: str) -> Any:
     """layers.arrow: a row per layer; figures of the whole run are in the metadata, as JSON."""
-    schema = pa.schema(LAYER_FIELDS, metadata={"et-sim": manifest, "figures": figures})
+    schema = pa.schema(LAYER_FIELDS, metadata={**about(manifest), "figures": figures})
     return pa.Table.from_pydict(columns, schema)
 
 
 def memory_schema(manifest: str) -> Any:
     """Schema of memory.arrow."""
-    return pa.schema(MEMORY_FIELDS, metadata={"et-sim": manifest})
+    return pa.schema(MEMORY_FIELDS, metadata=about(manifest))
 
 
 def memory_batch(found: Changes, rows: Rows, source: MemorySource, schema: Any) -> Any:
@@ -242,7 +257,7 @@ def memory_batch(found: Changes, rows: Rows, source: MemorySource, schema: Any) 
 
 def actors_table(columns: dict[str, Any], manifest: str) -> Any:
     """actors.arrow: who the actors are, and their figures."""
-    schema = pa.schema(ACTOR_FIELDS, metadata={"et-sim": manifest})
+    schema = pa.schema(ACTOR_FIELDS, metadata=about(manifest))
     return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
 
 

@@ -10,10 +10,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError
+from et_sim.timeline.keep import EVERYTHING, Keep
 from et_sim.timeline.result import Result
 
 MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL = (
@@ -77,15 +79,18 @@ def _cannot_write(target: Path, reason: str) -> UsageError:
     )
 
 
-def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None) -> None:
-    """Write a run's directory in place of `target`."""
+def write_run(
+    result: Result, target: Path, stall: dict[str, Any] | None = None, keep: Keep = EVERYTHING
+) -> None:
+    """Write a run's directory in place of `target`; `keep` says how much of its tables."""
+    keep.check_ranks(result.workload.ranks)
     check_target(target)
     target = target.resolve()  # behind a link, the directory it points to is replaced
     draft = target.parent / f".{target.name}.partial-{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
-        _write_files(result, draft, stall)
+        _write_files(result, draft, stall, keep)
         _take_place(draft, target)
     except OSError as error:
         raise _cannot_write(target, error.strerror or str(error)) from None
@@ -93,35 +98,48 @@ def write_run(result: Result, target: Path, stall: dict[str, Any] | None = None)
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None) -> None:
+def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None, keep: Keep) -> None:
     from et_sim.timeline.tables import memory_schema, timeline_schema
 
-    _write_table(folder / TIMELINE, timeline_schema(result.manifest_text), result.batches())
+    _write_table(folder / TIMELINE, timeline_schema(result.manifest_text), result.batches(keep), keep)
     actors = result.actors_table()
-    _write_table(folder / ACTORS, actors.schema, actors.to_batches())
+    _write_table(folder / ACTORS, actors.schema, actors.to_batches(), keep)
     if result.tracks_memory:
-        _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches())
+        _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches(), keep)
     if result.phases is not None:
-        _write_table(folder / PHASES, result.phase_schema, result.phase_batches())
+        _write_table(folder / PHASES, result.phase_schema, result.phase_batches(keep), keep)
     layers = result.layers_table()
     if layers is not None:
-        _write_table(folder / LAYERS, layers.schema, layers.to_batches())
+        _write_table(folder / LAYERS, layers.schema, layers.to_batches(), keep)
     if result.moments is not None:
-        _write_table(folder / PATH, result.path_schema, result.path_batches())
+        _write_table(folder / PATH, result.path_schema, result.path_batches(), keep)
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)
-    _write_json(result.manifest, folder / MANIFEST)
+    kept = {"kept": keep.as_dict()} if keep.as_dict() else {}
+    _write_json({**result.manifest, **kept}, folder / MANIFEST)
 
 
-def _write_table(path: Path, schema: Any, batches: Iterable[Any]) -> None:
-    """A file of these batches, all of which must share the same dictionaries."""
+def _write_table(path: Path, schema: Any, batches: Iterable[Any], keep: Keep) -> None:
+    """A file of these batches, all of which must share the same dictionaries.
+
+    One batch is compressed and written while the next one is made; there are never more than these two.
+    """
     import pyarrow as pa
 
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with path.open("wb") as sink, pa.ipc.new_file(sink, schema, options=options) as out:
+    options = pa.ipc.IpcWriteOptions(compression=keep.codec)
+    with (
+        path.open("wb") as sink,
+        pa.ipc.new_file(sink, schema, options=options) as out,
+        ThreadPoolExecutor(max_workers=1) as writer,
+    ):
+        under_way = None
         for batch in batches:
-            out.write_batch(batch)
+            if under_way is not None:
+                under_way.result()
+            under_way = writer.submit(out.write_batch, batch)
+        if under_way is not None:
+            under_way.result()
 
 
 def _write_json(content: dict[str, Any], path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.units import format_ns
+from et_sim.units import LONGEST_NS, format_ns
 from et_sim.views.groups import group_lines, group_totals
 from et_sim.views.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
 from et_sim.views.memory import NOT_TRACKED, memory_lines, memory_peaks
@@ -146,6 +146,7 @@ def _facts(run: RunDirectory) -> list[str]:
         ("model", f"{summary['model']} network, {summary['profile']} profile"),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
+        ("written", _kept(run)),
         ("time goes to", _dominant(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
@@ -157,6 +158,16 @@ def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Nothing in the plain reference profile; what a profile means by itself is not repeated."""
     names = [] if summary["profile"] == "astra-1.0" else summary["corrections"]
     return [("corrected", shortened(", ".join(names), WIDTH - MARGIN - 1))] if names else []
+
+
+def _kept(run: RunDirectory) -> str:
+    """Which rows were written, if not all."""
+    kept = run.manifest.get("kept", {})
+    parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
+    if "window_ns" in kept:
+        first, last = kept["window_ns"]
+        parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
+    return f"operations are of what was written: {' '.join(parts)}" if parts else ""
 
 
 def _unevenness(run: RunDirectory) -> str:

@@ -26,6 +26,7 @@ from et_sim.views.shape import (
     TIMELINE_COLUMNS,
     column_misfit,
     misfit,
+    version_misfit,
 )
 
 MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL = (
@@ -206,6 +207,8 @@ def _opened(path: Path, needed: Mapping[str, str], columns: Sequence[str] | None
     try:
         with pa.memory_map(str(path)) as source:
             schema = pa.ipc.open_file(source).schema
+            if found := version_misfit(schema):
+                raise UsageError(found, place=str(path), remedy="look at it with the et-sim that wrote it")
             if found := column_misfit(schema, needed):
                 raise UsageError(f"is not as et-sim run writes it: {found}", place=str(path), remedy=AGAIN)
             wanted = None if columns is None else [schema.get_field_index(name) for name in columns]

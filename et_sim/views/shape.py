@@ -76,6 +76,7 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "remedies": [str],
     }
 )
+TABLES_VERSION = 1
 # Columns that views read, and how their Arrow types begin.
 TIMELINE_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
@@ -201,3 +202,11 @@ def column_misfit(schema: Any, columns: Mapping[str, str]) -> str:
         if not str(schema.field(at).type).startswith(start):
             return f"column {name!r} is of type {schema.field(at).type}"
     return ""
+
+
+def version_misfit(schema: Any) -> str:
+    """What is wrong with the version of a table; those without a version came before there were any."""
+    version = (schema.metadata or {}).get(b"et-sim.tables", b"0").decode(errors="replace")
+    if version.isdecimal() and int(version) <= TABLES_VERSION:
+        return ""
+    return f"is of table version {version}, and this et-sim reads versions up to {TABLES_VERSION}"

@@ -1,0 +1,80 @@
+"""How much of a run is written: all of it, or the rows of some ranks in some time; and how it is compressed.
+
+The summary and the actors are always those of the whole run. Not here: writing (`writer`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.units import format_ranks
+
+COMPRESSIONS = ("lz4", "zstd", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows of the actors of these ranks (all if none are named) that touch this window (or any time)."""
+
+    ranks: tuple[range, ...] = ()
+    window: tuple[int, int] | None = None
+    compression: str = "lz4"
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            raise UsageError(
+                f"there is no compression {self.compression!r}",
+                remedy=did_you_mean(self.compression, COMPRESSIONS) or f"there are {', '.join(COMPRESSIONS)}",
+            )
+
+    @property
+    def codec(self) -> str | None:
+        """As Arrow calls it."""
+        return None if self.compression == "none" else self.compression
+
+    def check_ranks(self, ranks: int) -> None:
+        """Refuse ranks that a run does not have."""
+        last = max((chosen[-1] for chosen in self.ranks), default=0)
+        if last >= ranks:
+            raise UsageError(
+                f"there is no rank {last}", place="--ranks", remedy=f"the last one is {ranks - 1}"
+            )
+
+    def actors(self, actor_of_rank: Any) -> Any:
+        """Which actors are kept, as a mask; None: all."""
+        if not self.ranks:
+            return None
+        kept = np.zeros(int(actor_of_rank.max()) + 1, np.bool_)
+        for ranks in self.ranks:
+            kept[actor_of_rank[ranks.start : ranks.stop : ranks.step]] = True
+        return kept
+
+    def touches(self, start_ns: Any, end_ns: Any) -> Any:
+        """Which spans lie in the window, at least in part; what never ended goes on for ever. None: all."""
+        if self.window is None:
+            return None
+        first, last = self.window
+        return (start_ns < last) & ((np.maximum(end_ns, start_ns + 1) > first) | (end_ns < 0))
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the manifest says of it; empty if everything is kept."""
+        said: dict[str, Any] = {}
+        if self.ranks:
+            said["ranks"] = format_ranks(sorted(set().union(*self.ranks)))
+        if self.window is not None:
+            said["window_ns"] = list(self.window)
+        return said
+
+
+EVERYTHING = Keep()
+
+
+def both(mask: Any, other: Any) -> Any:
+    """Both masks at once; None keeps everything."""
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return mask & other

@@ -1,0 +1,120 @@
+"""Writing: a part of a run, every compression, versions; the same figures in whatever blocks rows come."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+
+import et_sim
+from et_sim.cli import main
+from et_sim.errors import UsageError
+from et_sim.timeline import Keep, rows, write_run
+from et_sim.views import open_run
+from et_sim.views.inspect import summary_text
+
+MACHINE: dict[str, Any] = {
+    "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
+    "network": {"topology": ["Ring"], "npus_count": [5], "bandwidth": ["50GB/s"], "latency": [500]},
+}
+
+
+def _result(**options: Any) -> Any:
+    traces = []
+    for rank in range(5):
+        build = et_sim.TraceBuilder()
+        for layer in range(40):
+            work = build.compute(f"layer {layer}", micros=2 + rank * (layer % 3))
+            build.compute("load", micros=1, cpu=True)
+            if layer % 4 == 0:
+                build.collective("all_reduce", 4096, after=[work])
+        traces.append(build.build())
+    return et_sim.simulate(et_sim.Workload.of(traces), **MACHINE, **options)
+
+
+@pytest.fixture(scope="module")
+def result() -> Any:
+    return _result(detail="phases")
+
+
+def _rows(path: Path, name: str = "timeline") -> list[dict[str, Any]]:
+    return list(feather.read_table(path / f"{name}.arrow").to_pylist())
+
+
+@pytest.mark.parametrize("ranks", [(), (range(1, 4, 2),)])
+@pytest.mark.parametrize("window", [None, (20_000, 60_000)])
+def test_a_part_holds_the_rows_that_touch_it_and_the_whole_summary(
+    result: Any, tmp_path: Path, ranks: tuple[range, ...], window: tuple[int, int] | None
+) -> None:
+    write_run(result, tmp_path / "whole")
+    write_run(result, tmp_path / "part", keep=Keep(ranks, window))
+    first, last = window or (0, 2**62)
+    actors = {result.outcome.plan.actor_of_rank[rank] for one in ranks for rank in one} or set(range(5))
+    for table, begin in (("timeline", "start_ns"), ("phases", "queued_ns")):
+        expected = [
+            row
+            for row in _rows(tmp_path / "whole", table)
+            if row["actor"] in actors and row[begin] < last and max(row["end_ns"], row[begin] + 1) > first
+        ]
+        assert _rows(tmp_path / "part", table) == expected
+    for name in ("summary.json", "actors.arrow"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    kept = open_run(tmp_path / "part").manifest.get("kept", {})
+    assert kept == {**({"ranks": "1,3"} if ranks else {}), **({"window_ns": list(window)} if window else {})}
+    assert ("operations are of what was written" in summary_text(tmp_path / "part", width=200)) == bool(kept)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "none"])
+def test_every_compression_holds_the_same(result: Any, tmp_path: Path, compression: str) -> None:
+    write_run(result, tmp_path / "run", keep=Keep(compression=compression))
+    assert _rows(tmp_path / "run") == result.timeline.to_pylist()
+    assert open_run(tmp_path / "run").summary["status"] == "complete"
+
+
+def test_figures_do_not_depend_on_how_many_rows_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _result()
+    expected = whole.summary(), whole.timeline.to_pylist(), whole.actors_table().to_pylist()
+    for at_once in (1, 7, 64, 100):
+        monkeypatch.setattr(rows, "ROWS_AT_ONCE", at_once)
+        cut = _result()
+        assert (cut.summary(), cut.timeline.to_pylist(), cut.actors_table().to_pylist()) == expected
+
+
+def test_what_cannot_be_kept_is_refused(result: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no rank 7"):
+        write_run(result, tmp_path / "run", keep=Keep((range(3, 8),)))
+    with pytest.raises(UsageError, match="did you mean 'zstd'"):
+        Keep(compression="zst")
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_table_says_its_version_and_later_versions_are_refused(
+    result: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(result, tmp_path / "run")
+    for path in (tmp_path / "run").glob("*.arrow"):
+        assert feather.read_table(path).schema.metadata[b"et-sim.tables"] == b"1", path
+    path = tmp_path / "run" / "timeline.arrow"
+    table = feather.read_table(path)
+    later = table.replace_schema_metadata({**table.schema.metadata, b"et-sim.tables": b"2"})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, later.schema) as out:
+        out.write_table(later)
+    assert main(["inspect", str(tmp_path / "run")]) == 2
+    assert "is of table version 2, and this et-sim reads versions up to 1" in capsys.readouterr().err
+
+
+def test_a_run_written_before_there_were_versions_opens_in_every_view(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old = Path(__file__).parents[1] / "views" / "data" / "run_of_version_0"
+    assert b"et-sim.tables" not in feather.read_table(old / "timeline.arrow").schema.metadata
+    for view in ("summary", "ranks", "groups", "ops", "phases", "memory", "stalls", "notices"):
+        assert main(["inspect", str(old), view]) == 0
+    assert main(["inspect", str(old), "ranks", "--window", "1ms:2ms", "--json"]) == 0
+    assert main(["compare", str(old), str(old)]) == 0
+    assert main(["sql", str(old), "SELECT count(*) AS n FROM timeline", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.rpartition("[")[2].rpartition("]")[0])["n"] == 328
