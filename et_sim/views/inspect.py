@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.units import LONGEST_NS, format_ns
+from et_sim.units import format_ns
 from et_sim.views.groups import group_lines, group_totals
+from et_sim.views.kept import kept_text
 from et_sim.views.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
 from et_sim.views.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.operation_table import operation_lines
@@ -162,12 +163,8 @@ def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _kept(run: RunDirectory) -> str:
     """Which rows were written, if not all."""
-    kept = run.manifest.get("kept", {})
-    parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
-    if "window_ns" in kept:
-        first, last = kept["window_ns"]
-        parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
-    return f"operations are of what was written: {' '.join(parts)}" if parts else ""
+    kept = kept_text(run)
+    return f"operations are of what was written: {kept}" if kept else ""
 
 
 def _unevenness(run: RunDirectory) -> str:

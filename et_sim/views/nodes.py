@@ -16,6 +16,7 @@ import numpy as np
 
 from et_sim.errors import UsageError
 from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
+from et_sim.views.kept import kept_actors, kept_text
 from et_sim.views.operations import integers, words
 from et_sim.views.rank_table import slowest_first
 from et_sim.views.run_directory import RunDirectory
@@ -36,7 +37,7 @@ class Shown:
 
     ranks: tuple[int, ...]
     actors: tuple[int, ...]
-    left_out: str  # a sentence, or nothing
+    left_out: tuple[str, ...]  # sentences
 
     def place_of_actor(self) -> dict[int, int]:
         """Actors that are shown by one rank only -> the place of that rank."""
@@ -87,22 +88,22 @@ class Nodes:
 def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
     """Ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
+    kept = kept_text(run)
+    held = [f"holds only nodes of {kept}"] if kept else []
     if asked is not None:
-        return _asked_for(run, asked, actors)
-    chosen = slowest_first(actors)[:most] if len(actors) > most else actors
+        return _asked_for(run, asked, actors, held)
+    there = [actor for actor, is_kept in zip(actors, kept_actors(run).tolist(), strict=True) if is_kept]
+    chosen = slowest_first(there)[:most] if len(there) > most else there
     firsts = sorted((parse_ranks(actor["ranks"])[0].start, actor["actor"]) for actor in chosen)
-    left_out = ""
-    if len(actors) > most:
-        left_out = f"shows the {most} slowest of {len(actors):,} actors; --ranks chooses others"
+    if len(there) > most:
+        held.append(f"shows the {most} slowest of {len(there):,} actors; --ranks chooses others")
     elif len(actors) < run.summary["ranks"]:
-        ranks = plural(run.summary["ranks"], "rank")
-        left_out = (
-            f"shows one rank of each actor ({plural(len(actors), 'actor')}, {ranks}); --ranks chooses others"
-        )
-    return Shown(tuple(rank for rank, _ in firsts), tuple(actor for _, actor in firsts), left_out)
+        counts = f"{plural(len(actors), 'actor')}, {plural(run.summary['ranks'], 'rank')}"
+        held.append(f"shows one rank of each actor ({counts}); --ranks chooses others")
+    return Shown(tuple(rank for rank, _ in firsts), tuple(actor for _, actor in firsts), tuple(held))
 
 
-def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]]) -> Shown:
+def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held: list[str]) -> Shown:
     spans = parse_ranks(asked)
     highest = max(span[-1] for span in spans)
     if highest >= run.summary["ranks"]:
@@ -122,7 +123,7 @@ def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]]) -> S
             owner.update((rank, actor["actor"]) for rank in wanted[low:high] if rank in span)
     if missing := [rank for rank in wanted if rank not in owner]:
         raise UsageError(f"ranks {format_ranks(missing)} belong to no actor", place=str(run.path))
-    return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), "")
+    return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), tuple(held))
 
 
 def nodes_of(run: RunDirectory, actors: tuple[int, ...]) -> Nodes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import et_sim
-from et_sim.timeline import write_run
+from et_sim.timeline import Keep, write_run
 from et_sim.trace.transformer import Transformer, make_transformer
 
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
@@ -17,7 +17,8 @@ def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
     ranks = len(workload.template_of_rank)
     network = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": ["50GB/s"], "latency": [500]}
     system = SYSTEM | options.pop("system", {})
-    write_run(et_sim.simulate(workload, system=system, network=network, **options), folder)
+    keep = options.pop("keep", Keep())
+    write_run(et_sim.simulate(workload, system=system, network=network, **options), folder, keep=keep)
     return folder
 
 

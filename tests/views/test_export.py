@@ -23,6 +23,7 @@ from runs_to_show import pipeline, side_by_side
 
 from et_sim.cli import main
 from et_sim.errors import UsageError
+from et_sim.timeline import Keep
 from et_sim.views import open_run
 from et_sim.views.export import chrome, flows, perfetto
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
@@ -234,6 +235,15 @@ def test_folded_ranks_lead_to_the_ranks_that_stand_for_the_others(tmp_path: Path
     assert "draws no arrows at 8 ranks" in every.left_out[0]
 
 
+def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path: Path) -> None:
+    keep = Keep((range(2, 4),), (0, 2_000_000))
+    run = pipeline(tmp_path / "part", fold=False, keep=keep)
+    contents = _contents(run)
+    assert contents.shown.ranks == (2, 3)
+    assert contents.left_out[0] == "holds only nodes of ranks 2-3 from 0 ns to 2 ms"
+    assert _perfetto(contents).all() == _expected(run)
+
+
 def test_members_of_a_collective_are_one_chain(demo: Path, stages: Path) -> None:
     chains = _contents(demo).collectives
     assert [len(chain) for chain in chains] == [8] * 13
@@ -280,7 +290,7 @@ def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
     run = written(et_sim.Workload.of([trace(1 + rank) for rank in range(MOST_RANKS + 3)]), tmp_path / "run")
     shown = shown_ranks(open_run(run), None, MOST_RANKS)
     assert shown.ranks == tuple(range(3, MOST_RANKS + 3))
-    assert "the 64 slowest of 67 actors" in shown.left_out
+    assert "the 64 slowest of 67 actors" in shown.left_out[0]
 
 
 @pytest.mark.parametrize(("asked", "said"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")])

@@ -20,6 +20,7 @@ from runs_to_show import pipeline, side_by_side, written
 
 import et_sim
 from et_sim.cli import main
+from et_sim.timeline import Keep
 from et_sim.units import format_ns
 from et_sim.views import open_run
 from et_sim.views.critical_path import CriticalPath
@@ -162,6 +163,18 @@ def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
     assert "rank 0 waits for 64 B with tag 7 from rank 1" in content
     data = _data(content)
     assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}
+
+
+def test_a_page_of_a_part_says_so_and_averages_over_its_ranks(tmp_path: Path) -> None:
+    whole = open_run(pipeline(tmp_path / "whole", fold=False))
+    part = pipeline(tmp_path / "part", fold=False, keep=Keep((range(4),)))
+    content = _page(part)
+    Page(content)
+    assert "are of what was written: ranks 0-3" in content
+    some = {one.group: one.exposed_ns for one in exposed_by_group(open_run(part))}
+    every = {one.group: one.exposed_ns for one in exposed_by_group(whole)}
+    assert 0 < some["data"] < every["data"]
+    assert f"{format_ns(round(some['data'] / 4))} <small>" in content
 
 
 def test_memory_is_drawn_where_it_was_tracked(tmp_path: Path) -> None:

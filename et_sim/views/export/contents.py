@@ -68,7 +68,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
         messages=list(zip(sends[both].tolist(), receives[both].tolist(), strict=True)),
         collectives=joined,
         counters=counters,
-        left_out=tuple(filter(None, (shown.left_out, slices.left_out, unclear, no_room))),
+        left_out=tuple(filter(None, (*shown.left_out, slices.left_out, unclear, no_room))),
     )
 
 

@@ -112,7 +112,7 @@ def _data(
         "columns": {name: _packed(column) for name, column in columns.items()},
         "arrows": _arrows(nodes, shown, slices, drawn_of),
     }
-    notes = [shown.left_out, slices.left_out]
+    notes = [*shown.left_out, slices.left_out]
     if merged.bin_ns:
         count = int((merged.count > 1).sum())
         notes.append(f"draws short nodes that stand close together as one ({plural(count, 'such place')})")

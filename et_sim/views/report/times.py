@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.units import format_bytes, format_ns
+from et_sim.views.kept import kept_actors, kept_text
 from et_sim.views.operations import operations
 from et_sim.views.rank_table import called, other_ns, rank_count, slowest_first
 from et_sim.views.report.exposed import exposed_by_group
@@ -57,7 +58,7 @@ def headline(run: RunDirectory) -> str:
     stalled = "" if summary["status"] == "complete" else _stalled(run)
     exact = f"<small>{makespan:,} ns</small>"
     figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
-    average = tag("p", "what the average rank spends it on", class_="note")
+    average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
     return section(
         "headline",
         "Overview",
@@ -67,6 +68,15 @@ def headline(run: RunDirectory) -> str:
         stacked,
         tag("ul", legend, class_="legend"),
         _tiles(run),
+    )
+
+
+def _only_part(run: RunDirectory) -> str:
+    kept = kept_text(run)
+    return (
+        f"; timeline, exposed communication and operations are of what was written: {text(kept)}"
+        if kept
+        else ""
     )
 
 
@@ -167,7 +177,8 @@ def groups_section(run: RunDirectory) -> str:
         return section(
             "groups", "Exposed communication", tag("p", "There is no communication.", class_="absent")
         )
-    ranks, makespan = run.summary["ranks"], run.summary["makespan_ns"]
+    counts = run.actors()["rank_count"].to_numpy()
+    ranks, makespan = int(counts[kept_actors(run)].sum()), run.summary["makespan_ns"]
     rows = []
     for one in found:
         active, exposed = one.active_ns / ranks, one.exposed_ns / ranks
