@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         "sql",
         help="ask a run's tables a question in SQL",
         description="Ask a run's tables a question in SQL (DuckDB's dialect). Tables: timeline, actors, "
-        "ranks, run, and phases, messages, links, memory, path where the run holds them.",
+        "ranks, run, and phases, layers, memory, path where the run holds them.",
     )
     parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
     parser.add_argument(

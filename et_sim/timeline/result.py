@@ -20,6 +20,7 @@ from et_sim.timeline.keep import EVERYTHING, Keep, both
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.notebook import html, library, table_of
 from et_sim.timeline.path import Moments, PathSource, numbered_links
 from et_sim.timeline.phases import Phases, PhaseSource
 from et_sim.timeline.rows import Occupied, Rows, TimelineSource
@@ -107,6 +108,18 @@ class Result:
         if self._memory_source is None:
             return None
         return pa.Table.from_batches(list(self.memory_batches()), memory_schema(self.manifest_text))
+
+    def to_pandas(self, table: str = "timeline") -> Any:
+        """A table (`timeline`, `actors`, `phases` or `memory`) as a pandas.DataFrame."""
+        library("pandas")
+        return table_of(self, table).to_pandas()
+
+    def to_polars(self, table: str = "timeline") -> Any:
+        """The same as a polars.DataFrame."""
+        return library("polars").from_arrow(table_of(self, table))
+
+    def _repr_html_(self) -> str:
+        return html(self)
 
     @property
     def manifest_text(self) -> str:

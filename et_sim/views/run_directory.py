@@ -49,8 +49,6 @@ TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "actors": ACTOR_COLUMNS,
         "layers": LAYER_COLUMNS,
         "phases": PHASE_COLUMNS,
-        "messages": {},
-        "links": {},
         "memory": MEMORY_COLUMNS,
         "path": {},
     }
@@ -59,8 +57,6 @@ ABSENT: Mapping[str, str] = MappingProxyType(
     {
         "layers": "only runs of layer files hold it",
         "phases": "simulate with --detail phases",
-        "messages": "simulate with --detail messages",
-        "links": "simulate with --model link --detail messages",
         "memory": 'set "track-local-mem": 1 in the system file',
         "path": "simulate with --detail path",
     }

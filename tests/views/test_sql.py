@@ -156,7 +156,7 @@ def test_an_answer_without_rows_is_still_an_answer(folder: Path, capsys: pytest.
         ),
         ("SELECT foo FROM actors", "there is no column 'foo' (columns of actors: actor, ranks, rank_count, "),
         ("SELECT t.foo FROM timeline t", "there is no column 'foo' (columns of timeline: actor, node, "),
-        ("SELECT * FROM messages", "this run has no table 'messages' (simulate with --detail messages)"),
+        ("SELECT * FROM phases", "this run has no table 'phases' (simulate with --detail phases)"),
         (
             "SELECT group FROM timeline",
             "the query is not SQL near 'FROM' (the column \"group\" is written in ",
