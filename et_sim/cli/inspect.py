@@ -22,6 +22,7 @@ VIEWS = {
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
     "critical-path": "what decided how long it took, and what would change that",
+    "links": "how busy links are, of runs with --model link --detail path",
     "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",
@@ -35,6 +36,7 @@ CUTS = {
     "ops": ("ranks", "window", "top"),
     "phases": ("ranks", "window"),
     "critical-path": ("top",),
+    "links": ("ranks", "window", "top"),
     "memory": ("ranks", "top"),
 }
 
@@ -89,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
         "layers": inspect.layers_of,
         "phases": inspect.phases_text,
         "critical-path": inspect.critical_path_of,
+        "links": inspect.links_text,
         "memory": inspect.memory_text,
         "stalls": inspect.stalls_text,
         "notices": inspect.notices_text,

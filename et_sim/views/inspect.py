@@ -14,6 +14,7 @@ from typing import Any
 from et_sim.units import format_ns
 from et_sim.views.groups import group_lines, group_totals
 from et_sim.views.kept import kept_text
+from et_sim.views.links import NOT_RECORDED, link_lines, link_uses
 from et_sim.views.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
 from et_sim.views.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.operation_table import operation_lines
@@ -77,6 +78,15 @@ def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
     found = group_totals(open_run(path), part)
     width = width or terminal_width()
     return "\n".join([*part.heading(), *_wrapped(group_lines(found, part, width), width)])
+
+
+def links_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """How busy links are."""
+    run, width = open_run(path), width or terminal_width()
+    found = link_uses(run, part)
+    if found is None:
+        return NOT_RECORDED
+    return "\n".join([*part.heading(), *_wrapped(link_lines(run, found, part, width), width)])
 
 
 def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:

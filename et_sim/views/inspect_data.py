@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from et_sim.views.groups import group_totals
+from et_sim.views.links import link_uses
 from et_sim.views.memory import memory_peaks
 from et_sim.views.operations import operations
 from et_sim.views.phase_totals import phase_totals
@@ -30,6 +31,11 @@ def _groups(run: RunDirectory, part: Selection) -> Any:
 def _phases(run: RunDirectory, part: Selection) -> Any:
     found = phase_totals(run, part)
     return found and [one.as_dict() for one in found]
+
+
+def _links(run: RunDirectory, part: Selection) -> Any:
+    found = link_uses(run, part)
+    return None if found is None else [one.as_dict() for one in part.cut(found)]
 
 
 def _memory(run: RunDirectory, part: Selection) -> Any:
@@ -64,6 +70,7 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "groups": _groups,
         "layers": _layers,
         "phases": _phases,
+        "links": _links,
         "critical-path": _critical_path,
         "memory": _memory,
         "stalls": _stalls,

@@ -13,7 +13,7 @@ from et_sim.cli import main
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-VIEWS = ("summary", "ranks", "groups", "ops", "phases", "memory", "stalls", "notices")
+VIEWS = ("summary", "ranks", "groups", "ops", "phases", "links", "memory", "stalls", "notices")
 
 
 @pytest.fixture(scope="module")
