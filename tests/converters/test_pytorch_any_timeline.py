@@ -131,8 +131,8 @@ def test_any_timeline_converts_and_is_never_late(events: list[dict[str, Any]], w
     overlap = "communications of one stream that overlap in the recording (kept in order)"
     if overlap not in rank.remarks:
         assert (ends <= graph.end_ns).all()
-        if not without:
-            assert (ends == graph.end_ns).all()
+        if not without:  # single nodes may be early where an annotation begins after all that it belongs to
+            assert ends.max(initial=0) == graph.end_ns.max(initial=0)
     assert (graph.end_ns >= graph.start_ns).all()
     assert (graph.start_ns >= 0).all()
     kernels = sum(event["cat"] in ("kernel", "gpu_memset") for event in events)
