@@ -125,8 +125,7 @@ def run(
     outcome = _simulated(lowering, chosen, fold, watch, kept)
     notices = outcome.plan.notices if road is not None else (*outcome.plan.notices, *unused_settings(machine))
     manifest = make_manifest(workload, machine, model, notices)
-    is_done = bool((outcome.finish_ns >= 0).all())
-    layers = road.figures(outcome, kept.phases) if road and kept.phases and is_done else None
+    layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
     return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers)
 
 

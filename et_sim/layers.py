@@ -6,6 +6,7 @@ took is added up by layer, as 1.0 does it. Not here: the layer files themselves,
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,6 @@ def unused_settings(machine: Machine) -> tuple[Notice, ...]:
 
 
 def _digest(path: Path) -> str:
-    import hashlib
-
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -25,7 +25,8 @@ from et_sim.engine.causes_on_bus import (
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
 from et_sim.engine.lines import join, leave
-from et_sim.engine.state import BUS_LINES, BUS_SIDES, NONE, Run
+from et_sim.engine.records import BUS_LINES, BUS_SIDES
+from et_sim.engine.state import NONE, Run
 from et_sim.tables_by_reference import works_on_tables
 
 NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)

@@ -18,13 +18,12 @@ from et_sim.engine.transport import REQUEST_BYTES
 from et_sim.errors import InputError
 from et_sim.machine.model import Network
 from et_sim.network import analytical, link
-from et_sim.network.speeds import RING, SWITCH, speed_names
-from et_sim.network.tables import Model, NetworkTables, check_reach
+from et_sim.network.speeds import speed_names
+from et_sim.network.tables import Model, NetworkTables, check_reach, numbered_links
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
 from et_sim.units import format_ns
 
-__all__ = ["RING", "SWITCH", "Outcome", "Report", "run_plan"]
 EVENTS_BETWEEN_REPORTS = 2_000_000
 
 # now_ns, messages delivered, messages expected, nodes completed, nodes in all
@@ -43,6 +42,7 @@ class Outcome:
     messages: int
     run: Run
     link_names: tuple[str, ...]  # of the record of causes
+    links: list[dict[str, Any]]  # and how it numbers single links
 
     @property
     def is_complete(self) -> bool:
@@ -104,6 +104,7 @@ def run_plan(
         messages=_messages(plan, run),
         run=run,
         link_names=speed_names(network) if record else (),
+        links=numbered_links(tables) if record else [],
     )
 
 

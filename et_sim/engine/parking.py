@@ -32,7 +32,7 @@ def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
 def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
     """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does.
 
-    Returns its row, until which somebody may say when it arrives.
+    Returns its row, where the time of a message that is still on its way may be noted.
     """
     clock = run.clock[0]
     row = clock.free_parked

@@ -34,8 +34,9 @@ from et_sim.engine.messages import match
 from et_sim.engine.owners import pair_of
 from et_sim.engine.parking import park
 from et_sim.engine.ranks import complete
+from et_sim.engine.records import BUS_SIDES
 from et_sim.engine.seats import rank_at
-from et_sim.engine.state import BUS_SIDES, NONE, STARTS_TOGETHER, Run, setting_of
+from et_sim.engine.state import NONE, STARTS_TOGETHER, Run, setting_of
 from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.ties import begin_arrival, contribute, count_message, note_received

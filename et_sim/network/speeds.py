@@ -34,6 +34,12 @@ def ports_of(dimension: Dimension) -> int:
     return dimension.npus if dimension.shape is Shape.FULLY_CONNECTED else LINKS_PER_NPU
 
 
+def port_names(wiring: int, ports: int) -> list[str]:
+    """What the links of an NPU are called, by port."""
+    named = {RING: ["clockwise", "anticlockwise"], SWITCH: ["to the switch", "from the switch"]}
+    return named.get(wiring) or [f"{distance} further on" for distance in range(ports)]
+
+
 def npu_and_port(network: Network, link: UnevenLink) -> tuple[int, int]:
     """Whose link it is, and at which port."""
     dimension, stride = network.dimensions[link.dimension], network.strides[link.dimension]

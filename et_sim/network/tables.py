@@ -17,7 +17,7 @@ import numpy as np
 from et_sim.errors import MachineError
 from et_sim.machine.model import Network
 from et_sim.network.hierarchy import level_table, plain_flight
-from et_sim.network.speeds import SHAPE_CODE, npu_and_port, ports_of, speed_table
+from et_sim.network.speeds import SHAPE_CODE, npu_and_port, port_names, ports_of, speed_table
 from et_sim.plan.tables import record, table
 from et_sim.tables_by_reference import Tables
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
@@ -98,6 +98,16 @@ def link_table(network: Network, dimensions: Any, speeds: Any, home: Any) -> Any
         links["speed"][of.link_first + home[npu] * of.ports + port] = speed
     links["home"] = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
     return links
+
+
+def numbered_links(network: NetworkTables) -> list[dict[str, Any]]:
+    """Per dimension of the link model: the number of its first link, and what an NPU's links are called."""
+    if not len(network.links):
+        return []
+    return [
+        {"first": int(row["link_first"]), "ports": port_names(int(row["wiring"]), int(row["ports"]))}
+        for row in network.dimensions
+    ]
 
 
 def check_reach(network: Network, most_bytes: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.cause_tables import MOMENT, What
-from et_sim.engine.drive import RING, SWITCH, Outcome
+from et_sim.engine.drive import Outcome
 from et_sim.engine.state import NONE
 from et_sim.timeline.spool import Spool
 from et_sim.trace.workload import Workload
@@ -53,19 +53,3 @@ class PathSource:
     @cached_property
     def _ids(self) -> Any:
         return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
-
-
-def numbered_links(outcome: Outcome) -> list[dict[str, Any]]:
-    """Per dimension of the link model: the number of its first link, and the names of an actor's."""
-    network = outcome.run.network
-    if not len(network.links):
-        return []
-    return [
-        {"first": int(row["link_first"]), "ports": _ports(int(row["wiring"]), int(row["ports"]))}
-        for row in network.dimensions
-    ]
-
-
-def _ports(wiring: int, ports: int) -> list[str]:
-    named = {RING: ["clockwise", "anticlockwise"], SWITCH: ["to the switch", "from the switch"]}
-    return named.get(wiring) or [f"{distance} further on" for distance in range(ports)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
-from et_sim.engine.state import PHASE_LOG
+from et_sim.engine.records import PHASE_LOG
 from et_sim.timeline.spool import Spool
 from et_sim.trace.workload import Workload
 
@@ -62,11 +62,6 @@ class PhaseSource:
                 columns["layer"] = self._layer_of.layer[log["node"]]
                 columns["layer_phase"] = self._layer_of.phase[log["node"]]
             yield columns
-
-    @property
-    def has_layers(self) -> bool:
-        """Whether the workload is a layer file."""
-        return self._layer_of is not None
 
     @cached_property
     def _node_ids(self) -> Any:

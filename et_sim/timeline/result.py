@@ -21,7 +21,7 @@ from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.notebook import html, library, table_of
-from et_sim.timeline.path import Moments, PathSource, numbered_links
+from et_sim.timeline.path import Moments, PathSource
 from et_sim.timeline.phases import Phases, PhaseSource
 from et_sim.timeline.rows import Occupied, Rows, TimelineSource
 from et_sim.timeline.statistics import FIGURES, Statistics, combine, measure_block
@@ -161,7 +161,7 @@ class Result:
         """The schema of these."""
         from et_sim.timeline.tables import path_schema
 
-        return path_schema(self.manifest_text, json.dumps(numbered_links(self.outcome), sort_keys=True))
+        return path_schema(self.manifest_text, json.dumps(self.outcome.links, sort_keys=True))
 
     @property
     def phase_schema(self) -> Any:

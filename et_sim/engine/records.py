@@ -1,0 +1,243 @@
+"""Layouts of the records that a run's state is made of (`state`), field by field.
+
+A number of -1 in a field that names a row stands for none. Not here: how many rows there are of each.
+"""
+
+from __future__ import annotations
+
+from et_sim.plan.tables import record
+
+CLOCK = record(
+    ("now", "i8"),
+    ("slot", "i4"),  # the time slot being worked off
+    ("bucket", "i4"),  # the rank bucket being drained; NONE: none
+    ("to_start", "i4"),  # the next actor to start at time zero
+    ("times", "i4"),  # distinct future times in the heap
+    ("delivered", "i8"),  # messages
+    ("completed", "i8"),  # nodes
+    ("ties", "i8"),  # events whose order would decide something; what follows is about them (`ties`)
+    ("group", "i8"),  # of the event under way, and its origin
+    ("origin", "i8"),
+    ("posted_ns", "i8"),  # when it was put on the calendar, and as part of what
+    ("posted_group", "i8"),
+    ("posted_origin", "i8"),
+    ("strangers", "i8"),
+    ("last_slot", "i4"),  # the slot that something was put into last, and the one before
+    ("other_slot", "i4"),
+    ("free_event", "i4"),
+    ("free_events", "i4"),
+    ("free_slot", "i4"),
+    ("free_slots", "i4"),
+    ("free_parked", "i4"),
+    ("free_parkeds", "i4"),
+    ("free_transit", "i4"),
+    ("free_transits", "i4"),
+    ("free_bus_request", "i4"),
+    ("free_bus_requests", "i4"),
+    ("free_running", "i4"),
+    ("free_runnings", "i4"),
+    ("streams_top", "i4"),
+    ("phases_logged", "i4"),  # and not yet handed over
+)
+SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
+BUCKET = record(  # of an event that opens one: its row is the event's
+    ("time", "i8"),
+    ("actor", "i4"),
+    ("head", "i4"),  # entries after that event
+    ("tail", "i4"),
+    ("chain", "i4"),
+)
+EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
+STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
+MARK = record(("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"))
+PARKED = record(
+    ("stage", "i8"),
+    ("bytes", "i8"),
+    ("arrives_ns", "i8"),
+    ("seat", "i4"),
+    ("step", "i4"),
+    ("peer", "i4"),  # the seat an offered message is for
+    ("rank", "i4"),  # and the rank
+    ("chain", "i4"),
+)
+NODE_STATE = record(
+    ("waiting", "i4"),  # parents not yet completed
+    ("link", "i4"),  # next node in the list this node is waiting in
+    ("ready_ns", "i8"),
+    ("start_ns", "i8"),  # NONE: never issued
+    ("end_ns", "i8"),  # NONE: never completed
+    ("released_by", "i4"),  # the parent that completed last
+    ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
+    ("message_from", "i4"),  # the actor whose message completed it
+    ("message_node", "i4"),  # and its node, for point-to-point
+    ("sequence", "i8"),  # of a collective's first chunk within its group
+)
+LANE_STATE = record(
+    ("ready", "i4"),
+    ("busy", "i4"),
+    ("last", "i4"),
+    ("issued_node", "i4"),
+    ("issued_ns", "i8"),  # this and what follows: to notice ties
+    ("issued_group", "i8"),
+    ("issued_origin", "i8"),
+    ("readied_ns", "i8"),
+    ("readied_group", "i8"),
+    ("readied_origin", "i8"),
+    ("freed_ns", "i8"),
+    ("freed_group", "i8"),
+    ("freed_origin", "i8"),
+    ("issued_freed", "i4"),
+    ("readied_apart", "i4"),
+)
+ACTOR_STATE = record(
+    ("finish_ns", "i8"),
+    ("busy_ns", "i8"),
+    ("priority", "i8"),  # of its next collective
+    ("collectives", "i4"),  # issued; counted where they start together
+    ("completed", "i4"),
+    ("running", "i4"),
+    ("issuing", "i4"),  # 1 while an issue pass is under way
+    ("late", "i4"),  # nodes that became ready during the pass
+    ("messages", "i8"),  # delivered to it, or sent by it point to point
+    ("group_ns", "i8"),  # this and what follows: to notice ties
+    ("group", "i8"),
+    ("cluster_ns", "i8"),
+    ("entry_ns", "i8"),
+    ("entry_group", "i8"),
+    ("passed_ns", "i8"),
+    ("passed_group", "i8"),
+    ("passed_origin", "i8"),
+    ("passed_apart", "i4"),
+    ("passed_leaving", "i4"),
+    ("cluster_is_bucket", "i4"),
+)
+SEAT_STATE = record(
+    ("next_sequence", "i8"),
+    ("running", "i4"),  # list of collectives under way
+    ("parked", "i4"),  # messages that arrived before their receive was posted
+    ("queue_first", "i4"),  # of dimension 0; those of the other dimensions follow
+    ("cursor_first", "i4"),
+)
+RUNNING = record(
+    ("first_sequence", "i8"),
+    ("actor", "i4"),
+    ("seat", "i4"),
+    ("node", "i4"),
+    ("collective", "i4"),
+    ("streams_first", "i4"),
+    ("chunks", "i4"),
+    ("remaining", "i4"),
+    ("next", "i4"),
+    ("mark_ns", "i8"),  # to notice ties
+    ("mark_group", "i8"),
+    ("mark_origin", "i8"),
+)
+STREAM = record(  # what every message needs comes first, and fits a line of the cache
+    ("sequence", "i8"),
+    ("actor", "i4"),
+    ("seat", "i4"),
+    ("running", "i4"),  # its collective
+    ("phase", "i4"),
+    ("program", "i4"),
+    ("line", "i4"),
+    ("direction", "i4"),  # +1 clockwise, -1 anticlockwise
+    ("position", "i4"),  # of its actor on the line
+    ("sent", "i4"),
+    ("received", "i4"),
+    ("credit", "i4"),
+    ("bundles", "i4"),
+    ("step", "i4"),  # row of the next packet within the program's period
+    ("bundle", "i4"),  # row of the next bundle within the program's period
+    ("priority", "i8"),
+    ("phase_first", "i4"),
+    ("queue", "i4"),
+    ("previous", "i4"),
+    ("next", "i4"),
+    ("started", "i4"),
+    ("tree", "i4"),  # row of its actor's place in the tree of the phase
+    ("mark_ns", "i8"),  # to notice ties
+    ("mark_group", "i8"),
+    ("mark_origin", "i8"),
+    ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried
+    ("half_done_ns", "i8"),  # when its first half had arrived
+    ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
+    ("queued_ns", "i8"),  # when it joined its queue, and when it started
+    ("running_ns", "i8"),
+    ("waited_ns", "i8"),  # from posting receives to arrivals, summed
+)
+PHASE_LOG = record(
+    ("actor", "i4"),
+    ("node", "i4"),  # of the actor's template
+    ("chunk", "i4"),
+    ("phase", "i4"),  # of the chunk, and its row in the plan
+    ("phase_row", "i4"),
+    ("messages", "i4"),  # received
+    ("queued_ns", "i8"),
+    ("start_ns", "i8"),
+    ("end_ns", "i8"),
+    ("waited_ns", "i8"),  # for its messages, from posting the receive to the arrival
+)
+QUEUE = record(
+    ("head", "i4"),
+    ("tail", "i4"),
+    ("waiting", "i4"),
+    ("running", "i4"),
+    ("joined_ns", "i8"),  # this and what follows: to notice ties
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
+    ("joined_apart", "i8"),
+    ("started_ns", "i8"),
+    ("started_group", "i8"),
+    ("started_origin", "i8"),
+    ("started_priority", "i8"),
+)
+CURSOR = record(
+    ("next", "i4"),
+    ("first", "i4"),
+    ("last", "i4"),
+    ("rotation", "i4"),  # of dimension 0: by how many places the order of dimensions is turned next
+    ("trees", "i4"),  # per collective type, a bit: the next tree has its root first
+)
+TRANSIT = record(
+    ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
+    ("target", "i4"),
+    ("via_switch", "i4"),
+    ("dimension", "i4"),  # of its last hop
+    ("next", "i4"),  # in a link's queue
+    ("kind", "i4"),  # what happens on arrival
+    ("done", "i4"),  # what happens to `c` and `b` when its last byte has left the source; NONE: nothing
+    ("a", "i4"),
+    ("b", "i4"),
+    ("c", "i8"),
+    ("bytes", "i8"),
+)
+BUS_SIDES = 4  # of every actor: NPU and memory of the outer bus, then of the inner one
+BUS_SIDE = record(
+    ("last_ns", "i8"),  # end of its last transfer
+    ("state", "i4"),
+    ("before", "i4"),  # the state before
+    ("streak", "i4"),  # transfers sent since it last received
+    ("processing", "i4"),  # 1 while a request is processed
+)
+BUS_LINES = 3  # of every side: requests to be sent, under way to it, and to be processed
+BUS_LINE = record(("head", "i4"), ("tail", "i4"))
+BUS_REQUEST = record(
+    ("bytes", "i8"),
+    ("reduction_ns", "i8"),  # to be spent after the bus
+    ("stream", "i4"),
+    ("label", "i4"),
+    ("reduces", "i4"),
+    ("returns", "i4"),
+    ("outer", "i4"),  # the request that an inner trip serves; NONE: this is an outer one
+    ("after", "i4"),  # what the outer request does after the inner trip
+    ("next", "i4"),
+)
+WAITING_LINE = record(  # of events without a time
+    ("arrived", "i4"),
+    ("head", "i4"),
+    ("tail", "i4"),
+    ("joined_ns", "i8"),
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
+)
+SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
