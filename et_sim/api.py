@@ -20,12 +20,13 @@ from et_sim.machine import Machine, Notice, read_machine
 from et_sim.network.tables import Model
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
-from et_sim.timeline import Moments, Phases, Result
+from et_sim.timeline import Keep, Moments, Phases, Result
+from et_sim.timeline.detail import PATH, PHASES, Detail, details_of
+from et_sim.timeline.keep import EVERYTHING
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
 
 MODELS = ("analytical", "link")
-DETAILS = ("nodes", "phases", "path")
 ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
 Description = str | Path | Mapping[str, Any]
@@ -57,12 +58,13 @@ def simulate(
     groups: Description | None = None,
     model: str = "analytical",
     fold: bool = True,
-    detail: str = "nodes",
+    detail: Detail = "nodes",
 ) -> Result:
     """Simulate a workload on a machine.
 
     `workload` is a trace prefix or a `Workload`; the machine's parts are file paths, or dicts with the
-    files' keys. Raises `StallError` if some rank cannot finish (its `report` explains why), and
+    files' keys. `detail` says what else is recorded: "phases" or "path", or several of them with commas
+    between or in a list. Raises `StallError` if some rank cannot finish (its `report` explains why), and
     another `EtSimError` for input that cannot be used.
     """
     result = run(
@@ -91,13 +93,17 @@ def run(
     groups: Description | None = None,
     model: str = "analytical",
     fold: bool = True,
-    detail: str = "nodes",
+    detail: Detail = "nodes",
     watch: Watcher | None = None,
+    keep: Keep = EVERYTHING,
 ) -> Result:
-    """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
+    """Like `simulate`, but a run in which ranks never finish is returned instead of raised.
+
+    `keep` says which part of the run will be written: ranks that the run does not have are refused at once.
+    """
     watch = watch or _Nobody()
     check_model(model)
-    check_detail(detail)
+    details = details_of(detail)
     if not isinstance(workload, str | Path | Workload):
         raise UsageError(
             f"a workload cannot be a {type(workload).__name__}",
@@ -106,7 +112,7 @@ def run(
     watch.stage("reading machine and traces")
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     chosen = Model[model.upper()]
-    check_fits(machine, chosen, detail)
+    check_fits(machine, chosen, details)
     road = (
         LayerRoad(workload, machine)
         if not isinstance(workload, Workload) and is_layer_file(workload)
@@ -116,15 +122,17 @@ def run(
         workload, machine = road.workload, road.machine
     elif not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
+    keep.check_ranks(workload.ranks)
     watch.stage("planning")
     lowering = Lowering(workload, machine)
     kept = _Kept(
-        moments=Moments() if detail == "path" else None,
-        phases=Phases() if detail == "phases" or road is not None else None,
+        moments=Moments() if PATH in details else None,
+        phases=Phases() if PHASES in details or road is not None else None,
     )
     outcome = _simulated(lowering, chosen, fold, watch, kept)
     notices = outcome.plan.notices if road is not None else (*outcome.plan.notices, *unused_settings(machine))
     manifest = make_manifest(workload, machine, model, notices)
+    manifest["detail"] = list(details if road is None else details_of((*details, PHASES)))
     layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
     return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers)
 
@@ -167,14 +175,14 @@ def _can_tell_apart(workload: Workload) -> bool:
     return workload.ranks <= MOST_RANKS_EXPLAINED
 
 
-def check_fits(machine: Machine, model: Model, detail: str) -> None:
+def check_fits(machine: Machine, model: Model, details: tuple[str, ...]) -> None:
     """Refuse what the files of ASTRA-sim 1.0 cannot be asked for."""
     if machine.network.levels and model is not Model.ANALYTICAL:
         raise UsageError(
             f"the {model.name.lower()} model needs to know every link, and a network file of 1.0 has bundles",
             remedy="leave out --model, or describe the network in the form of 2.x",
         )
-    if machine.system.is_version_1 and detail == "path":
+    if machine.system.is_version_1 and PATH in details:
         raise UsageError(
             "what caused what is not recorded in the profile astra-1.0",
             remedy="leave out --detail path, or give a system file of 2.x",
@@ -187,15 +195,6 @@ def check_model(model: str) -> None:
         raise UsageError(
             f"network model {model!r} is not known",
             remedy=did_you_mean(str(model), MODELS) or f"known: {', '.join(MODELS)}",
-        )
-
-
-def check_detail(detail: str) -> None:
-    """Refuse a level of detail that does not exist."""
-    if detail not in DETAILS:
-        raise UsageError(
-            f"detail {detail!r} is not known",
-            remedy=did_you_mean(str(detail), DETAILS) or f"known: {', '.join(DETAILS)}",
         )
 
 

@@ -30,9 +30,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
     parser.add_argument(
         "--detail",
-        default="nodes",
-        help="how much to write: nodes (default); phases: also those of every chunk; or path: also what "
-        "caused what, for critical paths",
+        action="append",
+        help="what to record besides nodes: phases (of every chunk), path (what caused what, for critical "
+        "paths); several with commas between",
     )
     parser.add_argument(
         "--out",
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         groups=options.groups,
         model=options.model,
         fold=not options.no_fold,
-        detail=options.detail,
+        detail=options.detail or "nodes",
     )
 
 
@@ -96,7 +96,7 @@ def simulate_into(
     from et_sim.timeline import Keep, write_run
 
     with Progress(reads_traces=not is_layer_file(workload)) as progress:
-        result = api.run(workload, watch=progress, **machine)
+        result = api.run(workload, watch=progress, keep=keep or Keep(), **machine)
         stall = _stall_of(result)
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, keep or Keep())

@@ -213,6 +213,7 @@ class Result:
             "corrections": self.manifest["corrections"],
             "folded": {"actors": self._source.actors, "ranks": self.workload.ranks},
             "uneven": self.manifest["uneven"],
+            "detail": self.manifest["detail"],
             "messages": self.outcome.messages,
             "per_rank": self._per_rank(),
             "coverage": self.coverage,

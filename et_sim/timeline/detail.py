@@ -1,0 +1,27 @@
+"""How much of a run is recorded, besides the times of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from et_sim.errors import UsageError, did_you_mean
+
+NODES, PHASES, PATH = "nodes", "phases", "path"
+DETAILS = (NODES, PHASES, PATH)
+Detail = str | Iterable[str]
+
+
+def details_of(asked: Detail) -> tuple[str, ...]:
+    """What is asked for, in the order of `DETAILS`: names, with commas between or in a list."""
+    texts = [asked] if isinstance(asked, str) else list(asked)
+    names = [name.strip() for text in texts for name in str(text).split(",")]
+    for name in names:
+        if name not in DETAILS:
+            raise UsageError(f"detail {name!r} is not known", remedy=_known(name))
+    return tuple(name for name in DETAILS if name in names or name == NODES)
+
+
+def _known(name: str) -> str:
+    guess = did_you_mean(name, DETAILS)
+    known = f"known: {', '.join(DETAILS)}, or several of them with commas between"
+    return f"{guess} {known}" if guess else known

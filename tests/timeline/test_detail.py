@@ -1,0 +1,93 @@
+"""How much is recorded: one thing, several, or none; and what is refused before anything is simulated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim import api
+from et_sim.cli import main
+from et_sim.errors import UsageError
+from et_sim.timeline import write_run
+from et_sim.timeline.detail import DETAILS, details_of
+
+MACHINE: dict[str, Any] = {
+    "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
+    "network": {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]},
+}
+
+
+def _workload() -> et_sim.Workload:
+    build = et_sim.TraceBuilder()
+    work = build.compute("work", micros=3)
+    build.collective("all_reduce", 1 << 16, after=[work])
+    return et_sim.Workload.of([build.build()] * 4)
+
+
+def _files(folder: Path) -> list[str]:
+    (folder / "system.json").write_text(json.dumps(MACHINE["system"]))
+    (folder / "network.yml").write_text(json.dumps(MACHINE["network"]))
+    et_sim.write_workload(_workload(), folder / "work")
+    return [
+        "run",
+        str(folder / "work"),
+        f"--system={folder / 'system.json'}",
+        f"--network={folder / 'network.yml'}",
+        f"--out={folder / 'run'}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("nodes", ("nodes",)),
+        ("path", ("nodes", "path")),
+        ("path,phases", ("nodes", "phases", "path")),
+        (" path , nodes", ("nodes", "path")),
+        (["path", "phases,nodes", "path"], ("nodes", "phases", "path")),
+        ([], ("nodes",)),
+    ],
+)
+def test_details_are_named_in_one_order_whatever_the_order_asked(
+    asked: str | Sequence[str], expected: tuple[str, ...]
+) -> None:
+    assert details_of(asked) == expected
+
+
+@pytest.mark.parametrize("asked", ["everything", "phases,", "", ["path", "phase"], "phases;path"])
+def test_an_unknown_detail_is_refused_with_all_choices(asked: str | list[str]) -> None:
+    with pytest.raises(UsageError, match=f"is not known.*known: {', '.join(DETAILS)}, or several of them"):
+        details_of(asked)
+
+
+@pytest.mark.parametrize("how", [["--detail=path,phases"], ["--detail=path", "--detail=phases"]])
+def test_details_can_be_combined_and_each_table_is_what_it_is_alone(tmp_path: Path, how: list[str]) -> None:
+    assert main([*_files(tmp_path), *how]) == 0
+    for name in ("phases", "path"):
+        write_run(et_sim.simulate(_workload(), **MACHINE, detail=name), tmp_path / name)
+        alone, together = (_rows(tmp_path / folder / f"{name}.arrow") for folder in (name, "run"))
+        assert alone == together
+    for file in ("summary.json", "run.json"):
+        content = json.loads((tmp_path / "run" / file).read_text())
+        assert content["detail"] == ["nodes", "phases", "path"]
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    from pyarrow import feather
+
+    return list(feather.read_table(path).to_pylist())
+
+
+def test_ranks_that_do_not_exist_are_refused_before_anything_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = _files(tmp_path)
+    monkeypatch.setattr(api, "run_plan", None)  # calling it would fail
+    assert main([*command, "--ranks", "2-4"]) == 2
+    assert "--ranks: there is no rank 4 (the last one is 3)" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
