@@ -21,14 +21,18 @@ SECONDS_BETWEEN_LINES = 2.0
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if it is compressed with gzip."""
+    return unpacked(bytes_on_disk(path), str(path))
+
+
+def bytes_on_disk(path: Path) -> bytes:
+    """The bytes of a file as they are."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(
             f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
         ) from None
-    return unpacked(content, str(path))
 
 
 def trace_path(prefix: str, rank: int) -> Path:

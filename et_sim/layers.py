@@ -6,7 +6,6 @@ took is added up by layer, as 1.0 does it. Not here: the layer files themselves,
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,16 +34,16 @@ class LayerRoad:
         from converters.layers.summary import left_out
 
         settings, sizes = machine.layers, tuple(d.npus for d in machine.network.dimensions)
+        layer_file = read_layer_file(path)
         self._program = layer_program(
-            read_layer_file(path), settings.passes, sizes, settings.compute_scale, settings.comm_scale
+            layer_file, settings.passes, sizes, settings.compute_scale, settings.comm_scale
         )
         ranks = np.zeros(machine.network.ranks, np.int32)
-        digest = _digest(Path(path))
         self.workload = Workload(
             (self._program.trace,),
             ranks,
             source=str(path),
-            inputs=((str(path), digest),),
+            inputs=((str(path), layer_file.sha256),),
             notices=tuple(left_out(self._program)),
         )
         logical = self._program.logical
@@ -108,10 +107,6 @@ def unused_settings(machine: Machine) -> tuple[Notice, ...]:
     }
     text = "no effect on traces, only on layer files"
     return tuple(Notice("", key, text) for key, is_given in given.items() if is_given)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:

@@ -119,6 +119,7 @@ class LayerFile:
     initiates: tuple[int, ...] = ()  # layers at whose input gradient recomputation starts
     last_bottom_layer: int | None = None  # DLRM
     source: str = "<python>"
+    sha256: str = ""  # of the file as it lies on disk, if it is one
 
     def __post_init__(self) -> None:
         """What a file cannot lack, its layers cannot lack when they are made in Python."""

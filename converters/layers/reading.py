@@ -12,10 +12,12 @@ Not here: what the layers do (`loops`).
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from converters.files import read_bytes
+from converters.files import bytes_on_disk, read_bytes
 from converters.layers.layer_file import (
     COLLECTIVE_WORDS,
     DLRMS,
@@ -30,6 +32,7 @@ from converters.layers.layer_file import (
 )
 from converters.layers.tokens import Token, TokenReader, shown, tokens_of
 from et_sim.errors import EtSimError, TraceError, did_you_mean
+from et_sim.trace.disk import unpacked
 from et_sim.units import LONGEST_NS, MOST_BYTES
 
 MOST_LAYERS = 100_000
@@ -49,12 +52,17 @@ _COUNT_FORM = "give the number of layers after the keyword"
 
 def read_layer_file(path: str | Path) -> LayerFile:
     """The layers of a file, which may be compressed with gzip."""
-    return parse_layer_file(read_text(path), str(path))
+    raw = bytes_on_disk(Path(path))
+    found = parse_layer_file(_text_of(unpacked(raw, str(path)), path), str(path))
+    return replace(found, sha256=hashlib.sha256(raw).hexdigest())
 
 
 def read_text(path: str | Path) -> str:
     """The text of a file that should be a layer file."""
-    content = read_bytes(Path(path))
+    return _text_of(read_bytes(Path(path)), path)
+
+
+def _text_of(content: bytes, path: str | Path) -> str:
     remedy = "a layer file is text that begins with a keyword such as DATA"
     if b"\0" in content:
         raise TraceError(f"byte {content.index(0)} is 0: not a text", place=str(path), remedy=remedy)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import time
 from pathlib import Path
 
 import pytest
 
 import et_sim
+from converters.layers import read_layer_file
 from et_sim.cli import main
+from et_sim.layers import LayerRoad
+from et_sim.machine import read_machine
 from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.layer_csv import write_csv
@@ -119,3 +124,24 @@ def test_runs_of_before_networks_had_a_price_still_give_all_files() -> None:
     written = write_csv(layers, Path("csv"))
     assert sorted(Path("csv").iterdir()) == sorted(written)
     assert ",,0.1" in Path("csv/backend_end_to_end.csv").read_text()  # no cost, then MiB
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_what_is_simulated_is_what_was_digested_because_a_file_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, is_packed: bool
+) -> None:
+    content = gzip.compress(MICRO.encode()) if is_packed else MICRO.encode()
+    Path("micro.txt").write_bytes(content)
+    read: list[Path] = []
+    plain = Path.read_bytes
+
+    def counting(path: Path) -> bytes:
+        read.append(path)
+        return plain(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counting)
+    found = read_layer_file("micro.txt")
+    assert found.sha256 == hashlib.sha256(content).hexdigest()
+    road = LayerRoad("micro.txt", read_machine(system="system.txt", network="network.json"))
+    assert road.workload.inputs == (("micro.txt", found.sha256),)
+    assert read.count(Path("micro.txt")) == 2  # once each
