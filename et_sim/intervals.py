@@ -1,71 +1,209 @@
-"""Lengths of unions of intervals, for many actors at once, and what time was spent on.
+"""Unions of intervals [start, end), for many owners at once: how long they are, how full they make a picture.
 
-The actors' time axes are laid end to end on one long axis, so that one sort serves all of them.
+The owners' time axes are laid end to end, so that one sort serves all. Intervals may come piece by piece
+(`Unions`): of those that came, only the union is kept.
+
+Not here: which intervals matter, and what for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 LONGEST_AXIS = 2**62
+FEW = 1 << 18  # intervals, that are kept as they came
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Intervals [start, end) of actors 0..actors-1, in no particular order."""
+    """Intervals of owners 0, 1, …; sorted by owner and start, and no two of an owner touch."""
 
-    actors: int
-    actor: Any
-    start_ns: Any
-    end_ns: Any
+    owner: Any
+    start: Any
+    end: Any
 
-    def where(self, mask: Any) -> Intervals:
-        """Those intervals that a mask selects."""
-        return Intervals(self.actors, self.actor[mask], self.start_ns[mask], self.end_ns[mask])
-
-    def union_ns(self) -> Any:
-        """Per actor: how long at least one of its intervals is open."""
-        total = np.zeros(self.actors, np.int64)
-        span = int(self.end_ns.max(initial=0)) + 1
-        at_once = max(LONGEST_AXIS // span, 1)
-        for first in range(0, self.actors, at_once):
-            inside = (self.actor >= first) & (self.actor < first + at_once)
-            offset = (self.actor[inside] - first).astype(np.int64) * span
-            covered, owner = _union(self.start_ns[inside] + offset, self.end_ns[inside] + offset)
-            np.add.at(total, self.actor[inside][owner], covered)
+    def lengths(self, owners: int) -> Any:
+        """Per owner, how long one of its intervals is open."""
+        total = np.zeros(owners, np.int64)
+        np.add.at(total, self.owner, self.end - self.start)
         return total
 
+    def before(self, times: Any) -> Any:
+        """Of intervals of one owner: how long one was open before each of these times."""
+        passed = np.searchsorted(self.start, times, side="right")
+        closed = np.append(0, np.cumsum(self.end - self.start))
+        to_come = np.append(0, self.end)[passed] - times  # of the last one that began
+        return closed[passed] - np.where(passed > 0, np.maximum(to_come, 0), 0)
 
-@dataclass(frozen=True, slots=True, eq=False)
+    def shares(self, owners: int, columns: int, span: int) -> Any:
+        """Per owner and column of time from 0 to `span`, how much of the column is open."""
+        return filled(self.owner, self.start, self.end, 1.0, (owners, columns), span)
+
+    def split(self, owner: int) -> tuple[Intervals, Intervals]:
+        """Those of the owners before this one, and the rest."""
+        at = int(np.searchsorted(self.owner, owner))
+        columns = self.owner, self.start, self.end
+        return Intervals(*(column[:at] for column in columns)), Intervals(*(c[at:] for c in columns))
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+
+def filled(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], span: int) -> Any:
+    """Per row and column of time from 0 to `span`, the weight of intervals over it, averaged."""
+    rows, columns = shape
+    growth = np.zeros((rows, columns + 2))
+    for edge, sign in ((start, weight), (end, -weight)):
+        at = np.clip(edge * (columns / span), 0, columns)
+        column = np.minimum(at.astype(np.int64), columns)
+        inside = column + 1 - at  # of the column itself; all of those after it
+        np.add.at(growth, (row, column), sign * inside)
+        np.add.at(growth, (row, column + 1), sign * (1 - inside))
+    return np.maximum(np.cumsum(growth, axis=1)[:, :columns], 0)
+
+
+def union(owner: Any, start: Any, end: Any) -> Intervals:
+    """The union of intervals in any order; empty ones vanish."""
+    some = end > start
+    if not some.all():
+        owner, start, end = owner[some], start[some], end[some]
+    if not len(owner):
+        return Intervals(owner, start, end)
+    lowest, highest = int(owner.min()), int(owner.max())
+    span = int(end.max()) + 1
+    at_once = max(LONGEST_AXIS // span, 1)
+    if highest - lowest < at_once:
+        return _union(owner, start, end, lowest, 0 if lowest == highest else span)
+    found = []
+    for first in range(lowest, highest + 1, at_once):
+        inside = (owner >= first) & (owner < first + at_once)
+        if inside.any():
+            found.append(_union(owner[inside], start[inside], end[inside], first, span))
+    return _joined(found)
+
+
+def _union(owner: Any, start: Any, end: Any, lowest: int, span: int) -> Intervals:
+    """The union of intervals that are not empty, of owners whose axes fit side by side."""
+    if span:
+        offset = (owner - lowest).astype(np.int64) * span
+        start, end = start + offset, end + offset
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")  # which is fast for what is sorted in parts
+        start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    begins = np.flatnonzero(start[1:] > reached[:-1])
+    firsts, lasts = np.append(0, begins + 1), np.append(begins, len(start) - 1)
+    start, end = start[firsts], reached[lasts]
+    if not span:
+        return Intervals(np.full(len(start), lowest, owner.dtype), start, end)
+    number = start // span
+    return Intervals((number + lowest).astype(owner.dtype), start - number * span, end - number * span)
+
+
+def _joined(parts: Sequence[Intervals]) -> Intervals:
+    """One after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*((part.owner, part.start, part.end) for part in parts), strict=True)
+    return Intervals(*(np.concatenate(column) for column in columns))
+
+
+def together(parts: Iterable[Intervals]) -> Intervals:
+    """The union of several unions."""
+    several = [part for part in parts if len(part)]
+    if not several:
+        return Intervals(*(np.zeros(0, np.int64) for _ in range(3)))
+    if len(several) == 1:
+        return several[0]
+    every = _joined(several)
+    return union(every.owner, every.start, every.end)
+
+
+class Unions:
+    """Unions of intervals of several sorts that come piece by piece, owner after owner.
+
+    `finish` is called with the unions of one or more owners, one for each sort, when all of these owners'
+    intervals are there.
+    """
+
+    def __init__(self, sorts: int, finish: Callable[[list[Intervals]], None]) -> None:
+        self._sorts, self._finish = sorts, finish
+        self._kept: list[list[Intervals]] = [[] for _ in range(sorts)]
+        self._count, self._limit = 0, FEW
+        self._last = -1
+
+    def add(self, owner: Any, sort: Any, start: Any, end: Any) -> None:
+        """Take a piece; its owners are in order, and none comes before those of earlier pieces."""
+        if not len(owner):
+            return
+        if owner[0] > self._last >= 0:
+            self.close()
+        for number, kept in enumerate(self._kept):
+            rows = np.flatnonzero(sort == number)
+            if len(rows) == len(owner):
+                kept.append(union(owner, start, end))
+            elif len(rows):
+                kept.append(union(owner[rows], start[rows], end[rows]))
+            self._count += len(kept[-1]) if len(rows) else 0
+        self._last = int(owner[-1])
+        if owner[0] < self._last:
+            parts = [together(kept).split(self._last) for kept in self._kept]
+            self._finish([complete for complete, _ in parts])
+            self._keep([rest for _, rest in parts])
+        elif self._count > self._limit:
+            self._keep([together(kept) for kept in self._kept])
+
+    def close(self) -> None:
+        """All intervals of all owners so far are there."""
+        if self._last >= 0:
+            self._finish([together(kept) for kept in self._kept])
+            self._keep([])
+            self._last = -1
+
+    def _keep(self, parts: Sequence[Intervals]) -> None:
+        self._kept = [[part] for part in parts] or [[] for _ in range(self._sorts)]
+        self._count = sum(map(len, parts))
+        self._limit = max(2 * self._count, FEW)  # so that joining them costs no more than reading them
+
+
+COMPUTE, COMMUNICATION, MEMORY, CPU, OTHER = range(5)
+
+
 class Spent:
-    """Per actor: for how long something of a sort was under way; what overlaps counts once."""
+    """Per owner: for how long something of a sort was under way; what overlaps counts once."""
 
-    compute_ns: Any
-    communication_ns: Any
-    overlap_ns: Any  # both at once
-    exposed_ns: Any  # communication, and nothing else at all
-    covered_ns: Any  # anything
+    def __init__(self, owners: int) -> None:
+        figures = np.zeros((7, owners), np.int64)
+        self.compute_ns, self.communication_ns, self.memory_ns, self.cpu_ns = figures[:4]
+        self.covered_ns, self.overlap_ns, self.exposed_ns = figures[4:]
+        self._unions = Unions(OTHER + 1, self._measure)
+
+    def add(self, owner: Any, sort: Any, start: Any, end: Any) -> None:
+        """Take a piece, as `Unions` does; sorts are `COMPUTE` and so on."""
+        self._unions.add(owner, sort, start, end)
+
+    def close(self) -> None:
+        """Everything is there: the figures are those of all owners."""
+        self._unions.close()
+
+    def _measure(self, unions: list[Intervals]) -> None:
+        compute, communication, *_ = unions
+        for total, found in zip(
+            (self.compute_ns, self.communication_ns, self.memory_ns, self.cpu_ns), unions, strict=False
+        ):
+            _add(total, found, 1)
+        both, every = together((compute, communication)), together(unions)
+        _add(self.covered_ns, every, 1)
+        for sign, found in ((1, compute), (1, communication), (-1, both)):
+            _add(self.overlap_ns, found, sign)
+        without = together(part for sort, part in enumerate(unions) if sort != COMMUNICATION)
+        for sign, found in ((1, every), (-1, without)):  # communication, and nothing else at all
+            _add(self.exposed_ns, found, sign)
 
 
-def spent(every: Intervals, compute: Any, communication: Any) -> Spent:
-    """From all intervals, and masks that say which are kernels and which are communication."""
-    compute_ns, communication_ns = every.where(compute).union_ns(), every.where(communication).union_ns()
-    covered_ns = every.union_ns()
-    return Spent(
-        compute_ns=compute_ns,
-        communication_ns=communication_ns,
-        overlap_ns=compute_ns + communication_ns - every.where(compute | communication).union_ns(),
-        exposed_ns=covered_ns - every.where(~communication).union_ns(),
-        covered_ns=covered_ns,
-    )
-
-
-def _union(start: Any, end: Any) -> tuple[Any, Any]:
-    """What each interval adds to the union of the earlier ones, and which interval it is."""
-    order = np.lexsort((end, start))
-    start, end = start[order], end[order]
-    reached = np.maximum.accumulate(np.concatenate(([0], end)))[:-1] if len(end) else end
-    return np.maximum(end - np.maximum(start, reached), 0), order
+def _add(total: Any, found: Intervals, sign: int) -> None:
+    np.add.at(total, found.owner, sign * (found.end - found.start))

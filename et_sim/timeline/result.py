@@ -23,8 +23,8 @@ from et_sim.timeline.memory import MemorySource
 from et_sim.timeline.notebook import html, library, table_of
 from et_sim.timeline.path import Moments, PathSource
 from et_sim.timeline.phases import Phases, PhaseSource
-from et_sim.timeline.rows import Occupied, Rows, TimelineSource
-from et_sim.timeline.statistics import FIGURES, Statistics, combine, measure_block
+from et_sim.timeline.rows import Rows, TimelineSource
+from et_sim.timeline.statistics import Occupation, Statistics, combine
 from et_sim.trace.tensors import unannotated
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks
@@ -252,26 +252,22 @@ class Result:
         """All rows, measured on their way: a pass that writes the timeline need not be repeated."""
         actors, memory = self._source.actors, self._memory_source
         counter = CoverageCounter(self._ranks_per_actor, self._names_tensors)
-        kernels, lengths = KernelFigures.of(actors), np.zeros((FIGURES, actors), np.int64)
+        kernels, occupation = KernelFigures.of(actors), Occupation(actors, self.outcome.end_ns)
         peak = np.full(actors, -1, np.int64) if memory is None else np.zeros(actors, np.int64)
         is_new = not self._measures
         for first, until in self._source.spans():
-            pieces: list[Rows] = []
             for rows in self._pieces(first, until):
                 if is_new:
-                    pieces.append(rows)
+                    occupation.add(rows)
                     counter.add(rows)
                     kernels.add(rows)
                     if memory is not None:
                         peak += peaks(memory.changes(rows), actors)
                 yield rows
-            if is_new:
-                together = Occupied.of(pieces)
-                lengths[:, first:until] = measure_block(together, first, until, self.outcome.end_ns)
         if is_new:
             per_template = self.outcome.plan.templates["nodes"][self.outcome.plan.actors["template"]]
             total = int((per_template * self._ranks_per_actor).sum())
-            statistics = combine(self.outcome, lengths, kernels, peak)
+            statistics = combine(self.outcome, occupation.figures(), kernels, peak)
             self._measures.append((statistics, counter.as_dict(self.workload, total)))
 
     def _pieces(self, first: int, until: int) -> Iterator[Rows]:

@@ -70,25 +70,6 @@ class Rows:
         return Rows(**{n: c[which] for n, c in columns.items()}, utilisation=used and used.take(which))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Occupied:
-    """What measuring needs of rows."""
-
-    actor: Any
-    kind: Any
-    lane: Any
-    start_ns: Any
-    end_ns: Any
-
-    @staticmethod
-    def of(pieces: list[Rows]) -> Occupied:
-        """All pieces as one."""
-        names = [one.name for one in fields(Occupied)]
-        if len(pieces) == 1:
-            return Occupied(*(getattr(pieces[0], name) for name in names))
-        return Occupied(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in names))
-
-
 class TimelineSource:
     """Makes timeline rows from an outcome, a block of actors at a time."""
 

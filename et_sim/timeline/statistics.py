@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
-from et_sim.intervals import Intervals, spent
+from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, MEMORY, OTHER, Spent
 from et_sim.plan.tables import Lane
 from et_sim.timeline.kernels import KernelFigures
-from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Occupied
+from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Rows
 
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES)
-Parts = tuple[Any, ...]  # lengths per actor, one array a figure
-FIGURES = 7
+MEMORY_KINDS = ("memory_load", "memory_store")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,42 +52,53 @@ def _masked(column: Any) -> Any:
     return np.ma.masked_invalid(column) if column.dtype.kind == "f" else np.ma.masked_less(column, 0)
 
 
-def combine(outcome: Outcome, lengths: Any, kernels: KernelFigures, peak_memory_bytes: Any) -> Statistics:
-    """Statistics of all actors from what `measure_block` found: `lengths` has a row for each figure."""
-    compute, communication, memory, cpu, overlap, alone, covered = lengths
+def combine(outcome: Outcome, spent: Spent, kernels: KernelFigures, peak_memory_bytes: Any) -> Statistics:
+    """Statistics of all actors."""
     finish = outcome.finish_ns
     end = np.where(finish < 0, outcome.end_ns, finish)
     return Statistics(
         finish_ns=finish,
-        compute_ns=compute,
-        communication_ns=communication,
-        memory_ns=memory,
-        cpu_ns=cpu,
-        overlap_ns=overlap,
+        compute_ns=spent.compute_ns,
+        communication_ns=spent.communication_ns,
+        memory_ns=spent.memory_ns,
+        cpu_ns=spent.cpu_ns,
+        overlap_ns=spent.overlap_ns,
         exposed_comm_ns=(end - outcome.busy_ns).astype(np.uint64),
-        exposed_comm_true_ns=alone,
-        idle_ns=end - covered,
+        exposed_comm_true_ns=spent.exposed_ns,
+        idle_ns=end - spent.covered_ns,
         **kernels.columns(),
         peak_memory_bytes=peak_memory_bytes,
     )
 
 
-def measure_block(rows: Occupied, first: int, until: int, end_ns: int) -> Parts:
-    """Interval lengths of the actors from `first` on, from rows that are all of theirs."""
-    end = np.where(rows.end_ns < 0, end_ns, rows.end_ns)  # what never ended is still under way
-    every = Intervals(until - first, rows.actor - first, rows.start_ns, end)
-    codes = {name: code for code, name in enumerate(KIND_NAMES)}
-    cpu = rows.lane == Lane.CPU
-    compute = (rows.kind == codes["compute"]) & ~cpu
-    communication = np.isin(rows.kind, [codes[name] for name in COMMUNICATION_KINDS]) & ~cpu
-    memory = np.isin(rows.kind, [codes["memory_load"], codes["memory_store"]]) & ~cpu
-    found = spent(every, compute, communication)
-    return (
-        found.compute_ns,
-        found.communication_ns,
-        every.where(memory).union_ns(),
-        every.where(cpu).union_ns(),
-        found.overlap_ns,
-        found.exposed_ns,
-        found.covered_ns,
-    )
+class Occupation:
+    """What actors do with their time, from their rows piece by piece, actor after actor."""
+
+    def __init__(self, actors: int, end_ns: int) -> None:
+        self._spent, self._end_ns = Spent(actors), end_ns
+
+    def add(self, rows: Rows) -> None:
+        """Take a piece."""
+        end = rows.end_ns
+        if (end < 0).any():
+            end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
+        self._spent.add(rows.actor, SORTS[rows.kind, rows.lane], rows.start_ns, end)
+
+    def figures(self) -> Spent:
+        """When all rows are there."""
+        self._spent.close()
+        return self._spent
+
+
+def _sorts() -> Any:
+    """What a row counts as, by its kind and lane."""
+    of_kind = np.full(len(KIND_NAMES), OTHER, np.int8)
+    of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = COMMUNICATION
+    of_kind[np.isin(KIND_NAMES, MEMORY_KINDS)] = MEMORY
+    of_kind[KIND_NAMES.index("compute")] = COMPUTE
+    table = np.repeat(of_kind[:, None], len(Lane), axis=1)
+    table[:, Lane.CPU] = CPU
+    return table
+
+
+SORTS = _sorts()

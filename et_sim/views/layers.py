@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
+from et_sim.intervals import Intervals, union
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.text import aligned, plural, share, shortened
@@ -75,7 +76,7 @@ class Layers:
                     "dimension": name,
                     "chunk_phases": int(mine.sum()),
                     "mean_chunk_ns": float((end - start).mean()) if mine.any() else 0.0,
-                    "busy_ns": int(sum(last - first for first, last in _merged(start, end))),
+                    "busy_ns": int(_busy(start, end).lengths(1)[0]),
                 }
             )
         return found
@@ -83,14 +84,13 @@ class Layers:
     def use_of_windows(self) -> list[tuple[int, list[float]]]:
         """(end of a window of 10 µs, share of it that each dimension was in use), for whole windows."""
         windows = int(self.figures["finish_ns"]) // WINDOW_NS
+        edges = np.arange(windows + 1) * WINDOW_NS
         shares = np.zeros((windows, len(self.figures["dimensions"])))
         for number in range(shares.shape[1]):
             mine = self.phases["dimension"] == number
-            for first, last in _merged(self.phases["start_ns"][mine], self.phases["end_ns"][mine]):
-                for window in range(first // WINDOW_NS, min(-(-last // WINDOW_NS), windows)):
-                    begin = window * WINDOW_NS
-                    shares[window, number] += min(last, begin + WINDOW_NS) - max(first, begin)
-        return [((w + 1) * WINDOW_NS, (row / WINDOW_NS).tolist()) for w, row in enumerate(shares)]
+            busy = _busy(self.phases["start_ns"][mine], self.phases["end_ns"][mine])
+            shares[:, number] = np.diff(busy.before(edges)) / WINDOW_NS
+        return list(zip(edges[1:].tolist(), shares.tolist(), strict=True))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for --json."""
@@ -167,13 +167,6 @@ def _some_times(times: list[int]) -> str:
     return ", ".join(shown)
 
 
-def _merged(start: Any, end: Any) -> list[tuple[int, int]]:
-    """Intervals joined where they touch, in order."""
-    found: list[tuple[int, int]] = []
-    for at in np.argsort(start, kind="stable").tolist():
-        first, last = int(start[at]), int(end[at])
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        elif last > first:
-            found.append((first, last))
-    return found
+def _busy(start: Any, end: Any) -> Intervals:
+    """When any of these was under way."""
+    return union(np.zeros(len(start), np.int64), start, end)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from et_sim.intervals import LONGEST_AXIS, Intervals, spent
+from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, LONGEST_AXIS, MEMORY, Spent, together, union
 from et_sim.timeline.tables import timeline_schema
 from et_sim.views.rank_times import rank_entries
 from et_sim.views.run_directory import RunDirectory
@@ -23,6 +23,7 @@ SPANS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, END - 1), st.integers(0, 12), st.integers(0, 4)), max_size=14
 )
 KINDS = ("compute", "all_reduce", "compute", "memory_load", "send")
+SORTS = np.array([COMPUTE, COMMUNICATION, CPU, MEMORY, CPU])
 LANES = ("compute", "communication", "cpu", "memory", "cpu")
 
 
@@ -46,17 +47,43 @@ def _columns(spans: list[tuple[int, int, int, int]]) -> tuple[Any, Any, Any, Any
     return actor.astype(np.int32), start, start + length, what
 
 
-@given(SPANS, st.booleans())
+@given(SPANS, st.booleans(), st.integers(1, 15))
 def test_time_is_split_as_counting_nanoseconds_splits_it(
-    spans: list[tuple[int, int, int, int]], is_long: bool
+    spans: list[tuple[int, int, int, int]], is_long: bool, at_once: int
 ) -> None:
-    actor, start, end, what = _columns(spans)
+    actor, start, end, what = _columns(sorted(spans, key=lambda span: span[0]))
     # Far along the axis, actors no longer fit side by side, and are measured one after the other.
     shift = LONGEST_AXIS // 2 if is_long else 0
-    found = spent(Intervals(4, actor, start + shift, end + shift), what == 0, what == 1)
+    found = Spent(4)
+    for first in range(0, len(spans), at_once):
+        piece = slice(first, first + at_once)
+        found.add(actor[piece], SORTS[what[piece]], start[piece] + shift, end[piece] + shift)
+    found.close()
     for one in range(4):
         brute = _brute(spans, one, (0, 2 * END))
         assert {name: int(getattr(found, f"{name}_ns")[one]) for name in brute} == brute
+
+
+@given(SPANS, st.lists(st.integers(-3, 2 * END), max_size=5), st.integers(0, 14))
+def test_a_union_is_what_is_open_at_any_nanosecond(
+    spans: list[tuple[int, int, int, int]], times: list[int], cut: int
+) -> None:
+    actor, start, end, _ = _columns(spans)
+    found = union(actor, start, end)
+    pieces = (
+        union(*(column[part] for column in (actor, start, end))) for part in (slice(cut), slice(cut, None))
+    )
+    joined = together(pieces)
+    for column in ("owner", "start", "end"):
+        assert getattr(joined, column).tolist() == getattr(found, column).tolist()
+    for one in range(4):
+        is_open = [any(a == one and s <= now < s + d for a, s, d, _ in spans) for now in range(2 * END)]
+        own = found.split(one)[1].split(one + 1)[0]
+        spans_of_own = list(zip(own.start.tolist(), own.end.tolist(), strict=True))
+        assert [any(s <= now < e for s, e in spans_of_own) for now in range(2 * END)] == is_open
+        assert found.lengths(4)[one] == sum(is_open)
+        assert (own.start[1:] > own.end[:-1]).all()  # no two touch
+        assert own.before(np.array(times, np.int64)).tolist() == [sum(is_open[: max(t, 0)]) for t in times]
 
 
 def _run(folder: Path, spans: list[tuple[int, int, int, int]], rows_per_batch: int) -> RunDirectory:

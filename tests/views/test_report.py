@@ -20,11 +20,11 @@ from runs_to_show import pipeline, side_by_side, written
 
 import et_sim
 from et_sim.cli import main
+from et_sim.intervals import union
 from et_sim.timeline import Keep
 from et_sim.units import format_ns
 from et_sim.views import open_run
 from et_sim.views.critical_path import CriticalPath
-from et_sim.views.intervals import union
 from et_sim.views.path_record import PathRecord
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.memory import COLUMNS, levels

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.intervals import union
+from et_sim.intervals import union
 from et_sim.views.operations import integers, words
 from et_sim.views.run_directory import RunDirectory
 

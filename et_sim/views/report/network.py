@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.intervals import filled, union
 from et_sim.units import format_ns
 from et_sim.views.critical_path import CriticalPath
-from et_sim.views.intervals import filled, union
 from et_sim.views.operations import integers
 from et_sim.views.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
