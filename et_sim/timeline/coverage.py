@@ -28,8 +28,15 @@ class CoverageCounter:
     def add(self, rows: Rows) -> None:
         """Count a block."""
         weight = self.ranks_of_actor[rows.actor]
-        np.add.at(self.nodes, (rows.treatment, rows.kind), weight)
-        np.add.at(self.bytes, rows.kind, weight * rows.bytes)
+        if len(weight) and (weight == weight[0]).all():
+            places = rows.treatment * np.int64(len(KIND_NAMES)) + rows.kind
+            counted = np.bincount(places, minlength=self.nodes.size).reshape(self.nodes.shape)
+            self.nodes += counted * weight[0]
+            for kind in np.flatnonzero(counted.sum(axis=0)):
+                self.bytes[kind] += rows.bytes[rows.kind == kind].sum() * weight[0]
+        else:
+            np.add.at(self.nodes, (rows.treatment, rows.kind), weight)
+            np.add.at(self.bytes, rows.kind, weight * rows.bytes)
         if self.names_tensors is not None:
             self.without_tensors += int(weight[~self.names_tensors[rows.at]].sum())
 

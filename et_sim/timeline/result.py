@@ -128,24 +128,25 @@ class Result:
 
     def batches(self, keep: Keep = EVERYTHING) -> Iterator[Any]:
         """The timeline as Arrow record batches."""
-        from et_sim.timeline.tables import timeline_batch, timeline_schema
+        from et_sim.timeline.tables import TimelineBatches
 
-        schema = timeline_schema(self.manifest_text)
+        batches = TimelineBatches(self._source, self.manifest_text)
         actors = keep.actors(self._actor_of_rank)
         for rows in self._measured_blocks():
             touched = keep.touches(rows.start_ns, rows.end_ns)
             mask = both(None if actors is None else actors[rows.actor], touched)
             if mask is None or mask.any():
-                yield timeline_batch(rows if mask is None else rows.where(mask), self._source, schema)
+                yield batches.batch(rows if mask is None else rows.where(mask))
 
     def memory_batches(self) -> Iterator[Any]:
         """The changes of local memory as Arrow record batches; none unless it is tracked."""
-        from et_sim.timeline.tables import memory_batch, memory_schema
+        from et_sim.timeline.tables import memory_batch, memory_schema, tensor_texts
 
         schema = memory_schema(self.manifest_text)
         if self._memory_source is not None:
+            tensors = tensor_texts(self._memory_source)
             for rows in self._source.blocks():
-                yield memory_batch(self._memory_source.changes(rows), rows, self._memory_source, schema)
+                yield memory_batch(self._memory_source.changes(rows), rows, tensors, schema)
 
     def path_batches(self) -> Iterator[Any]:
         """The record of causes as Arrow record batches; none unless it was asked for."""

@@ -119,31 +119,39 @@ class TimelineSource:
         template = plan.actors["template"][actors]
         counts = plan.templates["nodes"][template]
         end = int(counts.sum()) if end is None else end
+        state_first = int(plan.actors["node_first"][first_actor])
+        state = self._outcome.nodes[state_first + begin : state_first + end]
         if len(actors) == 1:
             owner = np.full(end - begin, first_actor, np.int32)
+            base: Any = int(plan.templates["node_first"][template[0]])
+            these: Any = slice(base + begin, base + end)
+            at = np.arange(base + begin, base + end)
         else:
             owner = np.repeat(actors, counts)[begin:end]
-        state_first = int(plan.actors["node_first"][first_actor]) + begin
-        state = self._outcome.nodes[state_first : state_first + end - begin]
-        row = np.arange(state_first, state_first + len(owner)) - plan.actors["node_first"][owner]
+            base = plan.templates["node_first"][plan.actors["template"]][owner]
+            row = np.arange(state_first + begin, state_first + end) - plan.actors["node_first"][owner]
+            these = at = base + row
         issued = state["start_ns"] != NONE
         if not issued.all():  # a run that completes issues everything, and copying it takes time
-            owner, row, state = owner[issued], row[issued], state[issued]
-        return self._describe(owner, row, state)
+            these = at = at[issued]
+            owner, state = owner[issued], state[issued]
+            base = base if len(actors) == 1 else base[issued]
+        return self._describe(owner, base, at, these, state)
 
-    def _describe(self, actor: Any, row: Any, state: Any) -> Rows:
-        plan = self._plan
-        base = plan.templates["node_first"][plan.actors["template"]][actor]
-        at = base + row
-        is_run = len(at) > 0 and at[-1] - at[0] + 1 == len(at) and actor[0] == actor[-1]
-        these = slice(int(at[0]), int(at[-1]) + 1) if is_run else at
-        nodes = np.asarray(plan.nodes)[these]
+    def _describe(self, actor: Any, base: Any, at: Any, these: Any, state: Any) -> Rows:
+        """Rows of nodes, which are `at` in the plan's table (`these` selects the same), by their actors.
+
+        `base` is where that table has the first node of an actor's template.
+        """
+        nodes = np.asarray(self._plan.nodes)[these]
         group, sequence = self._collective_columns(actor, nodes, state)
         peer, tag = self._message_columns(actor, nodes)
         cause, cause_row = self._start_cause(state)
-        sent = np.flatnonzero(state["message_node"] != NONE)
+        sender, sender_row = np.ascontiguousarray(state["message_from"]), state["message_node"]
+        sent = np.flatnonzero(sender_row != NONE)
         sender_node = np.zeros(len(actor), np.uint64)
-        sender_node[sent] = self._node_ids(state["message_from"][sent], state["message_node"][sent])
+        if len(sent):
+            sender_node[sent] = self._node_ids(sender[sent], sender_row[sent])
         return Rows(
             actor=actor,
             at=at,
@@ -153,8 +161,8 @@ class TimelineSource:
             lane=_SHOWN_LANE[nodes["lane"]],
             treatment=nodes["treatment"],
             ready_ns=state["ready_ns"],
-            start_ns=state["start_ns"],
-            end_ns=state["end_ns"],
+            start_ns=np.ascontiguousarray(state["start_ns"]),
+            end_ns=np.ascontiguousarray(state["end_ns"]),
             bytes=nodes["bytes"],
             group=group,
             sequence=sequence,
@@ -162,10 +170,10 @@ class TimelineSource:
             tag=tag,
             start_cause=cause,
             start_cause_node=self._ids[base + cause_row],
-            end_cause=np.where(state["message_from"] != NONE, MESSAGE, OWN).astype(np.int8),
-            end_cause_actor=state["message_from"],
+            end_cause=(sender != NONE).view(np.int8),  # OWN or MESSAGE
+            end_cause_actor=sender,
             end_cause_node=sender_node,
-            has_end_node=state["message_node"] != NONE,
+            has_end_node=sender_row != NONE,
             utilisation=self._utilisation and self._utilisation.take(at),
         )
 
@@ -208,15 +216,20 @@ class TimelineSource:
 
     def _start_cause(self, state: Any) -> tuple[Any, Any]:
         """What let a node start: its last parent, or the node that freed its lane."""
-        waited_for_lane = state["freed_by"] != NONE
-        cause = np.where(waited_for_lane, LANE, np.where(state["released_by"] != NONE, DEPENDENCY, BEGIN))
-        row = np.where(waited_for_lane, state["freed_by"], np.maximum(state["released_by"], 0))
-        return cause.astype(np.int8), row
+        released, freed = state["released_by"], state["freed_by"]
+        cause = (released != NONE).view(np.int8)  # BEGIN or DEPENDENCY
+        row = np.maximum(released, 0)
+        waited_for_lane = np.flatnonzero(freed != NONE)
+        cause[waited_for_lane] = LANE
+        row[waited_for_lane] = freed[waited_for_lane]
+        return cause, row
 
     def _collective_columns(self, actor: Any, nodes: Any, state: Any) -> tuple[Any, Any]:
         plan = self._plan
         group = np.full(len(actor), NONE, np.int32)
         which = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
+        if not len(which):
+            return group, state["sequence"]
         seat_at = plan.actors["seat_first"][actor[which]] + nodes["seat"][which]
         group[which] = plan.seats["group"][plan.actor_seats[seat_at]]
         return group, state["sequence"]
@@ -226,6 +239,8 @@ class TimelineSource:
         peer, tag = np.full(len(actor), NONE, np.int32), np.full(len(actor), NONE, np.int64)
         sends = nodes["action"] == Action.SEND
         which = np.flatnonzero(sends | (nodes["action"] == Action.RECEIVE))
+        if not len(which):
+            return peer, tag
         channel = plan.channels[
             plan.actor_channels[plan.actors["channel_first"][actor[which]] + nodes["detail"][which]]
         ]

@@ -157,31 +157,60 @@ def timeline_schema(manifest: str) -> Any:
     return pa.schema(TIMELINE_FIELDS, metadata=about(manifest))
 
 
-def timeline_batch(rows: Rows, source: TimelineSource, schema: Any) -> Any:
-    """One block of rows as an Arrow record batch."""
-    columns = {
-        "actor": rows.actor,
-        "node": rows.node_id,
-        "name": _words(rows.name, source.names, pa.int32()),
-        "kind": _words(rows.kind, KIND_NAMES),
-        "lane": _words(rows.lane, LANE_NAMES),
-        "treatment": _words(rows.treatment, TREATMENT_NAMES),
-        "ready_ns": rows.ready_ns,
-        "start_ns": rows.start_ns,
-        "end_ns": _unless(rows.end_ns, rows.end_ns < 0),
-        "bytes": rows.bytes,
-        "group": _words(rows.group, source.group_names, pa.int32()),
-        "sequence": _unless(rows.sequence, rows.sequence < 0),
-        "peer": _unless(rows.peer, rows.peer < 0),
-        "tag": _unless(rows.tag, rows.tag < 0),
-        "start_cause": _words(rows.start_cause, START_CAUSES),
-        "start_cause_node": _unless(rows.start_cause_node, rows.start_cause == BEGIN_CAUSE),
-        "end_cause": _words(np.where(rows.end_ns < 0, -1, rows.end_cause), END_CAUSES),
-        "end_cause_actor": _unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
-        "end_cause_node": _unless(rows.end_cause_node, ~rows.has_end_node),
-        **_utilisation(rows),
+class TimelineBatches:
+    """Turns blocks of rows into Arrow record batches, all of which share their dictionaries."""
+
+    def __init__(self, source: TimelineSource, manifest: str) -> None:
+        self.schema = timeline_schema(manifest)
+        words = {
+            "name": source.names,
+            "kind": KIND_NAMES,
+            "lane": LANE_NAMES,
+            "treatment": TREATMENT_NAMES,
+            "group": source.group_names,
+            "start_cause": START_CAUSES,
+            "end_cause": END_CAUSES,
+        }
+        self._texts = {name: pa.array(texts, pa.string()) for name, texts in words.items()}
+
+    def batch(self, rows: Rows) -> Any:
+        """One block of rows as an Arrow record batch."""
+        never_ended = rows.end_ns < 0
+        columns = {
+            "actor": rows.actor,
+            "node": rows.node_id,
+            **{name: _coded(codes, self._texts[name]) for name, codes in _codes(rows, never_ended).items()},
+            "ready_ns": rows.ready_ns,
+            "start_ns": rows.start_ns,
+            "end_ns": _unless(rows.end_ns, never_ended),
+            "bytes": rows.bytes,
+            "sequence": _unless(rows.sequence, rows.sequence < 0),
+            "peer": _unless(rows.peer, rows.peer < 0),
+            "tag": _unless(rows.tag, rows.tag < 0),
+            "start_cause_node": _unless(rows.start_cause_node, rows.start_cause == BEGIN_CAUSE),
+            "end_cause_actor": _unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
+            "end_cause_node": _unless(rows.end_cause_node, ~rows.has_end_node),
+            **_utilisation(rows),
+        }
+        return pa.RecordBatch.from_arrays(
+            [pa.array(columns[f.name]) for f in self.schema], schema=self.schema
+        )
+
+
+def _codes(rows: Rows, never_ended: Any) -> dict[str, Any]:
+    """The columns of texts, as numbers of texts; negative: none."""
+    end_cause = rows.end_cause
+    if never_ended.any():
+        end_cause = np.where(never_ended, np.int8(-1), end_cause)
+    return {
+        "name": rows.name,
+        "kind": rows.kind,
+        "lane": rows.lane.view(np.int8),
+        "treatment": rows.treatment.astype(np.int8),
+        "group": rows.group,
+        "start_cause": rows.start_cause,
+        "end_cause": end_cause,
     }
-    return pa.RecordBatch.from_arrays([pa.array(columns[f.name]) for f in schema], schema=schema)
 
 
 def _utilisation(rows: Rows) -> dict[str, Any]:
@@ -209,7 +238,7 @@ def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:
     arrays = {name: _unless(values, values < 0) for name, values in columns.items() if name not in WORDED}
     arrays["node"] = _unless(columns["node"], columns["actor"] < 0)
     arrays["what"] = _words(columns["what"], WHAT_NAMES)
-    arrays["link"] = _words(columns["link"], source.link_names, pa.int32())
+    arrays["link"] = _words(columns["link"], source.link_names, np.int32)
     return pa.RecordBatch.from_arrays([pa.array(arrays[f.name]) for f in schema], schema=schema)
 
 
@@ -241,13 +270,18 @@ def memory_schema(manifest: str) -> Any:
     return pa.schema(MEMORY_FIELDS, metadata=about(manifest))
 
 
-def memory_batch(found: Changes, rows: Rows, source: MemorySource, schema: Any) -> Any:
+def tensor_texts(source: MemorySource) -> Any:
+    """Names of tensors, which all batches share."""
+    return pa.array(source.names, pa.string())
+
+
+def memory_batch(found: Changes, rows: Rows, tensors: Any, schema: Any) -> Any:
     """The changes in a block of rows as an Arrow record batch."""
     columns = {
         "actor": found.owner,
         "time_ns": found.time_ns,
         "event": _words(events_of(found), EVENTS),
-        "tensor": _words(found.tensor, source.names, pa.int32()),
+        "tensor": _coded(np.asarray(found.tensor, np.int32), tensors),
         "node": _unless(rows.node_id[found.node], found.node < 0),
         "delta_bytes": found.delta_bytes,
         "alive_bytes": found.alive_bytes,
@@ -261,11 +295,20 @@ def actors_table(columns: dict[str, Any], manifest: str) -> Any:
     return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
 
 
-def _words(codes: Any, words: tuple[str, ...], index: Any = None) -> Any:
+def _words(codes: Any, words: tuple[str, ...], index: Any = np.int8) -> Any:
     """Codes as a dictionary column; negative codes are null."""
-    indices = pa.array(codes, index or pa.int8(), mask=np.asarray(codes) < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+    return _coded(np.asarray(codes, index), pa.array(words, pa.string()))
+
+
+def _coded(codes: Any, texts: Any) -> Any:
+    """The same with the dictionary made already."""
+    return pa.DictionaryArray.from_arrays(_unless(codes, codes < 0), texts, safe=False)
 
 
 def _unless(values: Any, missing: Any) -> Any:
+    """A column with nulls where a mask says so; columns are often full of them, or have none."""
+    if not missing.any():
+        return pa.array(values)
+    if missing.all():
+        return pa.nulls(len(values), pa.from_numpy_dtype(values.dtype))
     return pa.array(values, mask=missing)
