@@ -16,12 +16,13 @@ from et_sim.engine.drive import Outcome, run_plan
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.fold import fold as fold_ranks
 from et_sim.layers import LayerRoad, is_layer_file, unused_settings
-from et_sim.machine import Machine, Notice, read_machine
+from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.network.tables import Model
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
-from et_sim.timeline import Keep, Moments, Phases, Result
-from et_sim.timeline.detail import PATH, PHASES, Detail, details_of
+from et_sim.plan.tables import Plan
+from et_sim.timeline import Keep, Messages, Moments, Phases, Result
+from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, Detail, details_of
 from et_sim.timeline.keep import EVERYTHING
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
@@ -63,9 +64,9 @@ def simulate(
     """Simulate a workload on a machine.
 
     `workload` is a trace prefix or a `Workload`; the machine's parts are file paths, or dicts with the
-    files' keys. `detail` says what else is recorded: "phases" or "path", or several of them with commas
-    between or in a list. Raises `StallError` if some rank cannot finish (its `report` explains why), and
-    another `EtSimError` for input that cannot be used.
+    files' keys. `detail` says what else is recorded: "phases", "messages", "links" or "path", or several of
+    them with commas between or in a list. Raises `StallError` if some rank cannot finish (its `report`
+    explains why), and another `EtSimError` for input that cannot be used.
     """
     result = run(
         workload,
@@ -128,13 +129,15 @@ def run(
     kept = _Kept(
         moments=Moments() if PATH in details else None,
         phases=Phases() if PHASES in details or road is not None else None,
+        messages=Messages(keep) if MESSAGES in details else None,
+        links=LINKS in details,
     )
     outcome = _simulated(lowering, chosen, fold, watch, kept)
     notices = outcome.plan.notices if road is not None else (*outcome.plan.notices, *unused_settings(machine))
     manifest = make_manifest(workload, machine, model, notices)
     manifest["detail"] = list(details if road is None else details_of((*details, PHASES)))
     layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
-    return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers)
+    return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers, kept.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,26 @@ class _Kept:
 
     moments: Moments | None
     phases: Phases | None
+    messages: Messages | None
+    links: bool
 
-    def clear(self) -> None:
-        """The run begins again."""
+    def run(self, plan: Plan, network: Network, model: Model, watch: Watcher) -> Outcome | None:
+        """Simulate a plan, and keep that; whatever was kept before is forgotten."""
+        if self.messages is not None:
+            self.messages.begin(plan.actor_of_rank)
         for spool in (self.moments, self.phases):
             if spool is not None:
                 spool.clear()
+        return run_plan(
+            plan,
+            network,
+            watch.report,
+            model,
+            record=self.moments.add if self.moments else None,
+            log=self.phases.add if self.phases else None,
+            messages=self.messages.add if self.messages else None,
+            links=self.links,
+        )
 
 
 def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher, kept: _Kept) -> Outcome:
@@ -159,13 +176,11 @@ def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher,
     if lowering.start_together and len(actors) > 1:
         actors = alone  # who starts together must not be told apart by the watch for ties
     network = machine.network_of(on_links=model is Model.LINK)
-    record, log = (spool.add if spool else None for spool in (kept.moments, kept.phases))
     watch.stage("simulating")
-    outcome = run_plan(assemble(lowering, actors), network, watch.report, model, record, log)
+    outcome = kept.run(assemble(lowering, actors), network, model, watch)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
-        kept.clear()
-        outcome = run_plan(assemble(lowering, alone), network, watch.report, model, record, log)
+        outcome = kept.run(assemble(lowering, alone), network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
 

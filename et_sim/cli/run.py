@@ -31,8 +31,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--detail",
         action="append",
-        help="what to record besides nodes: phases (of every chunk), path (what caused what, for critical "
-        "paths); several with commas between",
+        help="what to record besides nodes: phases (of every chunk), messages, links (over time), path "
+        "(what caused what, for critical paths); several with commas between",
     )
     parser.add_argument(
         "--out",

@@ -12,8 +12,16 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TIED, TOO_LATE, simulate
-from et_sim.engine.room import hand_over, hand_over_phases, make_room, moments_per_event, reserve_per_event
+from et_sim.engine.room import (
+    hand_over,
+    hand_over_messages,
+    hand_over_phases,
+    make_room,
+    moments_per_event,
+    reserve_per_event,
+)
 from et_sim.engine.state import Run, new_run
+from et_sim.engine.traffic_tables import new_traffic
 from et_sim.engine.transport import REQUEST_BYTES
 from et_sim.errors import InputError
 from et_sim.machine.model import Network
@@ -57,10 +65,13 @@ def run_plan(
     model: Model = Model.ANALYTICAL,
     record: Callable[[Any], None] | None = None,
     log: Callable[[Any], None] | None = None,
+    messages: Callable[[Any], None] | None = None,
+    links: bool = False,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
-    `record` takes the moments of the run (`causes`), `log` what became of its chunks, phase by phase.
+    `record` takes the moments of the run (`causes`), `log` what became of its chunks, phase by phase, and
+    `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
 
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
@@ -69,7 +80,8 @@ def run_plan(
     reserve = reserve_per_event(in_units)
     moments = moments_per_event(in_units, reserve, network) if record else 0
     tables = _prepare(in_units, network, model)
-    run = new_run(in_units, tables, moments, reserve.rows if log else 0)
+    traffic = new_traffic(in_units, tables, reserve.rows if messages else 0, links=links, bits=bits)
+    run = new_run(in_units, tables, traffic, moments, reserve.rows if log else 0)
     expected = plan.expected_messages if report else 0
     while True:
         status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
@@ -77,6 +89,8 @@ def run_plan(
             hand_over(run, record)
         if log:
             hand_over_phases(run, log, bits)
+        if messages:
+            hand_over_messages(run, messages, bits)
         if status == FINISHED:
             break
         if status == TIED:
@@ -104,7 +118,7 @@ def run_plan(
         messages=_messages(plan, run),
         run=run,
         link_names=speed_names(network) if record else (),
-        links=numbered_links(tables) if record else [],
+        links=numbered_links(tables) if record or links else [],
     )
 
 

@@ -28,6 +28,7 @@ from et_sim.engine.ranks import complete, free_server, start_later, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import LATEST, NONE, Run
 from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
+from et_sim.engine.traffic import message_arrives
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
 from et_sim.tables_by_reference import entry_on_tables, works_on_tables
@@ -98,6 +99,8 @@ def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: i
         rows = min(rows, left // run.causes.reserve[0] * reserve)
     if len(run.phase_log) > 0:
         rows = min(rows, len(run.phase_log) - clock.phases_logged)
+    if len(run.traffic.on) > 0 and len(run.traffic.log) > 0:
+        rows = min(rows, len(run.traffic.log) - run.traffic.logged[0])
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.streams) - clock.streams_top) // block_reserve
@@ -124,6 +127,7 @@ def _happen(run: Run, event_row: int) -> None:
             return
         transit = run.transits[a]
         kind, b, c = transit.kind, transit.b, transit.c
+        message_arrives(run, a)
         release_transit(run, a)
         a = transit.a
     begin(run, kind, a, b, c)

@@ -19,6 +19,7 @@ from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESS
 from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, RENDEZVOUS, Run, setting_of
 from et_sim.engine.ties import note_second
+from et_sim.engine.traffic import held_since, hold, tell_receive, tell_send
 from et_sim.engine.transport import REQUEST_BYTES, carry, carry_and_tell
 from et_sim.machine.corrections import Correction
 from et_sim.tables_by_reference import works_on_tables
@@ -30,11 +31,14 @@ EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Send on a channel; (kind, channel, b, c) happens on arrival."""
     if not run.plan.settings[RENDEZVOUS]:
+        tell_send(run, kind, b, c, run.clock[0].now)
         _inject(run, channel_row, kind, b, c)
         return
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
     note_second(run, handshake)
-    join(run.events, handshake, new_event(run, kind, channel_row, b, c))
+    held_row = new_event(run, kind, channel_row, b, c)
+    hold(run, held_row)
+    join(run.events, handshake, held_row)
     if handshake.arrived > 0:
         moment = now_of(run)
         _take_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake, REQUEST)
@@ -70,6 +74,7 @@ def inject_held(run: Run, channel_row: int) -> None:
     held_row = _leave(run, handshake)
     held = run.events[held_row]
     needs_waiting(run, held_row, REQUEST, NONE)
+    tell_send(run, held.kind, held.b, held.c, held_since(run, held_row))
     _inject(run, held.a, held.kind, held.b, held.c)
 
 
@@ -78,6 +83,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     """Post a receive; (kind, a, b) happens when its message is here."""
     channel = run.plan.channels[channel_row]
     if run.plan.settings[RENDEZVOUS]:
+        tell_receive(run, kind, a, b)
         carry(run, channel.target, channel.source, REQUEST_BYTES, ASKED_MESSAGE, channel_row, 0, 0)
     state = run.channels[channel_row]
     note_second(run, state)

@@ -8,13 +8,15 @@ Not here: point-to-point messages (`messages`).
 
 from __future__ import annotations
 
-from et_sim.engine.causes import REQUEST, now_of, resume
+from et_sim.engine.causes import REQUEST as REQUEST_CAUSE
+from et_sim.engine.causes import now_of, resume
 from et_sim.engine.causes_of_messages import needs_offer, needs_parked
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.parking import ASKED, OFFERED, park, take_parked_either_way
 from et_sim.engine.seats import rank_at, seat_at
 from et_sim.engine.state import NONE, Run
+from et_sim.engine.traffic import COLLECTIVE, REQUEST, keep_offer, tell_offered, tell_step
 from et_sim.engine.transport import REQUEST_BYTES, carry
 from et_sim.tables_by_reference import works_on_tables
 
@@ -27,8 +29,9 @@ def offer_step(run: Run, stream_row: int, position: int, size: int, label: int, 
     moment = now_of(run)
     asked = take_parked_either_way(run, seat, label | ASKED, stage)
     if asked != NONE:
-        needs_parked(run, asked, REQUEST)
-    park(run, seat, label | OFFERED, stage, peer, rank, size)
+        needs_parked(run, asked, REQUEST_CAUSE)
+    tell_step(run, stream_row, label >> 1, COLLECTIVE)
+    keep_offer(run, park(run, seat, label | OFFERED, stage, peer, rank, size))
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
         resume(run, moment)
@@ -39,6 +42,7 @@ def ask_for_step(run: Run, stream_row: int, position: int, label: int, stage: in
     """Tell the source of a step's message that the receive is posted."""
     here = _rank_of_seat(run, run.streams[stream_row].seat)
     there, source = rank_at(run, stream_row, position), seat_at(run, stream_row, position)
+    tell_step(run, stream_row, label >> 1, REQUEST)
     carry(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage)
 
 
@@ -57,6 +61,7 @@ def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
         return False
     offer = run.parked[row]
     needs_offer(run, row)
+    tell_offered(run, row)
     own_label = offer.step & ~OFFERED
     carry(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage)
     return True

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from et_sim.engine.cause_tables import POOLS
+from et_sim.engine.cause_tables import POOLS, Causes
 from et_sim.engine.clock import bucket_home, slot_home
 from et_sim.engine.parking import parked_home
 from et_sim.engine.state import NONE, Run
+from et_sim.engine.traffic_tables import POOLS as TRAFFIC_POOLS
+from et_sim.engine.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network
 from et_sim.network.tables import Model
@@ -26,6 +28,8 @@ COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
 LARGEST_POOL = 2**31 - 1
+MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
+Beside = TypeVar("Beside", Causes, Traffic)
 
 
 class Reserve(NamedTuple):
@@ -132,10 +136,16 @@ def make_room(run: Run, reserve: Reserve) -> Run:
         changes["stream_queue"] = _extend(run.stream_queue, rows)
         changes["custom_waiting"] = _extend(run.custom_waiting, rows)
     if len(run.causes.on) > 0:
-        longer = {name: changes[pool] for name, pool in POOLS.items() if pool in changes}
-        grown = {name: _extend(getattr(run.causes, name), len(pool)) for name, pool in longer.items()}
-        changes["causes"] = replace(run.causes, **grown)
+        changes["causes"] = _grown_with(run.causes, POOLS, changes)
+    if len(run.traffic.on) > 0:
+        changes["traffic"] = _grown_with(run.traffic, TRAFFIC_POOLS, changes)
     return _reindex(replace(run, **changes), changes)
+
+
+def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) -> Beside:
+    """Tables that lie beside pools, as long as these have become."""
+    longer = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
+    return replace(tables, **{name: _extend(getattr(tables, name), rows) for name, rows in longer.items()})
 
 
 def hand_over(run: Run, record: Callable[[Any], None]) -> None:
@@ -152,6 +162,15 @@ def hand_over_phases(run: Run, record: Callable[[Any], None], bits: int) -> None
         logged[column] >>= bits
     record(logged)
     run.clock[0].phases_logged = 0
+
+
+def hand_over_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
+    """Empty the log of messages, in nanoseconds."""
+    logged = run.traffic.log[: run.traffic.logged[0]].copy()
+    for column in MESSAGE_TIMES if bits else ():
+        logged[column] >>= bits
+    record(logged)
+    run.traffic.logged[0] = 0
 
 
 def _spare(reserve: int) -> int:

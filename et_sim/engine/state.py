@@ -39,6 +39,7 @@ from et_sim.engine.records import (
     TRANSIT,
     WAITING_LINE,
 )
+from et_sim.engine.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
 from et_sim.network.tables import NetworkTables
 from et_sim.plan.tables import LANES, Plan, table
@@ -120,6 +121,7 @@ class Run(Tables):
     bus_lines: Any
     bus_requests: Any
     causes: Causes
+    traffic: Traffic
 
 
 (
@@ -144,10 +146,17 @@ def setting_of(correction: Correction) -> int:
     return FIRST_CORRECTION + list(Correction).index(correction)
 
 
-def new_run(plan: Plan, network: NetworkTables, moments_per_event: int = 0, phases_per_event: int = 0) -> Run:
+def new_run(
+    plan: Plan,
+    network: NetworkTables,
+    traffic: Traffic,
+    moments_per_event: int = 0,
+    phases_per_event: int = 0,
+) -> Run:
     """A run that has not begun; with `moments_per_event`, it records what causes what (`causes`).
 
-    With `phases_per_event`, it logs what became of every chunk in every phase.
+    With `phases_per_event`, it logs what became of every chunk in every phase; `traffic` says whether it
+    records messages and links.
     """
     actors = len(plan.actors)
     lanes = table(LANE_STATE, actors * LANES)
@@ -217,6 +226,7 @@ def new_run(plan: Plan, network: NetworkTables, moments_per_event: int = 0, phas
         causes=new_causes(plan, moments_per_event, sizes),
         bus_lines=_bus_lines(len(plan.bus) * actors),
         bus_requests=table(BUS_REQUEST, 0),
+        traffic=traffic,
     )
 
 

@@ -20,6 +20,7 @@ from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, PAIRS_EARLY, RENDEZVOUS, Run
 from et_sim.engine.ties import note_half_tried
+from et_sim.engine.traffic import COLLECTIVE, is_noted, message_flies, tell_step
 from et_sim.engine.transport import carry
 from et_sim.engine.trees import start_tree
 from et_sim.network.analytical import flight_ns
@@ -108,16 +109,22 @@ def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int,
     """Put a packet on the network; most flights are known from the plan's step alone."""
     stream = run.streams[stream_row]
     target_seat = seat_at(run, stream_row, position)
+    tell_step(run, stream_row, label >> 1, COLLECTIVE)
     if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
         if is_recorded(run):
             here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
             flies(run, here, there, run.plan.steps[step_row].bytes, False)
+        if is_noted(run):
+            there, size = rank_at(run, stream_row, position), run.plan.steps[step_row].bytes
+            flight = run.network.step_flight_ns[step_row]
+            message_flies(run, run.plan.actors[stream.actor].rank, there, size, flight)
         _fly(run, stream_row, run.network.step_flight_ns[step_row], target_seat, label)
         return
     here = run.plan.actors[stream.actor].rank
     there = rank_at(run, stream_row, position)
     if run.plan.settings[PAIRS_EARLY]:
         flight = flight_ns(run.network, here, there, run.plan.steps[step_row].bytes, 0)
+        message_flies(run, here, there, run.plan.steps[step_row].bytes, flight)
         _fly(run, stream_row, flight, target_seat, label)
         return
     carry(run, here, there, run.plan.steps[step_row].bytes, STEP, target_seat, label, stage)

@@ -25,6 +25,13 @@ from et_sim.engine.kinds import HOP_DONE, LINK_FREE
 from et_sim.engine.lines import join, leave
 from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.ties import note_second
+from et_sim.engine.traffic import (
+    message_flies,
+    message_goes_on,
+    message_queues,
+    message_sets_out,
+    message_takes_link,
+)
 from et_sim.machine.corrections import Correction
 from et_sim.network.analytical import flight_ns, leaving_ns
 from et_sim.network.link import take_hop
@@ -43,8 +50,10 @@ def carry(run: Run, source: int, target: int, size: int, kind: int, a: int, b: i
     if run.network.model[0] != LINK_MODEL:
         flight = flight_ns(run.network, source, target, size, run.plan.settings[WHOLE_PATH])
         flies(run, source, target, size, run.plan.settings[WHOLE_PATH])
+        message_flies(run, source, target, size, flight)
         schedule(run, run.clock[0].now + flight, kind, a, b, c)
     elif _stays_at_home(run, source, target):
+        message_flies(run, source, target, size, 0)
         schedule(run, run.clock[0].now, kind, a, b, c)
     else:
         enter_link(run, _new_transit(run, source, target, size, kind, a, b, c))
@@ -82,6 +91,7 @@ def _new_transit(run: Run, source: int, target: int, size: int, kind: int, a: in
     transit.via_switch = 0
     transit.kind, transit.a, transit.b, transit.c = kind, a, b, c
     transit.done = NONE
+    message_sets_out(run, row)
     return row
 
 
@@ -114,6 +124,7 @@ def enter_link(run: Run, row: int) -> None:
         resume(run, moment)
     else:
         remember_transit(run, row)
+        message_queues(run, row, link_row)
         join(run.transits, link, row)
 
 
@@ -126,6 +137,7 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     serial = transit.bytes / speed.bytes_per_ns
     link.busy = 1
     now = run.clock[0].now
+    message_takes_link(run, row, link_row, int(serial))
     through = serialises(run, link_row, link.speed, int(serial))
     follows(run, through, now + int(serial), LATENCY, link.speed)
     schedule(run, now + int(speed.latency_ns + serial), HOP_DONE, row, 0, 0)
@@ -146,4 +158,5 @@ def free_link(run: Run, link_row: int) -> None:
     row = leave(run.transits, link)
     if row != NONE:
         needs_transit(run, row, link_row)
+        message_goes_on(run, row, link_row)
         _occupy(run, link_row, row)

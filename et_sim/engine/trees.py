@@ -19,6 +19,7 @@ from et_sim.engine.parking import take_parked
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.traffic import COLLECTIVE, tell_step
 from et_sim.engine.transport import carry
 from et_sim.tables_by_reference import works_on_tables
 
@@ -80,7 +81,7 @@ def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
         return True
     if label != START:
         stream.bundles += 1
-        if stream.bundles < (tree.left != NONE) + (tree.right != NONE):
+        if stream.bundles < int(tree.left != NONE) + int(tree.right != NONE):  # uncompiled: no `or`
             return False
     if tree.parent == NONE:
         if goes_down:
@@ -128,6 +129,7 @@ def _send(run: Run, stream_row: int, position: int, label: int, size: int) -> No
         offer_step(run, stream_row, position, size, label, stage)
     else:
         here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
+        tell_step(run, stream_row, label >> 1, COLLECTIVE)
         carry(run, here, there, size, STEP, target_seat, label, stage)
 
 

@@ -60,7 +60,7 @@ def plain_flight(level: Any, distance: int, size: int) -> int:
 def highest_flight_ns(network: Tables, source: int, target: int, size: int) -> int:
     """Time from sending `size` bytes to their arrival; a message to oneself takes none."""
     levels = network.levels  # type: ignore[attr-defined]
-    at = _highest_level(levels, source, target)
+    at = highest_level(levels, source, target)
     if at < 0:
         return 0
     stride = 1
@@ -74,12 +74,12 @@ def highest_flight_ns(network: Tables, source: int, target: int, size: int) -> i
 def highest_leaving_ns(network: Tables, source: int, target: int, size: int) -> int:
     """Time from sending `size` bytes until the last has left the source."""
     levels = network.levels  # type: ignore[attr-defined]
-    at = _highest_level(levels, source, target)
+    at = highest_level(levels, source, target)
     return int(int(size / levels[at].bytes_per_ns) * levels[at].units_per_ns) if at >= 0 else 0
 
 
 @works_on_tables
-def _highest_level(levels: Any, source: int, target: int) -> int:
+def highest_level(levels: Any, source: int, target: int) -> int:
     """The last level in which two NPUs differ; -1: they do not."""
     highest = -1
     for row in range(len(levels)):

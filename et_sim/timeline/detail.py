@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from et_sim.errors import UsageError, did_you_mean
 
-NODES, PHASES, PATH = "nodes", "phases", "path"
-DETAILS = (NODES, PHASES, PATH)
+NODES, PHASES, MESSAGES, LINKS, PATH = DETAILS = ("nodes", "phases", "messages", "links", "path")
 Detail = str | Iterable[str]
 
 

@@ -17,7 +17,7 @@ from et_sim.units import format_ns
 if TYPE_CHECKING:
     from et_sim.timeline.result import Result
 
-TABLES = ("timeline", "actors", "phases", "memory")
+TABLES = ("timeline", "actors", "phases", "messages", "links", "memory")
 SHOWN = 8
 FIGURES = (
     ("finish_ns", "finish"),
@@ -39,9 +39,13 @@ def table_of(result: Result, name: str) -> Any:
         return result.actors_table()
     if name == "phases" and result.phases is not None:
         return pa.Table.from_batches(list(result.phase_batches()), result.phase_schema)
+    if name == "messages" and result.messages is not None:
+        return pa.Table.from_batches(list(result.message_batches()), result.message_schema)
+    if name == "links" and result.records_links:
+        return pa.Table.from_batches(list(result.link_batches()), result.link_schema)
     table = {"timeline": lambda: result.timeline, "memory": lambda: result.memory}.get(name, lambda: None)()
     if table is None:
-        remedy = {"phases": 'simulate with detail="phases"', "memory": 'set "track-local-mem": 1'}[name]
+        remedy = 'set "track-local-mem": 1' if name == "memory" else f'simulate with detail="{name}"'
         raise UsageError(f"this run has no table {name!r}", remedy=remedy)
     return table
 

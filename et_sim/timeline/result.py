@@ -19,7 +19,9 @@ from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.keep import EVERYTHING, Keep, both
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.layers import LayerRun
+from et_sim.timeline.links import LinkSource
 from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.messages import Messages, MessageSource
 from et_sim.timeline.notebook import html, library, table_of
 from et_sim.timeline.path import Moments, PathSource
 from et_sim.timeline.phases import Phases, PhaseSource
@@ -40,6 +42,7 @@ class Result:
     moments: Moments | None = None  # what caused what, if that was recorded
     phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
     layers: LayerRun | None = None  # of a layer file
+    messages: Messages | None = None  # all of them, if they were logged
     _measures: list[tuple[Statistics, dict[str, Any]]] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -110,7 +113,7 @@ class Result:
         return pa.Table.from_batches(list(self.memory_batches()), memory_schema(self.manifest_text))
 
     def to_pandas(self, table: str = "timeline") -> Any:
-        """A table (`timeline`, `actors`, `phases` or `memory`) as a pandas.DataFrame."""
+        """A table (`timeline`, `actors`, `phases`, `messages`, `links` or `memory`) as a pandas.DataFrame."""
         library("pandas")
         return table_of(self, table).to_pandas()
 
@@ -184,6 +187,43 @@ class Result:
                 mask = both(None if actors is None else actors[columns["actor"]], touched)
                 kept = {name: values if mask is None else values[mask] for name, values in columns.items()}
                 yield phase_batch(kept, self.phase_schema)
+
+    @property
+    def message_schema(self) -> Any:
+        """Schema of messages.arrow."""
+        from et_sim.timeline.tables import message_schema
+
+        return message_schema(self.manifest_text)
+
+    def message_batches(self, keep: Keep = EVERYTHING) -> Iterator[Any]:
+        """All messages as Arrow record batches; none unless they were logged."""
+        from et_sim.timeline.tables import message_batch
+
+        if self.messages is not None:
+            source = MessageSource(self.messages, self.outcome, self.workload)
+            for columns in source.blocks(keep):
+                yield message_batch(columns, self.message_schema)
+
+    @property
+    def records_links(self) -> bool:
+        """Whether it was noted how busy links are."""
+        return len(self.outcome.run.traffic.slices) > 0
+
+    @property
+    def link_schema(self) -> Any:
+        """Schema of links.arrow."""
+        from et_sim.timeline.tables import link_schema
+
+        return link_schema(self.manifest_text)
+
+    def link_batches(self, keep: Keep = EVERYTHING) -> Iterator[Any]:
+        """How busy links were as Arrow record batches; none unless it was noted."""
+        from et_sim.timeline.tables import link_batch
+
+        if self.records_links:
+            source = LinkSource(self.outcome)
+            for columns in source.blocks(keep):
+                yield link_batch(columns, source, self.link_schema)
 
     def layers_table(self) -> Any:
         """What every layer of a layer file took, as a pyarrow.Table; None for other workloads."""

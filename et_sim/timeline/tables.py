@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from et_sim.memory import Changes
+from et_sim.timeline.links import LinkSource
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of
+from et_sim.timeline.messages import SENT_NAMES
 from et_sim.timeline.path import WHAT_NAMES, PathSource
 from et_sim.timeline.rows import BEGIN as BEGIN_CAUSE
 from et_sim.timeline.rows import (
@@ -137,6 +139,56 @@ LAYER_OF_PHASE_FIELDS = (
     _field("layer", pa.int32(), "of the layer file, counted from 0"),
     _field("layer_phase", WORD, "forward, input gradient or weight gradient"),
 )
+MESSAGE_FIELDS = (
+    _field("actor", pa.int32(), "the class of identical ranks that sends it"),
+    _field("node", pa.uint64(), "the send or collective; of a request, the receive or collective"),
+    _field("kind", WORD, "what it belongs to: a send, a collective, a custom one; or a request"),
+    _field("peer", pa.int32(), "the class of the rank that it goes to"),
+    _field("chunk", pa.int32(), "number of the chunk within the collective"),
+    _field("phase", pa.int32(), "number of the phase of this chunk"),
+    _field(
+        "step",
+        pa.int32(),
+        "its number among those that the sender sends in the phase; in a tree, 0 or 1 towards the root from "
+        "the left or right, 2 from it; in a custom collective, the row of the send",
+    ),
+    _field(
+        "dimension",
+        pa.int32(),
+        "the lowest in which its ends differ (network files of 1.0: the highest level); null: it stays",
+    ),
+    _field("bytes", pa.int64(), "size of the message"),
+    _field("ready_ns", pa.int64(), "when its sender was ready to send it"),
+    _field("sent_ns", pa.int64(), "when it was given to the network: with rendezvous, once it was asked for"),
+    _field("start_ns", pa.int64(), "when the first link took it"),
+    _field("left_ns", pa.int64(), "when its last byte had left the sender"),
+    _field("arrived_ns", pa.int64(), "when its last byte had arrived"),
+    _field("link_wait_ns", pa.int64(), "how long it waited for links on its way; null: no link model"),
+)
+LINK_FIELDS = (
+    _field("actor", pa.int32(), "the class of identical ranks that has the link; each of them has one"),
+    _field("dimension", pa.int32(), "of the network; of network files of 1.0, the level"),
+    _field(
+        "link", TEXT, "which of the links of a rank; without link model, all it sends along the dimension"
+    ),
+    _field("start_ns", pa.int64(), "when the slice of time begins; all slices are equally long"),
+    _field("end_ns", pa.int64(), "when it ends: with the run at the latest"),
+    _field(
+        "busy_ns",
+        pa.int64(),
+        "how long messages were serialised in the slice; without link model, summed over messages, which may "
+        "overlap: more than the slice is possible",
+    ),
+    _field("bytes", pa.int64(), "of the messages that began to be serialised in the slice"),
+    _field("messages", pa.int64(), "how many these are, requests for messages (rendezvous) included"),
+    _field(
+        "wait_ns",
+        pa.int64(),
+        "how long messages waited for the link, summed; null: no link model",
+    ),
+    _field("longest_wait_ns", pa.int64(), "the longest that a message that began in the slice had waited"),
+    _field("most_waiting", pa.int32(), "the most messages that waited for the link at a time"),
+)
 LAYER_PHASES = ("forward", "input gradient", "weight gradient")
 LAYER_FIELDS = (
     _field("layer", TEXT, "name of the layer"),
@@ -254,9 +306,36 @@ def phase_batch(columns: dict[str, Any], schema: Any) -> Any:
     arrays["operation"] = _words(columns["operation"], COLLECTIVE_NAMES)
     if "layer_phase" in arrays:
         arrays["layer_phase"] = _words(columns["layer_phase"].astype(np.int8), LAYER_PHASES)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(arrays[field.name]).cast(field.type) for field in schema], schema=schema
-    )
+    return _batch(arrays, schema)
+
+
+def message_schema(manifest: str) -> Any:
+    """Schema of messages.arrow."""
+    return pa.schema(MESSAGE_FIELDS, metadata=about(manifest))
+
+
+def message_batch(columns: dict[str, Any], schema: Any) -> Any:
+    """A block of messages as an Arrow record batch."""
+    arrays = {name: _unless(values, values < 0) for name, values in columns.items() if name != "node"}
+    arrays |= {"node": pa.array(columns["node"]), "kind": _words(columns["kind"], SENT_NAMES)}
+    return _batch(arrays, schema)
+
+
+def link_schema(manifest: str) -> Any:
+    """Schema of links.arrow."""
+    return pa.schema(LINK_FIELDS, metadata=about(manifest))
+
+
+def link_batch(columns: dict[str, Any], source: LinkSource, schema: Any) -> Any:
+    """Slices of links as an Arrow record batch."""
+    arrays = {name: _unless(values, values < 0) for name, values in columns.items()}
+    arrays["link"] = _words(columns["link"], source.names, np.int32)
+    return _batch(arrays, schema)
+
+
+def _batch(arrays: dict[str, Any], schema: Any) -> Any:
+    columns = [pa.array(arrays[field.name]).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def layer_table(columns: dict[str, Any], manifest: str, figures: str) -> Any:

@@ -18,18 +18,21 @@ from et_sim.errors import UsageError
 from et_sim.timeline.keep import EVERYTHING, Keep
 from et_sim.timeline.result import Result
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, MESSAGES, LINKS, LAYERS, PATH, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
     "memory.arrow",
     "phases.arrow",
+    "messages.arrow",
+    "links.arrow",
     "layers.arrow",
     "path.arrow",
     "stall.json",
 )
-FILES = frozenset({MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL})
+TABLES = (TIMELINE, ACTORS, MEMORY, PHASES, MESSAGES, LINKS, LAYERS, PATH)
+FILES = frozenset({MANIFEST, SUMMARY, *TABLES, STALL})
 
 
 def check_target(target: Path) -> None:
@@ -108,6 +111,10 @@ def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None, kee
         _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches(), keep)
     if result.phases is not None:
         _write_table(folder / PHASES, result.phase_schema, result.phase_batches(keep), keep)
+    if result.messages is not None:
+        _write_table(folder / MESSAGES, result.message_schema, result.message_batches(keep), keep)
+    if result.records_links:
+        _write_table(folder / LINKS, result.link_schema, result.link_batches(keep), keep)
     layers = result.layers_table()
     if layers is not None:
         _write_table(folder / LAYERS, layers.schema, layers.to_batches(), keep)

@@ -18,7 +18,9 @@ from et_sim.units import parse_ranks
 from et_sim.views.shape import (
     ACTOR_COLUMNS,
     LAYER_COLUMNS,
+    LINK_COLUMNS,
     MEMORY_COLUMNS,
+    MESSAGE_COLUMNS,
     PATH_COLUMNS,
     PHASE_COLUMNS,
     STALL_SHAPE,
@@ -29,13 +31,15 @@ from et_sim.views.shape import (
     version_misfit,
 )
 
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, LAYERS, PATH, STALL = (
+MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, MESSAGES, LINKS, LAYERS, PATH, STALL = (
     "run.json",
     "summary.json",
     "timeline.arrow",
     "actors.arrow",
     "memory.arrow",
     "phases.arrow",
+    "messages.arrow",
+    "links.arrow",
     "layers.arrow",
     "path.arrow",
     "stall.json",
@@ -49,6 +53,8 @@ TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "actors": ACTOR_COLUMNS,
         "layers": LAYER_COLUMNS,
         "phases": PHASE_COLUMNS,
+        "messages": MESSAGE_COLUMNS,
+        "links": LINK_COLUMNS,
         "memory": MEMORY_COLUMNS,
         "path": {},
     }
@@ -57,6 +63,8 @@ ABSENT: Mapping[str, str] = MappingProxyType(
     {
         "layers": "only runs of layer files hold it",
         "phases": "simulate with --detail phases",
+        "messages": "simulate with --detail messages",
+        "links": "simulate with --detail links",
         "memory": 'set "track-local-mem": 1 in the system file',
         "path": "simulate with --detail path",
     }
@@ -149,7 +157,7 @@ def _check_is_run(folder: Path) -> None:
     if not folder.exists():
         raise UsageError("there is no such run", place=str(folder), remedy=_nearby(folder))
     if not folder.is_dir():
-        is_part = folder.name in (*NEEDED, MEMORY, PHASES, LAYERS, PATH, STALL)
+        is_part = folder.name in (*NEEDED, MEMORY, PHASES, MESSAGES, LINKS, LAYERS, PATH, STALL)
         remedy = f"name its directory: {folder.parent}" if is_part else _nearby(folder)
         raise UsageError("is a file, not the directory of a run", place=str(folder), remedy=remedy)
     missing = [name for name in NEEDED if not (folder / name).is_file()]

@@ -138,6 +138,37 @@ PHASE_COLUMNS: Mapping[str, str] = MappingProxyType(
         "message_wait_ns": "int64",
     }
 )
+MESSAGE_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "node": "uint64",
+        "kind": "dictionary<values=string",
+        "peer": "int32",
+        "dimension": "int32",
+        "bytes": "int64",
+        "ready_ns": "int64",
+        "sent_ns": "int64",
+        "start_ns": "int64",
+        "left_ns": "int64",
+        "arrived_ns": "int64",
+        "link_wait_ns": "int64",
+    }
+)
+LINK_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "dimension": "int32",
+        "link": "dictionary<values=string",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "busy_ns": "int64",
+        "bytes": "int64",
+        "messages": "int64",
+        "wait_ns": "int64",
+        "longest_wait_ns": "int64",
+        "most_waiting": "int32",
+    }
+)
 LAYER_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "layer": "dictionary<values=string",

@@ -12,7 +12,7 @@ from transcripts import REPOSITORY
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import memory, path, rows, tables
+from et_sim.timeline import links, memory, messages, path, rows, tables
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
 MACHINE = {"system": "et_sim/demo/system.json", "network": "et_sim/demo/network.yml"}
@@ -48,10 +48,8 @@ def stalled(tmp_path: Path) -> Path:
     (tmp_path / "system.json").write_text(json.dumps({**system, "track-local-mem": 1}), encoding="utf-8")
     machine = {**MACHINE, "system": str(tmp_path / "system.json")}
     options = [f"--{name}={REPOSITORY / path}" for name, path in machine.items()]
-    assert (
-        main(["run", str(tmp_path / "stuck"), *options, "--detail", "path", "--out", str(tmp_path / "run")])
-        == 1
-    )
+    options += ["--detail=path,messages,links", f"--out={tmp_path / 'run'}"]
+    assert main(["run", str(tmp_path / "stuck"), *options]) == 1
     return tmp_path / "run"
 
 
@@ -68,7 +66,7 @@ def layers(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("table", ["timeline", "actors", "memory", "path"])
+@pytest.mark.parametrize("table", ["timeline", "actors", "memory", "path", "messages", "links"])
 def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> None:
     _check_columns(stalled, table)
 
@@ -104,11 +102,12 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
-    words |= {*memory.EVENTS, *path.WHAT_NAMES, *tables.LAYER_PHASES}
+    words |= {*memory.EVENTS, *path.WHAT_NAMES, *tables.LAYER_PHASES, *messages.SENT_NAMES, links.SENDING}
     assert _undocumented(words - not_simulated) == []
 
 
 def test_the_file_itself_explains_its_columns() -> None:
     fields = (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS, *tables.PATH_FIELDS)
+    fields += (*tables.MESSAGE_FIELDS, *tables.LINK_FIELDS)
     for field in (*fields, *tables.PHASE_FIELDS, *tables.LAYER_OF_PHASE_FIELDS, *tables.LAYER_FIELDS):
         assert len(field.metadata[b"meaning"]) > 10

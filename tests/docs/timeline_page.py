@@ -41,6 +41,16 @@ TABLES = (
         tables.PHASE_FIELDS,
     ),
     (
+        "messages",
+        "With `--detail messages`: one row for every message that an actor sends. On the link model they are in the order of arrival, else in the order in which they set out.",
+        tables.MESSAGE_FIELDS,
+    ),
+    (
+        "links",
+        "With `--detail links`: one row for every link and slice of time in which anything happens on it, link by link. There are at most 128 slices, however long the run is: when it outlasts them, neighbours are merged.",
+        tables.LINK_FIELDS,
+    ),
+    (
         "memory",
         "Where local memory is tracked: one row for every change, actor by actor, in order of time.",
         tables.MEMORY_FIELDS,

@@ -15,6 +15,7 @@ from machines import finish_times, network, simulate, system
 from et_sim.engine import kinds
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import new_run
+from et_sim.engine.traffic_tables import new_traffic
 from et_sim.errors import MachineError
 from et_sim.machine import read_machine
 from et_sim.network import analytical
@@ -194,7 +195,8 @@ def plan_of(builders: list[TraceBuilder], groups: dict[str, list[int]], **keys: 
 def test_groups_that_run_side_by_side_have_queues_of_their_own(concurrent: bool) -> None:
     plan = plan_of(group_first(), {"1": [2, 3]}, corrections={"concurrent-communication": concurrent})
     machine = read_machine(system=system(), network=FOUR)
-    run = new_run(plan, analytical.prepare(machine.network, plan.programs, plan.steps))
+    tables = analytical.prepare(machine.network, plan.programs, plan.steps)
+    run = new_run(plan, tables, new_traffic(plan, tables, 0, links=False, bits=0))
     first = run.seats["queue_first"]
     assert len(run.queues) == (6 if concurrent else 4)
     for seat, other in ((2, 4), (3, 5)):  # of ranks 2 and 3: in the whole system, and in group 1

@@ -1,0 +1,107 @@
+"""The tables of what is on the network (`traffic`): messages, and how busy links are in slices of time.
+
+They are empty in a run that does not record them. There are as many slices of every link, however long the
+run is: when it outlasts them, neighbours are merged, so that each becomes twice as wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from et_sim.network.tables import Model, NetworkTables
+from et_sim.plan.tables import Plan, record, table
+from et_sim.tables_by_reference import Tables
+
+LOGGED_AT_ONCE = 1 << 16
+MOST_SLICES, FEWEST_SLICES = 128, 4  # of a link
+SLICES_IN_ALL = 1 << 20
+
+
+class Sent(IntEnum):
+    """What a message belongs to."""
+
+    SEND = 0  # of the trace
+    COLLECTIVE = 1
+    CUSTOM = 2  # a custom collective
+    REQUEST = 3  # it asks for another message (rendezvous)
+
+
+MESSAGE_LOG = record(
+    ("actor", "i4"),  # that sends it
+    ("node", "i4"),  # of the actor's template
+    ("peer", "i4"),  # the actor it goes to
+    ("chunk", "i4"),
+    ("phase", "i4"),
+    ("step", "i4"),
+    ("dimension", "i4"),
+    ("what", "i4"),
+    ("bytes", "i8"),
+    ("ready_ns", "i8"),  # its sender is ready
+    ("sent_ns", "i8"),  # and has been asked for it, if it must be
+    ("start_ns", "i8"),  # the first link takes it
+    ("left_ns", "i8"),  # the last byte has left its sender
+    ("arrived_ns", "i8"),
+    ("waited_ns", "i8"),  # for links
+)
+SLICE = record(
+    ("busy_ns", "i8"),
+    ("bytes", "i8"),  # of the messages that begin in it
+    ("messages", "i8"),
+    ("waited_ns", "i8"),  # by messages for the link, summed
+    ("longest_ns", "i8"),  # wait of a message that begins in it
+    ("waiting", "i4"),  # messages, at most at a time
+)
+LINE = record(("waiting", "i4"), ("since_ns", "i8"))  # messages that wait for a link, since when so many
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic(Tables):
+    """What is recorded of messages and links."""
+
+    on: Any  # a tuple, empty unless something is: its length is known when the engine is compiled
+    now: Any  # one MESSAGE_LOG: about the message that sets out
+    log: Any  # a buffer that is emptied between events; empty if messages are not logged
+    logged: Any  # how many are in it
+    transits: Any  # MESSAGE_LOG beside the run's transits
+    joined: Any  # per transit, when it joined the line of a link
+    parked: Any  # MESSAGE_LOG beside what is parked: messages that are offered
+    held: Any  # per event, when it was made: messages that wait to be asked for
+    slices: Any  # of every link; empty if links are not recorded
+    lines: Any  # per link
+    grid: Any  # [binary logarithm of a slice's width, slices per link, binary places of time]
+
+
+POOLS = {"transits": "transits", "joined": "transits", "parked": "parked", "held": "events"}
+
+
+def new_traffic(plan: Plan, network: NetworkTables, per_event: int, *, links: bool, bits: int) -> Traffic:
+    """Tables for a run; up to `per_event` messages of one event are logged (0: none are).
+
+    Time has `bits` binary places.
+    """
+    count = _links(plan, network) if links else 0
+    per_link = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))
+    return Traffic(
+        on=(1,) if per_event or links else (),
+        now=table(MESSAGE_LOG, 1),
+        log=table(MESSAGE_LOG, per_event and max(LOGGED_AT_ONCE, 2 * per_event)),
+        logged=np.zeros(1, np.int64),
+        transits=table(MESSAGE_LOG, 0),
+        joined=np.zeros(0, np.int64),
+        parked=table(MESSAGE_LOG, 0),
+        held=np.zeros(0, np.int64),
+        slices=table(SLICE, count * per_link),
+        lines=table(LINE, count),
+        grid=np.array([bits, per_link, bits], np.int64),
+    )
+
+
+def _links(plan: Plan, network: NetworkTables) -> int:
+    """The model's own; in the analytical one, an actor and a dimension make one."""
+    if network.model[0] == Model.LINK:
+        return len(network.links)
+    return len(plan.actors) * (len(network.levels) or len(network.dimensions))
