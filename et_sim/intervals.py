@@ -49,21 +49,43 @@ class Intervals:
         columns = self.owner, self.start, self.end
         return Intervals(*(column[:at] for column in columns)), Intervals(*(c[at:] for c in columns))
 
+    def of(self, owners: Any) -> Intervals:
+        """Those of some owners, which are ascending."""
+        first, end = (np.searchsorted(self.owner, owners, side=side) for side in ("left", "right"))
+        count = end - first
+        rows = np.arange(int(count.sum())) + np.repeat(first - (np.cumsum(count) - count), count)
+        return Intervals(self.owner[rows], self.start[rows], self.end[rows])
+
     def __len__(self) -> int:
         return len(self.owner)
 
 
 def filled(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], span: int) -> Any:
     """Per row and column of time from 0 to `span`, the weight of intervals over it, averaged."""
+    return levels(filling(row, start, end, weight, shape, span))
+
+
+def filling(row: Any, start: Any, end: Any, weight: Any, shape: tuple[int, int], span: int) -> Any:
+    """The same so that that of several pieces can be added up, before `levels` takes it.
+
+    An interval adds max(x - start, 0) - max(x - end, 0) to what lies left of x; each term is a slope that
+    begins in some column, partly there and wholly in the columns after it. These are the changes of slope.
+    """
     rows, columns = shape
-    growth = np.zeros((rows, columns + 2))
+    changes = np.zeros(rows * (columns + 2))
     for edge, sign in ((start, weight), (end, -weight)):
         at = np.clip(edge * (columns / span), 0, columns)
         column = np.minimum(at.astype(np.int64), columns)
-        inside = column + 1 - at  # of the column itself; all of those after it
-        np.add.at(growth, (row, column), sign * inside)
-        np.add.at(growth, (row, column + 1), sign * (1 - inside))
-    return np.maximum(np.cumsum(growth, axis=1)[:, :columns], 0)
+        inside = sign * (column + 1 - at)  # of the column itself; all of those after it
+        place = row * (columns + 2) + column
+        changes += np.bincount(place, inside, len(changes))
+        changes += np.bincount(place + 1, sign - inside, len(changes))
+    return changes.reshape(rows, columns + 2)
+
+
+def levels(changes: Any) -> Any:
+    """How full every column of every row is."""
+    return np.maximum(np.cumsum(changes, axis=1)[:, :-2], 0)
 
 
 def union(owner: Any, start: Any, end: Any) -> Intervals:
@@ -142,13 +164,14 @@ class Unions:
             return
         if owner[0] > self._last >= 0:
             self.close()
-        for number, kept in enumerate(self._kept):
+        for number in np.flatnonzero(np.bincount(sort)).tolist():
             rows = np.flatnonzero(sort == number)
             if len(rows) == len(owner):
-                kept.append(union(owner, start, end))
-            elif len(rows):
-                kept.append(union(owner[rows], start[rows], end[rows]))
-            self._count += len(kept[-1]) if len(rows) else 0
+                found = union(owner, start, end)
+            else:
+                found = union(owner[rows], start[rows], end[rows])
+            self._kept[number].append(found)
+            self._count += len(found)
         self._last = int(owner[-1])
         if owner[0] < self._last:
             parts = [together(kept).split(self._last) for kept in self._kept]

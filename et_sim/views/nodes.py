@@ -1,10 +1,10 @@
-"""The nodes that pictures show: rows of the timeline, of chosen ranks, as numpy columns.
+"""The nodes that pictures show, as numpy columns, and the ranks that they are of.
 
-A rank has the times of its actor: rows are read once per actor, and repeated for each rank that is shown.
-Shown are those asked for, or the first of every actor, as far as there is room; a sentence says what has
-none.
+A rank has the times of its actor. Shown are the ranks asked for, or the first of every actor, as far as there
+is room; a sentence says what has none.
 
-Not here: where on a page a node is drawn (`strips`), and what belongs together (`export.flows`).
+Not here: reading them (`drawn`), where on a page a node is drawn (`strips`), and what belongs together
+(`export.flows`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 from et_sim.errors import UsageError
 from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
 from et_sim.views.kept import kept_actors, kept_text
-from et_sim.views.operations import integers, words
 from et_sim.views.rank_table import slowest_first
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.selection import Window
@@ -124,68 +123,3 @@ def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held
     if missing := [rank for rank in wanted if rank not in owner]:
         raise UsageError(f"ranks {format_ranks(missing)} belong to no actor", place=str(run.path))
     return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), tuple(held))
-
-
-def nodes_of(run: RunDirectory, actors: tuple[int, ...]) -> Nodes:
-    """All rows of these actors, actor by actor."""
-    table = _rows_of(run, actors)
-    numbers = {name: integers(table[name], missing=NONE) for name in (*NUMBERS, *CAUSES)}
-    texts = {name: words(table[name]) for name in TEXTS}
-    completed = numbers["end_ns"] != NONE
-    numbers["end_ns"] = np.where(completed, numbers["end_ns"], run.summary["makespan_ns"])
-    return Nodes(
-        **numbers,
-        completed=completed,
-        **{name: texts[name].codes for name in TEXTS},
-        **{f"{name}s": texts[name].texts for name in TEXTS},
-    )
-
-
-def _rows_of(run: RunDirectory, actors: tuple[int, ...]) -> Any:
-    """The rows of these actors as a table; those of others are let go of block by block."""
-    import pyarrow as pa
-
-    columns, wanted = (*NUMBERS, *CAUSES, *TEXTS), np.unique(np.array(actors, np.int64))
-    kept = []
-    for batch in run.batches("timeline", columns):
-        mine = np.isin(batch["actor"].to_numpy(), wanted)
-        if mine.all():
-            kept.append(batch)
-        elif mine.any() or not kept:
-            kept.append(batch.filter(pa.array(mine)))
-    table = pa.Table.from_batches(kept) if kept else run.timeline(columns)
-    return table.unify_dictionaries().combine_chunks()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slices:
-    """Nodes as they are shown: one for each node and rank, rank by rank."""
-
-    place: Any  # in Shown.ranks
-    row: Any  # in the nodes
-    left_out: str
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-
-def slices_of(nodes: Nodes, shown: Shown, window: Window, limit: int) -> Slices:
-    """What is under way in the window; of more than `limit`, the longest."""
-    first, last = window
-    instant = nodes.end_ns == nodes.start_ns
-    inside = (nodes.start_ns < last) & ((nodes.end_ns > first) | (instant & (nodes.start_ns >= first)))
-    rows = np.flatnonzero(inside)
-    rows = rows[np.argsort(nodes.actor[rows], kind="stable")]
-    actors = np.array(shown.actors, np.int64)
-    begin, end = (np.searchsorted(nodes.actor[rows], actors, side=side) for side in ("left", "right"))
-    count = end - begin
-    place = np.repeat(np.arange(len(actors)), count)
-    row = rows[np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + begin[place]]
-    if len(row) <= limit:
-        return Slices(place, row, "")
-    took = (nodes.end_ns - nodes.start_ns)[row]
-    kept = np.sort(np.argsort(-took, kind="stable")[:limit])
-    left_out = (
-        f"shows the {limit:,} longest of {len(row):,} nodes; --window, --ranks and --limit choose others"
-    )
-    return Slices(place[kept], row[kept], left_out)

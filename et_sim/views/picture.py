@@ -6,7 +6,6 @@ the file's size depends on the picture's and not on the number of rows. Not here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -14,8 +13,10 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from et_sim.errors import UsageError
+from et_sim.intervals import filling, levels
 from et_sim.units import format_ns
 from et_sim.views.colours import NEVER, colour_of
+from et_sim.views.operations import coded, integers
 from et_sim.views.rank_table import slowest_first
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.text import plural, shortened
@@ -28,19 +29,9 @@ TICKS = 6
 LEAST_SEPARATED = 5  # pixels
 COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns")
 
-LANES = ("cpu", "compute", "communication")
-LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slices:
-    """What is drawn: rows that take time, of the actors that are shown."""
-
-    strip: Any  # actor position * len(LANES) + lane
-    kind: Any  # index into `kinds`
-    start: Any  # in pixels
-    end: Any
-    kinds: tuple[str, ...]
+CPU = "cpu"
+LANES = (CPU, "compute", "communication")
+LANE_OF = {CPU: CPU, "compute": "compute"}  # all others show in that of communication
 
 
 def write_picture(run: RunDirectory, target: Path) -> None:
@@ -58,13 +49,12 @@ def picture(run: RunDirectory) -> str:
     """The SVG text."""
     labels = _labels(run)
     makespan = max(int(run.summary["makespan_ns"]), 1)
-    slices = _slices(run, list(labels), makespan)
-    painted = _paint(slices, len(labels) * len(LANES))
+    painted, kinds = _painted(run, list(labels), makespan)
     heights = _strip_positions(painted, len(labels))
     bottom = max(heights.values(), default=TOP) + LANE_HEIGHT
     parts = [*_axis(makespan, bottom), *_actor_labels(list(labels.values()), heights)]
-    parts += _strips(painted, heights, slices.kinds)
-    used = [kind for code, kind in enumerate(slices.kinds) if (painted == code).any()]
+    parts += _strips(painted, heights, kinds)
+    used = [kind for code, kind in enumerate(kinds) if (painted == code).any()]
     hidden = run.summary["folded"]["actors"] - len(labels)
     parts += _legend(used, bottom + 20, hidden)
     right = f'x="{LEFT + PIXELS}" y="{bottom + 20}" text-anchor="end"'
@@ -81,57 +71,45 @@ def _labels(run: RunDirectory) -> dict[int, str]:
     return {actor: shortened(name, 14) for actor, name in names.items()}
 
 
-def _slices(run: RunDirectory, actors: list[int], makespan: int) -> Slices:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _painted(run: RunDirectory, actors: list[int], makespan: int) -> tuple[Any, tuple[str, ...]]:
+    """Kind per strip and pixel column; -1 where nothing happens, and between slices wide enough to tell.
 
-    table = run.timeline(COLUMNS).unify_dictionaries()
-    table = table.filter(pc.is_in(table["actor"], pa.array(actors, pa.int32()))).combine_chunks()
-    columns = {name: table[name].combine_chunks() for name in COLUMNS}
-    end = columns["end_ns"].fill_null(makespan).to_numpy(zero_copy_only=False)
-    start = columns["start_ns"].to_numpy()
-    lanes = columns["lane"]
-    lane_codes = [LANES.index(LANE_OF.get(name, "communication")) for name in lanes.dictionary.to_pylist()]
-    lane = np.array(lane_codes, np.int64)[lanes.indices.to_numpy()]
-    names = columns["kind"].dictionary.to_pylist()
-    kinds = (*names, "cpu", NEVER)
-    kind = columns["kind"].indices.to_numpy().astype(np.int64)
-    kind = np.where(lane == LANES.index("cpu"), len(names), kind)
-    kind = np.where(columns["end_ns"].is_null().to_numpy(zero_copy_only=False), len(names) + 1, kind)
-    strip = np.searchsorted(actors, columns["actor"].to_numpy()) * len(LANES) + lane
-    scale, drawn = PIXELS / makespan, end > start
-    return Slices(strip[drawn], kind[drawn], start[drawn] * scale, end[drawn] * scale, kinds)
-
-
-def _paint(slices: Slices, strips: int) -> Any:
-    """Kind per strip and pixel column; -1 where nothing happens, and between slices wide enough to tell."""
-    painted = np.full((strips, PIXELS), -1, np.int16)
-    most = np.zeros((strips, PIXELS))
-    for code in range(len(slices.kinds)):
-        this = slices.kind == code
-        if this.any():
-            filled = _filled(slices.strip[this], slices.start[this], slices.end[this], strips)
-            painted[filled > most] = code
-            most = np.maximum(most, filled)
-    long = (slices.end - slices.start >= LEAST_SEPARATED) & (slices.start >= 1)
-    painted[slices.strip[long], slices.start[long].astype(np.int64)] = -1
-    return painted
-
-
-def _filled(strip: Any, start: Any, end: Any, strips: int) -> Any:
-    """How much of every pixel column is filled, as the growth of what is filled from the left.
-
-    A slice adds max(x - start, 0) - max(x - end, 0) to what is filled left of x; each term is a slope
-    that begins in some column, partly there and wholly in the columns after it.
+    A strip is a lane of an actor. Also the names of the kinds.
     """
-    growth = np.zeros((strips, PIXELS + 2))
-    for edge, sign in ((start, 1.0), (end, -1.0)):
-        column = np.minimum(edge.astype(np.int64), PIXELS)
-        inside = column + 1 - edge
-        np.add.at(growth, (strip, column), sign * inside)
-        np.add.at(growth, (strip, column + 1), sign * (1 - inside))
-    filled = np.cumsum(growth, axis=1)[:, :PIXELS]
-    return np.where(filled > 1e-9, filled, 0.0)  # sums of fractions leave dust
+    strips, scale = len(actors) * len(LANES), PIXELS / makespan
+    filled: dict[int, Any] = {}
+    edges = np.zeros((strips, PIXELS), np.bool_)
+    kinds: tuple[str, ...] = ()
+    for batch in run.batches("timeline", COLUMNS):
+        kinds = kinds or (*batch["kind"].dictionary.to_pylist(), CPU, NEVER)
+        strip, kind, start, end = _drawn(batch, actors, makespan, kinds)
+        for code in np.flatnonzero(np.bincount(kind)).tolist():
+            this = kind == code
+            more = filling(strip[this], start[this], end[this], 1.0, (strips, PIXELS), makespan)
+            filled[code] = filled[code] + more if code in filled else more
+        long = np.flatnonzero(((end - start) * scale >= LEAST_SEPARATED) & (start * scale >= 1))
+        edges[strip[long], (start[long] * scale).astype(np.int64)] = True
+    painted, most = np.full((strips, PIXELS), -1, np.int16), np.zeros((strips, PIXELS))
+    for code, changes in sorted(filled.items()):
+        here = np.round(levels(changes), 9)  # sums of fractions leave dust
+        painted[here > most] = code
+        most = np.maximum(most, here)
+    painted[edges] = -1
+    return painted, kinds
+
+
+def _drawn(batch: Any, actors: list[int], makespan: int, kinds: tuple[str, ...]) -> tuple[Any, ...]:
+    """Strip, kind, start and end of what takes time, of the actors that are shown."""
+    actor, start = batch["actor"].to_numpy(), batch["start_ns"].to_numpy()
+    ended = integers(batch["end_ns"], missing=-1)
+    end = np.where(ended < 0, makespan, ended)
+    rows = np.flatnonzero(np.isin(actor, actors) & (end > start))
+    lanes = (*batch["lane"].dictionary.to_pylist(), None)
+    lane_codes = [LANES.index(LANE_OF.get(name, "communication")) for name in lanes]
+    lane = np.array(lane_codes, np.int64)[coded(batch["lane"])[rows]]
+    kind = np.where(lane == LANES.index(CPU), kinds.index(CPU), coded(batch["kind"])[rows])
+    kind = np.where(ended[rows] < 0, kinds.index(NEVER), kind)
+    return np.searchsorted(actors, actor[rows]) * len(LANES) + lane, kind, start[rows], end[rows]
 
 
 def _strip_positions(painted: Any, actors: int) -> dict[int, int]:

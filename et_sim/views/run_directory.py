@@ -93,10 +93,13 @@ class RunDirectory:
         with _opened(self.table_path(name), TABLES[name], ()):
             pass
 
-    def batches(self, name: str, columns: Sequence[str]) -> Iterator[Any]:
-        """A table's rows with these columns, a record batch at a time; all share their dictionaries."""
+    def batches(self, name: str, columns: Sequence[str], some: Sequence[int] | None = None) -> Iterator[Any]:
+        """A table's rows with these columns, a record batch at a time, or `some` batches by their numbers.
+
+        All share their dictionaries.
+        """
         with _opened(self.table_path(name), TABLES[name], columns) as file:
-            for number in range(file.num_record_batches):
+            for number in range(file.num_record_batches) if some is None else some:
                 yield file.get_batch(number).select(columns)
 
     def timeline(self, columns: Sequence[str] | None = None) -> Any:
@@ -209,7 +212,7 @@ def _opened(path: Path, needed: Mapping[str, str], columns: Sequence[str] | None
     import pyarrow as pa
 
     try:
-        with pa.memory_map(str(path)) as source:
+        with pa.OSFile(str(path)) as source:  # mapping it would keep all that was read in memory
             schema = pa.ipc.open_file(source).schema
             if found := version_misfit(schema):
                 raise UsageError(found, place=str(path), remedy="look at it with the et-sim that wrote it")

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.views.drawn import Slices, nodes_drawn
 from et_sim.views.export.counters import Counter, chunks_in_dimensions, collectives_under_way, memory_in_use
 from et_sim.views.export.flows import collectives, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, Slices, nodes_of, shown_ranks, slices_of
+from et_sim.views.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.selection import Window
 from et_sim.views.strips import Strips, strips_of
@@ -41,8 +42,7 @@ class Contents:
 def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:
     """Gather it from a run's files."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
-    nodes = nodes_of(run, shown.actors)
-    slices = slices_of(nodes, shown, window, limit)
+    nodes, slices = nodes_drawn(run, shown, window, limit)
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
     strips = strips_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
     slice_of_row = _slice_of_row(nodes, shown, slices)
@@ -51,7 +51,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     members = [slice_of_row[rows] for rows in collectives(nodes)]
     joined = [there.tolist() for found in members if len(there := found[found != NONE]) > 1]
     parts = (
-        collectives_under_way(nodes, shown, window),
+        collectives_under_way(run, shown, window),
         chunks_in_dimensions(run, shown, window),
         memory_in_use(run, shown, window),
     )

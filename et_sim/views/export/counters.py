@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.nodes import NONE, Nodes, Shown
+from et_sim.views.nodes import NONE, Shown
 from et_sim.views.operations import integers
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.selection import Window
@@ -27,35 +27,49 @@ class Counter:
     value: Any
 
 
-def collectives_under_way(nodes: Nodes, shown: Shown, window: Window) -> list[Counter]:
+def collectives_under_way(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
     """How many collectives each rank is in."""
-    rows = np.flatnonzero((nodes.sequence != NONE) & (nodes.end_ns > nodes.start_ns))
-    spans = _by_actor(nodes.actor[rows], nodes.start_ns[rows], nodes.end_ns[rows])
-    return _of_ranks(_under_way(spans), shown, "collectives under way", "count", window)
+    columns, blocks = ("actor", "sequence", "start_ns", "end_ns"), []
+    for rows in run.batches("timeline", columns):
+        actor, sequence, start, end = (integers(rows[name], missing=NONE) for name in columns)
+        end = np.where(end == NONE, run.summary["makespan_ns"], end)
+        spans = (column[(sequence != NONE) & (end > start)] for column in (actor, start, end))
+        blocks.append(_kept(shown, window, *spans))
+    return _of_ranks(_under_way(blocks), shown, "collectives under way", "count", window)
+
+
+def _kept(shown: Shown, window: Window, actor: Any, start: Any, end: Any) -> tuple[Any, Any, Any]:
+    """Spans of shown actors that touch the window; of every such actor one at least."""
+    touches = (start <= window[1]) & (end > window[0])
+    kept = np.isin(actor, shown.actors) & (touches | (np.diff(actor, prepend=NONE) != 0))
+    return actor[kept], start[kept], end[kept]
 
 
 def chunks_in_dimensions(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
     """How many chunks of each rank's collectives every dimension serves; nothing without phases.arrow."""
     if not run.holds("phases"):
         return []
-    blocks = []
-    for rows in run.batches("phases", ("actor", "dimension", "start_ns", "end_ns")):
-        block = [integers(rows[name], missing=NONE) for name in ("actor", "dimension", "start_ns", "end_ns")]
-        actor, _, start, end = block
-        kept = np.isin(actor, shown.actors) & (start >= 0) & (end > start)
-        blocks.append([column[kept] for column in block])
-    actor, dimension, start, end = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    columns = ("actor", "dimension", "start_ns", "end_ns")
+    blocks: dict[int, list[tuple[Any, Any, Any]]] = {}
+    for rows in run.batches("phases", columns):
+        actor, dimension, start, end = (integers(rows[name], missing=NONE) for name in columns)
+        is_span = (start >= 0) & (end > start)
+        for one in np.unique(dimension[is_span]).tolist():
+            spans = (column[is_span & (dimension == one)] for column in (actor, start, end))
+            blocks.setdefault(one, []).append(_kept(shown, window, *spans))
     found: list[Counter] = []
-    for one in np.unique(dimension).tolist():
-        spans = _by_actor(*(column[dimension == one] for column in (actor, start, end)))
-        found += _of_ranks(_under_way(spans), shown, f"chunks in dimension {one}", "count", window)
+    for one in sorted(blocks):
+        name = f"chunks in dimension {one}"
+        found += _of_ranks(_under_way(blocks[one]), shown, name, "count", window)
     return sorted(found, key=lambda counter: counter.place)
 
 
-def _under_way(spans: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
+def _under_way(blocks: list[tuple[Any, Any, Any]]) -> list[tuple[int, Any, Any]]:
     """Per actor, when the number of open spans changes, and to what."""
-    found = []
-    for actor, start, end in spans:
+    found: list[tuple[int, Any, Any]] = []
+    if not blocks:
+        return found
+    for actor, start, end in _by_actor(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))):
         time = np.concatenate((start, end))
         order = np.argsort(time, kind="stable")
         found.append((actor, time[order], np.cumsum(np.repeat((1, -1), len(start))[order])))
@@ -64,11 +78,14 @@ def _under_way(spans: list[tuple[int, Any, Any]]) -> list[tuple[int, Any, Any]]:
 
 def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
     """Bytes of local memory in use; nothing if the run did not track them."""
-    table = run.memory()
-    if table is None:
+    if not run.holds("memory"):
         return []
-    columns = (table[name].to_numpy() for name in ("actor", "time_ns", "alive_bytes"))
-    return _of_ranks(list(_by_actor(*columns)), shown, "local memory", "bytes", window)
+    columns, blocks = ("actor", "time_ns", "alive_bytes"), []
+    for rows in run.batches("memory", columns):
+        kept = np.flatnonzero(np.isin(rows["actor"].to_numpy(), shown.actors))
+        blocks.append([rows[name].to_numpy()[kept] for name in columns])
+    spans = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return _of_ranks(_by_actor(*spans) if spans else [], shown, "local memory", "bytes", window)
 
 
 def _by_actor(actor: Any, *columns: Any) -> list[tuple[int, Any, Any]]:

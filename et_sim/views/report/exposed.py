@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import union
-from et_sim.views.operations import integers, words
+from et_sim.intervals import Intervals, Unions, together
+from et_sim.views.operations import coded, integers
 from et_sim.views.run_directory import RunDirectory
 
 MESSAGES = "sends and receives"
@@ -20,49 +20,73 @@ OTHER_KINDS = ("compute", "memory_load", "memory_store", "metadata", "invalid")
 COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exposed:
     """Communication of a group, over all ranks."""
 
     group: str
-    count: int
-    bytes: int
-    active_ns: int
-    exposed_ns: int
+    count: int = 0
+    bytes: int = 0
+    active_ns: int = 0
+    exposed_ns: int = 0
 
 
 def exposed_by_group(run: RunDirectory) -> list[Exposed]:
     """All groups, the most exposed first."""
-    table = run.timeline(COLUMNS).unify_dictionaries().combine_chunks()
-    ranks = run.actors()["rank_count"].to_numpy()
-    kinds, groups = words(table["kind"]), words(table["group"])
-    actor, start = table["actor"].to_numpy().astype(np.int64), table["start_ns"].to_numpy()
-    end = integers(table["end_ns"], missing=-1)
-    end = np.where(end < 0, run.summary["makespan_ns"], end)
-    is_other = np.isin(kinds.codes, [code for code, kind in enumerate(kinds.texts) if kind in OTHER_KINDS])
-    size = integers(table["bytes"], missing=0)
-    named = [text or MESSAGES for text in groups.texts]
-    texts = sorted(set(named))  # groups of one name are shown as one
-    group = np.array([texts.index(text) for text in named])[groups.codes]
-    others = np.flatnonzero(is_other)
-    without = union(actor[others], start[others], end[others]).lengths(len(ranks))
-    found = []
-    for code in np.unique(group[~is_other]).tolist():
-        rows = np.flatnonzero((group == code) & ~is_other)
-        both = np.concatenate((rows, others))
-        active = union(actor[rows], start[rows], end[rows]).lengths(len(ranks))
-        exposed = union(actor[both], start[both], end[both]).lengths(len(ranks)) - without
-        weight = ranks[actor[rows]]
-        found.append(
-            Exposed(
-                texts[code],
-                int(weight.sum()),
-                _dot(weight, size[rows]),
-                _dot(ranks, active),
-                _dot(ranks, exposed),
-            )
-        )
-    return sorted(found, key=lambda one: (-one.exposed_ns, -one.active_ns, one.group))
+    found: dict[str, Exposed] = {}
+    adding: _Adding | None = None
+    for rows in run.batches("timeline", COLUMNS):
+        # Texts are the same in all batches.
+        adding = adding or _Adding(found, rows, run.actors()["rank_count"].to_numpy())
+        end = integers(rows["end_ns"], missing=-1)
+        adding.add(rows, np.where(end < 0, run.summary["makespan_ns"], end))
+    if adding is not None:
+        adding.unions.close()
+    return sorted(found.values(), key=lambda one: (-one.exposed_ns, -one.active_ns, one.group))
+
+
+class _Adding:
+    """Adds up blocks of the timeline."""
+
+    def __init__(self, found: dict[str, Exposed], rows: Any, ranks: Any) -> None:
+        self._found, self._ranks = found, ranks
+        named = [text or MESSAGES for text in (*rows["group"].dictionary.to_pylist(), None)]
+        self._texts = sorted(set(named))  # groups of one name are shown as one
+        self._sort_of_group = np.array([1 + self._texts.index(text) for text in named])
+        kinds = (*rows["kind"].dictionary.to_pylist(), None)
+        self._is_other = np.array([kind in OTHER_KINDS for kind in kinds])
+        self.unions = Unions(1 + len(self._texts), self._measure)
+
+    def add(self, rows: Any, end: Any) -> None:
+        """Take a block, with the ends of its nodes."""
+        actor = rows["actor"].to_numpy()
+        is_other = self._is_other[coded(rows["kind"])]
+        sort = np.where(is_other, 0, self._sort_of_group[coded(rows["group"])])
+        self.unions.add(actor, sort, rows["start_ns"].to_numpy(), end)
+        weight, size = self._ranks[actor], integers(rows["bytes"], missing=0)
+        for number in np.flatnonzero(np.bincount(sort)).tolist():
+            if number:
+                own = np.flatnonzero(sort == number)
+                total = self._of(number)
+                total.count += int(weight[own].sum())
+                total.bytes += _dot(weight[own], size[own])
+
+    def _of(self, sort: int) -> Exposed:
+        text = self._texts[sort - 1]
+        return self._found.setdefault(text, Exposed(text))
+
+    def _measure(self, unions: list[Intervals]) -> None:
+        others, *groups = unions
+        for sort, active in enumerate(groups, start=1):
+            if len(active):
+                without = others.of(np.unique(active.owner))
+                total = self._of(sort)
+                total.active_ns += self._long(active)
+                total.exposed_ns += self._long(together((active, without))) - self._long(without)
+
+    def _long(self, found: Intervals) -> int:
+        """Time over all ranks."""
+        return _dot(self._ranks[found.owner], found.end - found.start)
 
 
 def _dot(counts: Any, values: Any) -> int:

@@ -18,8 +18,9 @@ import numpy as np
 
 from et_sim.views.colours import NEVER, colour_of, lighter
 from et_sim.views.critical_path import CriticalPath
+from et_sim.views.drawn import Slices, nodes_drawn
 from et_sim.views.export.flows import collectives, find, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, nodes_of, shown_ranks, slices_of
+from et_sim.views.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.picture import picture
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run_directory import RunDirectory
@@ -54,8 +55,7 @@ def timeline_section(
 ) -> str:
     """The timeline with its controls, data, and still picture."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
-    nodes = nodes_of(run, shown.actors)
-    data, notes = _data(run, nodes, shown, window, limit, _on_path(nodes, path))
+    data, notes = _data(run, shown, window, limit, path)
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     still = tag("div", picture(run), class_="still")
     sentences = " ".join(f"{text(note[0].upper() + note[1:])}." for note in notes)
@@ -70,9 +70,10 @@ def timeline_section(
 
 
 def _data(
-    run: RunDirectory, nodes: Nodes, shown: Shown, window: Window, limit: int, on_path: Any
+    run: RunDirectory, shown: Shown, window: Window, limit: int, path: CriticalPath | None
 ) -> tuple[dict[str, Any], list[str]]:
-    slices = slices_of(nodes, shown, window, MOST_NODES)
+    nodes, slices = nodes_drawn(run, shown, window, MOST_NODES)
+    on_path = _on_path(nodes, path)
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
     strips = strips_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
     merged = merge(strips.of_slice, start, end, limit)
@@ -182,7 +183,7 @@ def merge(strip: Any, start: Any, end: Any, limit: int) -> Merged:
     )
 
 
-def _arrows(nodes: Nodes, shown: Shown, slices: Any, drawn_of: Any) -> list[list[int]]:
+def _arrows(nodes: Nodes, shown: Shown, slices: Slices, drawn_of: Any) -> list[list[int]]:
     """Pairs and chains of drawn slices that belong together."""
     once = np.zeros(len(shown.ranks), np.bool_)
     once[list(shown.place_of_actor().values())] = True
