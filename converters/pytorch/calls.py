@@ -38,10 +38,17 @@ class Calls:
     parent: Rows  # the innermost call around this one, or NONE
     is_operator: Flags  # the rest is annotations and calls of the runtime
     is_annotation: Flags
-    outlasting: int  # calls that end after the call they begin in
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @property
+    def outlasting(self) -> Times:
+        """When those calls begin that end after the call they begin in."""
+        inner = np.flatnonzero(self.parent != NONE)
+        late = self.end_ns[inner] > self.end_ns[self.parent[inner]]
+        starts: Times = self.start_ns[inner[late]]
+        return starts
 
     def of_row(self, events: int) -> Rows:
         """The call of each event of the device trace, or NONE."""
@@ -99,7 +106,7 @@ def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, 
     start = device.ts_ns[rows] - origin_ns
     end = start + device.dur_ns[rows]
     parent = np.empty(len(rows), np.int32)
-    outlasting = nest(lane, start, end, parent, np.empty(len(rows), np.int32))
+    nest(lane, start, end, parent, np.empty(len(rows), np.int32))
     sort = device.sort[rows]
     calls = Calls(
         rows,
@@ -109,7 +116,6 @@ def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, 
         parent,
         sort == EventSort.OPERATOR,
         sort == EventSort.ANNOTATION,
-        outlasting,
     )
     of_row = calls.of_row(len(device))
     call = np.where(work.launch != NONE, of_row[work.launch], NONE)

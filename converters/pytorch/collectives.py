@@ -14,7 +14,6 @@ Not here: how arguments are understood (`communication`, `host_records`), who is
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,7 +43,6 @@ _RECORD = "record_param_comms"
 _TEXTS = ("operation", "dtype", "group_name", "group_description", "group_ranks", "in_splits", "out_splits")
 _SIZES = ("in_elements", "out_elements", "group_size", "rank_start", "rank_stride")
 _NUMBERS = (*_SIZES, "source", "destination", "number")
-_NAMED = 3  # examples in a remark
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +54,6 @@ class Carriers:
     of_work: Column  # index into `communications`, or NONE
     of_call: Rows
     by_worker: Column  # work that is a worker's
-    remarks: Counter[str]
-    examples: dict[str, list[str]]
 
     @property
     def group_of_work(self) -> Column:
@@ -180,8 +176,6 @@ class _Search:
     by_call: dict[int, int] = field(default_factory=dict)
     begun: list[tuple[int, int, int]] = field(default_factory=list)  # worker, its operator, communication
     used: set[int] = field(default_factory=set)  # calls whose communication has its node
-    remarks: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=dict)
 
     def kernels(self) -> None:
         """Give kernels what they transfer."""
@@ -197,14 +191,11 @@ class _Search:
         for lane in waiting.values():
             for call in lane:
                 found = self.records.known[call]
+                what = "collectives recorded, but without a kernel in the recording"
                 if found is not None and self.groups.is_alone(found):
-                    self._remark(
-                        "collectives of a group of one rank, which move nothing", self.records.name_of(call)
-                    )
-                    continue
-                self._remark(
-                    "collectives recorded, but without a kernel in the recording", self.records.name_of(call)
-                )
+                    what = "collectives of a group of one rank, which move nothing"
+                begin = int(self.records.calls.start_ns[call])
+                self.groups.tally.remark(what, begin, self.records.name_of(call))
 
     def _pending(self, some: Column) -> dict[int, list[int]]:
         """By lane, in the order of time: records of communication that launch no kernel themselves."""
@@ -237,7 +228,7 @@ class _Search:
             self.used.update(around)
             self._carry(at, [self._merged(around)])
         elif around:
-            self._remark("further kernels of a collective, kept as computation", name)
+            self._remark(at, "further kernels of a collective, kept as computation", name)
         else:
             lane = int(records.calls.lane[call]) if call != NONE else NONE
             start = int(records.calls.start_ns[call]) if call != NONE else 0
@@ -256,9 +247,9 @@ class _Search:
             parent = int(self.records.calls.parent[parent])
         size = self.records.in_bytes(parent) if parent != NONE else 0
         if operation is None or not size:
-            self._remark("kernels that communicate, but do not say what: kept as computation", name)
+            self._remark(at, "kernels that communicate, but do not say what: kept as computation", name)
             return
-        self._remark("kernels whose size is that of their operator's inputs", name)
+        self._remark(at, "kernels whose size is that of their operator's inputs", name)
         self._carry(at, [Communication(operation, size, 0)])
 
     def _merged(self, around: list[int]) -> Communication:
@@ -275,10 +266,10 @@ class _Search:
 
     def _carry(self, at: int, communications: list[Communication]) -> None:
         for one in communications:
-            self.carried.setdefault(at, []).append(self._add(one))
+            self.carried.setdefault(at, []).append(self._add(one, self.work.start_ns[at]))
 
-    def _add(self, one: Communication) -> int:
-        self.found.append(self.groups.resolve(one))
+    def _add(self, one: Communication, begin: np.int64) -> int:
+        self.found.append(self.groups.resolve(one, int(begin)))
         return len(self.found) - 1
 
     def host(self) -> None:
@@ -298,16 +289,16 @@ class _Search:
             merged = self._merged(list(records.around(call)))
             worker = self._worker(call, merged, workers)
             if worker == NONE:
-                self.by_call[call] = self._add(merged)
+                self.by_call[call] = self._add(merged, calls.start_ns[call])
             else:
                 workers.remove(worker)
                 merged = replace(merged, in_bytes=merged.in_bytes or records.in_bytes(worker))
-                self.begun.append((worker, call, self._add(merged)))
+                self.begun.append((worker, call, self._add(merged, calls.start_ns[worker])))
             self.used.update(records.around(call))
         for call in workers:
             found = records.known[call]
             if found is not None and not records.name_of(call).startswith("nccl:"):
-                self.begun.append((call, NONE, self._add(found)))
+                self.begun.append((call, NONE, self._add(found, calls.start_ns[call])))
 
     def _is_hosts(self, call: int) -> bool:
         said = self.records.is_on_host(call)
@@ -328,11 +319,8 @@ class _Search:
                 return worker
         return NONE
 
-    def _remark(self, what: str, example: str) -> None:
-        self.remarks[what] += 1
-        named = self.examples.setdefault(what, [])
-        if example not in named and len(named) < _NAMED:
-            named.append(example)
+    def _remark(self, at: int, what: str, example: str) -> None:
+        self.groups.tally.remark(what, int(self.work.start_ns[at]), example)
 
     def result(self) -> Carriers:
         """Work with a row for each message, and who carries what."""
@@ -368,8 +356,6 @@ class _Search:
             of_work[order],
             of_call,
             np.flatnonzero(order >= len(index)),
-            self.remarks + self.groups.remarks,
-            self.examples,
         )
 
 

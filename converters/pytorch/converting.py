@@ -20,8 +20,8 @@ from converters.pytorch.emission import trace_bytes
 from converters.pytorch.graph import Link
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host, read_linked
-from converters.pytorch.report import report_on
 from converters.pytorch.timed import convert_timed
+from converters.pytorch.totals import report_on
 from converters.pytorch.untimed import convert_untimed
 from et_sim.errors import TraceError
 

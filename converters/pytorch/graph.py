@@ -5,12 +5,15 @@ would not is left out and counted, so no node is late when replayed. (The one ex
 one stream that overlaps in the recording: its order decides whether ranks understand each other, and is
 kept.) Nodes are in the order of their start, and every dependency leads to a later row, so there is no cycle.
 
+Of a recording that is converted in stretches, a graph is what one of them adds: its rows have numbers that
+follow those of the stretches before, and may depend on these.
+
 Not here: what the nodes are (`threads`, `streams`), and writing them (`emission`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -20,6 +23,7 @@ import numpy.typing as npt
 
 from converters.pytorch.longest_path import replay_times
 from converters.pytorch.nesting import NONE
+from converters.pytorch.tally import Tally
 
 Column = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.signedinteger[Any]]  # numbers of rows or nodes: large graphs have many, so 32 bits do
@@ -76,6 +80,21 @@ ON_HOST = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """What of a draft belongs to a stretch of the recording, by node."""
+
+    is_own: npt.NDArray[np.bool_]
+    key: Column  # names the node in every stretch that sees it
+    first: int  # nodes of the stretches before
+    number_of: Callable[[Column], Column]  # numbers of their nodes by key, or NONE
+
+
+def no_ends(outer: Column) -> Column:
+    """When nodes before the first end, where there are none."""
+    return outer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """Rows in the order of their start."""
 
@@ -84,10 +103,11 @@ class Graph:
     end_ns: Column
     call: Rows  # index into `Calls` (without a timeline: row of the execution trace), or NONE
     work: Rows  # index into `Work`, or NONE
-    before: Rows  # dependencies, sorted by the later row
+    before: Rows  # dependencies, sorted by the later row: the number of the earlier one
     after: Rows
     kind: npt.NDArray[np.uint8]
-    left_out: Counter[str]
+    first: int = 0  # number of the first row
+    key: Column | None = None  # of the rows, if this is a stretch of a recording
 
     def __len__(self) -> int:
         return len(self.role)
@@ -97,24 +117,32 @@ class Graph:
         """Where the dependencies of each row begin; one more than there are rows."""
         return np.searchsorted(self.after, np.arange(len(self) + 1, dtype=np.int32)).astype(np.int64)
 
-    def replayed(self) -> tuple[Column, Rows]:
-        """When each node ends if only its dependencies hold it back; and the one that does, or NONE."""
-        ends, decisive = np.zeros(len(self), np.int64), np.zeros(len(self), np.int32)
-        replay_times(self.end_ns - self.start_ns, self.first_dependency, self.before, ends, decisive)
-        return ends, decisive
+    def replayed(self, ends_of: Callable[[Column], Column] = no_ends) -> tuple[Column, Rows]:
+        """When each node ends if only its dependencies hold it back; and the one that does (an index into
+        `before`), or NONE. `ends_of` says it of numbers before the first."""
+        before, outer = self.before, np.zeros(0, np.int64)
+        if self.first:
+            is_outer = self.before < self.first
+            outer = np.unique(self.before[is_outer])
+            before = self.before - self.first
+            before[is_outer] = len(self) + np.searchsorted(outer, self.before[is_outer])
+        ends, decisive = np.zeros(len(self) + len(outer), np.int64), np.zeros(len(self), np.int32)
+        ends[len(self) :] = ends_of(outer)
+        replay_times(self.end_ns - self.start_ns, self.first_dependency, before, ends, decisive)
+        return ends[: len(self)], decisive
 
 
 @dataclass(slots=True)
 class Draft:
     """Nodes and dependencies while they are collected; indices are in the order of adding."""
 
+    tally: Tally
     role: list[Any] = field(default_factory=list)
     start_ns: list[Column] = field(default_factory=list)
     end_ns: list[Column] = field(default_factory=list)
     call: list[Rows] = field(default_factory=list)
     work: list[Rows] = field(default_factory=list)
     links: list[tuple[Link, Rows, Rows, bool]] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
     size: int = 0
 
     def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
@@ -145,17 +173,18 @@ class Draft:
         both = (before != NONE) & (after != NONE)
         self.links.append((kind, before[both], after[both], though_late))
 
-    def finished(self, without: frozenset[Link], position: Any = None) -> Graph:
-        """The graph, without some kinds of dependencies.
+    def finished(self, without: frozenset[Link], position: Any, share: Share | None = None) -> Graph:
+        """The graph, without some kinds of dependencies: all of it, or what belongs to a stretch.
 
         `position` says which of several nodes without duration at one instant come first.
         """
         start, end = self.times()
-        tie = np.arange(self.size) if position is None else position
-        order = np.lexsort((tie, end, start)).astype(np.int32)
-        rank = np.empty(self.size, np.int32)
-        rank[order] = np.arange(self.size, dtype=np.int32)
-        before, after, kind = self._links(rank, start, end, without)
+        order = np.lexsort((position, end, start)).astype(np.int32)
+        if share is not None:
+            order = order[share.is_own[order]]
+        rank = np.full(self.size, NONE, np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        before, after, kind = self._links(rank, start, end, without, share)
         del rank
         return Graph(
             np.concatenate(self.role)[order],
@@ -166,11 +195,12 @@ class Draft:
             before,
             after,
             kind,
-            self.left_out,
+            share.first if share is not None else 0,
+            share.key[order] if share is not None else None,
         )
 
     def _links(
-        self, rank: Rows, start: Column, end: Column, without: frozenset[Link]
+        self, rank: Rows, start: Column, end: Column, without: frozenset[Link], share: Share | None
     ) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
         """All dependencies by rows, each pair once, under the kind that was added first.
 
@@ -181,16 +211,19 @@ class Draft:
         links, self.links = self.links[::-1], []
         while links:  # each is forgotten when it has been taken over
             kind, before, after, though_late = links.pop()
+            own = rank[after] != NONE
+            if not own.all():
+                before, after = before[own], after[own]
             forward = ((end[before] <= start[after]) | though_late) & (rank[before] < rank[after])
             backward = int((~forward).sum())
             if kind in without:
-                self.left_out[f"{kind.label} dependencies, switched off"] += len(before) - backward
+                self._left_out(f"{kind.label} dependencies, switched off", len(before) - backward)
                 continue
-            if backward:
-                self.left_out[f"{kind.label} dependencies that run backwards in time"] += backward
-            befores.append(rank[before[forward]])
-            afters.append(rank[after[forward]])
-            kinds.append(np.full(int(forward.sum()), kind, np.uint8))
+            self._left_out(f"{kind.label} dependencies that run backwards in time", backward)
+            number, known = self._numbers(before[forward], rank, share)
+            befores.append(number[known])
+            afters.append(rank[after[forward]][known])
+            kinds.append(np.full(len(afters[-1]), kind, np.uint8))
         before, after, kind_of = np.concatenate(befores), np.concatenate(afters), np.concatenate(kinds)
         befores, afters = [], []
         is_tree = kind_of == Link.CALL_TREE
@@ -200,3 +233,19 @@ class Draft:
         same = (before[1:] == before[:-1]) & (after[1:] == after[:-1]) & (is_tree[1:] == is_tree[:-1])
         first[1:] = ~same
         return before[first], after[first], kind_of[first]
+
+    def _numbers(self, node: Rows, rank: Rows, share: Share | None) -> tuple[Rows, Any]:
+        """Numbers of nodes, and which have one: a stretch knows only some of those before it."""
+        number: Rows = rank[node]
+        if share is None:
+            return number, slice(None)
+        number = np.where(number != NONE, number + share.first, NONE).astype(np.int32)
+        outer = number == NONE
+        number[outer] = share.number_of(share.key[node[outer]])
+        self._left_out("dependencies that reach back too far", int((number == NONE).sum()))
+        return number, number != NONE
+
+    def _left_out(self, what: str, number: int) -> None:
+        """Count dependencies of nodes that are the draft's own."""
+        if number:
+            self.tally.counts[what] += number

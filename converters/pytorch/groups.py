@@ -9,12 +9,12 @@ Not here: the arguments of communications (`communication`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, ProcessGroup
 from converters.pytorch.communication import UNKNOWN, Communication
+from converters.pytorch.tally import Tally
 
 DEFAULT = "0"
 
@@ -25,19 +25,22 @@ class Groups:
 
     rank: int
     world: int  # UNKNOWN if neither recording says
+    tally: Tally
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    remarks: Counter[str] = field(default_factory=Counter)
 
-    def resolve(self, found: Communication) -> Communication:
-        """The communication with the name of its group, and its root or peer as one of all ranks."""
-        name = self._name_of(found)
+    def resolve(self, found: Communication, moment: int = 0) -> Communication:
+        """The communication with the name of its group, and its root or peer as one of all ranks.
+
+        What is remarkable is counted at the moment of its beginning.
+        """
+        name = self._name_of(found, moment)
         if name and name not in self.members:
-            self._learn(name, found)
+            self._learn(name, found, moment)
         resolved = replace(found, group="" if self._is_everybody(name) else name)
         if found.peer == UNKNOWN and found.root != UNKNOWN:
             return replace(resolved, peer=self.global_rank(name, found.root))
         if found.peer == UNKNOWN and found.operation.collective is None:
-            self.remarks["messages whose peer the trace does not say (a simulation refuses them)"] += 1
+            self.tally.count("messages whose peer the trace does not say (a simulation refuses them)", moment)
         return resolved
 
     def global_rank(self, name: str, member: int) -> int:
@@ -59,7 +62,7 @@ class Groups:
         ranks = self.members.get(name, ())
         return not name or name == DEFAULT or (name in self.members and len(ranks) in (0, self.world))
 
-    def _name_of(self, found: Communication) -> str:
+    def _name_of(self, found: Communication, moment: int) -> str:
         if found.group:
             return found.group
         if found.group_ranks:
@@ -70,14 +73,14 @@ class Groups:
                 return "ranks " + " ".join(map(str, found.group_ranks))
         if found.group_size in (UNKNOWN, self.world):
             if len(self._distinct()) > 1 and found.group_size == UNKNOWN:
-                self.remarks["of a group that the trace does not name, taken as all ranks"] += 1
+                self.tally.count("of a group that the trace does not name, taken as all ranks", moment)
             return DEFAULT
         fitting = [name for name, ranks in self._distinct().items() if len(ranks) == found.group_size]
         if len(fitting) == 1:
             return fitting[0]
-        self.remarks[
-            f"of a group of {found.group_size} that the trace does not name, taken as all ranks"
-        ] += 1
+        self.tally.count(
+            f"of a group of {found.group_size} that the trace does not name, taken as all ranks", moment
+        )
         return DEFAULT
 
     def _distinct(self) -> dict[str, tuple[int, ...]]:
@@ -88,21 +91,21 @@ class Groups:
                 names.setdefault(ranks if len(ranks) != self.world else (), name)
         return {name: ranks for ranks, name in names.items()}
 
-    def _learn(self, name: str, found: Communication) -> None:
+    def _learn(self, name: str, found: Communication, moment: int) -> None:
         if found.group_ranks:
             self.members[name] = found.group_ranks
         elif found.group_size == self.world and self.world != UNKNOWN:
             self.members[name] = ()
         elif name != DEFAULT:
-            self.remarks[f"of group {name}, whose members the trace does not say"] += 1
+            self.tally.count(f"of group {name}, whose members the trace does not say", moment)
 
 
-def collect_groups(host: HostTrace | None, device: DeviceTrace | None) -> Groups:
+def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
     """The groups that both recordings describe."""
     rank = next((t.rank for t in (device, host) if t is not None and t.rank != ABSENT), ABSENT)
     described = [*(device.groups if device else ()), *(host.groups if host else ())]
     world = device.world_size if device is not None and device.world_size != ABSENT else _world(described)
-    groups = Groups(rank, world)
+    groups = Groups(rank, world, tally)
     for group in described:
         ranks = tuple(group.ranks)
         if not ranks and group.size not in (ABSENT, world) and world != UNKNOWN:
@@ -117,9 +120,8 @@ def learn_world(groups: Groups, found: Iterable[Communication]) -> None:
     largest = max((one.group_size for one in found), default=UNKNOWN)
     if groups.world == UNKNOWN and largest > 0:
         groups.world = largest
-        groups.remarks[
-            f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"
-        ] += 1
+        what = f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"
+        groups.tally.count(what, 0)
 
 
 def _world(described: Iterable[ProcessGroup]) -> int:

@@ -32,14 +32,19 @@ class Links:
 
     host_of_call: Rows  # host row, or NONE
     method: str
-    host_operators: int  # rows that could be linked
+    host_rows: Rows  # that could be linked
     device_operators: int
     linked: int
 
-    def host_orphans(self, host: HostTrace) -> Rows:
+    @property
+    def host_operators(self) -> int:
+        """How many rows of the execution trace could be linked."""
+        return len(self.host_rows)
+
+    @property
+    def host_orphans(self) -> Rows:
         """Rows of the execution trace that no call was found for."""
-        rows: Rows = operators_of(host)
-        return rows[~np.isin(rows, self.host_of_call)]
+        return self.host_rows[~np.isin(self.host_rows, self.host_of_call)]
 
     @property
     def device_rate(self) -> float:
@@ -92,7 +97,7 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
             best, name = found, what
     host_of_call = np.full(len(calls), NONE, np.int32)
     host_of_call[best[1]] = best[0]
-    return Links(host_of_call, name, len(sides.host), len(sides.call), len(best[0]))
+    return Links(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
 
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # host rows, calls

@@ -27,9 +27,13 @@ def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: An
 
 
 @entry(allocates=False)
-def path_times(last: int, start: Any, end: Any, role: Any, before: Any, decisive: Any, total: Any) -> None:
-    """Add to `total`, by role, what row `last` and all rows that decided before it took."""
-    row = last
-    while row >= 0:
-        total[role[row]] += end[row] - start[row]
-        row = before[decisive[row]] if decisive[row] >= 0 else -1
+def path_times(last: int, first: int, duration: Any, role: Any, decided_by: Any, total: Any) -> int:
+    """Add to `total`, by role, what node `last` and all that decided before it took, down to number `first`.
+
+    Returns the number of the next one, or -1.
+    """
+    node = last
+    while node >= first:
+        total[role[node - first]] += duration[node - first]
+        node = decided_by[node - first]
+    return node

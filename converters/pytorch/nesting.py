@@ -13,21 +13,14 @@ NONE = -1
 
 
 @entry(allocates=False)
-def nest(lane: Any, start: Any, end: Any, parent: Any, open_calls: Any) -> int:
-    """Fill `parent`; returns how many calls outlast the call they begin in.
-
-    `open_calls` is room for as many calls as there are.
-    """
+def nest(lane: Any, start: Any, end: Any, parent: Any, open_calls: Any) -> None:
+    """Fill `parent`; `open_calls` is room for as many calls as there are."""
     depth = 0
-    outlasting = 0
     for call in range(len(start)):
         if call > 0 and lane[call] != lane[call - 1]:
             depth = 0
         while depth > 0 and end[open_calls[depth - 1]] <= start[call]:
             depth -= 1
         parent[call] = open_calls[depth - 1] if depth > 0 else NONE
-        if depth > 0 and end[call] > end[open_calls[depth - 1]]:
-            outlasting += 1
         open_calls[depth] = call
         depth += 1
-    return outlasting

@@ -5,7 +5,6 @@ Not here: making it (`timed`, `untimed`), writing it (`emission`), reporting on 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from converters.pytorch.communication import Communication
 from converters.pytorch.graph import Column, Graph
 from converters.pytorch.linking import Links
 from converters.pytorch.lookup import Lookup
+from converters.pytorch.tally import Tally
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +33,7 @@ class ConvertedRank:
     operator_event: Lookup  # row of the device trace that holds the arguments: of work, its operator's
     described_by: Lookup  # row of the execution trace that holds the arguments
     numbers: Mapping[str, Lookup]  # attributes
-    remarks: Counter[str]  # what was left out, concluded or unexpected, and how often
-    examples: Mapping[str, list[str]]
+    tally: Tally  # what was left out, concluded or unexpected, and how often
     measured_ns: int
     described_as: Mapping[str, str]  # what the file says about itself
     device_orphans: Column  # rows of the device trace: operators that the execution trace does not know

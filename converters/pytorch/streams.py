@@ -38,10 +38,9 @@ class Streams:
 
     node: Column  # by work
     position: Column  # by added node: work first, then gaps
-    unexplained: int  # gaps longer than a launch takes
 
 
-LONG_GAP_NS = 100_000
+_LONG_GAP_NS = 100_000  # longer than a launch takes
 _MOST = 256  # pieces of work that may overlap with one of their stream and still be looked at
 
 
@@ -72,7 +71,7 @@ def add_streams(
     _keep_order(draft, work, node, np.flatnonzero(communicates))
     some = first != NONE
     gap = _gaps(draft, kinds[some], first[some], second[some], node, own, np.flatnonzero(work.start_ns > 0))
-    return Streams(node, np.concatenate([own, gap.position]), gap.unexplained)
+    return Streams(node, np.concatenate([own, gap]))
 
 
 def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
@@ -81,22 +80,15 @@ def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
     overlaps = (work.lane[before] == work.lane[after]) & (work.end_ns[before] > work.start_ns[after])
     overlaps &= work.row[before] != work.row[after]
     if overlaps.any():
-        draft.left_out["communications of one stream that overlap in the recording (kept in order)"] += int(
-            overlaps.sum()
-        )
+        what = "communications of one stream that overlap in the recording (kept in order)"
+        draft.tally.count(what, work.start_ns[after[overlaps]])
         draft.link(Link.STREAM_ORDER, node[before[overlaps]], node[after[overlaps]], though_late=True)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gaps:
-    position: Column
-    unexplained: int
 
 
 def _gaps(
     draft: Draft, kind: Column, before: Column, after: Column, node: Column, own: Column, late: Column
-) -> _Gaps:
-    """Dependencies, with a gap node in each one that decided when its work could begin."""
+) -> Column:
+    """Dependencies, with a gap node (whose position is given) in each that decided when work could begin."""
     start, end = np.concatenate(draft.start_ns), np.concatenate(draft.end_ns)
     fits = end[before] <= start[after]
     order = np.lexsort((kind, -end[before], ~fits, after))
@@ -122,13 +114,15 @@ def _gaps(
         draft.link(one, before[gap_of][of_kind], gaps[of_kind])
         draft.link(one, gaps[of_kind], target[of_kind])
     draft.link(Link.STREAM_ORDER, gaps[len(decided) :], node[lone])
-    if len(lone):
-        draft.left_out["launches of work that began before the recording"] += len(lone)
+    draft.tally.count("launches of work that began before the recording", start[node[lone]])
     is_worker = np.concatenate(draft.role)[target] == Role.COMMUNICATION
-    long = np.flatnonzero((start[target] - opens > LONG_GAP_NS) & ~is_worker)
+    long = np.flatnonzero((start[target] - opens > _LONG_GAP_NS) & ~is_worker)
     long = long[long < len(decided)]
     first = node[0] if len(node) else 0
-    return _Gaps(own[target - first] - 1, len(long))
+    what = f"gaps of streams longer than {_LONG_GAP_NS // 1000} us that nothing explains"
+    draft.tally.count(what, start[target[long]])
+    position: Column = own[target - first] - 1
+    return position
 
 
 def _launch_nodes(draft: Draft, calls: Calls, work: Work, threads: Threads) -> Column:
@@ -143,10 +137,9 @@ def _launch_nodes(draft: Draft, calls: Calls, work: Work, threads: Threads) -> C
     if len(early):
         call = node[early]
         node[early] = threads.last_before(calls.lane[call], work.start_ns[early])
-        seeming = int((calls.start_ns[call] > work.start_ns[early]).sum())
-        if seeming:
-            what = "launches that seem to begin after what they launched (the call before is taken)"
-            draft.left_out[what] += seeming
+        seeming = early[calls.start_ns[call] > work.start_ns[early]]
+        what = "launches that seem to begin after what they launched (the call before is taken)"
+        draft.tally.count(what, work.start_ns[seeming])
     return node
 
 

@@ -5,30 +5,47 @@ Not here: the steps themselves.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Work, device_work, host_calls
+from converters.pytorch.calls import Calls, Flags, Work, device_work, host_calls
 from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, Share
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import Links, belong_together, link
 from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
-from converters.pytorch.streams import LONG_GAP_NS, add_streams
+from converters.pytorch.streams import add_streams
+from converters.pytorch.tally import Tally
 from converters.pytorch.threads import STEP, add_threads, wait_for_other_threads
 from converters.pytorch.waits import Waits, find_waits
 from converters.pytorch.workers import link_groups, link_workers
 from et_sim.errors import TraceError
 
-_WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
+WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to be converted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matter:
+    """What is to be converted; times count from `origin_ns`."""
+
+    device: DeviceTrace
+    host: HostTrace | None
+    calls: Calls
+    work: Work
+    links: Links | None
+    origin_ns: int
+
+
+ShareOf = Callable[[Calls, Work, Column], Share]  # of the nodes at these positions
 
 
 def convert_timed(
@@ -37,33 +54,53 @@ def convert_timed(
     """Link, order, connect."""
     calls, work, origin = _all(device)
     links = link(host, device, calls) if host is not None else None
-    remarks: Counter[str] = Counter()
+    tally = Tally()
+    say_if_apart(host, device, tally)
+    matter = Matter(device, host, calls, work, links, origin)
+    if links is not None and links.linked and links.device_rate < WHOLE:
+        linked = links.host_of_call != NONE
+        matter = within(matter, int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max()), tally)
+    return connected(matter, collect_groups(host, device, tally), without)
+
+
+def say_if_apart(host: HostTrace | None, device: DeviceTrace, tally: Tally) -> None:
+    """Remark that two recordings are not of one process."""
     if host is not None and not belong_together(host, device):
-        remarks["the two recordings are of different processes or ranks"] += 1
-    calls, work, links, origin = _part(calls, work, links, origin, remarks)
-    groups = collect_groups(host, device)
+        tally.counts["the two recordings are of different processes or ranks"] += 1
+
+
+def connected(
+    matter: Matter, groups: Groups, without: frozenset[Link], share_of: ShareOf | None = None
+) -> ConvertedRank:
+    """Find out what depends on what, and what everything is."""
+    device, host, calls, links = matter.device, matter.host, matter.calls, matter.links
+    tally = groups.tally
     host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int32)
     records = HostRecords(host) if host is not None else None
-    carriers = find_carriers(device, calls, work, host_of_call, records, groups)
+    carriers = find_carriers(device, calls, matter.work, host_of_call, records, groups)
     work = carriers.work
-    waits = find_waits(device, calls, work, origin)
-    graph, described = _graph(device, host, calls, work, carriers, waits, groups, host_of_call, without)
-    remarks += waits.counts + carriers.remarks + graph.left_out
-    if calls.outlasting:
-        remarks["calls that end after the call they begin in"] += calls.outlasting
+    waits = find_waits(device, calls, work, matter.origin_ns, tally)
+    graph, described = _graph(
+        device, host, calls, work, carriers, waits, groups, host_of_call, without, share_of
+    )
+    tally.count("calls that end after the call they begin in", calls.outlasting)
     costs = find_costs(device, calls, work, host, host_of_call)
     return replace(
-        _columns(device, host, calls, work, carriers, costs, graph, host_of_call, groups),
+        _columns(device, host, calls, work, carriers, costs, graph, host_of_call, groups, matter.origin_ns),
         links=links,
         groups=described,
-        remarks=remarks,
     )
+
+
+def timed_rows(device: DeviceTrace) -> Any:
+    """Whether an event is one that says how long the recording is."""
+    timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
+    return np.isin(device.sort, timed)
 
 
 def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     """Calls and work from the first of them on."""
-    timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
-    rows = np.isin(device.sort, timed)
+    rows = timed_rows(device)
     if not rows.any():
         raise TraceError(
             "holds no operator, no call of a runtime and no kernel",
@@ -79,18 +116,15 @@ def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     return calls, work, origin + shift
 
 
-def _part(
-    calls: Calls, work: Work, links: Links | None, origin: int, remarks: Counter[str]
-) -> tuple[Calls, Work, Links | None, int]:
-    """Only what the execution trace covers, if the timeline goes on for much longer."""
-    if links is None or not links.linked or links.device_rate >= _WHOLE:
-        return calls, work, links, origin
-    linked = links.host_of_call != NONE
-    low, high = int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max())
+def within(matter: Matter, low: int, high: int, tally: Tally) -> Matter:
+    """Only what the execution trace covers, where the timeline goes on for much longer."""
+    calls, work, links = matter.calls, matter.work, matter.links
+    assert links is not None
     keep = (calls.start_ns >= low) & (calls.end_ns <= high)
     launched = (work.call != NONE) & keep[work.call]
-    remarks["calls of the timeline outside of what the execution trace covers"] += int((~keep).sum())
-    remarks["work of devices that calls outside of it launched"] += int((~launched).sum())
+    what = "calls of the timeline outside of what the execution trace covers"
+    tally.count(what, calls.start_ns[~keep] - low)
+    tally.count("work of devices that calls outside of it launched", work.start_ns[~launched] - low)
     number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry is NONE's
     number[:-1][~keep] = NONE
     kept = replace(
@@ -110,7 +144,7 @@ def _part(
     )
     operators = int((kept.is_operator | kept.is_annotation).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
-    return kept, rest, inside, origin + low
+    return Matter(matter.device, matter.host, kept, rest, inside, matter.origin_ns + low)
 
 
 def _graph(
@@ -123,8 +157,9 @@ def _graph(
     groups: Groups,
     host_of_call: Rows,
     without: frozenset[Link],
+    share_of: ShareOf | None,
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
-    draft = Draft()
+    draft = Draft(groups.tally)
     threads = add_threads(draft, calls, work, waits.until_ns)
     on_host = draft.size
     wait_for_other_threads(draft, threads)
@@ -132,9 +167,6 @@ def _graph(
     communicates = carriers.of_work != NONE
     communicates[carriers.by_worker] = False  # workers do several things at once
     streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
-    if streams.unexplained:
-        what = f"gaps of streams longer than {LONG_GAP_NS // 1000} us that nothing explains"
-        draft.left_out[what] += streams.unexplained
     link_workers(draft, threads, calls, work, carriers.by_worker, streams.node)
     link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
@@ -145,6 +177,8 @@ def _graph(
     position[on_host:] = streams.position
     del threads, streams  # large, and no longer needed
     described = groups.described()
+    if share_of is not None:
+        return draft.finished(without, position, share_of(calls, work, position.astype(np.int64))), described
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
         position = np.append(position, np.int32(-STEP))
@@ -161,7 +195,10 @@ def _columns(
     graph: Graph,
     host_of_call: Rows,
     groups: Groups,
+    origin_ns: int,
 ) -> ConvertedRank:
+    span = groups.tally.span
+    orphans = (host_of_call == NONE) & (calls.is_operator | calls.is_annotation) & span.holds(calls.start_ns)
     call, of_work = graph.call, graph.work
     operator = costs.operator
     return ConvertedRank(
@@ -180,12 +217,11 @@ def _columns(
         operator_event=Lookup(graph.role, (call, calls.row), (of_work, taken(calls.row, operator))),
         described_by=Lookup(graph.role, (call, host_of_call), (of_work, taken(host_of_call, operator))),
         numbers=_numbers(device, host, calls, work, costs, graph, host_of_call),
-        remarks=Counter(),
-        examples=carriers.examples,
+        tally=groups.tally,
         measured_ns=int(graph.end_ns.max(initial=0)),
         described_as=_about(device, host, groups),
-        device_orphans=calls.row[(host_of_call == NONE) & (calls.is_operator | calls.is_annotation)],
-        left_out_events=_left_out(device, calls, work),
+        device_orphans=calls.row[orphans],
+        left_out_events=_left_out(device, calls, work, span.holds(device.ts_ns - origin_ns)),
     )
 
 
@@ -217,17 +253,17 @@ def _numbers(
     }
 
 
-def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
+def _left_out(device: DeviceTrace, calls: Calls, work: Work, is_own: Flags) -> dict[str, int]:
     """Events that are no nodes, and why."""
-    is_node = np.zeros(len(device), bool)
-    is_node[calls.row] = is_node[work.row] = True
+    is_none = is_own.copy()
+    is_none[calls.row] = is_none[work.row] = False
     said = {
         EventSort.LAUNCH: "calls of the runtime that neither launch nor wait (time of their operators)",
         EventSort.SYNC: "synchronisation events (dependencies)",
         EventSort.DEVICE_ANNOTATION: "annotations of devices (extents of work)",
         EventSort.OVERHEAD: "events of the profiler itself",
     }
-    counts = {what: int((~is_node & (device.sort == sort)).sum()) for sort, what in said.items()}
+    counts = {what: int((is_none & (device.sort == sort)).sum()) for sort, what in said.items()}
     return {what: count for what, count in counts.items() if count}
 
 

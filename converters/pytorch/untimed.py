@@ -9,7 +9,6 @@ Not here: ranks with a timeline (`timed`).
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.storages import last_writers
+from converters.pytorch.tally import Tally
 from et_sim.errors import TraceError
 
 
@@ -33,14 +33,13 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     if not len(rows):
         raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
-    remarks: Counter[str] = Counter()
-    examples: dict[str, list[str]] = {}
+    tally = Tally()
     parent = parent_rows(host)
-    _report_cycle(host, parent, remarks, examples)
-    groups = collect_groups(host, None)
+    _report_cycle(host, parent, tally)
+    groups = collect_groups(host, None, tally)
     communications, by_row = _communications(host, rows, parent, groups)
     described = groups.described()
-    graph = _graph(host, rows, parent, bool(described), without)
+    graph = _graph(host, rows, parent, bool(described), without, tally)
     row = graph.call
     return ConvertedRank(
         graph=graph,
@@ -60,8 +59,7 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
             "rf_id": Lookup(row, (row, host.record_function)),
             "seq_id": Lookup(row, (row, host.sequence)),
         },
-        remarks=remarks + groups.remarks + graph.left_out,
-        examples=examples,
+        tally=tally,
         measured_ns=0,
         described_as={"converter": "et-convert pytorch", "schema": host.schema},
         device_orphans=rows[:0],
@@ -70,10 +68,15 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
 
 
 def _graph(
-    host: HostTrace, rows: Column, parent: Column, has_groups: bool, without: frozenset[Link]
+    host: HostTrace,
+    rows: Column,
+    parent: Column,
+    has_groups: bool,
+    without: frozenset[Link],
+    tally: Tally,
 ) -> Graph:
     """Rows in their order, and a node for the groups before them."""
-    draft = Draft()
+    draft = Draft(tally)
     nothing = np.zeros(len(rows), np.int64)
     nodes = draft.add(Role.UNTIMED, nothing, nothing, call=rows)
     node_of = np.full(len(host) + 1, NONE, np.int64)  # the last entry is NONE's
@@ -118,15 +121,13 @@ def find_cycle(parent: Column) -> list[int]:
     return best
 
 
-def _report_cycle(
-    host: HostTrace, parent: Column, remarks: Counter[str], examples: dict[str, list[str]]
-) -> None:
+def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
     cycle = find_cycle(parent)
     if cycle:
         said = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
-        remarks[said] += len(cycle)
+        tally.counts[said] += len(cycle)
         ids = [str(int(host.node_id[row])) for row in [*cycle, cycle[0]]]
-        examples[said] = [" is called by ".join(ids)]
+        tally.examples[said] = [" is called by ".join(ids)]
 
 
 def _communications(
@@ -149,7 +150,7 @@ def _communications(
         if found is None or row in around:
             continue
         if groups.is_alone(found):
-            groups.remarks["collectives of a group of one rank, which move nothing"] += 1
+            groups.tally.count("collectives of a group of one rank, which move nothing", 0)
             continue
         at = int(parent[row])
         while at != NONE:

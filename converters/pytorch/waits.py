@@ -18,7 +18,6 @@ Not here: the nodes (`threads`, `streams`).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +27,7 @@ from converters.pytorch.columns import DeviceTrace, EventSort
 from converters.pytorch.graph import Column
 from converters.pytorch.nesting import NONE
 from converters.pytorch.streams import Pairs
+from converters.pytorch.tally import Tally
 
 _LONG_LAUNCH_NS = 50_000
 _FULL_QUEUE = 64  # pieces of work under way; queues of devices hold some hundred
@@ -40,7 +40,6 @@ class Waits:
     awaited: Pairs  # work, and work that comes after it
     host_after: Pairs  # work, and the call that returned after it
     until_ns: Column  # by call: when what it waited for had ended, or NONE
-    counts: Counter[str]
 
 
 @dataclass(slots=True)
@@ -76,23 +75,22 @@ class _Launches:
         return found if found != NONE and self.work.end_ns[found] <= ended_by else NONE
 
 
-def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int) -> Waits:
+def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int, tally: Tally) -> Waits:
     """All waiting of the timeline."""
     launched = np.where(
         work.launch != NONE, device.ts_ns[np.maximum(work.launch, 0)] - origin_ns, work.start_ns
     )
     launches = _Launches(work, launched, device.sort[work.row] != EventSort.ANNOTATION)
-    counts: Counter[str] = Counter()
-    awaited = _recorded(device, launches, counts, origin_ns)
+    awaited = _recorded(device, launches, tally, origin_ns)
     if not len(awaited[0]):
-        awaited = _concluded(device, calls, launches, counts, origin_ns)
-    until, host_after = _host_waits(device, calls, launches, counts, origin_ns)
-    held = _held_launches(calls, launches, until, counts)
+        awaited = _concluded(device, calls, launches, tally, origin_ns)
+    until, host_after = _host_waits(device, calls, launches, tally, origin_ns)
+    held = _held_launches(calls, launches, until, tally)
     both = tuple(np.concatenate(side) for side in zip(host_after, held, strict=True))
-    return Waits(awaited, (both[0], both[1]), until, counts)
+    return Waits(awaited, (both[0], both[1]), until)
 
 
-def _recorded(device: DeviceTrace, launches: _Launches, counts: Counter[str], origin_ns: int) -> Pairs:
+def _recorded(device: DeviceTrace, launches: _Launches, tally: Tally, origin_ns: int) -> Pairs:
     """Waits of streams that the timeline describes."""
     waits, texts = device.waits, device.texts
     call_at = _moments(device, origin_ns)
@@ -101,26 +99,25 @@ def _recorded(device: DeviceTrace, launches: _Launches, counts: Counter[str], or
     for at, row in enumerate(waits.row.tolist()):
         if texts[waits.sort[at]] != b"Stream Wait Event":
             continue
+        waited = int(device.ts_ns[row]) - origin_ns
         lane = int(device.lane[row])
         recorded = call_at.get(int(waits.record_correlation[at]))
         called = call_at.get(int(device.correlation[row]))
         source = lane_of.get((device.lanes[lane].device, int(waits.stream[at])))
         if recorded is None or called is None or source is None:
-            counts["waits of streams for events recorded before the recording"] += 1
+            tally.count("waits of streams for events recorded before the recording", waited)
             continue
         pair = (
             launches.last_before(source, recorded),
             launches.first_after(_stream_of(device, lane, lane_of), called),
         )
-        counts["waits of streams for events, as recorded"] += 1
+        tally.count("waits of streams for events, as recorded", waited)
         if NONE not in pair and source != lane:
             found.append(pair)
     return _pairs(found)
 
 
-def _concluded(
-    device: DeviceTrace, calls: Calls, launches: _Launches, counts: Counter[str], origin_ns: int
-) -> Pairs:
+def _concluded(device: DeviceTrace, calls: Calls, launches: _Launches, tally: Tally, origin_ns: int) -> Pairs:
     """Waits of streams of which only the call is known."""
     is_call = device.sort == EventSort.LAUNCH
     rows = np.flatnonzero(is_call & np.isin(device.name, named(device, "stream_wait")))
@@ -141,7 +138,7 @@ def _concluded(
             before = int(own[at - 1]) if at else NONE
             fresh = before != NONE and bisect_left(recorded, times[at - 1]) < bisect_left(recorded, moment)
             pair = _source(launches, follows, before if fresh else NONE, moment), follows
-            counts["waits of streams for events, concluded from the order of calls"] += 1
+            tally.count("waits of streams for events, concluded from the order of calls", moment)
             if pair[0] != NONE:
                 found.append(pair)
     return _pairs(found)
@@ -160,7 +157,7 @@ def _source(launches: _Launches, follows: int, before: int, moment: int) -> int:
 
 
 def _host_waits(
-    device: DeviceTrace, calls: Calls, launches: _Launches, counts: Counter[str], origin_ns: int
+    device: DeviceTrace, calls: Calls, launches: _Launches, tally: Tally, origin_ns: int
 ) -> tuple[Column, Pairs]:
     """Calls that returned when work had ended: which work, and when."""
     until = np.full(len(calls), NONE, np.int64)
@@ -177,7 +174,7 @@ def _host_waits(
         known = recorded.get(int(device.correlation[row]))
         if known is not None:
             targets = known
-            counts["waits of the host, as recorded"] += 1
+            tally.count("waits of the host, as recorded", start)
         elif name in names["wait_own"]:
             targets = launched_by.get(call, [])
         else:
@@ -185,7 +182,7 @@ def _host_waits(
             targets = [one for one in targets if one != NONE]
             if name not in names["wait_device"] and targets:
                 targets = [max(targets, key=lambda one: int(launches.work.end_ns[one]))]
-            counts["waits of the host, concluded from the order of calls"] += 1
+            tally.count("waits of the host, concluded from the order of calls", start)
         targets = [one for one in targets if launches.work.end_ns[one] <= end]
         if targets:
             until[call] = max(int(launches.work.end_ns[one]) for one in targets)
@@ -193,7 +190,7 @@ def _host_waits(
     return until, _pairs(found)
 
 
-def _held_launches(calls: Calls, launches: _Launches, until: Column, counts: Counter[str]) -> Pairs:
+def _held_launches(calls: Calls, launches: _Launches, until: Column, tally: Tally) -> Pairs:
     """Launches that took long, and returned soon after work had ended: the launched work itself (a copy from
     memory that is not pinned), or what made room in a full queue. Adds to `until`."""
     work = launches.work
@@ -209,14 +206,14 @@ def _held_launches(calls: Calls, launches: _Launches, until: Column, counts: Cou
         start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
         soon = end - (end - start) // 5
         if soon <= own_end[call] <= end:
-            counts["launches that waited for their own work, concluded from how long they took"] += 1
+            tally.count("launches that waited for their own work, concluded from how long they took", start)
             targets = some[(work.call[some] == call) & (work.end_ns[some] == own_end[call])].tolist()
         else:
             queued = np.searchsorted(begins, start) - np.searchsorted(ends, start)
             last = int(by_end[np.searchsorted(ends, end, "right") - 1])
             if queued < _FULL_QUEUE or not soon <= work.end_ns[last] <= end:
                 continue
-            counts["launches that waited for room in a queue, concluded from how long they took"] += 1
+            tally.count("launches that waited for room in a queue, concluded from how long they took", start)
             targets = [last]
         until[call] = max(int(work.end_ns[one]) for one in targets)
         found += [(one, call) for one in targets]

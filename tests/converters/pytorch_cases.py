@@ -23,7 +23,7 @@ from converters.pytorch.converting import convert_rank
 from converters.pytorch.emission import trace_bytes
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import identify, read_device, read_host, read_linked
-from converters.pytorch.report import report_on
+from converters.pytorch.totals import report_on
 
 REPORTS = Path(__file__).parent / "pytorch_reports.json"
 

@@ -16,7 +16,8 @@ from converters.pytorch.emission import trace_bytes
 from converters.pytorch.graph import Link
 from converters.pytorch.nesting import NONE
 from converters.pytorch.reading import read_device
-from converters.pytorch.report import lines, report_on
+from converters.pytorch.report import lines
+from converters.pytorch.totals import report_on
 from et_sim.errors import TraceError
 from et_sim.trace import decode
 
@@ -129,7 +130,7 @@ def test_any_timeline_converts_and_is_never_late(events: list[dict[str, Any]], w
     assert (graph.before < graph.after).all()
     ends, _ = graph.replayed()
     overlap = "communications of one stream that overlap in the recording (kept in order)"
-    if overlap not in rank.remarks:
+    if overlap not in rank.tally.counts:
         assert (ends <= graph.end_ns).all()
         if not without:  # single nodes may be early where an annotation begins after all that it belongs to
             assert ends.max(initial=0) == graph.end_ns.max(initial=0)

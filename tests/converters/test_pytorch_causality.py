@@ -264,7 +264,7 @@ def test_work_that_seems_to_begin_before_its_launch_comes_after_the_call_before(
     found = timeline.converted()
     assert found.comes_after("kernel", "op")
     assert not found.comes_after("kernel", "cudaLaunchKernel")
-    assert any("begin after what they launched" in what for what in found.rank.remarks)
+    assert any("begin after what they launched" in what for what in found.rank.tally.counts)
 
 
 def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timeline: Timeline) -> None:
@@ -272,7 +272,7 @@ def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timelin
     timeline.kernel("kernel", 9, 10, COMPUTE, 7)
     found = timeline.converted()
     assert found.span("stream gap") == (0, 9)
-    assert found.rank.remarks["launches of work that began before the recording"] == 1
+    assert found.rank.tally.counts["launches of work that began before the recording"] == 1
 
 
 def test_a_thread_goes_on_after_the_thread_it_waited_for(timeline: Timeline) -> None:
@@ -333,7 +333,7 @@ def test_further_kernels_of_a_collective_are_computation(timeline: Timeline) -> 
     timeline.launch("ncclDevKernel_Broadcast", 9, 90, 30, stream=NCCL)
     found = timeline.converted()
     assert (found.rank.communication != NONE).sum() == 1
-    assert found.rank.remarks["further kernels of a collective, kept as computation"] == 1
+    assert found.rank.tally.counts["further kernels of a collective, kept as computation"] == 1
 
 
 def test_a_kernel_that_nothing_explains_is_computation_and_counted(timeline: Timeline) -> None:
@@ -341,8 +341,8 @@ def test_a_kernel_that_nothing_explains_is_computation_and_counted(timeline: Tim
     timeline.launch("ncclNewKernel_Something", 6, 60, 30, stream=NCCL)
     found = timeline.converted()
     said = "kernels that communicate, but do not say what: kept as computation"
-    assert found.rank.remarks[said] == 1
-    assert found.rank.examples[said] == ["ncclNewKernel_Something"]
+    assert found.rank.tally.counts[said] == 1
+    assert found.rank.tally.examples[said] == ["ncclNewKernel_Something"]
     assert found.trace.kind[found.row("ncclNewKernel_Something")] == NodeKind.COMP
 
 
@@ -384,7 +384,7 @@ def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:
     path = tmp_path / "et_0.json"
     path.write_text(json.dumps({"schema": "1.0.2-chakra.0.0.4", "pid": 1, "nodes": nodes}))
     rank = convert_rank(read_host(path), None)
-    said = next(what for what in rank.remarks if "circle" in what)
-    assert rank.remarks[said] == 3
-    assert rank.examples[said] == ["5 is called by 7 is called by 6 is called by 5"]
+    said = next(what for what in rank.tally.counts if "circle" in what)
+    assert rank.tally.counts[said] == 3
+    assert rank.tally.examples[said] == ["5 is called by 7 is called by 6 is called by 5"]
     assert (rank.graph.before < rank.graph.after).all()

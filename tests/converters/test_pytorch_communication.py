@@ -18,6 +18,7 @@ from converters.pytorch.communication import (
 )
 from converters.pytorch.groups import Groups
 from converters.pytorch.rules import UNNAMED, rules
+from converters.pytorch.tally import Tally
 
 TENSOR = "GenericList[Tensor(float)]"
 SPLITS = "GenericList[Int,Int]"
@@ -201,28 +202,28 @@ def a_communication(**said: Any) -> Communication:
 
 
 def test_a_group_is_found_by_its_ranks_or_its_size() -> None:
-    groups = Groups(1, 4, {"0": (), "1": (0, 1), "4": (1, 2, 3)})
+    groups = Groups(1, 4, Tally(), {"0": (), "1": (0, 1), "4": (1, 2, 3)})
     assert groups.resolve(a_communication(group_ranks=(0, 1))).group == "1"
     assert groups.resolve(a_communication(group_size=3)).group == "4"
     assert groups.resolve(a_communication(group_size=4)).group == ""
-    assert not groups.remarks
+    assert not groups.tally.counts
 
 
 def test_a_group_that_could_be_several_is_all_ranks_and_counted() -> None:
-    groups = Groups(1, 4, {"0": (), "1": (0, 1), "4": (1, 3)})
+    groups = Groups(1, 4, Tally(), {"0": (), "1": (0, 1), "4": (1, 3)})
     assert groups.resolve(a_communication(group_size=2)).group == ""
     assert groups.resolve(a_communication()).group == ""
-    assert sum(groups.remarks.values()) == 2
+    assert sum(groups.tally.counts.values()) == 2
 
 
 def test_members_that_only_a_kernel_tells_are_kept() -> None:
-    groups = Groups(9, 16)
+    groups = Groups(9, 16, Tally())
     assert groups.resolve(a_communication(group="25", group_ranks=(1, 9))).group == "25"
     assert groups.described() == {"25": (1, 9)}
 
 
 def test_peers_and_roots_become_ranks_of_all() -> None:
-    groups = Groups(9, 16, {"25": (1, 9)})
+    groups = Groups(9, 16, Tally(), {"25": (1, 9)})
     sent = Communication(rules().operations["send"], 8, 0, group="25", root=0)
     assert groups.resolve(sent).peer == 1
     rooted = Communication(rules().operations["broadcast"], 8, 0, group="25", root=1)
@@ -230,9 +231,9 @@ def test_peers_and_roots_become_ranks_of_all() -> None:
 
 
 def test_a_message_without_a_peer_is_counted() -> None:
-    groups = Groups(0, 4)
+    groups = Groups(0, 4, Tally())
     assert groups.resolve(Communication(rules().operations["send"], 8, 0)).peer == -1
-    assert sum(groups.remarks.values()) == 1
+    assert sum(groups.tally.counts.values()) == 1
 
 
 def test_groups_of_others_are_not_described() -> None:
@@ -246,6 +247,6 @@ def test_groups_of_others_are_not_described() -> None:
             ProcessGroup("2", "", (), 2, "nccl"),
         )
 
-    found = collect_groups(None, Device())  # type: ignore[arg-type]
+    found = collect_groups(None, Device(), Tally())  # type: ignore[arg-type]
     assert found.described() == {"1": (0, 1)}
     assert found.rank != ABSENT
