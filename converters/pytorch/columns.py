@@ -192,22 +192,12 @@ class Collectives:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Flows:
-    """Arrows from forward operators to their backward operators (fwdbwd), one row per end."""
-
-    flow_id: Numbers
-    is_end: npt.NDArray[np.bool_]
-    ts_ns: Times
-    lane: Indices
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class DeviceTrace:
     """A Kineto timeline: one row per kept event, in the order of the file.
 
     Left out, and counted in `dropped` as "phase/category": metadata and instants (M, i), python_function,
-    ac2g arrows (each repeats a correlation that its two events carry), counters, and categories that are
-    not known. What else was not as it should be is counted there in words.
+    arrows (ac2g repeat a correlation, fwdbwd a sequence number that their two events carry), counters, and
+    categories that are not known. What else was not as it should be is counted there in words.
     """
 
     path: str
@@ -243,7 +233,6 @@ class DeviceTrace:
     waits: Waits
     transfers: Transfers
     collectives: Collectives
-    forward_backward: Flows
 
     def __len__(self) -> int:
         return len(self.ts_ns)

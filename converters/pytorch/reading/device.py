@@ -25,17 +25,18 @@ from converters.pytorch.reading.device_records import (
     EventTimes,
 )
 from converters.pytorch.reading.groups import process_groups
-from converters.pytorch.reading.growing import Column, Memo, Table, numbers, texts_of, whole_number
+from converters.pytorch.reading.growing import Columns, Memo, Table, numbers, texts_of, whole_number
 from converters.pytorch.reading.lanes import Lanes
 from converters.pytorch.reading.names import rank_of_name
 from converters.pytorch.reading.pieces import Batch, Member, pieces
 from converters.pytorch.reading.times import digits, nanoseconds
+from converters.pytorch.row_file import Overflow
 from et_sim.errors import TraceError
 
-_FLOW, _SPAN, _DROP = 100, 101, 102  # beside the numbers of EventSort
-_FORWARD_BACKWARD = ("fwdbwd", "fwd_bwd", "forward_backward")
+_SPAN, _DROP = 100, 101  # beside the numbers of EventSort
 _NOT_ON_DEVICE = (EventSort.OPERATOR, EventSort.ANNOTATION, EventSort.LAUNCH, EventSort.OVERHEAD)
 _ON_DEVICE = frozenset(int(sort) for sort in EventSort if sort not in _NOT_ON_DEVICE)
+EVENTS = "events"
 _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     "sort": np.uint8,
     "name": np.int32,
@@ -45,14 +46,23 @@ _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     "external_id": None,
     "record_function": None,
     "sequence": None,
+    "lane": np.int32,
+    "arguments": np.int32,
 }
 
 
 def read_device(
-    path: Path, *, progress: Progress | None = None, block_bytes: int = BLOCK_BYTES
+    path: Path,
+    *,
+    progress: Progress | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    overflow: Overflow | None = None,
 ) -> DeviceTrace:
-    """Read a Kineto timeline, plain or compressed with gzip."""
-    reader = DeviceReader(path)
+    """Read a Kineto timeline, plain or compressed with gzip.
+
+    With `overflow`, too many events for the memory are put there (`EVENTS`), and the result has none.
+    """
+    reader = DeviceReader(path, overflow)
     for piece in pieces(path, ("traceEvents", "nodes"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("nodes", "schema"):
             raise TraceError(
@@ -70,7 +80,7 @@ def read_device(
 class DeviceReader:
     """Collects the events and the other members of one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, overflow: Overflow | None = None) -> None:
         self._path = path
         self._decode = Decoder(Event, path)
         self._members: dict[str, Any] = {}
@@ -79,11 +89,9 @@ class DeviceReader:
         self._codes: Memo[tuple[str, str], int] = Memo(_code)
         self._names: Table[str] = Table()
         self._lanes = Lanes()
-        self._lane = Column(np.int32)
-        self._columns = {name: Column(kind) for name, kind in _COLUMNS.items()}
+        self._columns = Columns(_COLUMNS, overflow, EVENTS)
         self._details = Details()
         self._spans: list[tuple[int, int]] = []
-        self._rows = 0
         self._lists: set[str] = set()
 
     def member(self, member: Member) -> None:
@@ -98,8 +106,8 @@ class DeviceReader:
         """Take the decoded events of a batch; gives those that have become rows."""
         self._lists.add(batch.key)
         codes = [self._codes[event.phase, event.category] for event in events]
-        kept = [row for row, code in enumerate(codes) if code < _FLOW]
-        others = [row for row, code in enumerate(codes) if code >= _FLOW]
+        kept = [row for row, code in enumerate(codes) if code < _SPAN]
+        others = [row for row, code in enumerate(codes) if code >= _SPAN]
         self._dropped.update(
             [(events[row].phase, events[row].category) for row in others if codes[row] == _DROP]
         )
@@ -110,11 +118,6 @@ class DeviceReader:
             below = int((lengths < 0).sum())
             self._count("durations below zero, taken as zero", below)
             self._append(chosen, [codes[row] for row in kept], starts, np.maximum(lengths, 0))
-        flows = [row for row in others if codes[row] == _FLOW and events[row].ts is not None]
-        if flows:
-            chosen = [events[row] for row in flows]
-            for event, start in zip(chosen, self._times(chosen, flows, "ts", batch).tolist(), strict=True):
-                self._details.add_flow(event, start, self._lanes[event.pid, event.tid])
         spans = self._with_times(events, [row for row in others if codes[row] == _SPAN])
         if spans:
             chosen = [events[row] for row in spans]
@@ -130,7 +133,6 @@ class DeviceReader:
         properties = self._members.get("deviceProperties")
         properties = properties if isinstance(properties, list) else []
         rank = whole_number(distributed.get("rank"))
-        lane_places, lanes = self._lanes.finish()
         details = self._details
         return DeviceTrace(
             path=str(self._path),
@@ -139,7 +141,7 @@ class DeviceReader:
             backend=str(distributed.get("backend") or ""),
             base_ns=max(0, whole_number(self._members.get("baseTimeNanoseconds"))),
             names=tuple(self._names),
-            lanes=lanes,
+            lanes=tuple(self._lanes.found),
             groups=tuple(process_groups(distributed.get("pg_config"))),
             device_properties=tuple(entry for entry in properties if isinstance(entry, dict)),
             metadata={
@@ -148,15 +150,12 @@ class DeviceReader:
             window_ns=self._window(),
             dropped=self._all_dropped(),
             repaired=self._decode.repaired,
-            lane=lane_places[self._lane.finish()] if self._rows else self._lane.finish(),
             node_id=node_id,
-            arguments=details.arguments(),
             waits=details.waits(),
             transfers=details.transfers(),
             collectives=details.collectives(),
-            forward_backward=details.flows(lane_places),
             texts=texts_of(details.texts),
-            **{name: column.finish() for name, column in self._columns.items()},
+            **self._columns.finish(),
         )
 
     def _append(self, events: list[Event], sorts: list[int], starts: Times, lengths: Times) -> None:
@@ -176,12 +175,11 @@ class DeviceReader:
             ],
             "record_function": np.where(functions == 0, ABSENT, functions),  # 0: nobody gave it a number
             "sequence": [own.sequence for own in arguments],
+            "lane": self._lanes_of(events, sorts, arguments),
+            "arguments": self._details.inputs_of(events, arguments),
         }
-        for name, column in self._columns.items():
-            column.add(values[name])
-        self._lane.add(self._lanes_of(events, sorts, arguments))
-        self._details.add(self._rows, events, sorts, arguments)
-        self._rows += len(events)
+        self._details.add(self._columns.rows, events, sorts, arguments)
+        self._columns.add(values)
 
     def _lanes_of(self, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> list[int]:
         lanes = self._lanes
@@ -239,7 +237,7 @@ class DeviceReader:
         return min(start for start, _ in self._spans), max(end for _, end in self._spans)
 
     def _has_only_unnamed(self) -> bool:
-        return not self._rows and all(not phase for phase, _ in self._dropped)
+        return not self._columns.rows and all(not phase for phase, _ in self._dropped)
 
 
 def _code(key: tuple[str, str]) -> int:
@@ -248,4 +246,4 @@ def _code(key: tuple[str, str]) -> int:
     if phase == "X":
         sort = SORTS.get(category.lower())
         return int(sort) if sort is not None else _SPAN if category == "Trace" else _DROP
-    return _FLOW if phase in ("s", "f") and category in _FORWARD_BACKWARD else _DROP
+    return _DROP

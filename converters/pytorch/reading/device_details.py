@@ -1,4 +1,4 @@
-"""What only some events of a timeline say: waits, sizes, collectives, arrows, recorded inputs.
+"""What only some events of a timeline say: waits, sizes, collectives, recorded inputs.
 
 Not here: what every event says (`device`).
 """
@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from converters.pytorch.columns import ABSENT, Collectives, EventSort, Flows, Indices, Transfers, Waits
+from converters.pytorch.columns import ABSENT, Collectives, EventSort, Transfers, Waits
 from converters.pytorch.reading.device_records import Arguments, Event
-from converters.pytorch.reading.growing import Column, Memo, Rows, Table
+from converters.pytorch.reading.growing import Memo, Rows, Table
 from converters.pytorch.reading.lanes import stream_number
 from converters.pytorch.reading.names import values_matter
 
@@ -28,24 +27,13 @@ class Details:
         self.texts: Table[str | bytes] = Table()
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
         self._inputs: Memo[tuple[bytes, bytes, bytes], int] = Memo(self._inputs_text)
-        self._arguments = Column(np.int32)
         self.unreadable_inputs = 0  # recorded inputs, different ones, that are no lists of the right kind
         self._waits = Rows("row", "sort", "stream", "event", "record_correlation")
         self._transfers = Rows("row", "size_bytes")
-        self._flows = Rows("flow_id", "is_end", "ts_ns", "lane")
         self._collectives = Rows(*Collectives.__dataclass_fields__)
 
     def add(self, first_row: int, events: list[Event], sorts: list[int], arguments: list[Arguments]) -> None:
         """Take the details of consecutive rows."""
-        inputs, keeps = self._inputs, self._keeps_values
-        self._arguments.add(
-            [
-                inputs[bytes(own.dims), bytes(own.types), bytes(own.values) if keeps[event.name] else b""]
-                if own.types or own.dims
-                else ABSENT
-                for event, own in zip(events, arguments, strict=True)
-            ]
-        )
         for row, own in enumerate(arguments):
             if own.operation is not None:
                 self._collective(first_row + row, own)
@@ -56,12 +44,15 @@ class Details:
                     first_row + row, own.size if own.size_bytes is None else own.size_bytes
                 )
 
-    def add_flow(self, event: Event, start_ns: int, lane: int) -> None:
-        """Take one end of an arrow."""
-        self._flows.append(event.flow_id, int(event.phase == "f"), start_ns, lane)
-
-    def arguments(self) -> Indices:
-        return self._arguments.finish()
+    def inputs_of(self, events: list[Event], arguments: list[Arguments]) -> list[int]:
+        """The text of each event's recorded inputs."""
+        inputs, keeps = self._inputs, self._keeps_values
+        return [
+            inputs[bytes(own.dims), bytes(own.types), bytes(own.values) if keeps[event.name] else b""]
+            if own.types or own.dims
+            else ABSENT
+            for event, own in zip(events, arguments, strict=True)
+        ]
 
     def waits(self) -> Waits:
         return Waits(**self._waits.finish())
@@ -72,11 +63,6 @@ class Details:
 
     def collectives(self) -> Collectives:
         return Collectives(**self._collectives.finish())
-
-    def flows(self, lane_places: npt.NDArray[np.int32]) -> Flows:
-        found = self._flows.finish()
-        ends, starts = found["is_end"].astype(np.bool_), found["ts_ns"].astype(np.int64)
-        return Flows(found["flow_id"], ends, starts, lane_places[found["lane"]])
 
     def _inputs_text(self, recorded: tuple[bytes, bytes, bytes]) -> int:
         dims, types, values = (text or b"[]" for text in recorded)

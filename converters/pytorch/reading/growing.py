@@ -6,7 +6,7 @@ Not here: what the columns mean (`converters.pytorch.columns`), and times (`time
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from mmap import mmap
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from converters.pytorch.columns import ABSENT
+from converters.pytorch.row_file import CHUNK_ROWS, Overflow
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -70,6 +71,44 @@ class Column:
         if self._recent:
             self._parts.append(_joined(self._recent))
             self._recent, self._recent_rows = [], 0
+
+
+class Columns:
+    """Columns of one table. If it grows too large, it goes to a file, and no row is left at the end."""
+
+    def __init__(
+        self,
+        kinds: Mapping[str, type[np.integer[Any]] | None],
+        overflow: Overflow | None = None,
+        name: str = "",
+    ) -> None:
+        self._kind = np.dtype([(column, kind or np.int64) for column, kind in kinds.items()])
+        self._overflow, self._name = overflow, name
+        self._columns = {column: Column(kind) for column, kind in kinds.items()}
+        self._held = 0  # rows that are here
+        self._most = overflow.most_bytes // self._kind.itemsize if overflow is not None else 0
+        self.rows = 0
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """The next rows."""
+        for name, column in self._columns.items():
+            column.add(values[name])
+        count = len(next(iter(values.values())))
+        self._held += count
+        self.rows += count
+        if self._overflow is not None and self._held >= self._most:
+            self._set_aside(self._overflow)
+
+    def finish(self) -> dict[str, npt.NDArray[Any]]:
+        """All rows, or none if they are in a file."""
+        if self._overflow is not None and self._overflow.tables:
+            self._set_aside(self._overflow)
+        return {name: column.finish() for name, column in self._columns.items()}
+
+    def _set_aside(self, overflow: Overflow) -> None:
+        rows = {name: column.finish() for name, column in self._columns.items()}
+        overflow.table(self._name, self._kind).append(rows)
+        self._held, self._most = 0, min(self._most, CHUNK_ROWS)
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -20,15 +20,17 @@ from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, ProcessGroup
 from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
 from converters.pytorch.reading.decoding import Decoder, decoded, unreadable
 from converters.pytorch.reading.groups import process_groups
-from converters.pytorch.reading.growing import Column, Memo, Table, texts_of, whole_number
+from converters.pytorch.reading.growing import Columns, Memo, Table, numbers, texts_of, whole_number
 from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
 from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
 from converters.pytorch.reading.pieces import Batch, Member, pieces
 from converters.pytorch.reading.tensors import TensorColumns
+from converters.pytorch.row_file import Overflow
 from et_sim.errors import TraceError
 
 _ROOT = re.compile(r"^\[pytorch\|profiler\|execution_(?:trace|graph)\|(process|thread)\]")
 _USER_SCOPE = 7
+NODES, INPUTS, OUTPUTS = "nodes", "inputs", "outputs"
 _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     "node_id": None,
     "parent": None,
@@ -45,6 +47,8 @@ _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     "output_types": np.int32,
     "input_values": np.int32,
     "attributes": np.int32,
+    INPUTS: np.int32,  # how many tensors there are
+    OUTPUTS: np.int32,
 }
 
 AnyNodes: TypeAlias = Sequence[Node | FlatNode]
@@ -57,9 +61,14 @@ def read_host(
     progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
     watcher: Watcher | None = None,
+    overflow: Overflow | None = None,
 ) -> HostTrace:
-    """Read an execution trace, plain or compressed with gzip; `watcher` sees the nodes of each block."""
-    reader = HostReader(path)
+    """Read an execution trace, plain or compressed with gzip; `watcher` sees the nodes of each block.
+
+    With `overflow`, too many nodes for the memory are put there (`NODES`, and their tensors as `INPUTS` and
+    `OUTPUTS`), and the result has none.
+    """
+    reader = HostReader(path, overflow)
     for piece in pieces(path, ("nodes", "traceEvents"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("traceEvents", ""):
             raise TraceError(
@@ -81,7 +90,7 @@ def read_host(
 class HostReader:
     """Collects the nodes and the other members of one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, overflow: Overflow | None = None) -> None:
         self._path = path
         self._decode: Decoder[Any] | None = None
         self._fields: Callable[[Any], Fields] = fields_of
@@ -90,8 +99,9 @@ class HostReader:
         self._texts: Table[str | bytes] = Table()
         self._sorts: Memo[str, int] = Memo(sort_of)
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
-        self._columns = {name: Column(kind) for name, kind in _COLUMNS.items()}
-        self._inputs, self._outputs = TensorColumns(self._texts), TensorColumns(self._texts)
+        self._columns = Columns(_COLUMNS, overflow, NODES)
+        self._inputs = TensorColumns(self._texts, overflow, INPUTS)
+        self._outputs = TensorColumns(self._texts, overflow, OUTPUTS)
         self._groups: dict[str, ProcessGroup] = {}
         self._dropped: Counter[str] = Counter()
 
@@ -119,10 +129,8 @@ class HostReader:
                 place=str(self._path),
                 remedy="name the file that PyTorch's ExecutionTraceObserver wrote",
             )
-        columns = {name: column.finish() for name, column in self._columns.items()}
-        self._refuse_doubles(columns["node_id"])
-        sort, scope = columns["sort"], columns["scope"]
-        sort[(sort == NodeSort.OPERATOR) & (scope == _USER_SCOPE)] = NodeSort.ANNOTATION
+        columns = self._columns.finish()
+        refuse_doubles(self._path, columns["node_id"])
         return HostTrace(
             path=str(self._path),
             schema=str(self._members.get("schema", "")),
@@ -134,8 +142,8 @@ class HostReader:
             groups=tuple(self._groups.values()),
             dropped=dict(sorted(self._dropped.items())),
             repaired=self._decode.repaired,
-            inputs=self._inputs.finish(),
-            outputs=self._outputs.finish(),
+            inputs=self._inputs.finish(columns.pop(INPUTS)),
+            outputs=self._outputs.finish(columns.pop(OUTPUTS)),
             texts=texts_of(self._texts),
             **columns,
         )
@@ -175,11 +183,14 @@ class HostReader:
                 for node, given in zip(nodes, fields.inputs, strict=True)
             ],
             "attributes": [texts[msgspec.json.encode(more)] if more else ABSENT for more in fields.more],
+            INPUTS: self._inputs.add(fields.inputs, input_types),
+            OUTPUTS: self._outputs.add(fields.outputs, output_types),
         }
-        for name, column in self._columns.items():
-            column.add(values[name])
-        self._inputs.add(fields.inputs, input_types)
-        self._outputs.add(fields.outputs, output_types)
+        sort, scope = np.array(values["sort"], np.uint8), numbers(fields.scope)
+        values["sort"] = np.where(
+            (sort == NodeSort.OPERATOR) & (scope == _USER_SCOPE), NodeSort.ANNOTATION, sort
+        )
+        self._columns.add(values)
         for node, given in zip(nodes, fields.inputs, strict=True):
             if sorts[node.name] == NodeSort.GROUPS:
                 self._add_groups(given)
@@ -195,15 +206,17 @@ class HostReader:
             for group in process_groups(listed):
                 self._groups.setdefault(group.name, group)
 
-    def _refuse_doubles(self, node_id: Any) -> None:
-        ids, counts = np.unique(node_id, return_counts=True)
-        if len(ids) < len(node_id):
-            raise TraceError(
-                f"{int((counts > 1).sum())} node ids are used more than once, the first is"
-                f" {int(ids[counts > 1][0])}",
-                place=str(self._path),
-                remedy="the file is damaged, or two were written into one; record again",
-            )
+
+def refuse_doubles(path: Path | str, node_id: Any) -> None:
+    """Refuse ids that are used more than once."""
+    ids, counts = np.unique(node_id, return_counts=True)
+    if len(ids) < len(node_id):
+        raise TraceError(
+            f"{int((counts > 1).sum())} node ids are used more than once, the first is"
+            f" {int(ids[counts > 1][0])}",
+            place=str(path),
+            remedy="the file is damaged, or two were written into one; record again",
+        )
 
 
 def sort_of(name: str) -> int:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from converters.pytorch.columns import ABSENT, Lane
 from converters.pytorch.reading.device_records import Number
-from converters.pytorch.reading.growing import Table, whole_number
+from converters.pytorch.reading.growing import Memo, Table, whole_number
 
 _NO_STREAM = 2**32 - 1  # how 32 bits without a sign say -1
 
@@ -23,16 +20,14 @@ def stream_number(stream: Number) -> int:
     return ABSENT if number >= _NO_STREAM else number
 
 
-class Lanes(Table[tuple[Any, ...]]):
-    """Numbers (process, thread) of the host and (process, thread, device, stream) of devices as written."""
+class Lanes(Memo[tuple[Any, ...], int]):
+    """Numbers of lanes, by (process, thread) of the host and (process, thread, device, stream) of devices as
+    written; those written in two ways are one."""
 
-    def finish(self) -> tuple[npt.NDArray[np.int32], tuple[Lane, ...]]:
-        """The lanes, and for each number given so far its place among them: lanes written in two ways
-        are one."""
-        words: Table[str] = Table()
-        found: Table[Lane] = Table()
-        places = [found[_lane(written, words)] for written in self]
-        return np.array(places, np.int32), tuple(found)
+    def __init__(self) -> None:
+        super().__init__(lambda written: self.found[_lane(written, self._words)])
+        self._words: Table[str] = Table()
+        self.found: Table[Lane] = Table()
 
 
 def _lane(written: tuple[Any, ...], words: Table[str]) -> Lane:

@@ -14,25 +14,32 @@ import msgspec
 import numpy as np
 
 from converters.pytorch.columns import Tensors
-from converters.pytorch.reading.growing import Column, Memo, Table, starts_of
+from converters.pytorch.reading.growing import Columns, Memo, Table, starts_of
+from converters.pytorch.row_file import Overflow
 
 _STORAGE, _ELEMENTS, _ELEMENT_BYTES, _DEVICE = 1, 3, 4, 5
 _TENSOR_LENGTH = 6
+_COLUMNS: dict[str, type[np.integer[Any]] | None] = {
+    "argument": np.uint16,
+    "storage_id": None,
+    "elements": None,
+    "element_bytes": np.uint8,
+    "device": np.int32,
+}
 _Found = tuple[int, list[Any]]  # number of the argument, and the tensor
 
 
 class TensorColumns:
     """Collects the tensors of rows."""
 
-    def __init__(self, texts: Table[str | bytes]) -> None:
+    def __init__(self, texts: Table[str | bytes], overflow: Overflow | None, name: str) -> None:
         self._texts = texts
         self._wanted: Memo[bytes, tuple[int, ...]] = Memo(_arguments_with_tensors)
         self._decode = msgspec.json.Decoder(list[Any]).decode
-        self._counts = Column(np.int64)
-        self._columns = (Column(np.uint16), Column(), Column(), Column(np.uint8), Column(np.int32))
+        self._columns = Columns(_COLUMNS, overflow, name)
 
-    def add(self, values: list[msgspec.Raw], types: list[bytes]) -> None:
-        """The next rows: their arguments, and the types of these."""
+    def add(self, values: list[msgspec.Raw], types: list[bytes]) -> list[int]:
+        """The next rows: their arguments, and the types of these; gives how many tensors each has."""
         found: list[_Found] = []
         counts = []
         for row_values, row_types in zip(values, types, strict=True):
@@ -44,16 +51,21 @@ class TensorColumns:
                     if number < len(arguments):
                         _collect(number, arguments[number], found)
             counts.append(len(found) - before)
-        self._counts.add(counts)
         texts = self._texts
-        argument, *others, device = self._columns
-        argument.add([number for number, _ in found])
-        for place, column in zip((_STORAGE, _ELEMENTS, _ELEMENT_BYTES), others, strict=True):
-            column.add([tensor[place] for _, tensor in found])
-        device.add([texts[tensor[_DEVICE]] for _, tensor in found])
+        self._columns.add(
+            {
+                "argument": [number for number, _ in found],
+                "storage_id": [tensor[_STORAGE] for _, tensor in found],
+                "elements": [tensor[_ELEMENTS] for _, tensor in found],
+                "element_bytes": [tensor[_ELEMENT_BYTES] for _, tensor in found],
+                "device": [texts[tensor[_DEVICE]] for _, tensor in found],
+            }
+        )
+        return counts
 
-    def finish(self) -> Tensors:
-        return Tensors(starts_of(self._counts.finish()), *(column.finish() for column in self._columns))
+    def finish(self, counts: Any) -> Tensors:
+        """The tensors, given how many each row has."""
+        return Tensors(starts_of(counts), **self._columns.finish())
 
 
 def _arguments_with_tensors(types: bytes) -> tuple[int, ...]:
