@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import gzip
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from converters.pytorch.allocation import give_back_freed_arrays
 from converters.pytorch.columns import DeviceTrace, HostTrace
-from converters.pytorch.emission import trace_bytes
+from converters.pytorch.emission import header_bytes, row_bytes
 from converters.pytorch.graph import Link
+from converters.pytorch.path_steps import InFile
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host, read_linked
+from converters.pytorch.row_file import Overflow, hidden_file
+from converters.pytorch.stretches import LargeRecording, Sizes, whole_host
 from converters.pytorch.timed import convert_timed
-from converters.pytorch.totals import report_on
+from converters.pytorch.totals import Totals
 from converters.pytorch.untimed import convert_untimed
 from et_sim.errors import TraceError
 
 Watch = Callable[[int], None]
+_READING, _LOOKING = 0.6, 0.1  # of the time that a recording takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +57,29 @@ class Done:
     report: dict[str, Any]
 
 
-def convert(job: Job, watch: Watch | None = None) -> Done:
-    """Convert one rank; `watch` is told how many bytes of its files have been read."""
+def convert(job: Job, watch: Watch | None = None, sizes: Sizes = Sizes()) -> Done:  # noqa: B008  (frozen)
+    """Convert one rank; `watch` is told how much is done, as bytes of its files.
+
+    Recordings of more than so many bytes (of `sizes`) are converted in stretches.
+    """
     give_back_freed_arrays()
-    host, device = _read(job, watch)
-    rank = convert_rank(host, device, job.without)
     temporary = job.output.with_name(f".{job.output.name}.{secrets.token_hex(4)}.tmp")
+    totals = Totals()
+    ranks = _ranks(job, watch, sizes, totals)
     try:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         opened = (
             gzip.GzipFile(temporary, "wb", mtime=0) if job.output.suffix == ".gz" else temporary.open("xb")
         )
-        size = 0
         with opened as file:
-            for part in trace_bytes(rank):
-                size += file.write(part)
-        report = report_on(rank, [str(path) for path in job.inputs], str(job.output), size)
+            size = 0
+            for rank in ranks:
+                if not size:
+                    size = file.write(header_bytes(rank))
+                for part in row_bytes(rank):
+                    size += file.write(part)
+                del rank  # it is large, and the next one is made now
+        report = totals.report([str(path) for path in job.inputs], str(job.output), size)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or str(error)
@@ -91,16 +102,40 @@ def convert_rank(
     return convert_untimed(host, without)
 
 
-def _read(job: Job, watch: Watch | None) -> tuple[HostTrace | None, DeviceTrace | None]:
+def _ranks(job: Job, watch: Watch | None, sizes: Sizes, totals: Totals) -> Iterator[ConvertedRank]:
+    """The rank, as a whole or in stretches, counted in `totals`."""
+    whole = sum(path.stat().st_size for path in job.inputs)
+
+    def done(part: float) -> None:
+        if watch is not None:
+            watch(int(part * whole))
+
+    sides = [Overflow(job.output.parent, sizes.memory_bytes) for _ in range(2)]
+    host, device = _read(job, lambda size: done(_READING * size / max(whole, 1)), sides)
+    if device is not None and any(side.tables for side in sides):
+        large = LargeRecording(device, host, sides, sizes)
+        totals.steps = InFile(hidden_file(job.output.parent))
+        if large.is_linked_by_ids(lambda part: done(_READING + _LOOKING * part)):
+            rest = _READING + _LOOKING
+            yield from large.converted(job.without, totals, lambda part: done(rest + (1 - rest) * part))
+            return
+        host, device = large.whole()
+    elif host is not None and sides[0].tables:
+        host = whole_host(host, sides[0])
+    rank = convert_rank(host, device, job.without)
+    totals.add(rank)
+    yield rank
+
+
+def _read(job: Job, progress: Watch, sides: list[Overflow]) -> tuple[HostTrace | None, DeviceTrace | None]:
     if job.linked is not None:
-        return read_linked(job.linked, progress=watch)
+        return read_linked(job.linked, progress=progress)
     before = 0
 
     def after(size: int) -> None:
-        if watch is not None:
-            watch(before + size)
+        progress(before + size)
 
-    host = read_host(job.host, progress=after) if job.host is not None else None
+    host = read_host(job.host, progress=after, overflow=sides[0]) if job.host is not None else None
     before = job.host.stat().st_size if job.host is not None else 0
-    device = read_device(job.device, progress=after) if job.device is not None else None
+    device = read_device(job.device, progress=after, overflow=sides[1]) if job.device is not None else None
     return host, device

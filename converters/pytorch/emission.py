@@ -74,7 +74,12 @@ _DESTINED = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
 
 def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
     """The content of the trace file, in parts."""
-    yield _header(rank)
+    yield header_bytes(rank)
+    yield from row_bytes(rank)
+
+
+def row_bytes(rank: ConvertedRank) -> Iterator[bytes]:
+    """The nodes, in parts."""
     writer = _Writer(rank)
     pieces = writer.book.packed()
     out = np.empty(_BYTES, np.uint8)
@@ -87,7 +92,7 @@ def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
         yield out[:size].tobytes()
 
 
-def _header(rank: ConvertedRank) -> bytes:
+def header_bytes(rank: ConvertedRank) -> bytes:
     """What the file says about itself."""
     said = [text_attribute(name, value) for name, value in rank.described_as.items()]
     content = b"".join(delimited(2, attribute[_head_size(attribute) :]) for attribute in said if attribute)
@@ -183,10 +188,8 @@ class _Writer:
         graph, rows = self.rank.graph, slice(first, last)
         kinds = self._kinds(rows)
         duration = graph.end_ns[rows] - graph.start_ns[rows]
-        plain = np.stack(
-            (np.arange(first, last) + 1, kinds, graph.start_ns[rows] // 1000, (duration + 500) // 1000),
-            axis=1,
-        )
+        number = np.arange(first, last) + graph.first + 1
+        plain = np.stack((number, kinds, graph.start_ns[rows] // 1000, (duration + 500) // 1000), axis=1)
         bounds = np.searchsorted(graph.after, np.arange(first, last + 1, dtype=np.int32)).astype(np.int64)
         low, high = int(bounds[0]), int(bounds[-1])
         value, has_value = self._values(rows, duration)

@@ -103,7 +103,7 @@ class Groups:
 def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
     """The groups that both recordings describe."""
     rank = next((t.rank for t in (device, host) if t is not None and t.rank != ABSENT), ABSENT)
-    described = [*(device.groups if device else ()), *(host.groups if host else ())]
+    described = [*(one for trace in (device, host) if trace is not None for one in trace.groups)]
     world = device.world_size if device is not None and device.world_size != ABSENT else _world(described)
     groups = Groups(rank, world, tally)
     for group in described:

@@ -22,7 +22,9 @@ from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
 from converters.pytorch.nesting import NONE
 
 _NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE, NodeSort.GROUPS)
+_RECORD_FUNCTIONS, _EXTERNAL = "record-function ids", "external ids"
 _ENOUGH = 0.8  # of the smaller side, for a way of linking to be taken without looking further
+_VOTES = 100_000  # operators that are asked at most
 _LIKELY = 0.3  # of a thread's names must occur on a lane for the two to be compared
 
 
@@ -64,7 +66,18 @@ class _Sides:
 
 def operators_of(host: HostTrace) -> Any:
     """Rows that stand for calls."""
-    return np.flatnonzero(~np.isin(host.sort, [int(sort) for sort in _NOT_CALLED]))
+    return np.flatnonzero(is_called(host.sort))
+
+
+def is_called(sort: Any) -> Any:
+    """Which sorts of nodes stand for calls."""
+    return ~np.isin(sort, [int(one) for one in _NOT_CALLED])
+
+
+def names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
+    """The names of the timeline by the numbers of the execution trace; others are below -1."""
+    number = {name: at for at, name in enumerate(host.names)}
+    return np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
 
 
 def belong_together(host: HostTrace, device: DeviceTrace) -> bool:
@@ -84,8 +97,8 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     if device.node_id is not None:
         best, name = _by_node_id(host, device, calls, sides), "node ids of the linked file"
     ways = (
-        ("record-function ids", _by_record_function),
-        ("external ids", _by_external_id),
+        (_RECORD_FUNCTIONS, _by_record_function),
+        (_EXTERNAL, _by_external_id),
         ("names, thread by thread", _by_names),
     )
     smaller = min(len(sides.host), len(sides.call))
@@ -100,6 +113,18 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     return Links(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
 
 
+def link_by_ids(host: HostTrace, device: DeviceTrace, calls: Calls, shift: int | None) -> Links:
+    """Find the pairs by record-function ids, or by external ids if they are so much larger."""
+    sides = _sides(host, device, calls)
+    if shift is None:
+        (rows, found), how = _by_record_function(host, device, calls, sides), _RECORD_FUNCTIONS
+    else:
+        (rows, found), how = _by_shifted_id(host, device, calls, sides, shift), _EXTERNAL
+    host_of_call = np.full(len(calls), NONE, np.int32)
+    host_of_call[found] = rows
+    return Links(host_of_call, how, np.sort(sides.host), len(sides.call), len(found))
+
+
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # host rows, calls
 
 
@@ -108,8 +133,7 @@ def _no_pairs() -> Pairs:
 
 
 def _sides(host: HostTrace, device: DeviceTrace, calls: Calls) -> _Sides:
-    number = {name: at for at, name in enumerate(host.names)}
-    common = np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
+    common = names_in_common(host, device)
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     chosen = np.flatnonzero(calls.is_operator | calls.is_annotation)
@@ -142,21 +166,39 @@ def _by_record_function(host: HostTrace, device: DeviceTrace, calls: Calls, side
 
 
 def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
-    """The difference is that between names that occur once on both sides."""
+    """The difference is the usual one between operators of one name."""
     ours = host.record_function[sides.host].astype(np.int64)
     theirs = device.external_id[calls.row[sides.call]].astype(np.int64)
-    names, at_host, count = np.unique(sides.host_name, return_index=True, return_counts=True)
-    others, at_call, counts = np.unique(sides.call_name, return_index=True, return_counts=True)
-    common, first, second = np.intersect1d(
-        names[count == 1], others[counts == 1], assume_unique=True, return_indices=True
-    )
-    if not len(common):
-        return _no_pairs()
-    shifts, votes = np.unique(
-        theirs[at_call[counts == 1][second]] - ours[at_host[count == 1][first]], return_counts=True
-    )
-    shift = int(shifts[np.argmax(votes)])
+    here, there = ours > 0, (theirs > 0) & (sides.call_name >= 0)
+    names = sides.host_name[here], sides.call_name[there]
+    chosen = telling_names(np.bincount(names[0]), np.bincount(names[1]))
+    shift = usual_shift(chosen, (names[0], ours[here]), (names[1], theirs[there]))
+    return _by_shifted_id(host, device, calls, sides, shift) if shift is not None else _no_pairs()
+
+
+def _by_shifted_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides, shift: int) -> Pairs:
+    ours = host.record_function[sides.host].astype(np.int64)
+    theirs = device.external_id[calls.row[sides.call]].astype(np.int64)
     return _joined(sides, np.where(ours > 0, ours + shift, ABSENT), theirs)
+
+
+def telling_names(ours: Any, theirs: Any) -> Any:
+    """The rarest of the names that occur equally often on both sides, given how often all do."""
+    size = min(len(ours), len(theirs))
+    count = ours[:size]
+    names = np.flatnonzero((count > 0) & (count == theirs[:size]))
+    names = names[np.argsort(count[names], kind="stable")]
+    return np.sort(names[np.cumsum(count[names]) <= max(_VOTES, int(count[names[:1]].sum()))])
+
+
+def usual_shift(chosen: Any, ours: Pairs, theirs: Pairs) -> int | None:
+    """The most frequent difference between the ids of the chosen names; each side is names, and ids."""
+    sorted_ids = []
+    for names, ids in (ours, theirs):
+        some = np.flatnonzero(np.isin(names, chosen))
+        sorted_ids.append(ids[some[np.lexsort((ids[some], names[some]))]])
+    shifts, votes = np.unique(sorted_ids[1] - sorted_ids[0], return_counts=True)
+    return int(shifts[np.argmax(votes)]) if len(shifts) else None
 
 
 def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:

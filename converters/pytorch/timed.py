@@ -142,7 +142,8 @@ def within(matter: Matter, low: int, high: int, tally: Tally) -> Matter:
         work.launch[launched],
         number[work.call[launched]],
     )
-    operators = int((kept.is_operator | kept.is_annotation).sum())
+    is_own = tally.span.holds(kept.start_ns)
+    operators = int(((kept.is_operator | kept.is_annotation) & is_own).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
     return Matter(matter.device, matter.host, kept, rest, inside, matter.origin_ns + low)
 

@@ -41,7 +41,9 @@ class Totals:
     """Takes the stretches of a rank in their order."""
 
     steps: PathSteps = field(default_factory=InMemory)
-    _rank: ConvertedRank | None = None  # the last one: who was converted is the same for all
+    _about: dict[str, Any] = field(default_factory=dict)  # what is the same for all of them
+    _dropped: dict[str, int] = field(default_factory=dict)
+    _groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     _linkage: _Linkage | None = None
     _nodes: Counter[NodeKind] = field(default_factory=Counter)
     _roles: Any = field(default_factory=lambda: np.zeros((len(Role), 2), np.int64))
@@ -55,7 +57,12 @@ class Totals:
 
     def add(self, rank: ConvertedRank, ends_of: Callable[[Column], Column] = no_ends) -> Column:
         """Take a stretch; gives when its nodes end when replayed. `ends_of` says it of earlier ones."""
-        self._rank = rank
+        self._about = {
+            "rank": rank.rank if rank.rank >= 0 else None,
+            "schema": rank.host.schema if rank.host is not None else None,
+            "timed": rank.is_timed,
+        }
+        self._groups, self._dropped = rank.groups, _dropped(rank)
         graph = rank.graph
         if rank.links is not None and rank.host is not None and rank.device is not None:
             self._linkage = self._linkage or _Linkage(rank.links.method)
@@ -82,15 +89,11 @@ class Totals:
 
     def report(self, inputs: list[str], output: str, size_bytes: int) -> dict[str, Any]:
         """Everything there is to say."""
-        rank = self._rank
-        assert rank is not None
         return {
             "inputs": inputs,
             "output": output,
             "output_bytes": size_bytes,
-            "rank": rank.rank if rank.rank >= 0 else None,
-            "schema": rank.host.schema if rank.host is not None else None,
-            "timed": rank.is_timed,
+            **self._about,
             "linkage": self._linkage.as_dict() if self._linkage is not None else None,
             "nodes": {kind.name: self._nodes[kind] for kind in _KINDS if self._nodes[kind]},
             "roles": {
@@ -103,15 +106,15 @@ class Totals:
                 for link, count in zip(Link, self._dependencies.tolist(), strict=True)
                 if count
             },
-            "groups": {name: list(ranks) for name, ranks in rank.groups.items()},
+            "groups": {name: list(ranks) for name, ranks in self._groups.items()},
             "communication": list(self._communication.values()),
             "costs": {what: self._costs[what] for what in _COSTS},
-            "time": self._time.as_dict(self.steps) if rank.is_timed else None,
+            "time": self._time.as_dict(self.steps) if self._about["timed"] else None,
             "remarks": {
                 what: {"count": count, "examples": self._examples.get(what, [])}
                 for what, count in sorted(self._remarks.items())
             },
-            "not_converted": _dropped(rank, self._left_out),
+            "not_converted": {**self._dropped, **self._left_out},
         }
 
     def _add_communication(self, rank: ConvertedRank) -> None:
@@ -267,8 +270,8 @@ def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
     return [device.names[name] for name in names[np.argsort(first)][:_NAMED].tolist()]
 
 
-def _dropped(rank: ConvertedRank, left_out: Mapping[str, int]) -> dict[str, int]:
-    """Events and nodes that are no part of the graph, by category."""
+def _dropped(rank: ConvertedRank) -> dict[str, int]:
+    """What was left out in reading, by category."""
     found: dict[str, int] = {}
     for trace in (rank.device, rank.host):
         for what, count in sorted(trace.dropped.items() if trace is not None else ()):
@@ -277,7 +280,7 @@ def _dropped(rank: ConvertedRank, left_out: Mapping[str, int]) -> dict[str, int]
             found["blocks of a file that were mended"] = (
                 found.get("blocks of a file that were mended", 0) + trace.repaired
             )
-    return {**found, **left_out}
+    return found
 
 
 def _plain(what: str) -> str:

@@ -25,7 +25,16 @@ from converters.pytorch.reading.device_records import (
     EventTimes,
 )
 from converters.pytorch.reading.groups import process_groups
-from converters.pytorch.reading.growing import Columns, Memo, Table, numbers, texts_of, whole_number
+from converters.pytorch.reading.growing import (
+    Columns,
+    Kinds,
+    Memo,
+    Table,
+    numbers,
+    row_kind,
+    texts_of,
+    whole_number,
+)
 from converters.pytorch.reading.lanes import Lanes
 from converters.pytorch.reading.names import rank_of_name
 from converters.pytorch.reading.pieces import Batch, Member, pieces
@@ -37,7 +46,7 @@ _SPAN, _DROP = 100, 101  # beside the numbers of EventSort
 _NOT_ON_DEVICE = (EventSort.OPERATOR, EventSort.ANNOTATION, EventSort.LAUNCH, EventSort.OVERHEAD)
 _ON_DEVICE = frozenset(int(sort) for sort in EventSort if sort not in _NOT_ON_DEVICE)
 EVENTS = "events"
-_COLUMNS: dict[str, type[np.integer[Any]] | None] = {
+_COLUMNS: Kinds = {
     "sort": np.uint8,
     "name": np.int32,
     "ts_ns": np.int64,
@@ -49,6 +58,7 @@ _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     "lane": np.int32,
     "arguments": np.int32,
 }
+EVENT_KIND = row_kind(_COLUMNS)
 
 
 def read_device(

@@ -56,7 +56,7 @@ class Column:
 
     def add(self, values: Sequence[Any] | npt.NDArray[np.int64]) -> None:
         part = numbers(values)
-        self._recent.append(_narrow(part) if self._kind is None else part.astype(self._kind))
+        self._recent.append(narrow(part) if self._kind is None else part.astype(self._kind))
         self._recent_rows += len(part)
         if self._recent_rows >= _PART_ROWS:
             self._join()
@@ -73,16 +73,19 @@ class Column:
             self._recent, self._recent_rows = [], 0
 
 
+Kinds = Mapping[str, type[np.integer[Any]] | None]
+
+
+def row_kind(kinds: Kinds) -> np.dtype[np.void]:
+    """A row of columns of these kinds, in which every number has room."""
+    return np.dtype([(name, kind or np.int64) for name, kind in kinds.items()])
+
+
 class Columns:
     """Columns of one table. If it grows too large, it goes to a file, and no row is left at the end."""
 
-    def __init__(
-        self,
-        kinds: Mapping[str, type[np.integer[Any]] | None],
-        overflow: Overflow | None = None,
-        name: str = "",
-    ) -> None:
-        self._kind = np.dtype([(column, kind or np.int64) for column, kind in kinds.items()])
+    def __init__(self, kinds: Kinds, overflow: Overflow | None = None, name: str = "") -> None:
+        self._kind = row_kind(kinds)
         self._overflow, self._name = overflow, name
         self._columns = {column: Column(kind) for column, kind in kinds.items()}
         self._held = 0  # rows that are here
@@ -135,7 +138,7 @@ class Rows:
 
     def finish(self) -> dict[str, npt.NDArray[Any]]:
         """Every column; "row" and the like in 32 bits if they fit."""
-        return {name: _narrow(np.array(column, np.int64)) for name, column in self._columns.items()}
+        return {name: narrow(np.array(column, np.int64)) for name, column in self._columns.items()}
 
 
 def numbers(values: Sequence[Any] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -173,7 +176,7 @@ def starts_of(counts: Iterable[int]) -> npt.NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(np.fromiter(counts, np.int64), dtype=np.int64)))
 
 
-def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]]:
+def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]]:
     if len(values) and max(int(values.max()), -int(values.min())) > _LARGEST_32:
         return values
     return values.astype(np.int32)

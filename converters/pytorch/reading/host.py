@@ -20,7 +20,16 @@ from converters.pytorch.columns import ABSENT, HostTrace, NodeSort, ProcessGroup
 from converters.pytorch.reading.blocks import BLOCK_BYTES, Progress
 from converters.pytorch.reading.decoding import Decoder, decoded, unreadable
 from converters.pytorch.reading.groups import process_groups
-from converters.pytorch.reading.growing import Columns, Memo, Table, numbers, texts_of, whole_number
+from converters.pytorch.reading.growing import (
+    Columns,
+    Kinds,
+    Memo,
+    Table,
+    numbers,
+    row_kind,
+    texts_of,
+    whole_number,
+)
 from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
 from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
 from converters.pytorch.reading.pieces import Batch, Member, pieces
@@ -31,7 +40,7 @@ from et_sim.errors import TraceError
 _ROOT = re.compile(r"^\[pytorch\|profiler\|execution_(?:trace|graph)\|(process|thread)\]")
 _USER_SCOPE = 7
 NODES, INPUTS, OUTPUTS = "nodes", "inputs", "outputs"
-_COLUMNS: dict[str, type[np.integer[Any]] | None] = {
+_COLUMNS: Kinds = {
     "node_id": None,
     "parent": None,
     "sort": np.uint8,
@@ -50,6 +59,7 @@ _COLUMNS: dict[str, type[np.integer[Any]] | None] = {
     INPUTS: np.int32,  # how many tensors there are
     OUTPUTS: np.int32,
 }
+NODE_KIND = row_kind(_COLUMNS)
 
 AnyNodes: TypeAlias = Sequence[Node | FlatNode]
 Watcher = Callable[[AnyNodes, Batch], None]

@@ -14,18 +14,19 @@ import msgspec
 import numpy as np
 
 from converters.pytorch.columns import Tensors
-from converters.pytorch.reading.growing import Columns, Memo, Table, starts_of
+from converters.pytorch.reading.growing import Columns, Kinds, Memo, Table, row_kind, starts_of
 from converters.pytorch.row_file import Overflow
 
 _STORAGE, _ELEMENTS, _ELEMENT_BYTES, _DEVICE = 1, 3, 4, 5
 _TENSOR_LENGTH = 6
-_COLUMNS: dict[str, type[np.integer[Any]] | None] = {
+_COLUMNS: Kinds = {
     "argument": np.uint16,
     "storage_id": None,
     "elements": None,
     "element_bytes": np.uint8,
     "device": np.int32,
 }
+TENSOR_KIND = row_kind(_COLUMNS)
 _Found = tuple[int, list[Any]]  # number of the argument, and the tensor
 
 

@@ -1,0 +1,252 @@
+"""A recording that is too large for the memory, converted one stretch of time after another.
+
+A stretch is some parts of the recording. It is read together with a part on both sides and with what
+else it hangs on (`edges`), linked and ordered like a recording of its own; what belongs to it is kept, and
+depends on what the stretches before have left (`emitted`). So what is concluded from what stands nearby,
+is concluded as if the recording were whole. What reaches further back than the part before is not seen:
+tensors written long ago, launches of work that waited so long.
+
+Two walks lead through the recording. The first finds out where stretches end on every lane, and how much of
+the two recordings belongs together; the second converts.
+
+Not here: recordings that fit (`timed`), and those whose operators can only be told by their order, which are
+converted as a whole, whatever it takes (`converting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, device_work, host_calls
+from converters.pytorch.columns import DeviceTrace, HostTrace
+from converters.pytorch.graph import Graph, Link, Role
+from converters.pytorch.groups import Groups, collect_groups
+from converters.pytorch.linking import Links, link_by_ids, operators_of
+from converters.pytorch.lookup import Lookup
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.reading.device import EVENTS
+from converters.pytorch.reading.host import NODES, refuse_doubles
+from converters.pytorch.row_file import Overflow
+from converters.pytorch.stretches.edges import Before, Edges, edges_of, firsts, together
+from converters.pytorch.stretches.emitted import Emitted
+from converters.pytorch.stretches.ids import Ids, find_ids
+from converters.pytorch.stretches.parts import EventParts, NodeParts
+from converters.pytorch.stretches.tables import (
+    device_of,
+    events_aside,
+    nodes_aside,
+    whole_device,
+    whole_host,
+)
+from converters.pytorch.tally import Span, Tally
+from converters.pytorch.timed import WHOLE, Matter, connected, say_if_apart, within
+from converters.pytorch.totals import Totals
+
+ENOUGH = 0.8  # of the smaller side must be linked by ids; else operators are told by their order
+Progress = Callable[[float], None]  # how much is done, of 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What is too large, and how it is cut."""
+
+    memory_bytes: int = 32 << 20  # that a table of a recording may take
+    part_rows: int = 50_000
+    stretch_parts: int = 6
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What the first walk finds out; times are the recording's."""
+
+    edges: list[Edges] = field(default_factory=list)  # by part
+    begin_ns: int | None = None
+    linked: int = 0
+    host_operators: int = 0
+    device_operators: int = 0
+    first_linked_ns: int = 1 << 62
+    last_linked_ns: int = -(1 << 62)
+
+
+class LargeRecording:
+    """A timeline whose events are in files, and the execution trace with it, which may be there, too."""
+
+    def __init__(
+        self, device: DeviceTrace, host: HostTrace | None, sides: Sequence[Overflow], sizes: Sizes
+    ) -> None:
+        self._sides, self._sizes = sides, sizes
+        self._host = nodes_aside(host, sides[0]) if host is not None else None
+        self._device = events_aside(device, sides[1])
+        self._events = EventParts(sides[1], sizes.part_rows)
+        self._ids: Ids | None = Ids()
+        self._nodes: NodeParts | None = None
+        if self._host is not None:
+            self._ids = find_ids(self._host, sides[0].tables[NODES], self._device, sides[1].tables[EVENTS])
+        if self._host is not None and self._ids is not None:
+            self._nodes = NodeParts(self._host, sides[0], self._ids, self._events.first_ids(self._ids))
+        self._survey = _Survey()
+
+    def whole(self) -> tuple[HostTrace | None, DeviceTrace]:
+        """All of it, in the memory."""
+        host = whole_host(self._host, self._sides[0]) if self._host is not None else None
+        return host, whole_device(self._device, self._sides[1])
+
+    def is_linked_by_ids(self, progress: Progress) -> bool:
+        """Walk through it for the first time; says whether the second walk will do."""
+        if self._ids is None:
+            return False
+        survey, stretches = self._survey, self._stretches()
+        for at, (first, last) in enumerate(stretches):
+            self._look_at(first, last)
+            progress((at + 1) / len(stretches))
+        smaller = min(survey.host_operators, survey.device_operators)
+        return survey.begin_ns is not None and survey.linked >= ENOUGH * smaller
+
+    def converted(
+        self, without: frozenset[Link], totals: Totals, progress: Progress
+    ) -> Iterator[ConvertedRank]:
+        """Walk through it for the second time: what each stretch adds, as it is counted in `totals`."""
+        said = Tally()
+        say_if_apart(self._host, self._device, said)
+        groups = collect_groups(self._host, self._device, said)
+        emitted, before = Emitted(), Before()
+        stretches = self._stretches()
+        passed = 0
+        for at, (first, last) in enumerate(stretches):
+            passed = self._pass(before, passed, first - 1)
+            rank = self._stretch(first, last, before, groups, without, emitted)
+            ends = totals.add(rank, emitted.ends_of)
+            passed = self._pass(before, passed, last - 1)
+            kept = [row["number"] for row in before.rows()]
+            assert rank.graph.key is not None
+            emitted.add(rank.graph.key, ends, np.concatenate(kept) if kept else np.zeros(0, np.int64))
+            progress((at + 1) / len(stretches))
+            yield rank
+            del rank  # nobody else holds it, either, while the next one is made
+        if groups.described():
+            described = self._of_groups(emitted.size, groups)
+            totals.add(described)
+            yield described
+
+    def _stretches(self) -> list[tuple[int, int]]:
+        size = self._sizes.stretch_parts
+        parts = len(self._events)
+        return [(first, min(first + size, parts)) for first in range(0, parts, size)]
+
+    def _pass(self, before: Before, passed: int, until: int) -> int:
+        """Leave the parts before `until` behind."""
+        for part in range(passed, until):
+            before.passes(self._survey.edges[part], self._events.starts_ns(until))
+        return max(passed, until)
+
+    def _look_at(self, first: int, last: int) -> None:
+        survey = self._survey
+        rows = together([self._events.rows(first - 1, last + 1)])
+        device = device_of(self._device, rows)
+        calls, work = host_calls(device, device_work(device, 0), 0)
+        for part in range(first, last):
+            low, high = self._events.starts_ns(part), self._events.starts_ns(part + 1)
+            found = []
+            for one in (calls, work):
+                own = np.flatnonzero(Span(low, high).holds(one.start_ns))
+                found.append(edges_of(rows[one.row[own]], one.lane[own], one.end_ns[own], high - 1))
+            survey.edges.append(
+                Edges(*(np.concatenate([getattr(one, name) for one in found]) for name in Edges.__slots__))
+            )
+        span = Span(self._events.starts_ns(first), self._events.starts_ns(last))
+        starts = [one.start_ns[span.holds(one.start_ns)] for one in (calls, work)]
+        if survey.begin_ns is None and any(map(len, starts)):
+            survey.begin_ns = int(np.concatenate(starts).min())
+        if self._nodes is not None:
+            self._look_at_links(first, last, device, calls, span)
+
+    def _look_at_links(self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span) -> None:
+        links = self._links(first, last, device, calls, span)
+        survey, own = self._survey, np.flatnonzero((links.host_of_call != NONE) & span.holds(calls.start_ns))
+        survey.linked += links.linked
+        survey.host_operators += links.host_operators
+        survey.device_operators += links.device_operators
+        if len(own):
+            survey.first_linked_ns = min(survey.first_linked_ns, int(calls.start_ns[own].min()))
+            survey.last_linked_ns = max(survey.last_linked_ns, int(calls.end_ns[own].max()))
+
+    def _links(self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span) -> Links:
+        """Who belongs together, and how much of the stretch's own."""
+        host = self._nodes_around(first, last)
+        assert host is not None
+        assert self._nodes is not None
+        assert self._ids is not None
+        links = link_by_ids(host, device, calls, self._ids.shift)
+        own = (calls.is_operator | calls.is_annotation) & span.holds(calls.start_ns)
+        begin = self._nodes.size(first - 1, first)
+        rows = operators_of(host)
+        rows = rows[(rows >= begin) & (rows < begin + self._nodes.size(first, last))]
+        linked = int((links.host_of_call[own] != NONE).sum())
+        return replace(links, host_rows=rows, device_operators=int(own.sum()), linked=linked)
+
+    def _nodes_around(self, first: int, last: int) -> HostTrace | None:
+        if self._nodes is None:
+            return None
+        host = self._nodes.trace(first - 1, last + 1)
+        refuse_doubles(host.path, host.node_id)
+        return host
+
+    def _stretch(
+        self,
+        first: int,
+        last: int,
+        before: Before,
+        groups: Groups,
+        without: frozenset[Link],
+        emitted: Emitted,
+    ) -> ConvertedRank:
+        """What the parts from `first` to before `last` add."""
+        survey, starts_ns = self._survey, self._events.starts_ns
+        around = [self._events.rows(first - 1, last + 1), *before.rows(), *firsts(survey.edges[last + 1 :])]
+        rows = together(around)
+        device, host = device_of(self._device, rows), self._nodes_around(first, last)
+        rate = survey.linked / survey.device_operators if survey.device_operators else 1.0
+        is_part = host is not None and survey.linked > 0 and rate < WHOLE
+        origin = survey.first_linked_ns if is_part else survey.begin_ns or 0
+        span = Span(starts_ns(first) - origin, starts_ns(last) - origin)
+        tally = Tally(span)
+        if first == 0:
+            tally.counts.update(groups.tally.counts)
+        groups = replace(groups, tally=tally)
+        calls, work = host_calls(device, device_work(device, origin), origin)
+        links = self._links(first, last, device, calls, span) if host is not None else None
+        matter = Matter(device, host, calls, work, links, origin)
+        if is_part:
+            matter = within(matter, 0, survey.last_linked_ns - origin, tally)
+        return connected(matter, groups, without, partial(emitted.share, span, rows["number"]))
+
+    def _of_groups(self, first: int, groups: Groups) -> ConvertedRank:
+        """A node that says who is in which group, after all others."""
+        zero, none, empty = np.zeros(1, np.int64), np.full(1, NONE, np.int64), np.zeros(0, np.int64)
+        role = np.full(1, Role.METADATA, np.uint8)
+        nothing = Lookup(role)
+        return ConvertedRank(
+            graph=Graph(role, zero, zero, none, none, empty, empty, empty.astype(np.uint8), first),
+            host=self._host,
+            device=self._device,
+            links=None,
+            is_timed=True,
+            rank=groups.rank,
+            groups=groups.described(),
+            communications=(),
+            communication=none,
+            event=nothing,
+            operator_event=nothing,
+            described_by=nothing,
+            numbers=dict.fromkeys(("num_ops", "tensor_size"), nothing),
+            tally=Tally(),
+            measured_ns=0,
+            described_as={},
+            device_orphans=empty,
+            left_out_events={},
+        )

@@ -1,0 +1,138 @@
+"""A large recording in parts: its events by time, and the nodes of the execution trace that go with them.
+
+Parts are what is read together. They are cut so that each has about as many events, and the nodes of the
+execution trace are in the part in which their operators begin, as their ids say. (A node without an id is
+in the part of the one before.)
+
+Not here: what is read together with a part so that nothing is missing (`edges`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.columns import HostTrace
+from converters.pytorch.reading.device import EVENTS
+from converters.pytorch.reading.host import INPUTS, NODES, OUTPUTS
+from converters.pytorch.row_file import Overflow, RowFile, Table
+from converters.pytorch.stretches.ids import Ids
+from converters.pytorch.stretches.tables import host_of
+
+_SAMPLED = 64  # one event of so many decides where to cut
+
+
+class Grouped:
+    """A table whose rows are in groups, one after another."""
+
+    def __init__(self, kind: np.dtype[np.void], folder: Path, sizes: Any) -> None:
+        self._rows = RowFile(kind, folder)
+        self._first = np.concatenate(([0], np.cumsum(sizes)))
+        self._next = self._first[:-1].copy()
+
+    def put(self, rows: Table, group: Any) -> None:
+        """Rows of any groups; those of a group stay in their order."""
+        order = np.argsort(group, kind="stable")
+        ends = np.cumsum(np.bincount(group, minlength=len(self._next)))
+        for one in np.unique(group).tolist():
+            of_group = order[ends[one - 1] if one else 0 : ends[one]]
+            self._rows.put(int(self._next[one]), rows[of_group])
+            self._next[one] += len(of_group)
+
+    def rows(self, first: int, last: int) -> Table:
+        """The rows of the groups from one to before another."""
+        return self._rows.rows(int(self._first[first]), int(self._first[last]))
+
+
+class EventParts:
+    """The events of a timeline."""
+
+    def __init__(self, overflow: Overflow, part_rows: int) -> None:
+        events = overflow.tables[EVENTS]
+        sampled = np.sort(np.concatenate([chunk["ts_ns"][::_SAMPLED].copy() for chunk in events.chunks()]))
+        cuts = np.unique(sampled[:: max(1, part_rows // _SAMPLED)])[1:]
+        sizes = np.zeros(len(cuts) + 1, np.int64)
+        self.last_ns = 0
+        for chunk in events.chunks():
+            sizes += np.bincount(np.searchsorted(cuts, chunk["ts_ns"], "right"), minlength=len(sizes))
+            self.last_ns = max(self.last_ns, int(chunk["ts_ns"].max()))
+        kind = np.dtype([("number", np.int64), *events.kind.descr])
+        self._groups = Grouped(kind, overflow.folder, sizes)
+        self._cuts = cuts
+        number = 0
+        for chunk in events.chunks():
+            rows = np.empty(len(chunk), kind)
+            rows["number"] = np.arange(number, number + len(chunk))
+            for name in events.kind.names or ():
+                rows[name] = chunk[name]
+            self._groups.put(rows, np.searchsorted(cuts, chunk["ts_ns"], "right"))
+            number += len(chunk)
+
+    def __len__(self) -> int:
+        return len(self._cuts) + 1
+
+    def starts_ns(self, part: int) -> int:
+        """When a part begins; the one after the last begins when all others have."""
+        if part == len(self):
+            return self.last_ns + 1
+        return int(self._cuts[part - 1]) if part else -(1 << 62)
+
+    def rows(self, first: int, last: int) -> Table:
+        """The events of the parts from one to before another."""
+        return self._groups.rows(max(first, 0), min(last, len(self)))
+
+    def first_ids(self, ids: Ids) -> Any:
+        """The smallest id of each part and those after it."""
+        smallest = np.full(len(self), np.iinfo(np.int64).max)
+        for part in range(len(self)):
+            found = ids.of_events(self.rows(part, part + 1))
+            smallest[part] = found[found > 0].min(initial=smallest[part])
+        return np.minimum.accumulate(smallest[::-1])[::-1]
+
+
+class NodeParts:
+    """The nodes of an execution trace."""
+
+    def __init__(self, head: HostTrace, overflow: Overflow, ids: Ids, first_ids: Any) -> None:
+        self._head = head
+        nodes = overflow.tables[NODES]
+        counts = np.zeros((3, len(first_ids)), np.int64)
+        last = 0
+        for chunk in nodes.chunks():
+            part, last = _parts_of(ids.of_nodes(chunk), first_ids, last)
+            for at, weights in enumerate((None, chunk[INPUTS], chunk[OUTPUTS])):
+                counts[at] += np.bincount(part, weights, len(first_ids)).astype(np.int64)
+        names = NODES, INPUTS, OUTPUTS
+        self._groups = [
+            Grouped(overflow.tables[name].kind, overflow.folder, sizes)
+            for name, sizes in zip(names, counts, strict=True)
+        ]
+        last, done = 0, {INPUTS: 0, OUTPUTS: 0}
+        for chunk in nodes.chunks():
+            part, last = _parts_of(ids.of_nodes(chunk), first_ids, last)
+            self._groups[0].put(chunk, part)
+            for name, groups in zip((INPUTS, OUTPUTS), self._groups[1:], strict=True):
+                until = done[name] + int(chunk[name].sum())
+                groups.put(overflow.tables[name].rows(done[name], until), np.repeat(part, chunk[name]))
+                done[name] = until
+        self._sizes = counts[0]
+
+    def trace(self, first: int, last: int) -> HostTrace:
+        """The nodes of the parts from one to before another."""
+        first, last = max(first, 0), min(last, len(self._sizes))
+        return host_of(self._head, *(group.rows(first, last) for group in self._groups))
+
+    def size(self, first: int, last: int) -> int:
+        """How many nodes these are."""
+        return int(self._sizes[max(first, 0) : last].sum())
+
+
+def _parts_of(ids: Any, first_ids: Any, last: int) -> tuple[Any, int]:
+    """The part of each node; `last` is that of the node before them."""
+    part = np.maximum(np.searchsorted(first_ids, ids, "right") - 1, 0)
+    known = np.where(ids > 0, np.arange(len(ids)), -1)
+    known = np.maximum.accumulate(known)
+    part = np.where(known >= 0, part[np.maximum(known, 0)], last)
+    return part, int(part[-1]) if len(part) else last

@@ -1,0 +1,222 @@
+"""Recordings that are too large for the memory are converted in stretches, into what they are as a whole."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch_cases import Case, cases
+from recordings import FOLDER
+from stretched import Converted, converted_by
+from test_pytorch_any_timeline import timelines
+
+from converters.pytorch.converting import Job, convert
+from converters.pytorch.row_file import Overflow, RowFile
+from converters.pytorch.stretches import LargeRecording, Sizes
+from et_sim.errors import TraceError
+
+WHOLE = Sizes()
+ANYWAY = 0  # bytes that fit: every recording is too large
+# Its threads wait for much longer than two parts last: which thread a gap waited for is judged by less.
+PATIENT = "device_only/nccl_ddp"
+
+
+def every(*, by_ids: bool = True) -> Any:
+    """Cases with a timeline whose operators can be told by ids, or the others."""
+    chosen = [case for case in cases() if case.device is not None and (not _is_by_names(case)) == by_ids]
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in chosen])
+
+
+def _is_by_names(case: Case) -> bool:
+    return case.host is not None and ("dlrm" in case.name or "1 iteration" in case.name)
+
+
+def converted(case: Case, folder: Path, sizes: Sizes) -> Converted:
+    return converted_by(sizes, folder, host=case.host, device=case.device)
+
+
+def said(found: Converted) -> dict[str, Any]:
+    """The report, without the size, for numbers of nodes differ."""
+    return {what: value for what, value in found.report.items() if what != "output_bytes"}
+
+
+@pytest.fixture
+def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Receives how many stretches each conversion took."""
+    found: list[int] = []
+    converted_in = LargeRecording.converted
+
+    def counted(self: LargeRecording, *arguments: Any) -> Any:
+        found.append(0)
+        for rank in converted_in(self, *arguments):
+            found[-1] += 1
+            yield rank
+
+    monkeypatch.setattr(LargeRecording, "converted", counted)
+    return found
+
+
+@every()
+def test_in_stretches_a_recording_is_the_same_graph_with_the_same_report(
+    case: Case, tmp_path: Path, stretches: list[int]
+) -> None:
+    whole = converted(case, tmp_path, WHOLE)
+    assert not stretches
+    found = converted(case, tmp_path, Sizes(ANYWAY, 2000, 2))
+    assert stretches[0] >= sum(whole.report["nodes"].values()) // 40_000
+    assert found.runs_forward
+    if case.name.endswith(PATIENT):
+        assert found.report["time"]["replayed_ns"] == whole.report["time"]["replayed_ns"]
+        assert found.report["nodes"] == whole.report["nodes"]
+        return
+    assert found.nodes == whole.nodes
+    assert found.links == whole.links
+    assert said(found) == said(whole)
+
+
+@pytest.mark.parametrize("name", ["megatron_tp8/et_1+kineto", "gloo_mixed_4r/et_0+kineto", PATIENT])
+def test_stretches_that_are_too_short_lose_no_node_and_make_no_circle(
+    name: str, tmp_path: Path, stretches: list[int]
+) -> None:
+    case = next(case for case in cases() if case.name == name)
+    whole, found = converted(case, tmp_path, WHOLE), converted(case, tmp_path, Sizes(ANYWAY, 500, 1))
+    assert stretches[0] > 5
+    assert found.runs_forward
+    for role in ("operator", "marker", "kernel", "copy", "fill", "communication"):
+        assert found.report["roles"].get(role, {}).get("nodes") == whole.report["roles"].get(role, {}).get(
+            "nodes"
+        )
+    assert found.report["linkage"] == whole.report["linkage"]
+    assert found.report["time"]["measured_ns"] == whole.report["time"]["measured_ns"]
+    assert found.report["time"]["devices_busy_ns"] == whole.report["time"]["devices_busy_ns"]
+
+
+@every(by_ids=False)
+def test_what_is_told_by_names_is_converted_as_a_whole(
+    case: Case, tmp_path: Path, stretches: list[int]
+) -> None:
+    whole, found = (converted(case, tmp_path, sizes) for sizes in (WHOLE, Sizes(ANYWAY, 300, 1)))
+    assert not stretches
+    assert found == whole
+
+
+def test_an_execution_trace_alone_is_converted_as_a_whole(tmp_path: Path) -> None:
+    path = FOLDER / "gloo_ddp_2r" / "et_0.json.gz"
+    assert converted_by(Sizes(ANYWAY, 300, 1), tmp_path, host=path) == converted_by(
+        WHOLE, tmp_path, host=path
+    )
+
+
+def test_the_same_stretches_give_the_same_bytes(tmp_path: Path) -> None:
+    folder = FOLDER / "gloo_ddp_2r"
+    contents = set()
+    for _ in range(2):
+        job = Job(tmp_path / "rank.0.et", host=folder / "et_0.json.gz", device=folder / "kineto_0.json.gz")
+        contents.add(convert(job, None, Sizes(ANYWAY, 1000, 1)).temporary.read_bytes())
+    assert len(contents) == 1
+
+
+def test_progress_grows_until_all_is_done(tmp_path: Path) -> None:
+    path = FOLDER / "megatron_tp8" / "kineto_0.json.gz"
+    told: list[int] = []
+    convert(Job(tmp_path / "rank.0.et", device=path), told.append, Sizes(ANYWAY, 1000, 1))
+    assert told == sorted(told)
+    assert told[-1] == path.stat().st_size
+    assert len({one for one in told if one > 0.7 * told[-1]}) > 3
+
+
+def test_only_what_the_execution_trace_covers_is_converted_in_stretches_too(
+    tmp_path: Path, stretches: list[int]
+) -> None:
+    folder = FOLDER / "fake_fsdp2_tp4_1024"
+    host, device = folder / "et_5.json.gz", folder / "kineto_5.json.gz"
+    half = tmp_path / "et_5.json"
+    _keep_half(host, half)
+    whole = converted_by(WHOLE, tmp_path, host=half, device=device)
+    assert whole.report["remarks"]["calls of the timeline outside of what the execution trace covers"][
+        "count"
+    ]
+    found = converted_by(Sizes(ANYWAY, 2000, 1), tmp_path, host=half, device=device)
+    assert stretches[0] > 2
+    assert found.nodes == whole.nodes
+    assert found.links == whole.links
+    assert said(found) == said(whole)
+
+
+def _nodes_of(found: Converted, role: str) -> int:
+    return int(found.report["roles"].get(role, {}).get("nodes", 0))
+
+
+def _keep_half(host: Path, target: Path) -> None:
+    """Write an execution trace without the later half of its nodes."""
+    from recordings import parsed
+
+    content = parsed(host)
+    content["nodes"] = [node for node in content["nodes"] if node["id"] < len(content["nodes"]) // 2]
+    target.write_text(json.dumps(content, default=float))
+
+
+@settings(max_examples=100, deadline=None)
+@given(timelines(), st.integers(1, 20), st.integers(1, 3))
+def test_any_timeline_has_all_its_nodes_in_stretches(
+    events: list[dict[str, Any]], part_rows: int, parts: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "kineto_0.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        try:
+            whole = converted_by(WHOLE, folder, device=path)
+        except TraceError:  # as the test of whole timelines allows
+            with pytest.raises(TraceError, match="holds no operator"):
+                converted_by(Sizes(ANYWAY, part_rows, parts), folder, device=path)
+            return
+        found = converted_by(Sizes(ANYWAY, part_rows, parts), folder, device=path)
+    assert found.runs_forward
+    for role in ("operator", "marker", "kernel", "fill"):
+        assert _nodes_of(found, role) == _nodes_of(whole, role) or "communication" in whole.report["roles"]
+
+
+def test_rows_come_back_as_they_were_put(tmp_path: Path) -> None:
+    kind = np.dtype([("number", np.int64), ("name", np.int32)])
+    rows = RowFile(kind, tmp_path)
+    rows.append({"number": np.arange(300_000), "name": np.arange(300_000) % 7})
+    assert len(rows) == 300_000
+    assert rows.rows(299_990, 300_000)["number"].tolist() == list(range(299_990, 300_000))
+    assert np.array_equal(np.concatenate(list(rows.chunks()))["number"], np.arange(300_000))
+    assert not list(tmp_path.iterdir())  # nobody sees the file
+
+
+def test_a_folder_that_takes_no_temporary_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TraceError, match=r"takes no temporary file"):
+        RowFile(np.dtype([("number", np.int64)]), tmp_path / "file")
+    assert not Overflow(tmp_path, 1).tables
+
+
+def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("converters.pytorch.stretches.emitted.Emitted.add", fail)
+    path = FOLDER / "gloo_ddp_2r" / "kineto_0.json.gz"
+    with pytest.raises(KeyboardInterrupt):
+        convert(Job(tmp_path / "out" / "rank.0.et", device=path), None, Sizes(ANYWAY, 1000, 1))
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_names_are_told_apart_by_how_often_they_occur() -> None:
+    from converters.pytorch.linking import telling_names, usual_shift
+
+    ours, theirs = np.array([1, 3, 2, 0, 5]), np.array([2, 3, 2, 0, 5, 9])
+    assert telling_names(ours, theirs).tolist() == [1, 2, 4]
+    here = np.array([1, 1, 1, 2, 2]), np.array([10, 30, 20, 11, 12])
+    there = np.array([2, 2, 1, 1, 1]), np.array([1012, 1011, 1030, 1010, 1021])
+    assert usual_shift(np.array([1, 2]), here, there) == 1000
+    assert usual_shift(np.array([], np.int64), here, there) is None
