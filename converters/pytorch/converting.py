@@ -65,7 +65,13 @@ def convert(job: Job, watch: Watch | None = None, sizes: Sizes = Sizes()) -> Don
     give_back_freed_arrays()
     temporary = job.output.with_name(f".{job.output.name}.{secrets.token_hex(4)}.tmp")
     totals = Totals()
-    ranks = _ranks(job, watch, sizes, totals)
+    whole = sum(path.stat().st_size for path in job.inputs)
+
+    def done(part: float) -> None:
+        if watch is not None:
+            watch(int(part * whole))
+
+    ranks = _ranks(job, whole, done, sizes, totals)
     try:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         opened = (
@@ -102,16 +108,12 @@ def convert_rank(
     return convert_untimed(host, without)
 
 
-def _ranks(job: Job, watch: Watch | None, sizes: Sizes, totals: Totals) -> Iterator[ConvertedRank]:
+def _ranks(
+    job: Job, size_bytes: int, done: Callable[[float], None], sizes: Sizes, totals: Totals
+) -> Iterator[ConvertedRank]:
     """The rank, as a whole or in stretches, counted in `totals`."""
-    whole = sum(path.stat().st_size for path in job.inputs)
-
-    def done(part: float) -> None:
-        if watch is not None:
-            watch(int(part * whole))
-
     sides = [Overflow(job.output.parent, sizes.memory_bytes) for _ in range(2)]
-    host, device = _read(job, lambda size: done(_READING * size / max(whole, 1)), sides)
+    host, device = _read(job, lambda size: done(_READING * size / max(size_bytes, 1)), sides)
     if device is not None and any(side.tables for side in sides):
         large = LargeRecording(device, host, sides, sizes)
         totals.steps = InFile(hidden_file(job.output.parent))
