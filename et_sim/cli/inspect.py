@@ -22,7 +22,7 @@ VIEWS = {
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
     "critical-path": "what decided how long it took, and what would change that",
-    "links": "how busy links are, of runs with --model link --detail path",
+    "links": "how busy links are over time, of runs with --detail links",
     "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",

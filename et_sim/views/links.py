@@ -1,6 +1,8 @@
-"""How busy links are, over all of the time and in slices of it, from path.arrow of runs on the link model.
+"""How busy links are, over all of the time and in slices of it: from links.arrow, or from path.arrow.
 
-A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks.
+A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks. With
+links.arrow, what lies at the edge of a window is taken in proportion; path.arrow (of runs on the link model)
+knows every message, and takes its place there.
 
 Not here: which links decide how long the run takes (`critical_path`).
 """
@@ -13,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.intervals import filled
 from et_sim.units import format_ns
+from et_sim.views.link_table import LinkTable, link_table
 from et_sim.views.operations import coded, integers
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.selection import EVERYTHING, Selection
@@ -22,8 +26,9 @@ from et_sim.views.text import fitted, plural, share
 COLUMNS = ("start_ns", "end_ns", "what", "place")
 SLICES = 20
 SHOWN = 20
+HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
 LEVELS = " ▁▂▃▄▅▆▇█"
-NOT_RECORDED = "links were not recorded: simulate with --model link --detail path"
+NOT_RECORDED = "links were not recorded: simulate with --detail links"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,10 @@ class LinkUse:
     messages: int
     busy_ns: int
     busy_shares: tuple[float, ...]  # of slices of the time, one after the other
+    bytes: int | None = None  # None here and below: not recorded
+    wait_ns: int | None = None  # by messages, for this link, summed
+    longest_wait_ns: int | None = None
+    most_waiting: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -45,10 +54,41 @@ class LinkUse:
 def link_uses(run: RunDirectory, part: Selection = EVERYTHING) -> list[LinkUse] | None:
     """Links that carried anything, the busiest first; None if the run did not record them."""
     part.check_ranks(run)
-    wiring = _wiring(run)
-    if not wiring:
-        return None
     actors = [part.names(ranks) for ranks in run.actors()["ranks"].to_pylist()]
+    wiring = _wiring(run)
+    if run.holds("links") and not (wiring and part.window):
+        table = link_table(run)
+        return None if table is None else _from_table(run, table, actors, part)
+    return _from_path(run, wiring, actors, part) if wiring else None
+
+
+def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Selection) -> list[LinkUse]:
+    begin, length = part.window[0] if part.window else 0, part.length_ns(run.summary["makespan_ns"])
+    start, end = table.figures["start_ns"], table.figures["end_ns"]
+    table = table.where(part.touches(start, end))
+    start, end = (np.clip(table.figures[name] - begin, 0, max(length, 1)) for name in ("start_ns", "end_ns"))
+    whole = np.maximum(table.figures["end_ns"] - table.figures["start_ns"], 1)
+    density = table.figures["busy_ns"] / whole
+    busy, messages, has_links = np.zeros(len(table.actor), np.int64), table.total("messages"), table.has_links
+    within = np.where(end - start == whole, table.figures["busy_ns"], density * (end - start))
+    np.add.at(busy, table.of_row, within.astype(np.int64))
+    shares = filled(table.of_row, start, end, density, (len(busy), SLICES), max(length, 1))
+    sizes, waits = table.total("bytes"), table.total("wait_ns")
+    longest, waiting = table.most("longest_wait_ns"), table.most("most_waiting")
+    found = []
+    for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
+        if ranks := actors[int(table.actor[at])]:
+            waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
+            of_link = tuple(round(share, 9) for share in shares[at].tolist())
+            name, dimension = table.name[at], int(table.dimension[at])
+            figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited)
+            found.append(LinkUse(dimension, ranks, name, *figures))
+    return sorted(found, key=lambda one: -one.busy_ns)
+
+
+def _from_path(
+    run: RunDirectory, wiring: list[dict[str, Any]], actors: list[str], part: Selection
+) -> list[LinkUse]:
     firsts = [dimension["first"] for dimension in wiring]
     links = max(d["first"] + len(d["ports"]) * len(actors) for d in wiring)
     messages, busy = _occupation(run, part, links)
@@ -100,17 +140,22 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
         return ["no link carried a message"]
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(found, SHOWN)
-    rows = [("dimension", "ranks", "link", "messages", "busy", "", "over time")]
+    rows: list[tuple[str, ...]] = [HEAD]
     for one in shown:
-        strip = "".join(LEVELS[round(used * (len(LEVELS) - 1))] for used in one.busy_shares)
+        strip = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.busy_shares)
+        waited = "" if one.wait_ns is None else format_ns(one.wait_ns)
         counted, of_all = f"{one.messages:,}", share(one.busy_ns, length)
         cells = (str(one.dimension), one.ranks, one.link, counted, format_ns(one.busy_ns), of_all)
-        rows.append((*cells, f"|{strip}|"))
-    lines = fitted(rows, "<<<>>><", width, shrink={1: 6, 2: 8}, drop=(3,))
+        rows.append((*cells, waited, f"|{strip}|"))
+    if all(one.wait_ns is None for one in shown):
+        rows = [(*row[:6], row[7]) for row in rows]
+    lines = fitted(rows, "<<<>>>><"[-len(rows[0]) :], width, shrink={1: 6, 2: 8}, drop=(3,))
     if len(shown) < len(found):
         lines.append(f"… and {plural(len(found) - len(shown), 'less busy link')}: --top, or --json")
     whole = "the window" if part.window else "the makespan"
-    return [
-        *lines,
-        f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout",
-    ]
+    notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]
+    if any(one.wait_ns is not None for one in shown):
+        notes.append("waiting: how long messages waited for the link, summed")
+    if run.summary["model"] != "link":
+        notes.append("without link model, messages do not wait for each other: more than 100 % is possible")
+    return [*lines, *notes]

@@ -210,6 +210,47 @@ def test_counters_say_how_many_chunks_a_dimension_serves(tmp_path: Path) -> None
             assert value == sum(row["start_ns"] <= moment < row["end_ns"] for row in mine)
 
 
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_counters_say_how_busy_links_are(tmp_path: Path, model: str) -> None:
+    run = pipeline(tmp_path / "run", detail="links", model=model, fold=False)
+    read = _perfetto(_contents(run))
+    slices = feather.read_table(run / "links.arrow").to_pylist()
+    found = {place: name for _, (place, name) in read.counters.items() if "busy" in name}
+    assert len(found) == len({row["actor"] for row in slices}) == 8
+    for track, (place, name) in read.counters.items():
+        if "busy" not in name:
+            continue
+        rank, link = int(read.processes[place].removeprefix("rank ")), name.split(", ")[1].split(":")[0]
+        mine = [row for row in slices if row["actor"] == rank and row["link"] == link]
+        assert mine
+        for moment, value in read.values[track]:
+            now = [row for row in mine if row["start_ns"] <= moment < row["end_ns"]]
+            share = sum(row["busy_ns"] * 1000 // (row["end_ns"] - row["start_ns"]) for row in now)
+            assert value == share
+
+
+def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, stages: Path) -> None:
+    run = pipeline(tmp_path / "run", detail="messages", fold=False)
+    contents, plain = _contents(run), _contents(stages)
+    assert contents.collectives == []
+    assert len(contents.messages) > len(plain.messages)
+    nodes, rows = contents.nodes, contents.slices.row
+    found = set()
+    for send, receive in contents.messages:
+        one, other = rows[send], rows[receive]
+        if nodes.kinds[nodes.kind[one]] == "all_reduce":
+            assert nodes.sequence[one] == nodes.sequence[other]
+            assert nodes.group[one] == nodes.group[other]
+            found.add((nodes.actor[one], nodes.node[one], nodes.actor[other]))
+    sent = feather.read_table(run / "messages.arrow").to_pylist()
+    assert found == {(row["actor"], row["node"], row["peer"]) for row in sent if row["kind"] == "collective"}
+    assert len(_perfetto(contents).arrows) == len(contents.messages)
+    few = _contents(run, limit=20)
+    assert len(few.messages) <= 20
+    folded = _contents(pipeline(tmp_path / "folded", detail="messages"))
+    assert all(send != receive for send, receive in folded.messages)
+
+
 def test_a_send_leads_to_the_receive_of_its_message(stages: Path) -> None:
     contents = _contents(stages)
     nodes, rows = contents.nodes, contents.slices.row

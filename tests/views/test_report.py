@@ -231,6 +231,22 @@ def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> Non
         assert heat.shares.mean(axis=1).sum() == pytest.approx(spent / path.makespan_ns)
 
 
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_links_are_as_busy_as_their_slices(tmp_path: Path, model: str) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="links", model=model, fold=False))
+    heat = links(run, None, run.summary["makespan_ns"])
+    assert heat is not None
+    rows = feather.read_table(run.path / "links.arrow").to_pylist()
+    assert len(heat.names) == len({(row["actor"], row["link"]) for row in rows})
+    busy = sum(min(row["busy_ns"], row["end_ns"] - row["start_ns"]) for row in rows)
+    assert heat.shares.mean(axis=1).sum() == pytest.approx(busy / run.summary["makespan_ns"], rel=1e-3)
+    assert heat.shares.max() <= 1
+    assert ("without link model" in heat.note) is (model == "analytical")
+    content = _page(run.path)
+    Page(content)
+    assert 'class="chart heat"' in content
+
+
 def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:
     run = open_run(demo)
     [one] = exposed_by_group(run)

@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawn import Slices, nodes_drawn
-from et_sim.views.export.counters import Counter, chunks_in_dimensions, collectives_under_way, memory_in_use
-from et_sim.views.export.flows import collectives, messages
+from et_sim.views.export.counters import (
+    Counter,
+    chunks_in_dimensions,
+    collectives_under_way,
+    links_in_use,
+    memory_in_use,
+)
+from et_sim.views.export.flows import collectives, exchanges, messages
 from et_sim.views.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.selection import Window
@@ -33,7 +39,7 @@ class Contents:
     strips: Strips
     start_ns: Any
     end_ns: Any
-    messages: list[tuple[int, int]]  # send, receive
+    messages: list[tuple[int, int]]  # send, receive; where messages were recorded, also of collectives
     collectives: list[list[int]]  # in the order in which they started
     counters: list[Counter]
     left_out: tuple[str, ...]
@@ -48,11 +54,18 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
     slice_of_row = _slice_of_row(nodes, shown, slices)
     sends, receives = (slice_of_row[rows] for rows in messages(nodes))
     both = (sends != NONE) & (receives != NONE)
-    members = [slice_of_row[rows] for rows in collectives(nodes)]
+    pairs = list(zip(sends[both].tolist(), receives[both].tolist(), strict=True))
+    members = [slice_of_row[rows] for rows in collectives(nodes)] if not run.holds("messages") else []
+    if run.holds("messages"):
+        one, other = (slice_of_row[rows] for rows in exchanges(run, nodes, window))
+        seen = (one != NONE) & (other != NONE)
+        pairs += list(zip(one[seen].tolist(), other[seen].tolist(), strict=True))
+    arrows = f"draws {limit:,} of {plural(len(pairs), 'message')}" if len(pairs) > limit else ""
     joined = [there.tolist() for found in members if len(there := found[found != NONE]) > 1]
     parts = (
         collectives_under_way(run, shown, window),
         chunks_in_dimensions(run, shown, window),
+        links_in_use(run, shown, window),
         memory_in_use(run, shown, window),
     )
     counters, no_room = _within([counter for part in parts for counter in part], limit)
@@ -65,10 +78,10 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
         strips=strips,
         start_ns=start,
         end_ns=end,
-        messages=list(zip(sends[both].tolist(), receives[both].tolist(), strict=True)),
+        messages=pairs[:limit],
         collectives=joined,
         counters=counters,
-        left_out=tuple(filter(None, (*shown.left_out, slices.left_out, unclear, no_room))),
+        left_out=tuple(filter(None, (*shown.left_out, slices.left_out, unclear, arrows, no_room))),
     )
 
 

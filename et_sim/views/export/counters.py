@@ -1,4 +1,4 @@
-"""Figures over time that stand beside the slices: collectives under way, chunks in dimensions, memory in use.
+"""Figures over time beside the slices: collectives under way, chunks in dimensions, links and memory in use.
 
 Not here: what memory is used for (`et_sim.views.memory`).
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.views.link_table import link_table
 from et_sim.views.nodes import NONE, Shown
 from et_sim.views.operations import integers
 from et_sim.views.run_directory import RunDirectory
@@ -74,6 +75,29 @@ def _under_way(blocks: list[tuple[Any, Any, Any]]) -> list[tuple[int, Any, Any]]
         order = np.argsort(time, kind="stable")
         found.append((actor, time[order], np.cumsum(np.repeat((1, -1), len(start))[order])))
     return found
+
+
+def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:
+    """How busy each rank's links are, in permille, slice by slice; nothing without links.arrow."""
+    table = link_table(run)
+    if table is None:
+        return []
+    found: list[Counter] = []
+    first = np.searchsorted(table.of_row, np.arange(len(table.actor) + 1))
+    figures = table.figures
+    length = np.maximum(figures["end_ns"] - figures["start_ns"], 1)
+    permille = figures["busy_ns"] * 1000 // length
+    for at in np.flatnonzero(np.isin(table.actor, shown.actors)).tolist():
+        rows = slice(first[at], first[at + 1])
+        start, end = figures["start_ns"][rows], figures["end_ns"][rows]
+        is_last = np.append(start[1:] != end[:-1], True)  # nothing happens in the slice after it
+        time = np.concatenate((start, end[is_last]))
+        value = np.concatenate((permille[rows], np.zeros(int(is_last.sum()), np.int64)))
+        order = np.argsort(time, kind="stable")
+        spans = [(int(table.actor[at]), time[order], value[order])]
+        name = f"dimension {int(table.dimension[at])}, {table.name[at]}: busy ‰"
+        found += _of_ranks(spans, shown, name, "count", window)
+    return sorted(found, key=lambda counter: counter.place)
 
 
 def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:

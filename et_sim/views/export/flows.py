@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.nodes import NONE, Nodes
+from et_sim.views.operations import coded, integers
+from et_sim.views.run_directory import RunDirectory
+from et_sim.views.selection import Window
 
 EVERYBODY = "all"
 
@@ -29,6 +32,33 @@ def messages(nodes: Nodes) -> tuple[Any, Any]:
     pairs = np.concatenate((cause, rest[0])), np.concatenate((named, rest[1]))
     order = np.lexsort((pairs[1], nodes.start_ns[pairs[0]]))
     return pairs[0][order], pairs[1][order]
+
+
+def exchanges(run: RunDirectory, nodes: Nodes, window: Window) -> tuple[Any, Any]:
+    """Rows of collectives one of which sends messages to the other, from messages.arrow; each pair once."""
+    rows = np.flatnonzero(nodes.sequence != NONE)
+    found = np.zeros((0, 2), np.int64)
+    for batch in run.batches("messages", ("actor", "node", "kind", "peer", "ready_ns", "arrived_ns")):
+        kinds = np.array([text == "collective" for text in batch["kind"].dictionary.to_pylist()] + [False])
+        columns = (integers(batch[name], missing=NONE) for name in ("actor", "node", "peer"))
+        ready, arrived = (integers(batch[name], missing=NONE) for name in ("ready_ns", "arrived_ns"))
+        kept = kinds[coded(batch["kind"])] & (ready < window[1]) & (arrived > window[0])
+        actor, node, peer = (column[kept] for column in columns)
+        sender = find(nodes, rows, actor, node)
+        peer, sender = peer[sender != NONE], sender[sender != NONE]
+        found = np.unique(np.concatenate((found, np.stack((sender, peer), axis=1))), axis=0)
+    sender, peer = found.T
+    # The peer's node has the sender's group and number; where groups of one name are several, its own.
+    like = np.unique(_keys((nodes.group[rows], nodes.sequence[rows]))[0], return_inverse=True)[1].reshape(-1)
+    of_row = np.full(len(nodes), NONE)
+    of_row[rows] = like
+    keys, wanted = _keys((like, nodes.actor[rows]), (of_row[sender], peer))
+    order = np.argsort(keys, kind="stable")
+    at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(order) - 1, 0))]
+    met = (keys[at] == wanted) & (rows[at] != sender)  # a folded run has messages to oneself
+    sender, receiver = sender[met], rows[at[met]]
+    order = np.lexsort((receiver, nodes.start_ns[sender]))
+    return sender[order], receiver[order]
 
 
 def _is_kind(nodes: Nodes, kind: str) -> Any:

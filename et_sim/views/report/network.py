@@ -1,7 +1,7 @@
 """The part of the page about the network over time: how busy each link, or dimension, is in every column.
 
-Links of their own are there in the link model, if the run recorded what let everything happen (path.arrow);
-dimensions, if it recorded chunk phases (phases.arrow). Of many links, the busiest are shown.
+Links are there if the run recorded them (links.arrow), or, on the link model, what let everything happen
+(path.arrow); dimensions, if it recorded chunk phases (phases.arrow). Of many links, the busiest are shown.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from et_sim.intervals import filled, union
 from et_sim.units import format_ns
 from et_sim.views.critical_path import CriticalPath
+from et_sim.views.link_table import LinkTable, link_table
 from et_sim.views.operations import integers
 from et_sim.views.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
@@ -23,7 +24,9 @@ from et_sim.views.text import plural, share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
 LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 220, 900, 14, 60, 6, 26
-NOT_RECORDED = "simulate with --detail phases (dimensions), or with --model link --detail path (links)"
+NOT_RECORDED = "simulate with --detail phases (dimensions), or --detail links"
+CARRIES = "share of time in which a link carries a message"
+SENDS = "share of time that messages of a rank take to be serialised; without link model, they may overlap"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +73,9 @@ def dimensions(run: RunDirectory, makespan: int) -> Heat | None:
 
 def links(run: RunDirectory, path: CriticalPath | None, makespan: int) -> Heat | None:
     """Per link, the share of time in which it carries a message."""
+    table = link_table(run)
+    if table is not None:
+        return _of_slices(run, table, makespan)
     if path is None or run.summary["model"] != "link":
         return None
     record = path.record
@@ -78,13 +84,39 @@ def links(run: RunDirectory, path: CriticalPath | None, makespan: int) -> Heat |
         return None
     places, owner = np.unique(record.place[rows], return_inverse=True)
     busy = union(owner.reshape(-1), record.start_ns[rows], record.end_ns[rows])
-    order = np.argsort(-busy.lengths(len(places)), kind="stable")[:MOST_ROWS]
-    chosen = np.sort(order)
+    chosen = _busiest(busy.lengths(len(places)))
     shares = busy.shares(len(places), COLUMNS, makespan)[chosen]
-    note = "share of time in which a link carries a message"
-    if len(places) > MOST_ROWS:
-        note += f"; the busiest {MOST_ROWS} of {plural(len(places), 'link')} that carry any"
-    return Heat(tuple(record.link_name(int(place)) for place in places[chosen]), shares, note)
+    names = tuple(record.link_name(int(place)) for place in places[chosen])
+    return Heat(names, shares, CARRIES + _and_not(len(places)))
+
+
+def _of_slices(run: RunDirectory, table: LinkTable, makespan: int) -> Heat | None:
+    if not len(table.actor):
+        return None
+    chosen = _busiest(table.total("busy_ns"))
+    row = np.full(len(table.actor), -1)
+    row[chosen] = np.arange(len(chosen))
+    shown = table.where(row[table.of_row] >= 0)
+    figures = shown.figures
+    density = figures["busy_ns"] / np.maximum(figures["end_ns"] - figures["start_ns"], 1)
+    where, shape = row[shown.of_row], (len(chosen), COLUMNS)
+    shares = filled(where, figures["start_ns"], figures["end_ns"], density, shape, makespan)
+    note = CARRIES if table.has_links else SENDS
+    ranks = run.actors()["ranks"].to_pylist()
+    names = tuple(
+        f"{table.name[at]}, ranks {ranks[int(table.actor[at])]}, dimension {int(table.dimension[at])}"
+        for at in chosen.tolist()
+    )
+    return Heat(names, np.minimum(shares, 1), note + _and_not(len(table.actor)))
+
+
+def _busiest(busy_ns: Any) -> Any:
+    """Those that are shown, in the order of their numbers."""
+    return np.sort(np.argsort(-busy_ns, kind="stable")[:MOST_ROWS])
+
+
+def _and_not(links: int) -> str:
+    return f"; the busiest {MOST_ROWS} of {plural(links, 'link')} that carry any" if links > MOST_ROWS else ""
 
 
 def _drawing(heat: Heat, makespan: int) -> str:
