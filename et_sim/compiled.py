@@ -19,7 +19,8 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -72,6 +73,27 @@ def is_cached(function: Any, variants: int = 1) -> bool:
     pattern = f"*.{function.__name__}-{code.co_firstlineno}.*"
     stored = [path.suffix for path in Path(function.stats.cache_path).glob(pattern)]
     return ".nbi" in stored and stored.count(".nbc") >= variants
+
+
+@contextmanager
+def telling_compilation(tell: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile, `tell` is given the name of each `entry` function when its compilation begins.
+
+    One that is in the cache is not compiled; nor is one that was compiled for arguments of the same types.
+    """
+    from numba.core import event
+
+    class Listener(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            dispatcher = event.data["dispatcher"]
+            if dispatcher.stats.cache_path is not None:  # of helpers, nothing is kept
+                tell(dispatcher.py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
 
 
 @functools.cache

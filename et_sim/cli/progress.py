@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -22,40 +23,38 @@ SECONDS_BETWEEN_LINES = 5.0
 class Progress:
     """Shows what a run is doing and how far it is; use as a context manager."""
 
-    def __init__(self, *, reads_traces: bool = True) -> None:
-        self._reads_traces = reads_traces
+    def __init__(self) -> None:
         self._begin = time.monotonic()
         self._stage_begin = self._begin
         self._stage = ""
         self._detail = ""
         self._width = 0
+        self._told = False
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        from et_sim.compiled import is_cached
+        from et_sim.compiled import is_cached, telling_compilation
         from et_sim.engine.loop import simulate
         from et_sim.trace.wire_nodes import decode_records
 
-        if not (is_cached(simulate) and (is_cached(decode_records) or not self._reads_traces)):
-            print("et-sim: compiling the engine, once for this version (about 15 s) …", file=sys.stderr)
+        self._long = {simulate.__name__, decode_records.__name__}
+        self._is_new = not is_cached(simulate)
+        self._open.enter_context(telling_compilation(self._tell))
         self._thread.start()
         return self
 
-    @staticmethod
-    def _has_both_engines() -> bool:
-        """The engine is compiled for folded runs, and without the watch for ties for others."""
-        from et_sim.compiled import is_cached
-        from et_sim.engine.loop import simulate
-
-        return is_cached(simulate, variants=2)
+    def _tell(self, function: str) -> None:
+        """A compiled function is compiled; of the engine, each kind of runs has one of its own."""
+        if function in self._long and not self._told:
+            self._told = True
+            what = "the engine, once for this version" if self._is_new else "the engine for such runs, once"
+            self._clear()
+            print(f"et-sim: compiling {what} (about 15 s) …", file=sys.stderr, flush=True)
 
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
-        from et_sim.api import ALONE
-
-        if name == ALONE and not self._has_both_engines():
-            print("et-sim: compiling the engine for single ranks, once (about 10 s) …", file=sys.stderr)
         self._stage, self._detail, self._stage_begin = name, "", time.monotonic()
 
     def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
@@ -89,5 +88,9 @@ class Progress:
     ) -> None:
         self._finished.set()
         self._thread.join()
+        self._open.close()
+        self._clear()
+
+    def _clear(self) -> None:
         if self._width:
             print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)

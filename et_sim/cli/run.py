@@ -92,10 +92,9 @@ def simulate_into(
     """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
     from et_sim import api
     from et_sim.cli.progress import Progress
-    from et_sim.layers import is_layer_file
     from et_sim.timeline import Keep, write_run
 
-    with Progress(reads_traces=not is_layer_file(workload)) as progress:
+    with Progress() as progress:
         result = api.run(workload, watch=progress, keep=keep or Keep(), **machine)
         stall = _stall_of(result)
         progress.stage("adding up and writing")

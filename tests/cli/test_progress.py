@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -44,20 +45,21 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
     assert "simulating 30% · simulated 1.5 µs · 30 of 100 messages · 0 of 0 nodes, about" in line
 
 
-@pytest.mark.usefixtures("warm_engine")
-def test_layer_files_need_no_compiled_decoder(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from et_sim import compiled
+def test_whatever_part_of_the_engine_is_compiled_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    from numba.core.event import trigger_event
+
+    from et_sim.engine.loop import simulate
+    from et_sim.engine.meeting import stream_of
     from et_sim.trace.wire_nodes import decode_records
 
-    is_cached = compiled.is_cached
-    monkeypatch.setattr(
-        compiled,
-        "is_cached",
-        lambda function, **more: function is not decode_records and is_cached(function, **more),
-    )
+    def compiled(function: Any) -> str:
+        with trigger_event("numba:compile", data={"dispatcher": function}):
+            return capsys.readouterr().err
+
     with Progress():
-        assert "compiling the engine" in capsys.readouterr().err
-    with Progress(reads_traces=False):
-        assert "compiling the engine" not in capsys.readouterr().err
+        assert compiled(stream_of) == ""  # a helper
+        said = compiled(simulate)
+        assert said.startswith("et-sim: compiling the engine")
+        assert said.endswith("(about 15 s) …\n")
+        assert compiled(simulate) == compiled(decode_records) == ""
+    assert compiled(simulate) == ""
