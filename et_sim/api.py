@@ -113,7 +113,7 @@ def run(
     watch.stage("reading machine and traces")
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     chosen = Model[model.upper()]
-    check_fits(machine, chosen, details)
+    check_fits(machine, chosen)
     road = (
         LayerRoad(workload, machine)
         if not isinstance(workload, Workload) and is_layer_file(workload)
@@ -190,17 +190,12 @@ def _can_tell_apart(workload: Workload) -> bool:
     return workload.ranks <= MOST_RANKS_EXPLAINED
 
 
-def check_fits(machine: Machine, model: Model, details: tuple[str, ...]) -> None:
+def check_fits(machine: Machine, model: Model) -> None:
     """Refuse what the files of ASTRA-sim 1.0 cannot be asked for."""
     if machine.network.levels and model is not Model.ANALYTICAL:
         raise UsageError(
             f"the {model.name.lower()} model needs to know every link, and a network file of 1.0 has bundles",
             remedy="leave out --model, or describe the network in the form of 2.x",
-        )
-    if machine.system.is_version_1 and PATH in details:
-        raise UsageError(
-            "what caused what is not recorded in the profile astra-1.0",
-            remedy="leave out --detail path, or give a system file of 2.x",
         )
 
 

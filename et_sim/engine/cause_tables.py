@@ -49,6 +49,8 @@ class What(IntEnum):
     BUNDLES = 23  # of a phase
     HALF = 24  # bundles of a direct exchange, and all messages of its first half
     CHUNKS = 25  # of a collective
+    TOGETHER = 26  # what all actors must have done
+    BOUND = 27  # a message on its links and in the memory that bounds it
 
 
 MOMENT = record(
@@ -66,6 +68,7 @@ STREAM_CAUSES = record(
     ("queued", "i8"),  # it joined its queue
     ("ready", "i8"),  # all of its bundles so far
     ("half", "i8"),  # the first half of a direct exchange had arrived
+    ("ended", "i8"),  # of the first actor, where phases end together: all that have ended this one so far
 )
 SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent or received, and processed
 EARLY = record(("head", "i4"), ("tail", "i4"))  # events that stand for what came early
@@ -97,6 +100,7 @@ class Causes(Tables):
     running: Any  # all chunks so far
     streams: Any
     queues: Any
+    issuers: Any  # per collective, where all actors start it together: all that have issued it so far
     posted: Any  # per stream, its last receives by label
     rooms: Any  # per queue, when its places became free: one after the other, in turn
     channels: Any  # messages that came before their receives
@@ -147,6 +151,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         running=np.full(0, NONE, np.int64),
         streams=table(STREAM_CAUSES, 0),
         queues=table(QUEUE_CAUSES, queues),
+        issuers=moments_of("issuers"),
         posted=np.full((0, _receives_at_a_time(plan)), NONE, np.int64),
         rooms=np.full((queues, min(plan.running_limit, MOST_ROOMS)), NONE, np.int64),
         channels=_early(sizes["channels"] if reserve else 0),

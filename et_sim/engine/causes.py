@@ -34,6 +34,7 @@ SERVER, SERVER_QUEUE = int(What.SERVER), int(What.SERVER_QUEUE)
 BUS_SIDE, BUS_QUEUE = int(What.BUS_SIDE), int(What.BUS_QUEUE)
 RECEIVE, REQUEST = int(What.RECEIVE), int(What.REQUEST)
 BUNDLES, HALF, CHUNKS = int(What.BUNDLES), int(What.HALF), int(What.CHUNKS)
+TOGETHER, BOUND = int(What.TOGETHER), int(What.BOUND)
 
 
 @works_on_tables
@@ -90,16 +91,21 @@ def remember(run: Run, event_row: int) -> None:
 @works_on_tables
 def takes_until(run: Run, event_row: int, time: int, kind: int) -> None:
     """An event is put on the calendar: what is happening, or what was said to follow it, leads to it."""
-    if not is_recorded(run):
-        return
+    if is_recorded(run):
+        run.causes.events[event_row].moment = moment_at(run, time, kind)
+
+
+@works_on_tables
+def moment_at(run: Run, time: int, kind: int) -> int:
+    """The moment, at a time to come, of an event that what is happening leads to."""
     now = run.causes.now[0]
     base = now.moment if now.base == NONE else now.base
     base_ns = run.clock[0].now if now.base == NONE else now.base_ns
     what = _time_of(kind) if now.what == NONE else now.what
     if time > base_ns or what == REDUCTION:  # which only rounding may have made nothing of
         base = moment_of(run, base, NONE, what, base_ns, time)
-    run.causes.events[event_row].moment = base
     now.base = now.what = now.link = now.place = NONE
+    return base
 
 
 @works_on_tables
@@ -181,7 +187,7 @@ def chunk_queued(run: Run, stream_row: int) -> None:
         _comes(run, NONE, CHUNK_QUEUED, run.streams[stream_row].queue)
         stream.queued = now_of(run)
         resume(run, moment)
-        stream.ready = stream.half = NONE
+        stream.ready = stream.half = stream.ended = NONE
         for label in range(run.causes.posted.shape[1]):
             run.causes.posted[stream_row, label] = NONE
 
@@ -285,6 +291,22 @@ def chunk_done(run: Run, running_row: int) -> None:
     if is_recorded(run):
         needs(run, run.causes.running[running_row], CHUNKS, NONE)
         run.causes.running[running_row] = now_of(run)
+
+
+@works_on_tables
+def issued_too(run: Run, issued: int) -> None:
+    """An actor has issued a collective that all start together: what follows needs all that have so far."""
+    if is_recorded(run):
+        needs(run, run.causes.issuers[issued], TOGETHER, NONE)
+        run.causes.issuers[issued] = now_of(run)
+
+
+@works_on_tables
+def ended_too(run: Run, first_stream: int) -> None:
+    """An actor is through a phase that ends for all together: what follows needs all that are so far."""
+    if is_recorded(run):
+        needs(run, run.causes.streams[first_stream].ended, TOGETHER, NONE)
+        run.causes.streams[first_stream].ended = now_of(run)
 
 
 @works_on_tables

@@ -6,18 +6,35 @@ Idle unless causes are recorded (`causes`). Not here: what the messages are abou
 from __future__ import annotations
 
 from et_sim.engine.causes import (
+    BOUND,
     LATENCY,
     LINK,
     LINK_QUEUE,
+    NOTHING,
+    RECEIVE,
     REQUEST,
     SERIALISATION,
     is_recorded,
+    moment_at,
     moment_of,
     needs,
     now_of,
 )
+from et_sim.engine.kinds import STEP
 from et_sim.engine.state import NONE, Run
 from et_sim.network.analytical import hops_between, leg_ns, slowest_of_leg, speed_of_hop
+from et_sim.network.hierarchy import (
+    CARDS_PASSED,
+    LATENCY_PASSED,
+    LINKS_PASSED,
+    MEMORY_PASSED,
+    MEMORY_REACHED,
+    ROUTER_PASSED,
+    distance_along,
+    highest_level,
+    over_level,
+)
+from et_sim.network.speeds import CARDS, MEMORY, PARTS_OF_A_LEVEL, ROUTER, SWITCH
 from et_sim.tables_by_reference import works_on_tables
 
 
@@ -58,6 +75,9 @@ def flies(run: Run, source: int, target: int, size: int, whole_path: int) -> Non
     """The next event is the arrival of a message that waits for no link."""
     if not is_recorded(run):
         return
+    if len(run.network.levels) > 0:
+        _fly_over_level(run, source, target, size)
+        return
     at = source
     for row in range(len(run.network.dimensions)):
         dimension = run.network.dimensions[row]
@@ -88,9 +108,44 @@ def _fly_along(run: Run, row: int, at: int, here: int, there: int, size: int) ->
 
 
 @works_on_tables
+def _fly_over_level(run: Run, source: int, target: int, size: int) -> None:
+    """In a network of ASTRA-sim 1.0: over links, cards and router, and meanwhile through the memory."""
+    row = highest_level(run.network.levels, source, target)
+    if row < 0:
+        return
+    now, level = run.causes.now[0], run.network.levels[row]
+    base = now.moment if now.base == NONE else now.base
+    begin = run.clock[0].now if now.base == NONE else now.base_ns
+    distance, link = distance_along(run.network.levels, row, source, target), row * PARTS_OF_A_LEVEL
+    _takes_first(run, LATENCY, link, begin + over_level(level, distance, size, LATENCY_PASSED))
+    _takes_first(run, SERIALISATION, link, begin + over_level(level, distance, size, LINKS_PASSED))
+    if level.nic_ns > 0:
+        _takes_first(run, LATENCY, link + CARDS, begin + over_level(level, distance, size, CARDS_PASSED))
+    if level.wiring == SWITCH and level.router_ns > 0:
+        _takes_first(run, LATENCY, link + ROUTER, begin + over_level(level, distance, size, ROUTER_PASSED))
+    if level.memory_scale == 0:
+        return
+    through, through_ns = now.base, now.base_ns
+    now.base, now.base_ns = base, begin
+    link += MEMORY
+    _takes_first(run, LATENCY, link, begin + over_level(level, distance, size, MEMORY_REACHED))
+    _takes_first(run, SERIALISATION, link, begin + over_level(level, distance, size, MEMORY_PASSED))
+    now.link = NONE
+    if now.base_ns > through_ns:
+        now.base = moment_of(run, now.base, through, BOUND, now.base_ns, now.base_ns)
+    else:
+        now.base = moment_of(run, through, now.base, BOUND, through_ns, through_ns)
+        now.base_ns = through_ns
+
+
+@works_on_tables
 def leaves(run: Run, source: int, target: int) -> None:
     """The next event is that a message has left its source, which waits for no link."""
     if not is_recorded(run):
+        return
+    if len(run.network.levels) > 0:
+        run.causes.now[0].what = SERIALISATION
+        run.causes.now[0].link = highest_level(run.network.levels, source, target) * PARTS_OF_A_LEVEL
         return
     at = source
     for row in range(len(run.network.dimensions)):
@@ -141,6 +196,25 @@ def remember_parked(run: Run, row: int) -> None:
     if is_recorded(run):
         cause = run.causes.parked[row]
         cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
+
+
+@works_on_tables
+def arrives_early(run: Run, row: int, arrival: int) -> None:
+    """A step's message that nobody waits for yet will arrive then."""
+    if is_recorded(run):
+        run.causes.parked[row].moment = moment_at(run, arrival, STEP)
+
+
+@works_on_tables
+def waits_for_early(run: Run, row: int) -> None:
+    """The next event is the arrival of such a message, which may have been some time ago."""
+    if not is_recorded(run):
+        return
+    arrival = run.parked[row].arrives_ns
+    if arrival > run.clock[0].now:
+        follows(run, run.causes.parked[row].moment, arrival, NOTHING, NONE)
+    else:
+        needs_parked(run, row, RECEIVE)
 
 
 @works_on_tables

@@ -86,7 +86,7 @@ def run_plan(
     while True:
         status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
         if record:
-            hand_over(run, record)
+            hand_over(run, record, bits)
         if log:
             hand_over_phases(run, log, bits)
         if messages:

@@ -8,6 +8,8 @@ Not here: what an arrival leads to (`progress`).
 
 from __future__ import annotations
 
+from et_sim.engine.causes import takes_until
+from et_sim.engine.causes_of_messages import arrives_early
 from et_sim.engine.clock import new_event, schedule, slot_at
 from et_sim.engine.kinds import STEP
 from et_sim.engine.lines import join_after
@@ -52,6 +54,7 @@ def pair_step(run: Run, arrival: int, seat: int, label: int, stage: int) -> None
     else:
         row = park(run, seat, label, stage, NONE, NONE, 0)
         run.parked[row].arrives_ns = arrival
+        arrives_early(run, row, arrival)
 
 
 @works_on_tables
@@ -72,7 +75,9 @@ def put_on_calendar(run: Run, arrival: int, seat: int, label: int, stage: int) -
         if event.kind == STEP and _sender_to_first(run, event.b, event.c) > sender:
             break
         before, at = at, event.next
-    join_after(run.events, slot, before, new_event(run, STEP, seat, label, stage))
+    row = new_event(run, STEP, seat, label, stage)
+    takes_until(run, row, arrival, STEP)
+    join_after(run.events, slot, before, row)
 
 
 @works_on_tables

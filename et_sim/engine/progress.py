@@ -20,11 +20,13 @@ from et_sim.engine.causes import (
     bundle_counts,
     chunk_done,
     custom_node_counts,
+    ended_too,
     first_half_arrived,
     needs_waiting,
     now_of,
     resume,
     step_received,
+    works_for,
 )
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.custom import end_custom_node
@@ -133,10 +135,15 @@ def end_phase(run: Run, stream_row: int, label: int) -> None:
     sequence = stream.sequence
     first = stream_of(run, seat, sequence)
     run.streams[first].ended += 1
+    ended_too(run, first)
     if run.streams[first].ended == len(run.actors):
         run.streams[first].ended = 0
+        moment = now_of(run)
         for actor_row in range(len(run.actors)):
-            _leave_phase(run, stream_of(run, seat + actor_row, sequence), START)
+            own = stream_of(run, seat + actor_row, sequence)
+            resume(run, moment)
+            works_for(run, own)
+            _leave_phase(run, own, START)
 
 
 @works_on_tables

@@ -27,6 +27,7 @@ ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
+MOMENTS_OVER_A_LEVEL = 7
 LARGEST_POOL = 2**31 - 1
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
 Beside = TypeVar("Beside", Causes, Traffic)
@@ -69,7 +70,7 @@ def moments_per_event(plan: Plan, reserve: Reserve, network: Network) -> int:
     """The most moments of the record of causes that one event may add.
 
     An event completes nodes, and instant ones among their children complete at once, and so on. Each message
-    flies over some links, the latencies of which are told apart.
+    flies over some links, the latencies of which are told apart; and no thing sends more than two.
     """
     of_node = MOMENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
     is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
@@ -77,7 +78,10 @@ def moments_per_event(plan: Plan, reserve: Reserve, network: Network) -> int:
     nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
     links = sum(dimension.npus // 2 + 1 for dimension in network.dimensions)
     on_the_way = 2 * min(links, len(network.links) + 2) + 2 * len(network.dimensions)
-    return nodes + (MOMENTS_OF_A_THING + on_the_way) * reserve.rows
+    if network.levels:
+        on_the_way = MOMENTS_OVER_A_LEVEL
+    together = len(plan.actors) if plan.starts_together else 1
+    return together * nodes + (MOMENTS_OF_A_THING + -(-on_the_way // 2)) * reserve.rows
 
 
 def _most_freed_at_once(plan: Plan) -> int:
@@ -148,10 +152,15 @@ def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) 
     return replace(tables, **{name: _extend(getattr(tables, name), rows) for name, rows in longer.items()})
 
 
-def hand_over(run: Run, record: Callable[[Any], None]) -> None:
-    """Empty the buffer of moments."""
+def hand_over(run: Run, record: Callable[[Any], None], bits: int) -> None:
+    """Empty the buffer of moments, in nanoseconds."""
     now = run.causes.now[0]
-    record(run.causes.moments[: now.made - now.flushed])
+    if now.made - now.flushed > len(run.causes.moments):  # it has been written beyond its end
+        raise RuntimeError("internal error: the buffer of moments ran out within one event")
+    made = run.causes.moments[: now.made - now.flushed]
+    for column in ("start_ns", "end_ns") if bits else ():
+        made[column] >>= bits
+    record(made)
     now.flushed = now.made
 
 

@@ -178,8 +178,10 @@ def new_run(
     clock["free_parked"] = clock["free_running"] = clock["free_transit"] = NONE
     clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
+    issuers = np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32)
     sizes = {
         "nodes": len(node_states),
+        "issuers": len(issuers),
         "lanes": len(lanes),
         "queues": len(queues),
         "channels": len(channels),
@@ -218,7 +220,7 @@ def new_run(
         channels=channels,
         handshakes=handshakes,
         phase_log=table(PHASE_LOG, phases_per_event and max(PHASES_KEPT, 2 * phases_per_event)),
-        issuers=np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32),
+        issuers=issuers,
         custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
         servers=servers,
         transits=table(TRANSIT, 0),

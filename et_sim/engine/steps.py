@@ -9,7 +9,7 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 from __future__ import annotations
 
 from et_sim.engine.causes import is_recorded, needs_half, now_of, receive_posted, resume, was_early
-from et_sim.engine.causes_of_messages import flies
+from et_sim.engine.causes_of_messages import flies, waits_for_early
 from et_sim.engine.clock import schedule
 from et_sim.engine.custom import start_custom
 from et_sim.engine.endpoint import cross_endpoint
@@ -125,6 +125,7 @@ def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int,
     if run.plan.settings[PAIRS_EARLY]:
         flight = flight_ns(run.network, here, there, run.plan.steps[step_row].bytes, 0)
         message_flies(run, here, there, run.plan.steps[step_row].bytes, flight)
+        flies(run, here, there, run.plan.steps[step_row].bytes, False)
         _fly(run, stream_row, flight, target_seat, label)
         return
     carry(run, here, there, run.plan.steps[step_row].bytes, STEP, target_seat, label, stage)
@@ -150,11 +151,13 @@ def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     row = take_parked_either_way(run, seat, label, stage)
     if row == NONE:
         return
+    moment = now_of(run)
     if run.plan.settings[PAIRS_EARLY]:
         arrival, its_label = max(run.parked[row].arrives_ns, run.clock[0].now), run.parked[row].step
+        waits_for_early(run, row)
         put_on_calendar(run, arrival, seat, its_label, stage)
+        resume(run, moment)
         return
-    moment = now_of(run)
     was_early(run, stream_row, row)
     schedule(run, run.clock[0].now, LATE_STEP, stream_row, 0, 0)
     resume(run, moment)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.engine.causes import chunk_leaves, chunk_queued, collective_starts, now_of, resume
+from et_sim.engine.causes import chunk_leaves, chunk_queued, collective_starts, issued_too, now_of, resume
 from et_sim.engine.meeting import stream_of
 from et_sim.engine.queues import insert, pump, remove
 from et_sim.engine.state import (
@@ -86,6 +86,7 @@ def _start_when_all_have_issued(run: Run, running_row: int) -> None:
     issued = issuer.collectives
     issuer.collectives += 1
     run.issuers[issued] += 1
+    issued_too(run, issued)
     if run.issuers[issued] < len(run.actors):
         return
     group = run.plan.groups[run.plan.seats[running.seat].group]

@@ -19,6 +19,8 @@ from et_sim.network.speeds import RING, SHAPE_CODE, SWITCH
 from et_sim.plan.tables import record, table
 from et_sim.tables_by_reference import Tables, works_on_tables
 
+# Points on a message's way, and on that through the memory.
+LATENCY_PASSED, LINKS_PASSED, CARDS_PASSED, ROUTER_PASSED, ARRIVED, MEMORY_REACHED, MEMORY_PASSED = range(7)
 LEVEL = record(
     ("npus", "i8"),
     ("wiring", "i8"),
@@ -53,7 +55,7 @@ def flights_along(level: Any, distance: Any, size: Any) -> Any:
 
 def plain_flight(level: Any, distance: int, size: int) -> int:
     """`over_level`, called by Python."""
-    return int(getattr(over_level, "py_func", over_level)(level, distance, size))
+    return int(getattr(over_level, "py_func", over_level)(level, distance, size, ARRIVED))
 
 
 @works_on_tables
@@ -63,11 +65,7 @@ def highest_flight_ns(network: Tables, source: int, target: int, size: int) -> i
     at = highest_level(levels, source, target)
     if at < 0:
         return 0
-    stride = 1
-    for row in range(at):
-        stride *= levels[row].npus
-    distance = abs(target // stride % levels[at].npus - source // stride % levels[at].npus)
-    return over_level(levels[at], distance, size)
+    return over_level(levels[at], distance_along(levels, at, source, target), size, ARRIVED)
 
 
 @works_on_tables
@@ -91,17 +89,33 @@ def highest_level(levels: Any, source: int, target: int) -> int:
 
 
 @works_on_tables
-def over_level(level: Any, distance: int, size: int) -> int:
-    """Time of a message to another NPU of a level, which is `distance` places away either way."""
+def distance_along(levels: Any, at: int, source: int, target: int) -> int:
+    """How many places two NPUs are apart in a level."""
+    stride = 1
+    for row in range(at):
+        stride *= levels[row].npus
+    return abs(target // stride % levels[at].npus - source // stride % levels[at].npus)
+
+
+@works_on_tables
+def over_level(level: Any, distance: int, size: int, point: int) -> int:
+    """Time of a message to another NPU of a level, which is `distance` places away either way: until it
+    arrives, or has come to another point of its way."""
+    traffic = 0.0 if point == MEMORY_REACHED else size / level.memory_bytes_per_ns
+    memory = (level.memory_latency_ns + traffic) * level.memory_scale
+    if point >= MEMORY_REACHED:
+        return int(memory * level.units_per_ns)
     hops = 1
     if level.wiring == RING:
         hops = min(distance, level.npus - distance)
     elif level.wiring == SWITCH:
         hops = 2
     time = int(hops * level.latency_ns)
-    time = int(time + size / level.bytes_per_ns)
-    time = int(time + 2 * level.nic_ns)
-    if level.wiring == SWITCH:
+    if point >= LINKS_PASSED:
+        time = int(time + size / level.bytes_per_ns)
+    if point >= CARDS_PASSED:
+        time = int(time + 2 * level.nic_ns)
+    if point >= ROUTER_PASSED and level.wiring == SWITCH:
         time = int(time + level.router_ns)
-    memory = (level.memory_latency_ns + size / level.memory_bytes_per_ns) * level.memory_scale
-    return int(max(float(time), memory) * level.units_per_ns)
+    longest = max(float(time), memory) if point == ARRIVED else float(time)
+    return int(longest * level.units_per_ns)

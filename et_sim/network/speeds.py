@@ -21,6 +21,8 @@ SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SW
 LINKS_PER_NPU = 2  # in a ring or switch dimension
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 UP, DOWN = 0, 1  # links between an NPU and its switch
+LINKS, CARDS, ROUTER, MEMORY = range(4)  # what a message pays for in a level of a network of ASTRA-sim 1.0
+PARTS_OF_A_LEVEL = 4
 
 SPEED = record(
     ("link", "i8"),  # in the speed's dimension: NPU * ports + port; of a dimension's own speed: none
@@ -74,7 +76,10 @@ def _uneven_rows(network: Network) -> list[tuple[int, int, UnevenLink]]:
 
 
 def speed_names(network: Network) -> tuple[str, ...]:
-    """What has each of the speeds, in the order of the table."""
+    """What has each of the speeds, in the order of the table; if there are levels, the parts of each."""
+    if network.levels:
+        parts = ("", ": cards", ": router", ": memory")
+        return tuple(f"dimension {number}{part}" for number in range(len(network.levels)) for part in parts)
     names = [f"dimension {number}" for number in range(len(network.dimensions))]
     for _, _, link in _uneven_rows(network):
         ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))

@@ -24,6 +24,7 @@ from et_sim.plan.channels import ChannelTables
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
+from et_sim.plan.dimension_order import GREEDY
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import lower_nodes, roofline_of
 from et_sim.plan.pace import Paces
@@ -164,6 +165,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         arrivals_by_sender=lowering.start_together and system.boost_mode and bool(machine.network.levels),
         latest=LONGEST_NS,
         roofline=roofline_of(system),
+        routes_by_bandwidth=system.dimension_order in GREEDY and len(machine.network.dimensions) > 1,
         is_even=lowering.paces.are_even,
         tensors=lowering.tensors,
     )

@@ -259,6 +259,7 @@ class Plan:
     latest: int  # the time that no run may pass, in units of time
     # Not for the engine, but for whoever measures what it did:
     roofline: Roofline | None  # by which kernels are timed; None: they are not
+    routes_by_bandwidth: bool  # in which order chunks visit dimensions follows from their bandwidths
     is_even: bool  # no rank is a straggler: kernels take the time that the roofline says
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 

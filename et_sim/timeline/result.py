@@ -165,7 +165,8 @@ class Result:
         """The schema of these."""
         from et_sim.timeline.tables import path_schema
 
-        return path_schema(self.manifest_text, json.dumps(self.outcome.links, sort_keys=True))
+        links = json.dumps(self.outcome.links, sort_keys=True)
+        return path_schema(self.manifest_text, links, self.outcome.plan.routes_by_bandwidth)
 
     @property
     def phase_schema(self) -> Any:

@@ -280,9 +280,10 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
     }
 
 
-def path_schema(manifest: str, links: str) -> Any:
-    """Schema of path.arrow; its metadata also says which numbers of links are whose."""
-    return pa.schema(PATH_FIELDS, metadata={**about(manifest), "links": links})
+def path_schema(manifest: str, links: str, routes_by_bandwidth: bool) -> Any:
+    """Schema of path.arrow; its metadata also says whose link has which number, and what decides routes."""
+    routes = {"routes": "by bandwidth"} if routes_by_bandwidth else {}
+    return pa.schema(PATH_FIELDS, metadata={**about(manifest), "links": links, **routes})
 
 
 def path_batch(columns: dict[str, Any], source: PathSource, schema: Any) -> Any:

@@ -32,13 +32,14 @@ MEETINGS = (
     "room",
     "link",
 )
-OTHERS = ("server", "bus_side", "receive", "request", "bundles", "half", "chunks")
+OTHERS = ("server", "bus_side", "receive", "request", "bundles", "half", "chunks", "together", "bound")
 WHAT = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
 NODE_COLUMNS = (
     "actor",
     "node",
     "name",
     "kind",
+    "lane",
     "treatment",
     "group",
     "start_cause",
@@ -57,6 +58,7 @@ class Nodes:
     name: Words
     stem: Words
     group: Words
+    lane: Words
     treatment: Words
     start_cause: Words
     compute_utilisation: Any
@@ -84,7 +86,9 @@ class PathRecord:
         self.what = _recoded(words(table["what"].unify_dictionaries()), str(run.path / PATH))
         self.link = words(table["link"].unify_dictionaries())
         self._run = run
-        self._links = json.loads((table.schema.metadata or {}).get(b"links", b"[]"))
+        metadata = table.schema.metadata or {}
+        self._links = json.loads(metadata.get(b"links", b"[]"))
+        self.routes_by_bandwidth = metadata.get(b"routes") == b"by bandwidth"
         self._check(str(run.path / PATH))
 
     def __len__(self) -> int:
@@ -133,6 +137,7 @@ class PathRecord:
             name=names,
             stem=Words(stems.texts, stems.codes[names.codes]),
             group=words(rows["group"]),
+            lane=words(rows["lane"]),
             treatment=words(rows["treatment"]),
             start_cause=words(rows["start_cause"]),
             compute_utilisation=rows["compute_utilisation"].to_numpy(),

@@ -35,7 +35,7 @@ DETAILED = (
 )
 
 
-def simulate(case: dict[str, Any], folder: Path, *, fold: bool) -> Result:
+def simulate(case: dict[str, Any], folder: Path, *, fold: bool, detail: str = "nodes") -> Result:
     network = case["network"]
     (folder / "layers.txt").write_text(case["workload"])
     settings = case["system"] | case["args"]
@@ -48,6 +48,7 @@ def simulate(case: dict[str, Any], folder: Path, *, fold: bool) -> Result:
         network=folder / "network.json",
         model="link" if "topology" in network else "analytical",
         fold=fold,
+        detail=detail,
     )
 
 

@@ -162,5 +162,3 @@ def test_bundles_of_links_cannot_run_on_the_link_model(tmp_path: Path) -> None:
     files = {"system": tmp_path / "system.txt", "network": tmp_path / "network.json"}
     with pytest.raises(UsageError, match=r"a network file of 1\.0 has bundles"):
         et_sim.simulate(tmp_path / "w.txt", **files, model="link")
-    with pytest.raises(UsageError, match=r"not recorded in the profile astra-1\.0"):
-        et_sim.simulate(tmp_path / "w.txt", **files, detail="path")
