@@ -24,11 +24,31 @@ def latest_ends(by: Any, also: Any, spent: Any, latest: Any) -> None:
 
 
 @entry(allocates=False)
+def posted_at(by: Any, goes_on: Any, posted: Any) -> None:
+    """From when on it was known when each moment would come; `goes_on`: as for the one that it follows."""
+    for row in range(len(by)):
+        posted[row] = 0 if by[row] < 0 else posted[by[row]] if goes_on[row] else by[row]
+
+
+@entry(allocates=False)
 def times_and_slopes(
-    by: Any, also: Any, scaled: Any, fixed: Any, factor: float, towards: float, time: Any, slope: Any
+    by: Any,
+    also: Any,
+    scaled: Any,
+    fixed: Any,
+    figures: Any,
+    factor: float,
+    off: float,
+    gradual: bool,
+    towards: float,
+    time: Any,
+    slope: Any,
 ) -> None:
     """When everything comes if a moment takes the longer of `factor * scaled` and `fixed`, and how fast that
-    changes with the factor: as it grows (`towards` 1) or falls (-1)."""
+    changes with the factor: as it grows (`towards` 1) or falls (-1).
+
+    Each of the figures that make up a duration is rounded by `off`; if `gradual`, by no more than it changes.
+    """
     for row in range(len(by)):
         came, rate = 0.0, 0.0
         if by[row] >= 0:
@@ -38,6 +58,11 @@ def times_and_slopes(
             if ahead > ALIKE_NS or (ahead > -ALIKE_NS and towards * (slope[also[row]] - rate) > 0):
                 came, rate = time[also[row]], slope[also[row]]
         takes = factor * scaled[row]
+        if off != 0 and figures[row] > 0:
+            most = abs(off)
+            if gradual:
+                most = min(most, abs(factor - 1) * scaled[row])
+            takes = max(takes + (most if off > 0 else -most) * figures[row], 0.0)
         if takes > fixed[row] + ALIKE_NS or (takes > fixed[row] - ALIKE_NS and towards > 0):
             rate += scaled[row]
         time[row] = came + max(takes, fixed[row])

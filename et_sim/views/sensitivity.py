@@ -27,7 +27,7 @@ import numpy as np
 from et_sim.views.critical_path import CAUSES, CriticalPath
 from et_sim.views.path_kernels import times_and_slopes
 from et_sim.views.path_record import NONE, PathRecord
-from et_sim.views.service_order import pairs_in_order
+from et_sim.views.service_order import Pairs, pairs_in_order
 
 FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more
 HALVINGS = 24
@@ -41,9 +41,10 @@ class Parameter:
 
     name: str
     is_rate: bool
-    concerned: Any  # moments whose durations it sets
+    figures: Any  # how many of each duration's figures it sets: 0 of those that it does not concern
     scaled: Any  # per moment, the part of its duration that follows the factor
     fixed: Any  # and below what it does not fall
+    chooses_routes: bool = False  # the order in which chunks visit dimensions follows from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,9 @@ class Sensitivities:
             parameter.name, parameter.is_rate, self._side(parameter, -1.0), self._side(parameter, 1.0)
         )
 
-    def evaluate(self, parameter: Parameter, factor: float, towards: float) -> tuple[float, float]:
+    def evaluate(
+        self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0, gradual: bool = False
+    ) -> tuple[float, float]:
         """The makespan if the parameter's durations are stretched, and how it goes on."""
         record = self._record
         times_and_slopes(
@@ -103,7 +106,10 @@ class Sensitivities:
             record.also,
             parameter.scaled,
             parameter.fixed,
+            parameter.figures,
             factor,
+            off,
+            gradual,
             towards,
             self._time,
             self._slope,
@@ -135,15 +141,16 @@ class Sensitivities:
         return far
 
     def rounding_ns(self, parameter: Parameter, factor: float) -> float:
-        """How much the path's durations may be off, as they were rounded before they were stretched."""
-        rows = self.path.rows[parameter.concerned[self.path.rows]]
-        of_reductions = np.count_nonzero(self._record.is_what("reduction")[rows])
-        each = len(rows) + (ROUNDINGS_OF_A_REDUCTION - 1) * of_reductions
-        return 1 + max(factor, 1.0) * float(each)
+        """How much the makespan may be off, as all durations were rounded before they were stretched."""
+        most = max(factor, 1.0)
+        low, middle, high = (self.evaluate(parameter, factor, 1.0, off=off)[0] for off in (-most, 0.0, most))
+        return 1 + max(high - middle, middle - low)
 
     def _end_of_order(self, parameter: Parameter, towards: float) -> float:
         """The factor from which something is served in another order."""
         near, (far, nowhere) = 1.0, (FARTHEST[0], 0.0) if towards < 0 else (FARTHEST[1], np.inf)
+        if parameter.chooses_routes:
+            return near
         if self._keeps_order(parameter, far, towards):
             return nowhere
         for _ in range(HALVINGS):
@@ -155,12 +162,20 @@ class Sensitivities:
         return near
 
     def _keeps_order(self, parameter: Parameter, factor: float, towards: float) -> bool:
+        """Also if all durations are rounded up, or down, once they are stretched."""
         self.evaluate(parameter, factor, towards)
-        first, second, least = self._pairs
-        return bool((self._time[second] - self._time[first] >= least).all())
+        if not self._pairs.are_in_order(self._time):
+            return False
+        if not parameter.is_rate:
+            return True  # such are whole as a rule
+        for off in (max(factor, 1.0), -max(factor, 1.0)):
+            self.evaluate(parameter, factor, towards, off=off, gradual=True)
+            if not self._pairs.are_in_order(self._time):
+                return False
+        return True
 
     @cached_property
-    def _pairs(self) -> tuple[Any, Any, Any]:
+    def _pairs(self) -> Pairs:
         return pairs_in_order(self._record)
 
 
@@ -169,16 +184,20 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
     record = path.record
     spent = (record.end_ns - record.start_ns).astype(np.float64)
 
-    def times(name: str, rows: Any, is_rate: bool = False) -> Iterator[Parameter]:
+    def times(
+        name: str, rows: Any, *, is_rate: bool = False, chooses_routes: bool = False
+    ) -> Iterator[Parameter]:
         if (spent[rows] > 0).any():
-            concerned, scaled, fixed = np.zeros(len(spent), np.bool_), np.zeros(len(spent)), spent.copy()
-            concerned[rows], scaled[rows], fixed[rows] = True, spent[rows], 0
-            yield Parameter(name, is_rate, concerned, scaled, fixed)
+            figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
+            figures[rows], scaled[rows], fixed[rows] = 1, spent[rows], 0
+            yield Parameter(name, is_rate, figures, scaled, fixed, chooses_routes)
 
     for code, link in enumerate(record.link.texts):
         if link is not None:
             on = record.link.codes == code
-            yield from times(f"bandwidth of {link}", on & record.is_what("serialisation"), is_rate=True)
+            chooses = record.routes_by_bandwidth and ":" not in link
+            passing = on & record.is_what("serialisation")
+            yield from times(f"bandwidth of {link}", passing, is_rate=True, chooses_routes=chooses)
             yield from times(f"latency of {link}", on & record.is_what("latency"))
     yield from times("endpoint delay", record.is_what("endpoint"))
     yield from times("time of the shared bus", record.is_what("bus"))
@@ -202,6 +221,10 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
     yield from times("time of remote memory", rows[cause == CAUSES.index("memory")])
     shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may be of several kinds
     code = np.ravel_multi_index((nodes.kind.codes[of], nodes.stem.codes[of]), shape)
+    on_device = np.array([text == "compute" for text in nodes.lane.texts])[nodes.lane.codes[of]]
+    is_kernel = on_device & (cause == CAUSES.index("compute"))
+    if len(np.unique(code[is_kernel])) > 1:
+        yield from times("time of all kernels", rows[is_kernel])
     for one in np.unique(code).tolist():
         kind, stem = (int(part) for part in np.unravel_index(one, shape))
         called = nodes.stem.texts[stem] or nodes.kind.texts[kind]
@@ -211,7 +234,7 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
 def _of_roofline(name: str, record: PathRecord, spent: Any, own: Any, other: Any) -> Iterator[Parameter]:
     """A kernel takes the longer of its arithmetic and its memory traffic; reductions are traffic alone."""
     kernels = np.flatnonzero(~np.isnan(own))
-    concerned, scaled, fixed = ~np.isnan(own), np.zeros(len(spent)), spent.copy()
+    figures, scaled, fixed = (~np.isnan(own)).astype(np.int8), np.zeros(len(spent)), spent.copy()
     longer = np.maximum(own[kernels], other[kernels])
     longer[longer == 0] = 1
     scaled[kernels] = spent[kernels] * own[kernels] / longer
@@ -219,6 +242,6 @@ def _of_roofline(name: str, record: PathRecord, spent: Any, own: Any, other: Any
     if name == "local memory bandwidth":
         reductions = record.is_what("reduction")
         scaled[reductions], fixed[reductions] = spent[reductions], 0
-        concerned |= reductions
+        figures[reductions] = ROUNDINGS_OF_A_REDUCTION
     if (scaled > 0).any():
-        yield Parameter(name, True, concerned, scaled, fixed)
+        yield Parameter(name, True, figures, scaled, fixed)

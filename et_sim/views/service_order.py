@@ -10,37 +10,92 @@ Not here: when that changes (`sensitivity`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.views.path_record import NONE, PathRecord
+from et_sim.views.path_kernels import ALIKE_NS, posted_at
+from et_sim.views.path_record import NONE, TIMES, PathRecord
 
 ROUNDING_NS = 1.0
 
 
-def pairs_in_order(record: PathRecord) -> tuple[Any, Any, Any]:
-    """(moments, moments that must not come before them, by how much later these must come at least).
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Moments in the order in which they were served, pair by pair."""
+
+    first: Any
+    second: Any  # must not come before the first
+    least: Any  # but by how much later at least
+    # What came in one nanosecond was served in the order in which it was put on the calendar.
+    tied: Any  # which pairs
+    posted_first: Any  # when that was, for each of them
+    posted_second: Any
+
+    def are_in_order(self, time: Any) -> bool:
+        """Whether the order stays as it is if moments come at these times."""
+        gap = time[self.second] - time[self.first]
+        if not (gap >= self.least).all():
+            return False
+        posted = time[self.posted_second] - time[self.posted_first]
+        return not ((np.abs(gap[self.tied]) <= ROUNDING_NS) & (posted < -ALIKE_NS)).any()
+
+
+def pairs_in_order(record: PathRecord) -> Pairs:
+    """All pairs of a run.
 
     Things that come to be served in one nanosecond may be a little apart either way. But whether the second
     half of a direct exchange begins or waits for another bundle is no matter of a little.
     """
-    found = [
+    served = _distinct(
         _one_after_the_other(*_arrivals(record, "link", "link_queue", "serialisation")),
         _one_after_the_other(*_arrivals(record, "server", "server_queue", None)),
         _one_after_the_other(*_at_places(record, "chunk_queued")),
         _between(*_at_places(record, "chunk_queued"), *_at_places(record, "chunk_start")),
+        _overtaking(record, "chunk_start", "room"),
         _between(*_ready(record), *_at_places(record, "node_start")),
-        _one_after_the_other(*_at_places(record, "receive")),
-        _bundles(record),
-        _on_buses(record),
-    ]
-    first, second = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    differ = first != second
-    first, second = np.unique(np.stack((first[differ], second[differ])), axis=1)
+        _overtaking(record, "node_start", "lane"),
+    )
+    others = _distinct(
+        _one_after_the_other(*_at_places(record, "receive")), _bundles(record), _on_buses(record)
+    )
     half, tried = _halves(record)
-    least = np.repeat((-ROUNDING_NS, ROUNDING_NS), (len(first), len(half)))
-    return np.concatenate((first, half)), np.concatenate((second, tried)), least
+    posted = _posted(record)
+    end_ns, (before, after) = record.end_ns, served
+    tied = np.flatnonzero(
+        (end_ns[before] == end_ns[after]) & (end_ns[posted[before]] < end_ns[posted[after]])
+    )
+    little = len(before) + len(others[0])
+    return Pairs(
+        first=np.concatenate((before, others[0], half)),
+        second=np.concatenate((after, others[1], tried)),
+        least=np.repeat((-ROUNDING_NS, ROUNDING_NS), (little, len(half))),
+        tied=tied,
+        posted_first=posted[before[tied]],
+        posted_second=posted[after[tied]],
+    )
+
+
+def _distinct(*found: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Each pair of two different moments once."""
+    first, second = (np.concatenate(parts).astype(np.int64) for parts in zip(*found, strict=True))
+    span = int(second.max(initial=0)) + 1
+    pairs = np.unique((first * span + second)[first != second])
+    return pairs // span, pairs % span
+
+
+def _posted(record: PathRecord) -> Any:
+    """For each moment, the one at which the event that it is part of was put on the calendar."""
+    passes, flies = record.is_what(*TIMES), record.is_what("latency", "serialisation")
+    by = np.maximum(record.by, 0)
+    same_flight = flies & flies[by] & (record.place == NONE)
+    # Where messages do not wait for links, a latency after a serialisation on the same ones is another's.
+    again = (record.what[by] > record.what) & (record.link.codes == record.link.codes[by])
+    same_flight &= ~(again & (record.place[by] == NONE))
+    posted = np.zeros(len(record), np.int64)
+    posted_at(record.by, ~passes | same_flight, posted)
+    return posted
 
 
 def _at_places(record: PathRecord, what: str) -> tuple[Any, Any]:
@@ -98,6 +153,19 @@ def _on_buses(record: PathRecord) -> tuple[Any, Any]:
     touched = np.unique(touched[touched != NONE])
     order = np.lexsort((touched, record.end_ns[touched], record.actor[touched]))
     return _one_after_the_other(touched[order], record.actor[touched][order])
+
+
+def _overtaking(record: PathRecord, start: str, free: str) -> tuple[Any, Any]:
+    """What started before others that had come before it had itself come before there was room."""
+    starts, place = _at_places(record, start)
+    by, span = record.by[starts], len(record) + 1
+    came = np.where(record.also[starts] == NONE, by, record.also[starts])
+    order = np.lexsort((starts, place))
+    key = (place.astype(np.int64) * span + came)[order]
+    first_of_others = np.append(np.minimum.accumulate(key[::-1])[::-1][1:], np.iinfo(np.int64).max)
+    overtakes = order[first_of_others[: len(key)] < key]  # those at other places come behind all of its own
+    freed = np.where(record.is_what(free)[by] & (record.also[by] != NONE), record.also[by], by)
+    return came[overtakes], freed[overtakes]
 
 
 def _between(rows: Any, place: Any, starts: Any, start_place: Any) -> tuple[Any, Any]:

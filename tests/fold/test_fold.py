@@ -100,10 +100,12 @@ def recipes(draw: st.DrawFn, ranks: int, groups: list[str]) -> Recipe:
         what = draw(st.sampled_from(("compute", "collective", "exchange", "invalid")))
         details: tuple[Any, ...] = ()
         if what == "compute":
-            details = (draw(st.sampled_from((0, 1, 3))), draw(st.booleans()))
+            kernel = {"concurrent": draw(st.booleans()), "cpu": draw(st.booleans())}
+            kernel["exact"] = draw(st.sampled_from((None, None, 0, 999)))
+            details = (draw(st.sampled_from((0, 1, 3))), draw(st.booleans()), kernel)
         elif what == "collective":
             kind, group = draw(st.sampled_from(KINDS + ROOTED)), draw(st.sampled_from(("", *groups)))
-            details = (kind, draw(st.sampled_from((64, 4096, 100_000))), group)
+            details = (kind, draw(st.sampled_from((64, 4096, 100_000))), group, draw(st.booleans()))
         elif what == "exchange":
             details = (draw(st.sampled_from((1, ranks - 1))), draw(st.sampled_from((64, 100_000))))
         recipe.append((what, after, details))
@@ -117,11 +119,14 @@ def cook(recipe: Recipe, ranks: int, slower_us: int) -> Trace:
     for number, (what, after, details) in enumerate(recipe):
         parents = [node for place in after for node in made[place]]
         if what == "compute":
-            micros = details[0] + (slower_us if details[1] else 0)
-            made.append([build.compute(f"compute{number}", micros=micros, after=parents)])
+            micros, kernel = details[0] + (slower_us if details[1] else 0), dict(details[2])
+            exact = kernel.pop("exact")
+            nanos = None if exact is None else 1000 * micros + exact
+            kernel |= {"micros": micros, "nanos": nanos, "after": parents}
+            made.append([build.compute(f"compute{number}", **kernel)])
         elif what == "collective":
-            kind, size, group = details
-            made.append([build.collective(kind, size, group=group, after=parents)])
+            kind, size, group, concurrent = details
+            made.append([build.collective(kind, size, group=group, concurrent=concurrent, after=parents)])
         elif what == "exchange":
             distance, size = details
             send = build.send(distance, size, tag=number, after=parents)

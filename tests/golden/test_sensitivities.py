@@ -65,10 +65,8 @@ def sensitivities(result: Result, folder: Path) -> Sensitivities:
 
 def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[str, Any], float]]:
     """Machines with more or less of one parameter while path and order stay the same; and by what factor."""
-    ends = (side.same_path_until, side.same_order_until)
-    end = max(min(*ends, FARTHEST), 1.0) if min(ends) >= 1 else min(max(*ends, 1 / FARTHEST), 1.0)
     changed = []
-    for wanted in {end**0.3, end**0.9}:
+    for wanted, end in changed_within(side):
         again = copy.deepcopy(machine)
         if match := re.fullmatch(r"(bandwidth|latency) of dimension (\d+)", name):
             figures, key = again["network"][match[1]], int(match[2])
@@ -90,3 +88,10 @@ def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[s
         if is_inside and abs(multiple - 1) >= SMALLEST_CHANGE:
             changed.append((again, multiple))
     return changed
+
+
+def changed_within(side: Side) -> list[tuple[float, float]]:
+    """(multiples of a parameter, how far it may go) for which path and order stay the same."""
+    ends = (side.same_path_until, side.same_order_until)
+    end = max(min(*ends, FARTHEST), 1.0) if min(ends) >= 1 else min(max(*ends, 1 / FARTHEST), 1.0)
+    return [(wanted, end) for wanted in sorted({end**0.3, end**0.9})]

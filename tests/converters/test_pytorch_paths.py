@@ -1,0 +1,76 @@
+"""The record of causes explains converted recordings: many nodes beside each other, with exact durations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pytorch_cases import content
+from test_pytorch_conversion import GOLDEN, NETWORK, SYSTEM, named
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+
+from causes import check, check_causes
+from test_sensitivities import changes, sensitivities
+
+from et_sim.api import run
+from et_sim.timeline import write_run
+from et_sim.trace import Workload, decode
+from et_sim.views import open_run
+from et_sim.views.critical_path import CriticalPath
+from et_sim.views.path_record import PathRecord
+from et_sim.views.sensitivity import parameters
+
+SIMULATED = SYSTEM | {"replay-only": 0}
+RECORDINGS = (
+    *("gloo_ddp_2r/et_0+kineto", "fake_fsdp2_tp4_1024/et_5+kineto", "device_only/alexnet"),
+    *("device_only/rocm_mi250", "device_only/b200_eager", "device_only/mtia_inference_rank_0"),
+)
+
+
+def pair(*names: str) -> Workload:
+    """Two ranks, with these recordings or the only one."""
+    traces = tuple(decode(content(named(name)), name) for name in names)
+    return Workload(traces, np.arange(2, dtype=np.int32) % len(traces), source=names[0])
+
+
+def paths(workload: Workload, folder: Path, **machine: Any) -> list[CriticalPath]:
+    """Folded and unfolded, each of them checked."""
+    found = []
+    for fold in (True, False):
+        result = run(workload, **machine, fold=fold, detail="path")
+        check(result)
+        write_run(result, folder / "run")
+        found.append(CriticalPath(PathRecord(open_run(folder / "run"))))
+        check_causes(found[-1], result)
+    return found
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_replayed_recordings_are_explained_to_the_nanosecond(name: str, tmp_path: Path) -> None:
+    folded, alone = paths(pair(name), tmp_path, system=SYSTEM, network=NETWORK)
+    assert folded.makespan_ns == GOLDEN[name]["time"]["replayed_ns"]
+    assert folded.by_cause() == alone.by_cause()
+    assert folded.by_operation() == alone.by_operation()
+
+
+def test_what_would_change_a_recorded_training_step_does(tmp_path: Path) -> None:
+    workload = pair("gloo_ddp_2r/et_0+kineto", "gloo_ddp_2r/et_1+kineto")
+    machine: dict[str, Any] = {"system": SIMULATED, "network": NETWORK, "groups": None}
+    paths(workload, tmp_path, **machine)
+    result = run(workload, **machine, detail="path")
+    found = sensitivities(result, tmp_path / "run")
+    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
+    tried = set()
+    for one in found.all():
+        for side in (one.better, one.worse):
+            for again, multiple in changes(machine, one.parameter, side):
+                factor = 1 / multiple if one.is_rate else multiple
+                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                allowed = found.rounding_ns(by_name[one.parameter], factor)
+                assert run(workload, **again).makespan_ns == pytest.approx(foretold, abs=allowed)
+                tried.add(one.parameter)
+    assert tried >= {"bandwidth of dimension 0", "latency of dimension 0", "endpoint delay"}

@@ -1,0 +1,90 @@
+"""What a run of ASTRA-sim 1.0 says would change its makespan is what changes it, on networks of every shape.
+
+The figures of the files are changed within the range in which path and order stay the same, and the layer
+file is simulated again.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_reference_1x import RUNS, simulate
+from test_sensitivities import SMALLEST_CHANGE, changed_within, sensitivities
+
+from et_sim.views.sensitivity import parameters
+
+NETWORK_KEYS = {  # of JSON files; those in YAML have the parameter's own words
+    "bandwidth": {"": "link-bandwidth", ": memory": "hbm-bandwidth"},
+    "latency": {
+        "": "link-latency",
+        ": cards": "nic-latency",
+        ": router": "router-latency",
+        ": memory": "hbm-latency",
+    },
+}
+LARGE = ("ex3_1_themis_1GB_512npu", "ex3_1_baseline_1GB_512npu")
+ALWAYS = ("switch4_hbm_bound", "switch4_sample_json", "tiny_FWD_IN_BCKWD_torus2d_p2_LIFO")
+Case = dict[str, Any]
+
+
+def _sample() -> list[Case]:
+    """One of every shape of network, algorithm, training loop, and order of dimensions and chunks."""
+    found: dict[Any, Case] = {}
+    for case in (case for case in RUNS if case["id"] not in LARGE):
+        settings, network = case["system"] | case["args"], case["network"]
+        shapes = network.get("topologies-per-dim") or network["topology"]
+        names = ("all-reduce-implementation", "inter-dimension-scheduling", "intra-dimension-scheduling")
+        key = (*shapes, case["workload"].split()[0], *(str(settings.get(name)) for name in names))
+        found.setdefault(key, case)
+    return list(
+        {case["id"]: case for case in (*found.values(), *(c for c in RUNS if c["id"] in ALWAYS))}.values()
+    )
+
+
+@pytest.mark.parametrize("case", _sample(), ids=lambda case: case["id"])
+def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> None:
+    result = simulate(case, tmp_path, fold=True, detail="path")
+    found = sensitivities(result, tmp_path / "run")
+    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
+    for one in found.all():
+        for side in (one.better, one.worse):
+            for wanted, end in changed_within(side):
+                again = copy.deepcopy(case)
+                multiple = _change(again, one.parameter, wanted)
+                if not (1 < multiple <= end or end <= multiple < 1) or abs(multiple - 1) < SMALLEST_CHANGE:
+                    continue
+                factor = 1 / multiple if one.is_rate else multiple
+                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                allowed = found.rounding_ns(by_name[one.parameter], factor)
+                found_ns = simulate(again, tmp_path, fold=True).makespan_ns
+                assert found_ns == pytest.approx(foretold, abs=allowed), (one.parameter, multiple)
+
+
+def _change(case: Case, name: str, wanted: float) -> float:
+    """Change a parameter about so many times; returns how many times it was: 1 for one that no file gives."""
+    figures, key = _where(case, name)
+    before = figures[key] if key is not None else 0
+    if not before:
+        return 1.0
+    is_whole = name == "endpoint delay" or name.startswith("latency")
+    figures[key] = round(before * wanted) if is_whole else before * wanted
+    return float(figures[key] / before)
+
+
+def _where(case: Case, name: str) -> tuple[Any, Any]:
+    """Where the case gives a parameter."""
+    network, settings = case["network"], case["system"] | case["args"]
+    if match := re.fullmatch(r"(bandwidth|latency) of dimension (\d+)(: \w+)?", name):
+        key = match[1] if "topology" in network else NETWORK_KEYS[match[1]][match[3] or ""]
+        return case["args"].get(key, network.get(key)), int(match[2])
+    if name == "endpoint delay" and "injection-scale" not in settings:
+        case["args"]["endpoint-delay"] = settings["endpoint-delay"]
+        return case["args"], "endpoint-delay"
+    if name == "time of all kernels":
+        case["args"].setdefault("compute-scale", 1.0)
+        return case["args"], "compute-scale"
+    return None, None
