@@ -80,6 +80,15 @@ ON_HOST = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """Nodes of a draft."""
+
+    position: Column  # which of several without duration at one instant come first
+    start_ns: Column
+    end_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Share:
     """What of a draft belongs to a stretch of the recording, by node."""
 

@@ -16,7 +16,7 @@ from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, Share
+from converters.pytorch.graph import Column, Draft, Graph, Link, Placed, Role, Rows, Share
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import Links, belong_together, link
@@ -45,7 +45,7 @@ class Matter:
     origin_ns: int
 
 
-ShareOf = Callable[[Calls, Work, Column], Share]  # of the nodes at these positions
+ShareOf = Callable[[Calls, Work, Placed], Share]
 
 
 def convert_timed(
@@ -179,7 +179,8 @@ def _graph(
     del threads, streams  # large, and no longer needed
     described = groups.described()
     if share_of is not None:
-        return draft.finished(without, position, share_of(calls, work, position.astype(np.int64))), described
+        nodes = Placed(position.astype(np.int64), *draft.times())
+        return draft.finished(without, position, share_of(calls, work, nodes)), described
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
         position = np.append(position, np.int32(-STEP))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch_cases import Case, cases
+from recorded_steps import Steps, complete
 from recordings import FOLDER
 from stretched import Converted, converted_by
 from test_pytorch_any_timeline import timelines
@@ -181,6 +182,100 @@ def test_any_timeline_has_all_its_nodes_in_stretches(
     assert found.runs_forward
     for role in ("operator", "marker", "kernel", "fill"):
         assert _nodes_of(found, role) == _nodes_of(whole, role) or "communication" in whole.report["roles"]
+
+
+def of_events(events: list[dict[str, Any]], folder: Path, sizes: Sizes) -> Converted:
+    path = folder / "kineto_0.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return converted_by(sizes, folder, device=path)
+
+
+def same(events: list[dict[str, Any]], folder: Path, sizes: Sizes) -> Converted:
+    """Converted in stretches, which is the same as converted as a whole."""
+    whole, found = of_events(events, folder, WHOLE), of_events(events, folder, sizes)
+    assert found.runs_forward
+    assert found.nodes == whole.nodes
+    assert found.links == whole.links
+    assert said(found) == said(whole)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("behind", [10, 300])
+def test_steps_whose_threads_and_devices_wait_are_the_same_in_stretches(
+    seed: int, behind: int, tmp_path: Path, stretches: list[int]
+) -> None:
+    same(Steps(seed, behind).record(3, 20), tmp_path, Sizes(ANYWAY, 200, 1 + seed % 2))
+    assert stretches[0] > 1
+
+
+def ticks(begin: int, number: int) -> list[dict[str, Any]]:
+    """Operators of a thread of their own, to fill parts."""
+    return [complete("cpu_op", "aten::tick", 9, begin + 10 * at, 8) for at in range(number)]
+
+
+def kernel(begin: int, lasts: int, correlation: int) -> dict[str, Any]:
+    return complete("kernel", "gemm", 7, begin, lasts, device=0, stream=7, correlation=correlation)
+
+
+@pytest.mark.parametrize("begins", range(150, 260, 10))
+def test_a_call_that_waits_into_the_next_stretch_comes_after_what_it_waited_for(
+    begins: int, tmp_path: Path
+) -> None:
+    waits = [
+        complete("cuda_runtime", "cudaLaunchKernel", 1, begins, 5, correlation=1),
+        complete("cuda_runtime", "cudaDeviceSynchronize", 1, begins + 10, 101, correlation=2),
+        kernel(begins + 90, 20, 1),
+        complete("cpu_op", "aten::add", 1, begins + 120, 20),
+    ]
+    found = same([*ticks(0, 60), *waits], tmp_path, Sizes(ANYWAY, 20, 1))
+    assert found.report["dependencies"]["sync"] == 1
+    assert "dependencies that reach back too far" not in found.report["remarks"]
+
+
+def test_a_thread_goes_on_after_a_launch_long_ago_and_its_operator(tmp_path: Path) -> None:
+    """What the launch started is as long ago, and around it an annotation goes on."""
+    before = [
+        complete("user_annotation", "ProfilerStep#1", 1, 0, 2000),
+        complete("cpu_op", "aten::mm", 1, 1, 30),
+        complete("cuda_runtime", "cudaLaunchKernel", 1, 5, 10, correlation=1),
+        kernel(12, 20, 1),
+    ]
+    events = [*before, *ticks(40, 90), complete("cpu_op", "aten::add", 1, 1500, 20)]
+    for event in events[4:-1]:  # short ones: the thread does not seem to wait for them
+        event["dur"] = 1
+    found = same(events, tmp_path, Sizes(ANYWAY, 10, 1))
+    assert found.report["time"]["early_nodes"] == 0
+
+
+def test_a_thread_that_ends_long_before_the_recording_waits_for_the_others_to_the_end(tmp_path: Path) -> None:
+    open_until_the_end = complete("user_annotation", "ProfilerStep#1", 1, 0, 300)
+    events = [open_until_the_end, complete("cpu_op", "aten::mm", 1, 1, 30), *ticks(40, 26)]
+    found = same(events, tmp_path, Sizes(ANYWAY, 20, 1))
+    assert found.report["dependencies"]["cross-thread"] == 2
+
+
+@pytest.mark.parametrize("sizes", [WHOLE, Sizes(ANYWAY, 300, 1)])
+@pytest.mark.parametrize("alone", [True, False])
+def test_ids_that_are_used_twice_are_refused_however_far_apart(
+    sizes: Sizes, alone: bool, tmp_path: Path
+) -> None:
+    from recordings import parsed
+
+    content = parsed(FOLDER / "gloo_ddp_2r" / "et_0.json.gz")
+    content["nodes"][-1]["id"] = content["nodes"][5]["id"]
+    host = tmp_path / "et_0.json"
+    host.write_text(json.dumps(content, default=float))
+    device = None if alone else FOLDER / "gloo_ddp_2r" / "kineto_0.json.gz"
+    with pytest.raises(TraceError, match="1 node ids are used more than once"):
+        converted_by(sizes, tmp_path, host=host, device=device)
+
+
+def test_an_empty_timeline_beside_a_large_execution_trace_is_refused(tmp_path: Path) -> None:
+    host, device = FOLDER / "gloo_ddp_2r" / "et_0.json.gz", tmp_path / "kineto_0.json"
+    device.write_text(json.dumps({"schemaVersion": 1, "traceEvents": []}))
+    with pytest.raises(TraceError, match="holds no operator"):
+        converted_by(Sizes(ANYWAY, 300, 1), tmp_path, host=host, device=device)
 
 
 def test_rows_come_back_as_they_were_put(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading.device import EVENTS
-from converters.pytorch.reading.host import NODES, refuse_doubles
+from converters.pytorch.reading.host import NODES
 from converters.pytorch.row_file import Overflow
-from converters.pytorch.stretches.edges import Before, Edges, edges_of, firsts, together
+from converters.pytorch.stretches.edges import Before, Edges, edges_of, firsts, together, with_work
 from converters.pytorch.stretches.emitted import Emitted
 from converters.pytorch.stretches.ids import Ids, find_ids
 from converters.pytorch.stretches.parts import EventParts, NodeParts
@@ -149,6 +149,8 @@ class LargeRecording:
         rows = together([self._events.rows(first - 1, last + 1)])
         device = device_of(self._device, rows)
         calls, work = host_calls(device, device_work(device, 0), 0)
+        launched = np.flatnonzero(work.launch != NONE)
+        launched = launched[np.lexsort((work.start_ns[launched], work.launch[launched]))]
         for part in range(first, last):
             low, high = self._events.starts_ns(part), self._events.starts_ns(part + 1)
             found = []
@@ -156,7 +158,7 @@ class LargeRecording:
                 own = np.flatnonzero(Span(low, high).holds(one.start_ns))
                 found.append(edges_of(rows[one.row[own]], one.lane[own], one.end_ns[own], high - 1))
             survey.edges.append(
-                Edges(*(np.concatenate([getattr(one, name) for one in found]) for name in Edges.__slots__))
+                with_work(found, rows[work.row[launched]], rows["number"][work.launch[launched]])
             )
         span = Span(self._events.starts_ns(first), self._events.starts_ns(last))
         starts = [one.start_ns[span.holds(one.start_ns)] for one in (calls, work)]
@@ -192,9 +194,7 @@ class LargeRecording:
     def _nodes_around(self, first: int, last: int) -> HostTrace | None:
         if self._nodes is None:
             return None
-        host = self._nodes.trace(first - 1, last + 1)
-        refuse_doubles(host.path, host.node_id)
-        return host
+        return self._nodes.trace(first - 1, last + 1)
 
     def _stretch(
         self,

@@ -2,7 +2,8 @@
 
 On every lane there is something that came last before, and something that comes first afterwards: a thread
 or a stream goes on from the one and until the other, however far away they are. And there is what began
-before and has not ended, around all that a stretch holds.
+before and has not ended, around all that a stretch holds. With a call that launched work goes the first of
+that work: it says that the call matters, and when its node ended.
 
 Not here: the parts (`parts`), and what is made of a stretch (`conversion`).
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.pytorch.columns import EventSort
 from converters.pytorch.row_file import Table
 
 
@@ -23,18 +25,30 @@ class Edges:
 
     first: Table  # on each lane, the one that begins first
     last: Table  # that begins last
-    longest: Table  # that ends last
+    longest: Table  # that ends last; annotations are marks without duration
     open: Table  # all that end after the part
+    work: Table  # what these launched, the first of each
+    launched_by: Any  # by row of `work`: the number of the launching event
 
 
 def edges_of(rows: Table, lane: Any, end_ns: Any, until_ns: int) -> Edges:
     """Of rows in the order of their lanes and, on these, of time."""
+    none, nobody = rows[:0], np.zeros(0, np.int64)
     if not len(rows):
-        return Edges(rows, rows, rows, rows)
+        return Edges(rows, rows, rows, rows, none, nobody)
     ends = np.flatnonzero(np.append(lane[1:] != lane[:-1], True))
     begins = np.insert(ends[:-1] + 1, 0, 0)
-    by_end = np.lexsort((end_ns, lane))
-    return Edges(rows[begins], rows[ends], rows[by_end[ends]], rows[end_ns > until_ns])
+    by_end = np.lexsort((_busy_until(rows), lane))
+    return Edges(rows[begins], rows[ends], rows[by_end[ends]], rows[end_ns > until_ns], none, nobody)
+
+
+def with_work(edges: list[Edges], work: Table, launched_by: Any) -> Edges:
+    """Several edges as one, with their work; work is in the order of its launches, then of time."""
+    joined = [np.concatenate([getattr(one, name) for one in edges]) for name in Edges.__slots__[:4]]
+    numbers = np.concatenate([rows["number"] for rows in joined])
+    _, at = np.unique(launched_by, return_index=True)
+    at = at[np.isin(launched_by[at], numbers)]
+    return Edges(*joined, work[at], launched_by[at])
 
 
 @dataclass(slots=True)
@@ -44,6 +58,7 @@ class Before:
     last: dict[int, Table] = field(default_factory=dict)  # by lane; tables of one row
     longest: dict[int, Table] = field(default_factory=dict)
     open: list[Table] = field(default_factory=list)
+    work: dict[int, Table] = field(default_factory=dict)  # by number of the launching event
 
     def passes(self, edges: Edges, until_ns: int) -> None:
         """A part lies behind, which ended at a moment."""
@@ -51,22 +66,33 @@ class Before:
             self.last[int(row["lane"][0])] = row
         for row in _each(edges.longest):
             known = self.longest.setdefault(int(row["lane"][0]), row)
-            if _end(row) > _end(known):
+            if _busy_until(row) > _busy_until(known):
                 self.longest[int(row["lane"][0])] = row
-        self.open = [one for one in (*self.open, *_each(edges.open)) if _end(one) > until_ns]
+        self.open = [
+            row for row in (*self.open, *_each(edges.open)) if row["ts_ns"] + row["dur_ns"] > until_ns
+        ]
+        work = self.work | _work(edges)
+        numbers = {int(row["number"][0]) for row in self._bare()}
+        self.work = {number: work[number] for number in sorted(numbers & work.keys())}
 
     def rows(self) -> list[Table]:
         """All of these; some more than once."""
+        return [*self._bare(), *self.work.values()]
+
+    def _bare(self) -> list[Table]:
         return [*self.last.values(), *self.longest.values(), *self.open]
 
 
 def firsts(edges: list[Edges]) -> list[Table]:
     """What comes first on each lane in some parts."""
     found: dict[int, Table] = {}
+    work: dict[int, Table] = {}
     for one in edges:
+        work |= _work(one)
         for row in _each(one.first):
             found.setdefault(int(row["lane"][0]), row)
-    return list(found.values())
+    launched = (work.get(int(row["number"][0])) for row in found.values())
+    return [*found.values(), *(row for row in launched if row is not None)]
 
 
 def together(rows: list[Table]) -> Table:
@@ -76,9 +102,13 @@ def together(rows: list[Table]) -> Table:
     return whole[at]
 
 
+def _work(edges: Edges) -> dict[int, Table]:
+    return dict(zip(edges.launched_by.tolist(), _each(edges.work), strict=True))
+
+
 def _each(rows: Table) -> list[Table]:
     return [rows[at : at + 1] for at in range(len(rows))]
 
 
-def _end(row: Table) -> int:
-    return int(row["ts_ns"][0] + row["dur_ns"][0])
+def _busy_until(rows: Table) -> Any:
+    return rows["ts_ns"] + np.where(rows["sort"] == EventSort.ANNOTATION, 0, rows["dur_ns"])

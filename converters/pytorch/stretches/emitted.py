@@ -1,7 +1,8 @@
 """The nodes that are written: their numbers, for those that come after them.
 
 A node is known by its event and by which of the event's nodes it is. All nodes of the last stretch are kept,
-and of those before it the ones that still matter.
+and of those before it the ones that still matter. A node that waits until a later stretch has begun (a call
+that synchronises, begun in this one) belongs to that one, where what it waits for has its number.
 
 Not here: which those are (`edges`).
 """
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
-from converters.pytorch.graph import Column, Share
+from converters.pytorch.graph import Column, Placed, Share
 from converters.pytorch.nesting import NONE
 from converters.pytorch.tally import Span
 from converters.pytorch.threads import STEP
@@ -32,6 +33,7 @@ class Emitted:
     _key: Column = field(default_factory=lambda: _NOTHING)
     _number: Column = field(default_factory=lambda: _NOTHING)
     _end: Column = field(default_factory=lambda: _NOTHING)
+    _postponed: Column = field(default_factory=lambda: _NOTHING)  # keys
 
     def add(self, key: Column, end_ns: Column, kept_events: Any) -> None:
         """The nodes of a stretch, and when they end when replayed; of earlier ones, those of some events
@@ -61,34 +63,29 @@ class Emitted:
         at = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
         return np.where(self._key[at] == key, self._number[at], NONE)
 
-    def share(self, span: Span, events: Column, calls: Calls, work: Work, position: Column) -> Share:
+    def share(self, span: Span, events: Column, calls: Calls, work: Work, nodes: Placed) -> Share:
         """What of a draft belongs to a span of time; `events` are numbers of events by row.
 
-        A node belongs to its event, but a gap after a call to the call that ends it.
+        A node belongs to its event, but a gap after a call to the moment it ends, and what waits for longer
+        than the span lasts is postponed.
         """
         base = (len(calls) + 1) * STEP
-        is_work = position + 1 >= base
-        at = np.where(is_work, position + 1 - base, position + 1)
+        is_work = nodes.position + 1 >= base
+        at = np.where(is_work, nodes.position + 1 - base, nodes.position + 1)
         which, index = at & 3, at >> 2
-        event = np.empty(len(position), np.int64)
-        moment = np.empty(len(position), np.int64)
+        event, copy = np.empty(len(at), np.int64), np.zeros(len(at), np.int64)
         event[is_work] = events[work.row[index[is_work]]] << 1 | 1
-        moment[is_work] = work.start_ns[index[is_work]]
-        of_call, until = index[~is_work], _followers(calls)
-        event[~is_work] = events[calls.row[of_call]] << 1
-        of_call = np.where(which[~is_work] == _GAP_AFTER, until[of_call], of_call)
-        moment[~is_work] = calls.start_ns[of_call]
-        copy = np.zeros(len(position), np.int64)
+        event[~is_work] = events[calls.row[index[~is_work]]] << 1
         copy[is_work] = _copies(work)[index[is_work]]
         key = event << _WORK_BIT | copy << _COPY_BITS | which
-        return Share(span.holds(moment), key, self.size, self.number_of)
-
-
-def _followers(calls: Calls) -> Column:
-    """The next call of each call's lane, or itself."""
-    own = np.arange(len(calls))
-    goes_on = np.append(calls.lane[1:] == calls.lane[:-1], False)
-    return np.where(goes_on, own + 1, own)
+        moment = nodes.end_ns.copy()  # of gaps
+        moment[is_work] = work.start_ns[index[is_work]]
+        of_call = ~is_work & (which != _GAP_AFTER)
+        moment[of_call] = calls.start_ns[index[of_call]]
+        is_own = span.holds(moment) | np.isin(key, self._postponed)
+        waits = is_own & ~is_work & (nodes.start_ns >= span.last_ns)
+        self._postponed = key[waits]
+        return Share(is_own & ~waits, key, self.size, self.number_of)
 
 
 def _copies(work: Work) -> Column:

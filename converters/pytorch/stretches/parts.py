@@ -21,7 +21,7 @@ from converters.pytorch.row_file import Overflow, RowFile, Table
 from converters.pytorch.stretches.ids import Ids
 from converters.pytorch.stretches.tables import host_of
 
-_SAMPLED = 64  # one event of so many decides where to cut
+_SAMPLES = 256  # events of a part that decide where it ends, if it has so many
 
 
 class Grouped:
@@ -51,13 +51,12 @@ class EventParts:
 
     def __init__(self, overflow: Overflow, part_rows: int) -> None:
         events = overflow.tables[EVENTS]
-        sampled = np.sort(np.concatenate([chunk["ts_ns"][::_SAMPLED].copy() for chunk in events.chunks()]))
-        cuts = np.unique(sampled[:: max(1, part_rows // _SAMPLED)])[1:]
+        every = max(1, part_rows // _SAMPLES)
+        sampled = [np.zeros(0, np.int64), *(chunk["ts_ns"][::every].copy() for chunk in events.chunks())]
+        cuts = np.unique(np.sort(np.concatenate(sampled))[:: part_rows // every])[1:]
         sizes = np.zeros(len(cuts) + 1, np.int64)
-        self.last_ns = 0
         for chunk in events.chunks():
             sizes += np.bincount(np.searchsorted(cuts, chunk["ts_ns"], "right"), minlength=len(sizes))
-            self.last_ns = max(self.last_ns, int(chunk["ts_ns"].max()))
         kind = np.dtype([("number", np.int64), *events.kind.descr])
         self._groups = Grouped(kind, overflow.folder, sizes)
         self._cuts = cuts
@@ -74,9 +73,9 @@ class EventParts:
         return len(self._cuts) + 1
 
     def starts_ns(self, part: int) -> int:
-        """When a part begins; the one after the last begins when all others have."""
+        """When a part begins; the first holds all that is earlier, and the last all that is later."""
         if part == len(self):
-            return self.last_ns + 1
+            return 1 << 62
         return int(self._cuts[part - 1]) if part else -(1 << 62)
 
     def rows(self, first: int, last: int) -> Table:
