@@ -157,7 +157,8 @@ class _Linkage:
                 self.device_orphans.append(name)
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        told = {name: getattr(self, name) for name in self.__slots__}
+        return {**told, "method": self.method if self.linked else "nothing fits"}
 
 
 @dataclass(slots=True)

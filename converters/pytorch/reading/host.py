@@ -25,6 +25,7 @@ from converters.pytorch.reading.growing import (
     Kinds,
     Memo,
     Table,
+    narrow,
     numbers,
     row_kind,
     texts_of,
@@ -101,7 +102,7 @@ class HostReader:
     """Collects the nodes and the other members of one file."""
 
     def __init__(self, path: Path, overflow: Overflow | None = None) -> None:
-        self._path = path
+        self._path, self._overflow = path, overflow
         self._decode: Decoder[Any] | None = None
         self._fields: Callable[[Any], Fields] = fields_of
         self._members: dict[str, Any] = {}
@@ -140,7 +141,7 @@ class HostReader:
                 remedy="name the file that PyTorch's ExecutionTraceObserver wrote",
             )
         columns = self._columns.finish()
-        refuse_doubles(self._path, columns["node_id"])
+        refuse_doubles(self._path, _all_ids(columns["node_id"], self._overflow))
         return HostTrace(
             path=str(self._path),
             schema=str(self._members.get("schema", "")),
@@ -217,13 +218,20 @@ class HostReader:
                 self._groups.setdefault(group.name, group)
 
 
+def _all_ids(held: Any, overflow: Overflow | None) -> Any:
+    """The ids of all nodes, though they are in a file: only together they say which is used twice."""
+    if overflow is None or NODES not in overflow.tables:
+        return held
+    return np.concatenate([held, *(narrow(rows["node_id"]) for rows in overflow.tables[NODES].chunks())])
+
+
 def refuse_doubles(path: Path | str, node_id: Any) -> None:
     """Refuse ids that are used more than once."""
-    ids, counts = np.unique(node_id, return_counts=True)
-    if len(ids) < len(node_id):
+    ids = np.sort(node_id)
+    again = np.unique(ids[1:][ids[1:] == ids[:-1]])
+    if len(again):
         raise TraceError(
-            f"{int((counts > 1).sum())} node ids are used more than once, the first is"
-            f" {int(ids[counts > 1][0])}",
+            f"{len(again)} node ids are used more than once, the first is {int(again[0])}",
             place=str(path),
             remedy="the file is damaged, or two were written into one; record again",
         )

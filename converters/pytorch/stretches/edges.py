@@ -44,11 +44,13 @@ def edges_of(rows: Table, lane: Any, end_ns: Any, until_ns: int) -> Edges:
 
 def with_work(edges: list[Edges], work: Table, launched_by: Any) -> Edges:
     """Several edges as one, with their work; work is in the order of its launches, then of time."""
-    joined = [np.concatenate([getattr(one, name) for one in edges]) for name in Edges.__slots__[:4]]
-    numbers = np.concatenate([rows["number"] for rows in joined])
+    first, last, longest, still_open = (
+        np.concatenate([getattr(one, name) for one in edges]) for name in ("first", "last", "longest", "open")
+    )
+    numbers = np.concatenate([rows["number"] for rows in (first, last, longest, still_open)])
     _, at = np.unique(launched_by, return_index=True)
     at = at[np.isin(launched_by[at], numbers)]
-    return Edges(*joined, work[at], launched_by[at])
+    return Edges(first, last, longest, still_open, work[at], launched_by[at])
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from converters.pytorch.columns import DeviceTrace, EventSort, HostTrace
 from converters.pytorch.linking import is_called, names_in_common, telling_names, usual_shift
 from converters.pytorch.row_file import RowFile, Table
 
+_NOTHING = np.zeros(0, np.int64)
 _LINKED = (EventSort.OPERATOR, EventSort.ANNOTATION)
 
 
@@ -51,7 +52,7 @@ def find_ids(host: HostTrace, nodes: RowFile, device: DeviceTrace, events: RowFi
     chosen = telling_names(*count)
     found = []
     for rows, ids_of, number in sides:
-        some = []
+        some = [(_NOTHING, _NOTHING)]
         for chunk in rows.chunks():
             ids = ids_of(chunk)
             at = np.flatnonzero((ids > 0) & np.isin(number[chunk["name"]], chosen))
