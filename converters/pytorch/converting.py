@@ -22,7 +22,7 @@ from converters.pytorch.path_steps import InFile
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host, read_linked
 from converters.pytorch.row_file import Overflow, hidden_file
-from converters.pytorch.stretches import LargeRecording, Sizes, whole_host
+from converters.pytorch.stretches import LargeExecutionTrace, LargeRecording, Sizes
 from converters.pytorch.timed import convert_timed
 from converters.pytorch.totals import Totals
 from converters.pytorch.untimed import convert_untimed
@@ -123,7 +123,9 @@ def _ranks(
             return
         host, device = large.whole()
     elif host is not None and sides[0].tables:
-        host = whole_host(host, sides[0])
+        only = LargeExecutionTrace(host, sides[0], sizes)
+        yield from only.converted(job.without, totals, lambda part: done(_READING + (1 - _READING) * part))
+        return
     rank = convert_rank(host, device, job.without)
     totals.add(rank)
     yield rank

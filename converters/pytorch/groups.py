@@ -115,9 +115,8 @@ def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Ta
     return groups
 
 
-def learn_world(groups: Groups, found: Iterable[Communication]) -> None:
-    """Take the largest group as all ranks, if nobody says how many there are."""
-    largest = max((one.group_size for one in found), default=UNKNOWN)
+def learn_world(groups: Groups, largest: int) -> None:
+    """Take the largest group, of this size, as all ranks, if nobody says how many there are."""
     if groups.world == UNKNOWN and largest > 0:
         groups.world = largest
         what = f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"

@@ -9,13 +9,14 @@ Not here: ranks with a timeline (`timed`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from converters.pytorch.columns import HostTrace, NodeSort
-from converters.pytorch.communication import Communication
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role
+from converters.pytorch.communication import UNKNOWN, Communication
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Share
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
@@ -29,17 +30,39 @@ from et_sim.errors import TraceError
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
     """Nodes in the order of their ids."""
+    if not len(operators_of(host)):
+        raise no_operator(host)
+    groups = collect_groups(host, None, Tally())
+    learn_world(groups, largest_group(host))
+    return in_order(host, groups, without)
+
+
+def no_operator(host: HostTrace) -> TraceError:
+    """There is nothing to convert."""
+    return TraceError("holds no operator", place=host.path, remedy="record while the model runs")
+
+
+def largest_group(host: HostTrace) -> int:
+    """The size of the largest group that communicates, as far as the trace says it."""
+    read = _read(host, operators_of(host))
+    return max((found.group_size for found in read.values() if found is not None), default=UNKNOWN)
+
+
+def in_order(
+    host: HostTrace,
+    groups: Groups,
+    without: frozenset[Link],
+    share_of: Callable[[Column], Share] | None = None,
+) -> ConvertedRank:
+    """Nodes in the order of their ids: all of them, or the share of the nodes with these ids."""
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
-    if not len(rows):
-        raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
-    tally = Tally()
     parent = parent_rows(host)
-    _report_cycle(host, parent, tally)
-    groups = collect_groups(host, None, tally)
+    _report_cycle(host, parent, groups.tally)
     communications, by_row = _communications(host, rows, parent, groups)
     described = groups.described()
-    graph = _graph(host, rows, parent, bool(described), without, tally)
+    share = share_of(host.node_id[rows].astype(np.int64)) if share_of is not None else None
+    graph = _graph(host, rows, parent, bool(described), without, groups.tally, share)
     row = graph.call
     return ConvertedRank(
         graph=graph,
@@ -59,7 +82,7 @@ def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> 
             "rf_id": Lookup(row, (row, host.record_function)),
             "seq_id": Lookup(row, (row, host.sequence)),
         },
-        tally=tally,
+        tally=groups.tally,
         measured_ns=0,
         described_as={"converter": "et-convert pytorch", "schema": host.schema},
         device_orphans=rows[:0],
@@ -74,6 +97,7 @@ def _graph(
     has_groups: bool,
     without: frozenset[Link],
     tally: Tally,
+    share: Share | None,
 ) -> Graph:
     """Rows in their order, and a node for the groups before them."""
     draft = Draft(tally)
@@ -86,6 +110,8 @@ def _graph(
     lane = host.thread[rows].astype(np.int64)
     draft.link(Link.DATA, *last_writers(host, rows, np.arange(len(rows)), lane))
     position = np.arange(len(rows))
+    if share is not None:
+        return draft.finished(without, position, share)
     if has_groups:
         draft.add(Role.METADATA, nothing[:1], nothing[:1])
         position = np.append(position, -1)
@@ -125,18 +151,16 @@ def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
     cycle = find_cycle(parent)
     if cycle:
         said = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
-        tally.counts[said] += len(cycle)
-        ids = [str(int(host.node_id[row])) for row in [*cycle, cycle[0]]]
-        tally.examples[said] = [" is called by ".join(ids)]
+        ids = [int(host.node_id[row]) for row in cycle]
+        tally.count(said, np.array(ids))
+        tally.examples[said] = [" is called by ".join(map(str, [*ids, ids[0]]))]
 
 
 def _communications(
     host: HostTrace, rows: Column, parent: Column, groups: Groups
 ) -> tuple[list[Communication], Column]:
     """What is communicated, and the row that carries it: of several around each other the innermost."""
-    records = HostRecords(host)
-    some = rows[np.isin(host.sort[rows], (NodeSort.COMMUNICATION, NodeSort.C10D))].tolist()
-    read = {row: records.of(row) for row in some}
+    read = _read(host, rows)
     around: set[int] = set()
     for row, found in read.items():
         at = int(parent[row]) if found is not None else NONE
@@ -145,12 +169,11 @@ def _communications(
             at = int(parent[at])
     communications: list[Communication] = []
     by_row = np.full(len(host), NONE, np.int64)
-    learn_world(groups, [found for found in read.values() if found is not None])
     for row, found in read.items():
         if found is None or row in around:
             continue
         if groups.is_alone(found):
-            groups.tally.count("collectives of a group of one rank, which move nothing", 0)
+            groups.tally.count("collectives of a group of one rank, which move nothing", host.node_id[row])
             continue
         at = int(parent[row])
         while at != NONE:
@@ -158,8 +181,15 @@ def _communications(
             found = found.with_group_of(outer) if outer is not None else found
             at = int(parent[at])
         by_row[row] = len(communications)
-        communications.append(groups.resolve(found))
+        communications.append(groups.resolve(found, int(host.node_id[row])))
     return communications, by_row
+
+
+def _read(host: HostTrace, rows: Column) -> dict[int, Communication | None]:
+    """What the rows that are about communication say."""
+    records = HostRecords(host)
+    some = rows[np.isin(host.sort[rows], (NodeSort.COMMUNICATION, NodeSort.C10D))].tolist()
+    return {row: records.of(row) for row in some}
 
 
 def _link_threads(draft: Draft, thread: Any, nodes: Column) -> None:

@@ -15,7 +15,7 @@ converted as a whole, whatever it takes (`converting`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,10 +23,9 @@ import numpy as np
 
 from converters.pytorch.calls import Calls, device_work, host_calls
 from converters.pytorch.columns import DeviceTrace, HostTrace
-from converters.pytorch.graph import Graph, Link, Role
+from converters.pytorch.graph import Link
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.linking import Links, link_by_ids, operators_of
-from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading.device import EVENTS
@@ -34,8 +33,10 @@ from converters.pytorch.reading.host import NODES
 from converters.pytorch.row_file import Overflow
 from converters.pytorch.stretches.edges import Before, Edges, edges_of, firsts, together, with_work
 from converters.pytorch.stretches.emitted import Emitted
+from converters.pytorch.stretches.groups import described_last
 from converters.pytorch.stretches.ids import Ids, find_ids
 from converters.pytorch.stretches.parts import EventParts, NodeParts
+from converters.pytorch.stretches.sizes import Progress, Sizes
 from converters.pytorch.stretches.tables import (
     device_of,
     events_aside,
@@ -48,16 +49,6 @@ from converters.pytorch.timed import WHOLE, Matter, connected, say_if_apart, wit
 from converters.pytorch.totals import Totals
 
 ENOUGH = 0.8  # of the smaller side must be linked by ids; else operators are told by their order
-Progress = Callable[[float], None]  # how much is done, of 1
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What is too large, and how it is cut."""
-
-    memory_bytes: int = 32 << 20  # that a table of a recording may take
-    part_rows: int = 50_000
-    stretch_parts: int = 6
 
 
 @dataclass(slots=True)
@@ -129,7 +120,7 @@ class LargeRecording:
             yield rank
             del rank  # nobody else holds it, either, while the next one is made
         if groups.described():
-            described = self._of_groups(emitted.size, groups)
+            described = described_last(emitted.size, groups, self._host, self._device)
             totals.add(described)
             yield described
 
@@ -224,29 +215,3 @@ class LargeRecording:
         if is_part:
             matter = within(matter, 0, survey.last_linked_ns - origin, tally)
         return connected(matter, groups, without, partial(emitted.share, span, rows["number"]))
-
-    def _of_groups(self, first: int, groups: Groups) -> ConvertedRank:
-        """A node that says who is in which group, after all others."""
-        zero, none, empty = np.zeros(1, np.int64), np.full(1, NONE, np.int64), np.zeros(0, np.int64)
-        role = np.full(1, Role.METADATA, np.uint8)
-        nothing = Lookup(role)
-        return ConvertedRank(
-            graph=Graph(role, zero, zero, none, none, empty, empty, empty.astype(np.uint8), first),
-            host=self._host,
-            device=self._device,
-            links=None,
-            is_timed=True,
-            rank=groups.rank,
-            groups=groups.described(),
-            communications=(),
-            communication=none,
-            event=nothing,
-            operator_event=nothing,
-            described_by=nothing,
-            numbers=dict.fromkeys(("num_ops", "tensor_size"), nothing),
-            tally=Tally(),
-            measured_ns=0,
-            described_as={},
-            device_orphans=empty,
-            left_out_events={},
-        )

@@ -57,6 +57,11 @@ class Emitted:
         found: Column = self._end[order[np.searchsorted(self._number[order], number)]]
         return found
 
+    def share_of_events(self, span: Span, events: Column) -> Share:
+        """What of a draft with a node for each event belongs to a span; events are their own moments."""
+        key = events << _EVENT_BIT | _OWN
+        return Share(span.holds(events), key, self.size, self.number_of)
+
     def _find(self, key: Column) -> Column:
         if not len(self._key):
             return np.full(len(key), NONE, np.int64)

@@ -10,7 +10,7 @@ Not here: what is read together with a part so that nothing is missing (`edges`)
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -46,14 +46,19 @@ class Grouped:
         return self._rows.rows(int(self._first[first]), int(self._first[last]))
 
 
+def sampled_cuts(rows: RowFile, column: str, part_rows: int) -> Any:
+    """Values of a column between which there are about so many rows."""
+    every = max(1, part_rows // _SAMPLES)
+    sampled = [np.zeros(0, np.int64), *(chunk[column][::every].copy() for chunk in rows.chunks())]
+    return np.unique(np.sort(np.concatenate(sampled))[:: part_rows // every])[1:]
+
+
 class EventParts:
     """The events of a timeline."""
 
     def __init__(self, overflow: Overflow, part_rows: int) -> None:
         events = overflow.tables[EVENTS]
-        every = max(1, part_rows // _SAMPLES)
-        sampled = [np.zeros(0, np.int64), *(chunk["ts_ns"][::every].copy() for chunk in events.chunks())]
-        cuts = np.unique(np.sort(np.concatenate(sampled))[:: part_rows // every])[1:]
+        cuts = sampled_cuts(events, "ts_ns", part_rows)
         sizes = np.zeros(len(cuts) + 1, np.int64)
         for chunk in events.chunks():
             sizes += np.bincount(np.searchsorted(cuts, chunk["ts_ns"], "right"), minlength=len(sizes))
@@ -91,10 +96,33 @@ class EventParts:
         return np.minimum.accumulate(smallest[::-1])[::-1]
 
 
+class NodeIds(Protocol):
+    """Says which part nodes are in."""
+
+    def of_nodes(self, rows: Table) -> Any:
+        """Their ids; 0 for those that have none."""
+
+
+class Nodes(NamedTuple):
+    """Some nodes, and all of their tensors."""
+
+    nodes: Table
+    inputs: Table
+    outputs: Table
+
+    def one(self, at: int) -> Nodes:
+        """One of them alone."""
+        tensors = []
+        for name in (INPUTS, OUTPUTS):
+            first = int(self.nodes[name][:at].sum())
+            tensors.append(getattr(self, name)[first : first + int(self.nodes[name][at])])
+        return Nodes(self.nodes[at : at + 1], *tensors)
+
+
 class NodeParts:
     """The nodes of an execution trace."""
 
-    def __init__(self, head: HostTrace, overflow: Overflow, ids: Ids, first_ids: Any) -> None:
+    def __init__(self, head: HostTrace, overflow: Overflow, ids: NodeIds, first_ids: Any) -> None:
         self._head = head
         nodes = overflow.tables[NODES]
         counts = np.zeros((3, len(first_ids)), np.int64)
@@ -120,8 +148,12 @@ class NodeParts:
 
     def trace(self, first: int, last: int) -> HostTrace:
         """The nodes of the parts from one to before another."""
+        return host_of(self._head, *self.tables(first, last))
+
+    def tables(self, first: int, last: int) -> Nodes:
+        """The same as they were put aside."""
         first, last = max(first, 0), min(last, len(self._sizes))
-        return host_of(self._head, *(group.rows(first, last) for group in self._groups))
+        return Nodes(*(group.rows(first, last) for group in self._groups))
 
     def size(self, first: int, last: int) -> int:
         """How many nodes these are."""
