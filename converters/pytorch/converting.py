@@ -21,7 +21,7 @@ from converters.pytorch.graph import Link
 from converters.pytorch.path_steps import InFile
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host, read_linked
-from converters.pytorch.row_file import Overflow, hidden_file
+from converters.pytorch.row_file import Overflow
 from converters.pytorch.stretches import LargeExecutionTrace, LargeRecording, Sizes
 from converters.pytorch.timed import convert_timed
 from converters.pytorch.totals import Totals
@@ -63,29 +63,20 @@ def convert(job: Job, watch: Watch | None = None, sizes: Sizes = Sizes()) -> Don
     Recordings of more than so many bytes (of `sizes`) are converted in stretches.
     """
     give_back_freed_arrays()
-    temporary = job.output.with_name(f".{job.output.name}.{secrets.token_hex(4)}.tmp")
-    totals = Totals()
     whole = sum(path.stat().st_size for path in job.inputs)
 
     def done(part: float) -> None:
         if watch is not None:
             watch(int(part * whole))
 
-    ranks = _ranks(job, whole, done, sizes, totals)
+    temporary = job.output.with_name(f".{job.output.name}.{secrets.token_hex(4)}.tmp")
+    sides = [Overflow(job.output.parent, sizes.memory_bytes) for _ in range(2)]
     try:
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        opened = (
-            gzip.GzipFile(temporary, "wb", mtime=0) if job.output.suffix == ".gz" else temporary.open("xb")
-        )
-        with opened as file:
-            size = 0
-            for rank in ranks:
-                if not size:
-                    size = file.write(header_bytes(rank))
-                for part in row_bytes(rank):
-                    size += file.write(part)
-                del rank  # it is large, and the next one is made now
-        report = totals.report([str(path) for path in job.inputs], str(job.output), size)
+        with sides[0], sides[1]:
+            totals = Totals()
+            ranks = _ranks(job, whole, done, sides, sizes, totals)
+            size = _write(temporary, job.output.suffix == ".gz", ranks)
+            report = totals.report([str(path) for path in job.inputs], str(job.output), size)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or str(error)
@@ -96,6 +87,20 @@ def convert(job: Job, watch: Watch | None = None, sizes: Sizes = Sizes()) -> Don
         temporary.unlink(missing_ok=True)
         raise
     return Done(job, temporary, report)
+
+
+def _write(path: Path, is_packed: bool, ranks: Iterator[ConvertedRank]) -> int:
+    """The stretches of a rank, one after another; gives how many bytes they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    size = 0
+    with gzip.GzipFile(path, "wb", mtime=0) if is_packed else path.open("xb") as file:
+        for rank in ranks:
+            if not size:
+                size = file.write(header_bytes(rank))
+            for part in row_bytes(rank):
+                size += file.write(part)
+            del rank  # it is large, and the next one is made now
+    return size
 
 
 def convert_rank(
@@ -109,17 +114,20 @@ def convert_rank(
 
 
 def _ranks(
-    job: Job, size_bytes: int, done: Callable[[float], None], sizes: Sizes, totals: Totals
+    job: Job,
+    size_bytes: int,
+    done: Callable[[float], None],
+    sides: list[Overflow],
+    sizes: Sizes,
+    totals: Totals,
 ) -> Iterator[ConvertedRank]:
     """The rank, as a whole or in stretches, counted in `totals`."""
-    sides = [Overflow(job.output.parent, sizes.memory_bytes) for _ in range(2)]
     host, device = _read(job, lambda size: done(_READING * size / max(size_bytes, 1)), sides)
     if device is not None and any(side.tables for side in sides):
-        large = LargeRecording(device, host, sides, sizes)
-        totals.steps = InFile(hidden_file(job.output.parent))
+        large, looked = LargeRecording(device, host, sides, sizes), _READING + _LOOKING
         if large.is_linked_by_ids(lambda part: done(_READING + _LOOKING * part)):
-            rest = _READING + _LOOKING
-            yield from large.converted(job.without, totals, lambda part: done(rest + (1 - rest) * part))
+            totals.steps = InFile(sides[1].file())
+            yield from large.converted(job.without, totals, lambda part: done(looked + (1 - looked) * part))
             return
         host, device = large.whole()
     elif host is not None and sides[0].tables:

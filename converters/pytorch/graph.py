@@ -97,6 +97,11 @@ class Share:
     first: int  # nodes of the stretches before
     number_of: Callable[[Column], Column]  # numbers of their nodes by key, or NONE
 
+    def and_others(self, key: Column) -> Share:
+        """With further nodes, which do not belong to the stretch."""
+        is_own = np.concatenate((self.is_own, np.zeros(len(key), np.bool_)))
+        return Share(is_own, np.concatenate((self.key, key)), self.first, self.number_of)
+
 
 def no_ends(outer: Column) -> Column:
     """When nodes before the first end, where there are none."""
@@ -152,6 +157,7 @@ class Draft:
     call: list[Rows] = field(default_factory=list)
     work: list[Rows] = field(default_factory=list)
     links: list[tuple[Link, Rows, Rows, bool]] = field(default_factory=list)
+    others: list[Column] = field(default_factory=list)  # keys of the last nodes: those of other stretches
     size: int = 0
 
     def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
@@ -167,6 +173,11 @@ class Draft:
             column.append(np.broadcast_to(np.asarray(value, kind), (count,)))
         self.size += count
         return np.arange(self.size - count, self.size, dtype=np.int32)
+
+    def add_others(self, key: Column, end_ns: Column) -> Rows:
+        """Nodes that earlier stretches have written; no others may come after them."""
+        self.others.append(key)
+        return self.add(Role.MARKER, end_ns, end_ns)
 
     def times(self) -> tuple[Column, Column]:
         """When the nodes that are there begin and end, in single columns."""
@@ -188,6 +199,9 @@ class Draft:
         `position` says which of several nodes without duration at one instant come first.
         """
         start, end = self.times()
+        if share is not None and self.others:
+            share = share.and_others(np.concatenate(self.others))
+            position = np.append(position, np.zeros(self.size - len(position), np.int32))
         order = np.lexsort((position, end, start)).astype(np.int32)
         if share is not None:
             order = order[share.is_own[order]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -23,10 +24,10 @@ Table = npt.NDArray[np.void]  # rows with named columns
 class RowFile:
     """Rows of one kind, appended at the end or put into places that were set aside for them."""
 
-    def __init__(self, kind: np.dtype[np.void], folder: Path) -> None:
+    def __init__(self, kind: np.dtype[np.void], overflow: Overflow) -> None:
         self.kind = kind
-        self._folder = folder
-        self._file: IO[bytes] = hidden_file(folder)
+        self._folder = overflow.folder
+        self._file = overflow.file()
         self._rows = 0
 
     def __len__(self) -> int:
@@ -62,26 +63,35 @@ class RowFile:
 
 @dataclass(slots=True)
 class Overflow:
-    """Where the tables of a recording go, each under its name, if one has more than so many bytes."""
+    """Where the tables of a recording go, each under its name, if one has more than so many bytes.
+
+    Files are in a folder, but without names: the system removes them when the program ends, however it ends.
+    """
 
     folder: Path
     most_bytes: int
     tables: dict[str, RowFile] = field(default_factory=dict)
+    _files: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Overflow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
 
     def table(self, name: str, kind: np.dtype[np.void]) -> RowFile:
         """The table of this name."""
         if name not in self.tables:
-            self.tables[name] = RowFile(kind, self.folder)
+            self.tables[name] = RowFile(kind, self)
         return self.tables[name]
 
-
-def hidden_file(folder: Path) -> IO[bytes]:
-    """A file without a name, which the system removes when the program ends, however it ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryFile(dir=folder)
-    except OSError as error:
-        raise no_room(folder, error) from None
+    def file(self) -> IO[bytes]:
+        """A new file, which is there until all of this is left."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._files.enter_context(tempfile.TemporaryFile(dir=self.folder))
+        except OSError as error:
+            raise no_room(self.folder, error) from None
 
 
 def no_room(folder: Path, error: OSError) -> TraceError:

@@ -23,6 +23,7 @@ from converters.pytorch.linking import Links, belong_together, link
 from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.storages import Past
 from converters.pytorch.streams import add_streams
 from converters.pytorch.tally import Tally
 from converters.pytorch.threads import STEP, add_threads, wait_for_other_threads
@@ -45,7 +46,12 @@ class Matter:
     origin_ns: int
 
 
-ShareOf = Callable[[Calls, Work, Placed], Share]
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """What a stretch of a recording needs to know besides what it is made of."""
+
+    share_of: Callable[[Calls, Work, Placed], Share]
+    past: Past
 
 
 def convert_timed(
@@ -70,7 +76,7 @@ def say_if_apart(host: HostTrace | None, device: DeviceTrace, tally: Tally) -> N
 
 
 def connected(
-    matter: Matter, groups: Groups, without: frozenset[Link], share_of: ShareOf | None = None
+    matter: Matter, groups: Groups, without: frozenset[Link], stretch: Stretch | None = None
 ) -> ConvertedRank:
     """Find out what depends on what, and what everything is."""
     device, host, calls, links = matter.device, matter.host, matter.calls, matter.links
@@ -81,7 +87,7 @@ def connected(
     work = carriers.work
     waits = find_waits(device, calls, work, matter.origin_ns, tally)
     graph, described = _graph(
-        device, host, calls, work, carriers, waits, groups, host_of_call, without, share_of
+        device, host, calls, work, carriers, waits, groups, host_of_call, without, stretch
     )
     tally.count("calls that end after the call they begin in", calls.outlasting)
     costs = find_costs(device, calls, work, host, host_of_call)
@@ -158,9 +164,9 @@ def _graph(
     groups: Groups,
     host_of_call: Rows,
     without: frozenset[Link],
-    share_of: ShareOf | None,
+    stretch: Stretch | None,
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
-    draft = Draft(groups.tally)
+    draft, since = Draft(groups.tally), Past()
     threads = add_threads(draft, calls, work, waits.until_ns)
     on_host = draft.size
     wait_for_other_threads(draft, threads)
@@ -172,15 +178,18 @@ def _graph(
     link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
     if host is not None:
-        link_data(draft, host, calls, work, host_of_call, streams.node, threads)
-    position = np.empty(draft.size, np.int32)
+        past = stretch.past if stretch is not None else None
+        since = link_data(draft, host, calls, work, host_of_call, streams.node, threads, past)
+    position = np.empty(on_host + len(streams.position), np.int32)
     position[threads.node] = threads.position
     position[on_host:] = streams.position
     del threads, streams  # large, and no longer needed
     described = groups.described()
-    if share_of is not None:
-        nodes = Placed(position.astype(np.int64), *draft.times())
-        return draft.finished(without, position, share_of(calls, work, nodes)), described
+    if stretch is not None:
+        times = (column[: len(position)] for column in draft.times())
+        share = stretch.share_of(calls, work, Placed(position.astype(np.int64), *times))
+        stretch.past.add(since, share.key)
+        return draft.finished(without, position, share), described
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
         position = np.append(position, np.int32(-STEP))

@@ -10,22 +10,31 @@ Not here: ranks with a timeline (`timed`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from converters.pytorch.columns import HostTrace, NodeSort
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Share
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, Share
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
 from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
-from converters.pytorch.storages import last_writers
+from converters.pytorch.storages import Past, Uses
 from converters.pytorch.tally import Tally
 from et_sim.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """What a stretch of an execution trace needs to know besides its nodes."""
+
+    share_of: Callable[[Column], Share]  # of the nodes with these ids
+    past: Past
 
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
@@ -52,17 +61,16 @@ def in_order(
     host: HostTrace,
     groups: Groups,
     without: frozenset[Link],
-    share_of: Callable[[Column], Share] | None = None,
+    stretch: Stretch | None = None,
 ) -> ConvertedRank:
-    """Nodes in the order of their ids: all of them, or the share of the nodes with these ids."""
+    """Nodes in the order of their ids: all of them, or those that belong to a stretch."""
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     parent = parent_rows(host)
     _report_cycle(host, parent, groups.tally)
     communications, by_row = _communications(host, rows, parent, groups)
     described = groups.described()
-    share = share_of(host.node_id[rows].astype(np.int64)) if share_of is not None else None
-    graph = _graph(host, rows, parent, bool(described), without, groups.tally, share)
+    graph = _graph(host, rows, parent, bool(described), without, groups.tally, stretch)
     row = graph.call
     return ConvertedRank(
         graph=graph,
@@ -97,7 +105,7 @@ def _graph(
     has_groups: bool,
     without: frozenset[Link],
     tally: Tally,
-    share: Share | None,
+    stretch: Stretch | None,
 ) -> Graph:
     """Rows in their order, and a node for the groups before them."""
     draft = Draft(tally)
@@ -108,14 +116,33 @@ def _graph(
     draft.link(Link.CALL_TREE, node_of[parent[rows]], nodes)
     _link_threads(draft, host.thread[rows], nodes)
     lane = host.thread[rows].astype(np.int64)
-    draft.link(Link.DATA, *last_writers(host, rows, np.arange(len(rows)), lane))
     position = np.arange(len(rows))
-    if share is not None:
+    if stretch is not None:
+        share = stretch.share_of(host.node_id[rows].astype(np.int64))
+        _link_stretch(draft, host, rows, nodes, stretch, share)
         return draft.finished(without, position, share)
+    draft.link(Link.DATA, *Uses.of(host, rows, position).pairs(lane))
     if has_groups:
         draft.add(Role.METADATA, nothing[:1], nothing[:1])
         position = np.append(position, -1)
     return draft.finished(without, position)
+
+
+def _link_stretch(
+    draft: Draft, host: HostTrace, rows: Column, nodes: Rows, stretch: Stretch, share: Share
+) -> None:
+    """Dependencies through tensors, on writers of earlier stretches, too."""
+    past = stretch.past
+    near = np.flatnonzero(past.around.holds(host.node_id[rows]))
+    position, lane = np.arange(len(near)), host.thread[rows[near]].astype(np.int64)
+    uses = Uses.of(host, rows[near], position)
+    before, after = uses.pairs(lane)
+    draft.link(Link.DATA, nodes[near[before]], nodes[near[after]])
+    before, after = uses.pairs_with(past.calls, lane)
+    others = draft.add_others(past.calls.writer[before], np.zeros(len(before), np.int64))
+    draft.link(Link.DATA, others, nodes[near[after]])
+    written = uses.last(share.is_own[near], lane, position)
+    past.add(Past(calls=written.by(nodes[near[written.writer]])), share.key)
 
 
 def parent_rows(host: HostTrace) -> Column:

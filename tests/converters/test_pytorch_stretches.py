@@ -18,7 +18,7 @@ from stretched import Converted, converted_by
 from test_pytorch_any_timeline import timelines
 
 from converters.pytorch.converting import Job, convert
-from converters.pytorch.row_file import Overflow, RowFile
+from converters.pytorch.row_file import Overflow
 from converters.pytorch.stretches import LargeRecording, Sizes
 from et_sim.errors import TraceError
 
@@ -107,11 +107,18 @@ def test_what_is_told_by_names_is_converted_as_a_whole(
     assert found == whole
 
 
-def test_an_execution_trace_alone_is_converted_as_a_whole(tmp_path: Path) -> None:
-    path = FOLDER / "gloo_ddp_2r" / "et_0.json.gz"
-    assert converted_by(Sizes(ANYWAY, 300, 1), tmp_path, host=path) == converted_by(
-        WHOLE, tmp_path, host=path
-    )
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name) for case in cases() if case.host and not case.device]
+)
+def test_an_execution_trace_alone_is_the_same_graph_in_the_shortest_stretches(
+    case: Case, tmp_path: Path
+) -> None:
+    whole = converted(case, tmp_path, WHOLE)
+    found = converted(case, tmp_path, Sizes(ANYWAY, 64, 1))
+    assert found.runs_forward
+    assert found.nodes == whole.nodes
+    assert found.links == whole.links
+    assert said(found) == said(whole)
 
 
 def test_the_same_stretches_give_the_same_bytes(tmp_path: Path) -> None:
@@ -280,19 +287,22 @@ def test_an_empty_timeline_beside_a_large_execution_trace_is_refused(tmp_path: P
 
 def test_rows_come_back_as_they_were_put(tmp_path: Path) -> None:
     kind = np.dtype([("number", np.int64), ("name", np.int32)])
-    rows = RowFile(kind, tmp_path)
-    rows.append({"number": np.arange(300_000), "name": np.arange(300_000) % 7})
-    assert len(rows) == 300_000
-    assert rows.rows(299_990, 300_000)["number"].tolist() == list(range(299_990, 300_000))
-    assert np.array_equal(np.concatenate(list(rows.chunks()))["number"], np.arange(300_000))
-    assert not list(tmp_path.iterdir())  # nobody sees the file
+    with Overflow(tmp_path, 1) as overflow:
+        rows = overflow.table("some", kind)
+        rows.append({"number": np.arange(300_000), "name": np.arange(300_000) % 7})
+        assert len(rows) == 300_000
+        assert rows.rows(299_990, 300_000)["number"].tolist() == list(range(299_990, 300_000))
+        assert np.array_equal(np.concatenate(list(rows.chunks()))["number"], np.arange(300_000))
+        assert not list(tmp_path.iterdir())  # nobody sees the file
 
 
 def test_a_folder_that_takes_no_temporary_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TraceError, match=r"takes no temporary file"):
-        RowFile(np.dtype([("number", np.int64)]), tmp_path / "file")
-    assert not Overflow(tmp_path, 1).tables
+    with (
+        Overflow(tmp_path / "file", 1) as overflow,
+        pytest.raises(TraceError, match=r"takes no temporary file"),
+    ):
+        overflow.table("some", np.dtype([("number", np.int64)]))
 
 
 def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ from converters.pytorch.stretches.tables import (
     whole_host,
 )
 from converters.pytorch.tally import Span, Tally
-from converters.pytorch.timed import WHOLE, Matter, connected, say_if_apart, within
+from converters.pytorch.timed import WHOLE, Matter, Stretch, connected, say_if_apart, within
 from converters.pytorch.totals import Totals
 
 ENOUGH = 0.8  # of the smaller side must be linked by ids; else operators are told by their order
@@ -113,9 +113,9 @@ class LargeRecording:
             rank = self._stretch(first, last, before, groups, without, emitted)
             ends = totals.add(rank, emitted.ends_of)
             passed = self._pass(before, passed, last - 1)
-            kept = [row["number"] for row in before.rows()]
+            kept = [int(row["number"][0]) for row in before.rows()]
             assert rank.graph.key is not None
-            emitted.add(rank.graph.key, ends, np.concatenate(kept) if kept else np.zeros(0, np.int64))
+            emitted.add(rank.graph.key, ends, kept)
             progress((at + 1) / len(stretches))
             yield rank
             del rank  # nobody else holds it, either, while the next one is made
@@ -214,4 +214,7 @@ class LargeRecording:
         matter = Matter(device, host, calls, work, links, origin)
         if is_part:
             matter = within(matter, 0, survey.last_linked_ns - origin, tally)
-        return connected(matter, groups, without, partial(emitted.share, span, rows["number"]))
+        ends_ns = starts_ns(min(last + 1, len(self._events)))
+        emitted.past.around = Span(starts_ns(max(first - 1, 0)) - origin, ends_ns - origin)
+        stretch = Stretch(partial(emitted.share, span, rows["number"]), emitted.past)
+        return connected(matter, groups, without, stretch)

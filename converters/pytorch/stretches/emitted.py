@@ -10,13 +10,13 @@ Not here: which those are (`edges`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
 from converters.pytorch.graph import Column, Placed, Share
 from converters.pytorch.nesting import NONE
+from converters.pytorch.storages import Past
 from converters.pytorch.tally import Span
 from converters.pytorch.threads import STEP
 
@@ -29,16 +29,19 @@ _NOTHING = np.zeros(0, np.int64)
 class Emitted:
     """Nodes by key, and by number."""
 
+    past: Past = field(default_factory=Past)
     size: int = 0  # nodes so far, those that are forgotten included
     _key: Column = field(default_factory=lambda: _NOTHING)
     _number: Column = field(default_factory=lambda: _NOTHING)
     _end: Column = field(default_factory=lambda: _NOTHING)
     _postponed: Column = field(default_factory=lambda: _NOTHING)  # keys
 
-    def add(self, key: Column, end_ns: Column, kept_events: Any) -> None:
-        """The nodes of a stretch, and when they end when replayed; of earlier ones, those of some events
-        are kept."""
-        old = np.isin(self._key >> _EVENT_BIT, kept_events)
+    def add(self, key: Column, end_ns: Column, kept_events: list[int]) -> None:
+        """The nodes of a stretch, and when they end when replayed; of earlier ones, those of some events and
+        those that wrote a tensor are kept."""
+        old = np.isin(self._key >> _EVENT_BIT, kept_events) | np.isin(
+            self._key, np.concatenate((self.past.work.writer, self.past.calls.writer))
+        )
         numbers = np.arange(self.size, self.size + len(key))
         columns = ((self._key, key), (self._number, numbers), (self._end, end_ns))
         joined = [np.concatenate((before[old], new)) for before, new in columns]

@@ -9,7 +9,6 @@ Not here: what is read together with a part so that nothing is missing (`edges`)
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,8 +26,8 @@ _SAMPLES = 256  # events of a part that decide where it ends, if it has so many
 class Grouped:
     """A table whose rows are in groups, one after another."""
 
-    def __init__(self, kind: np.dtype[np.void], folder: Path, sizes: Any) -> None:
-        self._rows = RowFile(kind, folder)
+    def __init__(self, kind: np.dtype[np.void], overflow: Overflow, sizes: Any) -> None:
+        self._rows = RowFile(kind, overflow)
         self._first = np.concatenate(([0], np.cumsum(sizes)))
         self._next = self._first[:-1].copy()
 
@@ -63,7 +62,7 @@ class EventParts:
         for chunk in events.chunks():
             sizes += np.bincount(np.searchsorted(cuts, chunk["ts_ns"], "right"), minlength=len(sizes))
         kind = np.dtype([("number", np.int64), *events.kind.descr])
-        self._groups = Grouped(kind, overflow.folder, sizes)
+        self._groups = Grouped(kind, overflow, sizes)
         self._cuts = cuts
         number = 0
         for chunk in events.chunks():
@@ -133,7 +132,7 @@ class NodeParts:
                 counts[at] += np.bincount(part, weights, len(first_ids)).astype(np.int64)
         names = NODES, INPUTS, OUTPUTS
         self._groups = [
-            Grouped(overflow.tables[name].kind, overflow.folder, sizes)
+            Grouped(overflow.tables[name].kind, overflow, sizes)
             for name, sizes in zip(names, counts, strict=True)
         ]
         last, done = 0, {INPUTS: 0, OUTPUTS: 0}

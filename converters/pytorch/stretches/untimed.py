@@ -20,7 +20,7 @@ from converters.pytorch.graph import Link
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.linking import is_called, operators_of
 from converters.pytorch.rank import ConvertedRank
-from converters.pytorch.reading.host import INPUTS, NODES, OUTPUTS, refuse_doubles
+from converters.pytorch.reading.host import INPUTS, NODES, OUTPUTS
 from converters.pytorch.row_file import Overflow, Table
 from converters.pytorch.stretches.emitted import Emitted
 from converters.pytorch.stretches.groups import described_last
@@ -29,7 +29,7 @@ from converters.pytorch.stretches.sizes import Progress, Sizes
 from converters.pytorch.stretches.tables import host_of
 from converters.pytorch.tally import Span, Tally
 from converters.pytorch.totals import Totals
-from converters.pytorch.untimed import in_order, largest_group, no_operator
+from converters.pytorch.untimed import Stretch, in_order, largest_group, no_operator
 
 
 class _ByNodeId:
@@ -78,7 +78,7 @@ class LargeExecutionTrace:
             rank = self._stretch(first, last, behind, groups, without, emitted)
             ends = totals.add(rank, emitted.ends_of)
             passed = self._pass(behind, passed, last - 1)
-            kept = np.array([int(one.nodes["node_id"][0]) for one in behind.nodes()], np.int64)
+            kept = [int(one.nodes["node_id"][0]) for one in behind.nodes()]
             assert rank.graph.key is not None
             emitted.add(rank.graph.key, ends, kept)
             progress(last / count)
@@ -94,7 +94,6 @@ class LargeExecutionTrace:
         largest, found = -1, False
         for part in range(len(self._first_ids) - 1):
             host = self._parts.trace(part, part + 1)
-            refuse_doubles(host.path, host.node_id)
             largest = max(largest, largest_group(host))
             found |= len(operators_of(host)) > 0
             outer = host.parent[(host.parent < self._first_ids[part]) & (host.parent >= 0)]
@@ -151,5 +150,7 @@ class LargeExecutionTrace:
         tally = Tally(span)
         if first == 0:
             tally.counts.update(groups.tally.counts)
-        share_of = partial(emitted.share_of_events, span)
-        return in_order(host, replace(groups, tally=tally), without, share_of)
+        around = self._first_ids[[max(first - 1, 0), min(last + 1, len(self._first_ids) - 1)]].tolist()
+        emitted.past.around = Span(*around)
+        stretch = Stretch(partial(emitted.share_of_events, span), emitted.past)
+        return in_order(host, replace(groups, tally=tally), without, stretch)
