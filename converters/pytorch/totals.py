@@ -140,7 +140,7 @@ class _Linkage:
     linked: int = 0
     host_operators: int = 0
     device_operators: int = 0
-    host_orphans: list[str] = field(default_factory=list)
+    host_orphans: list[tuple[int, str]] = field(default_factory=list)  # ids and names, the lowest ids
     device_orphans: list[str] = field(default_factory=list)
 
     def add(self, links: Links, rank: ConvertedRank) -> None:
@@ -150,14 +150,17 @@ class _Linkage:
         self.linked += links.linked
         self.host_operators += links.host_operators
         self.device_operators += links.device_operators
-        for row in links.host_orphans[: _NAMED - len(self.host_orphans)].tolist():
-            self.host_orphans.append(f'node {int(host.node_id[row])} "{host.names[host.name[row]]}"')
+        orphans = links.host_orphans
+        orphans = orphans[np.argsort(host.node_id[orphans], kind="stable")[:_NAMED]].tolist()
+        found = [(int(host.node_id[row]), host.names[host.name[row]]) for row in orphans]
+        self.host_orphans = sorted(self.host_orphans + found)[:_NAMED]
         for name in _first_names(device, rank.device_orphans):
             if name not in self.device_orphans and len(self.device_orphans) < _NAMED:
                 self.device_orphans.append(name)
 
     def as_dict(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in self.__slots__}
+        told["host_orphans"] = [f'node {number} "{name}"' for number, name in self.host_orphans]
         return {**told, "method": self.method if self.linked else "nothing fits"}
 
 
@@ -266,7 +269,8 @@ def _costs(rank: ConvertedRank) -> dict[str, int]:
 
 
 def _first_names(device: DeviceTrace, rows: Column) -> list[str]:
-    """The first names of some events, each once."""
+    """The first names of some events, each once, in the order of time."""
+    rows = rows[np.argsort(device.ts_ns[rows], kind="stable")]
     names, first = np.unique(device.name[rows], return_index=True)
     return [device.names[name] for name in names[np.argsort(first)][:_NAMED].tolist()]
 

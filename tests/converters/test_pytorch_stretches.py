@@ -278,6 +278,28 @@ def test_ids_that_are_used_twice_are_refused_however_far_apart(
         converted_by(sizes, tmp_path, host=host, device=device)
 
 
+def test_the_first_operators_without_partner_are_the_same_in_stretches(tmp_path: Path) -> None:
+    """Whatever thread they are of, and however the nodes of the execution trace are ordered."""
+    from recordings import parsed
+
+    host, device = tmp_path / "et_0.json", tmp_path / "kineto_0.json"
+    nodes, events = (parsed(FOLDER / "gloo_ddp_2r" / f"{kind}_0.json.gz") for kind in ("et", "kineto"))
+    operators = [node for node in nodes["nodes"] if node["name"].startswith("aten::")]
+    for at, node in enumerate(operators[5::100]):
+        node["name"] = f"aten::renamed_{at}"
+    nodes["nodes"].sort(key=lambda node: (node["name"].startswith("aten::renamed"), -node["id"]))
+    host.write_text(json.dumps(nodes, default=float))
+    called = [event for event in events["traceEvents"] if str(event.get("name")).startswith("aten::")]
+    for at, event in enumerate(sorted(called, key=lambda event: -float(event["ts"]))[3::90]):
+        event["name"] = f"aten::called_{at}"
+    device.write_text(json.dumps(events, default=float))
+    files = {"host": host, "device": device}
+    whole, found = (converted_by(sizes, tmp_path, **files) for sizes in (WHOLE, Sizes(ANYWAY, 1500, 1)))
+    assert len(whole.report["linkage"]["device_orphans"]) == 5
+    assert len(whole.report["linkage"]["host_orphans"]) == 5
+    assert found.report["linkage"] == whole.report["linkage"]
+
+
 def test_an_empty_timeline_beside_a_large_execution_trace_is_refused(tmp_path: Path) -> None:
     host, device = FOLDER / "gloo_ddp_2r" / "et_0.json.gz", tmp_path / "kineto_0.json"
     device.write_text(json.dumps({"schemaVersion": 1, "traceEvents": []}))
