@@ -49,7 +49,7 @@ class Progress:
         """A compiled function is compiled; of the engine, each kind of runs has one of its own."""
         if function in self._long and not self._told:
             self._told = True
-            what = "the engine, once for this version" if self._is_new else "the engine for such runs, once"
+            what = "the engine, once for this version" if self._is_new else "the engine for runs of this kind, once"
             self._clear()
             print(f"et-sim: compiling {what} (about 15 s) …", file=sys.stderr, flush=True)
 
