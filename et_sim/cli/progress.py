@@ -49,9 +49,9 @@ class Progress:
         """A compiled function is compiled; of the engine, each kind of runs has one of its own."""
         if function in self._long and not self._told:
             self._told = True
-            what = "the engine, once for this version" if self._is_new else "the engine for runs of this kind, once"
+            which = "once for this version" if self._is_new else "once for runs of this kind"
             self._clear()
-            print(f"et-sim: compiling {what} (about 15 s) …", file=sys.stderr, flush=True)
+            print(f"et-sim: compiling the engine, {which} (about 15 s) …", file=sys.stderr, flush=True)
 
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
