@@ -42,9 +42,9 @@ def nodes_drawn(run: RunDirectory, shown: Shown, window: Window, limit: int) -> 
     """What is drawn of a run, and whatever may be joined to it by arrows, in the order of the timeline."""
     blocks = _Blocks(run, shown)
     place, row, count = blocks.longest(window, limit)
-    rows = np.unique(row)
+    rows = _distinct(row)
     if len(rows) < blocks.rows_shown:
-        rows = np.union1d(rows, _joined(blocks, rows))
+        rows = _distinct(np.append(rows, _joined(blocks, rows)))
     left_out = ""
     if count > limit:
         left_out = (
@@ -102,7 +102,7 @@ class _Blocks:
 
     def at(self, rows: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
         """Batches that hold some of these rows, which are ascending, and where in the batch they are."""
-        numbers = np.unique(np.searchsorted(self._firsts, rows, side="right") - 1).tolist()
+        numbers = _distinct(np.searchsorted(self._firsts, rows, side="right") - 1).tolist()
         for number, batch in zip(numbers, self._run.batches("timeline", columns, numbers), strict=True):
             begin, end = np.searchsorted(rows, self._firsts[number : number + 2])
             yield batch, rows[begin:end] - self._firsts[number]
@@ -169,12 +169,18 @@ class _Longest:
         return place[order], row[order]
 
 
+def _distinct(numbers: Any) -> Any:
+    """In ascending order; of millions of them, np.unique takes ten times as long."""
+    numbers = np.sort(numbers, kind="stable")
+    return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
+
+
 def _joined(blocks: _Blocks, rows: Any) -> Any:
     """Rows of shown actors that are in a collective, or between the same two actors, with one of these."""
     wanted = [_keys(batch, at) for batch, at in blocks.at(rows, JOINED)]
     if not wanted:
         return rows
-    together = [np.unique(np.concatenate(keys)) for keys in zip(*wanted, strict=True)]
+    together = [_distinct(np.concatenate(keys)) for keys in zip(*wanted, strict=True)]
     together = [keys[keys != NONE] for keys in together]
     if not any(map(len, together)):
         return rows[:0]

@@ -31,7 +31,7 @@ from et_sim.views.text import plural
 MOST_RANKS = 64
 CPU = "cpu"
 MOST_SLICES = 100_000
-MOST_NODES = 5_000_000  # that are looked at
+MOST_NODES = 2_000_000  # that are looked at
 MOST_ARROWS = 50_000
 LEAST_BINS = 8192  # of time, when nodes are merged
 TYPES = (("u1", np.uint8), ("u2", np.uint16), ("u4", np.uint32))
