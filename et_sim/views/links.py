@@ -108,10 +108,8 @@ def _from_path(
 
 def _wiring(run: RunDirectory) -> list[dict[str, Any]]:
     """Per dimension: the number of its first link, and the names of the links that every actor has."""
-    table = run.path_record() if run.holds("path") else None
-    if table is None:
-        return []
-    content: list[dict[str, Any]] = json.loads((table.schema.metadata or {}).get(b"links", b"[]"))
+    about = run.metadata("path") if run.holds("path") else {}
+    content: list[dict[str, Any]] = json.loads(about.get(b"links", b"[]"))
     return content
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
-from et_sim.views.operations import Words, integers, stems_of, words
+from et_sim.views.operations import Words, coded, integers, stems_of, words
 from et_sim.views.run_directory import AGAIN, PATH, RunDirectory
+from et_sim.views.shape import PATH_COLUMNS
 
 NONE = -1
 # The words of the column `what` that the views know; those in which time passes come first.
@@ -34,6 +35,7 @@ MEETINGS = (
 )
 OTHERS = ("server", "bus_side", "receive", "request", "bundles", "half", "chunks", "together", "bound")
 WHAT = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
+AT_ONCE = 1 << 20  # moments
 NODE_COLUMNS = (
     "actor",
     "node",
@@ -69,8 +71,7 @@ class PathRecord:
     """The moments of a run; -1 stands for none."""
 
     def __init__(self, run: RunDirectory) -> None:
-        table = run.path_record()
-        if table is None:
+        if not run.holds("path"):
             raise UsageError(
                 "did not record what let everything happen",
                 place=str(run.path),
@@ -78,33 +79,34 @@ class PathRecord:
             )
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
-        self.by, self.also, self.place, self.actor = (
-            integers(table[name], missing=NONE) for name in ("by", "also", "place", "actor")
-        )
-        self.start_ns, self.end_ns = (integers(table[name], missing=NONE) for name in ("start_ns", "end_ns"))
-        self._node_id = integers(table["node"].combine_chunks().view("int64"), missing=0)
-        self.what = _recoded(words(table["what"].unify_dictionaries()), str(run.path / PATH))
-        self.link = words(table["link"].unify_dictionaries())
-        self._run = run
-        metadata = table.schema.metadata or {}
-        self._links = json.loads(metadata.get(b"links", b"[]"))
-        self.routes_by_bandwidth = metadata.get(b"routes") == b"by bandwidth"
-        self._check(str(run.path / PATH))
+        self._run, place = run, str(run.path / PATH)
+        about = run.metadata("path")
+        self._links = json.loads(about.get(b"links", b"[]"))
+        self.routes_by_bandwidth = about.get(b"routes") == b"by bandwidth"
+        columns = _columns(run, place)
+        self.by, self.also, self.place, self.actor = (columns[n] for n in ("by", "also", "place", "actor"))
+        self.start_ns, self.end_ns = columns["start_ns"], columns["end_ns"]
+        self._node_id, self.what, self.link = columns["node"], columns["what"], columns["link"]
+        self._check(place)
 
     def __len__(self) -> int:
         return len(self.by)
 
     def _check(self, place: str) -> None:
         """Whatever an analysis relies on."""
-        rows = np.arange(len(self))
-        in_order = (self.by < rows).all() and (self.also < rows).all() and len(self) > 0
-        if not in_order or not (self.start_ns == self.needed_ns()).all():
+        in_order = len(self) > 0
+        for first in range(0, len(self), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            rows = np.arange(first, min(first + AT_ONCE, len(self)))
+            in_order &= bool((self.by[part] < rows).all() and (self.also[part] < rows).all())
+            in_order = in_order and bool((self.start_ns[part] == self._needed_ns(part)).all())
+        if not in_order:
             raise UsageError("its moments do not follow from each other", place=place, remedy=AGAIN)
 
-    def needed_ns(self) -> Any:
-        """When all that a moment needs had come."""
-        before = np.where(self.by < 0, 0, self.end_ns[self.by])
-        return np.maximum(before, np.where(self.also < 0, 0, self.end_ns[self.also]))
+    def _needed_ns(self, part: slice) -> Any:
+        """When all that some moments need had come."""
+        by, also = self.by[part], self.also[part]
+        return np.maximum(np.where(by < 0, 0, self.end_ns[by]), np.where(also < 0, 0, self.end_ns[also]))
 
     def is_what(self, *names: str) -> Any:
         """Which moments are of these kinds."""
@@ -150,9 +152,32 @@ class PathRecord:
         ids, code = np.unique(nodes.node, return_inverse=True)
         known = nodes.actor * len(ids) + code.reshape(-1)  # ascending, as the timeline's rows are
         actor, node = self.actor[moments], self._node_id[moments].view(np.uint64)
-        wanted = actor * len(ids) + np.searchsorted(ids, node)
+        wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node)
         row = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         return np.where((actor != NONE) & (known[row] == wanted), row, NONE) if len(known) else actor * 0 - 1
+
+
+def _columns(run: RunDirectory, place: str) -> dict[str, Any]:
+    """The columns of the record, each as narrow as it can be: they are long."""
+    count = sum(len(rows) for rows in run.batches("path", ("what",)))
+    narrow = np.int32 if count <= np.iinfo(np.int32).max else np.int64
+    kinds: dict[str, Any] = {**dict.fromkeys(PATH_COLUMNS, np.int64), "by": narrow, "also": narrow}
+    kinds |= {"place": np.int32, "actor": np.int32, "link": np.int32, "what": np.int8}
+    columns: dict[str, Any] = {name: np.empty(count, kind) for name, kind in kinds.items()}
+    texts: tuple[str | None, ...] = (None,)
+    first = 0
+    for rows in run.batches("path", tuple(PATH_COLUMNS)):
+        if first == 0:
+            texts = (*rows["link"].dictionary.to_pylist(), None)  # the same in all batches
+        here = slice(first, first + len(rows))
+        for name in ("by", "also", "place", "actor", "start_ns", "end_ns"):
+            columns[name][here] = integers(rows[name], missing=NONE)
+        columns["node"][here] = integers(rows["node"].view("int64"), missing=0)
+        columns["what"][here] = _recoded(words(rows["what"]), place)
+        columns["link"][here] = coded(rows["link"])
+        first += len(rows)
+    columns["link"] = Words(texts, columns["link"])
+    return columns
 
 
 def _recoded(found: Words, place: str) -> Any:

@@ -56,7 +56,7 @@ TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "messages": MESSAGE_COLUMNS,
         "links": LINK_COLUMNS,
         "memory": MEMORY_COLUMNS,
-        "path": {},
+        "path": PATH_COLUMNS,
     }
 )
 ABSENT: Mapping[str, str] = MappingProxyType(
@@ -102,6 +102,11 @@ class RunDirectory:
             for number in range(file.num_record_batches) if some is None else some:
                 yield file.get_batch(number).select(columns)
 
+    def metadata(self, name: str) -> dict[bytes, bytes]:
+        """What a table says of itself."""
+        with _opened(self.table_path(name), TABLES[name], ()) as file:
+            return dict(file.schema.metadata or {})
+
     def timeline(self, columns: Sequence[str] | None = None) -> Any:
         """timeline.arrow as a pyarrow.Table with these columns, or all."""
         return _read_table(self.path / TIMELINE, TIMELINE_COLUMNS, columns)
@@ -132,11 +137,6 @@ class RunDirectory:
             if any(rank in piece for piece in parse_ranks(ranks)):
                 return int(actor)
         raise UsageError(f"there is no rank {rank}", place=str(self.path))
-
-    def path_record(self) -> Any:
-        """path.arrow as a pyarrow.Table; None if the run did not record what let everything happen."""
-        path = self.path / PATH
-        return _read_table(path, PATH_COLUMNS, tuple(PATH_COLUMNS)) if path.exists() else None
 
     def summary_text(self) -> str:
         """summary.json exactly as it lies on disk."""

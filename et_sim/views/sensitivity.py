@@ -81,7 +81,6 @@ class Sensitivities:
 
     def __init__(self, path: CriticalPath) -> None:
         self.path, self._record = path, path.record
-        self._spent = (self._record.end_ns - self._record.start_ns).astype(np.float64)
         self._ends = np.flatnonzero(self._record.is_what("node_end"))
         self._time, self._slope = np.zeros((2, len(self._record)))
 
@@ -210,13 +209,11 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
     nodes, rows = record.nodes, np.flatnonzero(record.is_what("node"))
     of = record.nodes_of(rows)
     rows, of = rows[of != NONE], of[of != NONE]
-    arithmetic, traffic = (np.full(len(spent), np.nan) for _ in range(2))
-    arithmetic[rows], traffic[rows] = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
-    for name, own, other in (
-        ("peak compute", arithmetic, traffic),
-        ("local memory bandwidth", traffic, arithmetic),
-    ):
-        yield from _of_roofline(name, record, spent, own, other)
+    arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
+    kernels = np.flatnonzero(~np.isnan(arithmetic))
+    used = rows[kernels], arithmetic[kernels], traffic[kernels]
+    yield from _of_roofline("peak compute", record, spent, *used)
+    yield from _of_roofline("local memory bandwidth", record, spent, used[0], used[2], used[1])
     cause = path.causes_of_nodes()[of]
     yield from times("time of remote memory", rows[cause == CAUSES.index("memory")])
     shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may be of several kinds
@@ -231,14 +228,16 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
         yield from times(f"time of {called}", rows[code == one])
 
 
-def _of_roofline(name: str, record: PathRecord, spent: Any, own: Any, other: Any) -> Iterator[Parameter]:
+def _of_roofline(
+    name: str, record: PathRecord, spent: Any, kernels: Any, own: Any, other: Any
+) -> Iterator[Parameter]:
     """A kernel takes the longer of its arithmetic and its memory traffic; reductions are traffic alone."""
-    kernels = np.flatnonzero(~np.isnan(own))
-    figures, scaled, fixed = (~np.isnan(own)).astype(np.int8), np.zeros(len(spent)), spent.copy()
-    longer = np.maximum(own[kernels], other[kernels])
+    figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
+    figures[kernels] = 1
+    longer = np.maximum(own, other)
     longer[longer == 0] = 1
-    scaled[kernels] = spent[kernels] * own[kernels] / longer
-    fixed[kernels] = spent[kernels] * other[kernels] / longer
+    scaled[kernels] = spent[kernels] * own / longer
+    fixed[kernels] = spent[kernels] * other / longer
     if name == "local memory bandwidth":
         reductions = record.is_what("reduction")
         scaled[reductions], fixed[reductions] = spent[reductions], 0
