@@ -12,7 +12,7 @@ and what holds the results (`et_sim.timeline`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,10 @@ class Changes:
     node: Any
     delta_bytes: Any
     alive_bytes: Any  # once everything at this time has changed
+
+    def where(self, mask: Any) -> Changes:
+        """Those that a mask selects."""
+        return Changes(*(getattr(self, field.name)[mask] for field in fields(self)))
 
 
 def lifetimes(accesses: Accesses) -> Lifetimes:

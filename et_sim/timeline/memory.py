@@ -57,6 +57,13 @@ class MemorySource:
         return changes(lifetimes(accesses))
 
 
+def until_next(found: Changes) -> Any:
+    """How long each change is the last one of its owner; -1: for ever."""
+    until = np.full(len(found.time_ns), -1, np.int64)
+    until[:-1] = np.where(found.owner[1:] == found.owner[:-1], found.time_ns[1:], -1)
+    return until
+
+
 def events_of(found: Changes) -> Any:
     """What each change is, as an index into EVENTS."""
     alive = np.where(found.node < 0, GIVEN, WRITTEN)

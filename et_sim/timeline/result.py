@@ -20,7 +20,7 @@ from et_sim.timeline.keep import EVERYTHING, Keep, both
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.links import LinkSource
-from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.memory import MemorySource, until_next
 from et_sim.timeline.messages import Messages, MessageSource
 from et_sim.timeline.notebook import html, library, table_of
 from et_sim.timeline.path import Moments, PathSource
@@ -141,15 +141,21 @@ class Result:
             if mask is None or mask.any():
                 yield batches.batch(rows if mask is None else rows.where(mask))
 
-    def memory_batches(self) -> Iterator[Any]:
-        """The changes of local memory as Arrow record batches; none unless it is tracked."""
+    def memory_batches(self, keep: Keep = EVERYTHING) -> Iterator[Any]:
+        """The changes of local memory as Arrow record batches; none unless it is tracked.
+
+        Of a window also the last change before it is kept, which says how much is in use when it opens.
+        """
         from et_sim.timeline.tables import memory_batch, memory_schema, tensor_texts
 
         schema = memory_schema(self.manifest_text)
         if self._memory_source is not None:
-            tensors = tensor_texts(self._memory_source)
+            tensors, actors = tensor_texts(self._memory_source), keep.actors(self._actor_of_rank)
             for rows in self._source.blocks():
-                yield memory_batch(self._memory_source.changes(rows), rows, tensors, schema)
+                found = self._memory_source.changes(rows)
+                touched = keep.touches(found.time_ns, until_next(found))
+                mask = both(None if actors is None else actors[found.owner], touched)
+                yield memory_batch(found if mask is None else found.where(mask), rows, tensors, schema)
 
     def path_batches(self) -> Iterator[Any]:
         """The record of causes as Arrow record batches; none unless it was asked for."""

@@ -108,7 +108,7 @@ def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None, kee
     actors = result.actors_table()
     _write_table(folder / ACTORS, actors.schema, actors.to_batches(), keep)
     if result.tracks_memory:
-        _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches(), keep)
+        _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches(keep), keep)
     if result.phases is not None:
         _write_table(folder / PHASES, result.phase_schema, result.phase_batches(keep), keep)
     if result.messages is not None:

@@ -100,9 +100,15 @@ def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
 
 def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """Peaks of local memory, and what is alive then."""
-    width = width or terminal_width()
-    found = memory_peaks(open_run(path), part)
-    return "\n".join(_wrapped([NOT_TRACKED], width) if found is None else memory_lines(found, part, width))
+    run, width = open_run(path), width or terminal_width()
+    found = memory_peaks(run, part)
+    if found is None:
+        return "\n".join(_wrapped([NOT_TRACKED], width))
+    kept = kept_text(run)
+    if "window_ns" in run.manifest.get("kept", {}):
+        kept += "; tensors that were alive before then are counted, but not named"
+    heading = [f"of what was written: {kept}", ""] if kept else []
+    return "\n".join([*_wrapped(heading, width), *memory_lines(found, part, width)])
 
 
 def layers_of(path: str | Path, _: Selection = EVERYTHING) -> str:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import et_sim
 from et_sim.api import run
+from et_sim.cli import main
 from et_sim.errors import TraceError
-from et_sim.timeline import write_run
+from et_sim.timeline import Keep, write_run
 from et_sim.trace import decode
 from et_sim.trace.schema import messages
 from et_sim.views import inspect, open_run
@@ -216,3 +217,29 @@ def test_a_stalled_run_tracks_what_completed() -> None:
     result = simulated([build.build(), *[chain()] * 3])
     assert not result.is_complete
     assert result.peak_memory_bytes[0] == 8
+
+
+def test_a_window_keeps_the_changes_in_it_and_what_is_in_use_when_it_opens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = simulated([chain()] * 4, fold=False)
+    whole = result.memory.to_pylist()
+
+    def kept(folder: str, keep: Keep) -> list[dict[str, Any]]:
+        write_run(result, tmp_path / folder, keep=keep)
+        return list(open_run(tmp_path / folder).memory().to_pylist())
+
+    def times(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+        return [(row["actor"], row["time_ns"], row["alive_bytes"]) for row in rows]
+
+    assert times(kept("some", Keep((range(1, 2),)))) == times([row for row in whole if row["actor"] == 1])
+    late = Keep(window=(6000, 9000))
+    assert times(kept("late", late)) == [(a, t, n) for a in range(4) for t, n in ((5000, 1001), (8000, 1))]
+    assert times(kept("after", Keep(window=(9000, 10_000)))) == [(actor, 8000, 1) for actor in range(4)]
+    assert times(kept("early", Keep(window=(0, 4000)))) == times(
+        [row for row in whole if row["time_ns"] < 4000]
+    )
+    assert main(["inspect", str(tmp_path / "late"), "memory"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "of what was written: from 6 µs to 9 µs; tensors that were alive"
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import feather
 
 import et_sim
 from et_sim.cli import main
@@ -124,3 +125,18 @@ def test_links_that_carry_nothing_are_not_there(tmp_path: Path, capsys: pytest.C
     write_run(result, tmp_path / "run")
     assert main(["inspect", str(tmp_path / "run"), "links"]) == 0
     assert capsys.readouterr().out == "no link carried a message\n"
+
+
+def test_damaged_tables_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _run(tmp_path / "run", detail="links,messages")
+    table = feather.read_table(run / "links.arrow")
+    feather.write_feather(table.drop_columns(["busy_ns"]), run / "links.arrow")
+    assert main(["inspect", str(run), "links"]) == 2
+    assert "column 'busy_ns' is missing (simulate again with et-sim run)" in capsys.readouterr().err
+    (run / "links.arrow").write_bytes((run / "messages.arrow").read_bytes()[:200])
+    assert main(["inspect", str(run), "links"]) == 2
+    assert "links.arrow: cannot be read" in capsys.readouterr().err
+    (run / "messages.arrow").write_bytes(b"")
+    assert main(["export", str(run), "--chrome", str(tmp_path / "run.json")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "run.json").exists()
