@@ -178,7 +178,8 @@ class TimelineSource:
         )
 
     def _of_template(self, column: str, dtype: Any) -> Any:
-        return np.concatenate([getattr(t, column) for t in self._workload.templates]).astype(dtype)
+        parts = [getattr(template, column) for template in self._workload.templates]
+        return (np.concatenate(parts) if len(parts) > 1 else parts[0]).astype(dtype, copy=False)
 
     @cached_property
     def _names(self) -> Any:

@@ -5,17 +5,18 @@ Not here: how memory changes over time, which memory.arrow says row by row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns, format_ranks
-from et_sim.views.operations import integers, words
+from et_sim.views.operations import coded, integers
 from et_sim.views.rank_table import called, ranks_named
 from et_sim.views.run_directory import RunDirectory
 from et_sim.views.selection import EVERYTHING, Selection
+from et_sim.views.shape import MEMORY_COLUMNS
 from et_sim.views.text import fitted, plural, shortened
 
 LARGEST = 20  # tensors named per peak
@@ -78,26 +79,48 @@ class _Rows:
 def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] | None:
     """The peaks, highest first, earliest first, in rank order; None if memory was not tracked."""
     part.check_ranks(run)
-    table = run.memory()
-    if table is None:
+    if not run.holds("memory"):
         return None
-    table = table.unify_dictionaries().combine_chunks()
-    names = words(table["tensor"])
-    rows = _Rows(
-        actor=table["actor"].to_numpy(),
-        time=table["time_ns"].to_numpy(),
-        tensor=names.codes,
-        node=integers(table["node"], missing=NO_NODE),
-        delta=table["delta_bytes"].to_numpy(),
-        alive=table["alive_bytes"].to_numpy(),
-    )
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
     ranks_of: dict[tuple[Any, ...], list[str]] = {}
-    for actor, *peak in _peaks(rows, names.texts):
-        if ranks[actor]:
-            ranks_of.setdefault(tuple(peak), []).append(ranks[actor])
+    for rows, names in _blocks(run):
+        for actor, *peak in _peaks(rows, names):
+            if ranks[actor]:
+                ranks_of.setdefault(tuple(peak), []).append(ranks[actor])
     found = [Peak(_together(named), *peak) for peak, named in ranks_of.items()]
     return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns, ranks_named(peak.ranks)[0]))
+
+
+def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
+    """All rows of one or more actors, block by block, and the names of tensors."""
+    kept: list[_Rows] = []
+    names: Sequence[str | None] = ()
+    for batch in run.batches("memory", tuple(MEMORY_COLUMNS)):
+        names = names or (*batch["tensor"].dictionary.to_pylist(), None)  # the same in all batches
+        rows = _Rows(
+            actor=batch["actor"].to_numpy(),
+            time=batch["time_ns"].to_numpy(),
+            tensor=coded(batch["tensor"]),
+            node=integers(batch["node"], missing=NO_NODE),
+            delta=batch["delta_bytes"].to_numpy(),
+            alive=batch["alive_bytes"].to_numpy(),
+        )
+        if not len(rows.actor):
+            continue
+        if kept and kept[-1].actor[-1] != rows.actor[0]:
+            yield _joined(kept), names
+            kept = []
+        begin = int(np.searchsorted(rows.actor, rows.actor[-1]))  # the last actor may go on in the next batch
+        if begin:
+            yield _joined([*kept, rows.take(slice(begin))]), names
+            kept = []
+        kept.append(rows.take(slice(begin, None)))
+    if kept:
+        yield _joined(kept), names
+
+
+def _joined(parts: Sequence[_Rows]) -> _Rows:
+    return _Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(_Rows)))
 
 
 def _together(named: Sequence[str]) -> str:

@@ -24,21 +24,17 @@ GRID = 4
 
 def memory_section(run: RunDirectory) -> str:
     """Curves of local memory, or how to get them."""
-    table = run.memory()
-    if table is None:
+    if not run.holds("memory"):
         return section("memory", "Local memory", absent("Local memory was not tracked", ABSENT["memory"]))
-    actor, time, alive = (table[name].to_numpy() for name in ("actor", "time_ns", "alive_bytes"))
     makespan = max(run.summary["makespan_ns"], 1)
-    peaks: dict[int, int] = {}
-    firsts = np.flatnonzero(np.diff(actor, prepend=-1))
-    if len(firsts):
-        peaks = dict(zip(actor[firsts].tolist(), np.maximum.reduceat(alive, firsts).tolist(), strict=True))
-    chosen = sorted(peaks, key=lambda one: (-peaks[one], one))[:MOST_LINES]
-    most = max(peaks.values(), default=1) or 1
     ranks = run.actors()["ranks"].to_pylist()
+    peaks = _peaks(run, len(ranks))
+    chosen = sorted(peaks, key=lambda one: (-peaks[one], one))[:MOST_LINES]
+    changes = _changes(run, chosen)
+    most = max(peaks.values(), default=1) or 1
     lines, legend = [], []
     for number, one in enumerate(chosen):
-        level = levels(time[actor == one], alive[actor == one], makespan)
+        level = levels(*changes[one], makespan)
         lines.append(f'<path class="line line-{number}" d="{_path(level, most)}"/>')
         named = f"rank{'' if ranks[one].isdigit() else 's'} {shortened(ranks[one], 24)}"
         entry = f'<i class="line-{number}"></i>{text(named)} <b>{format_bytes(peaks[one])}</b>'
@@ -56,6 +52,26 @@ def memory_section(run: RunDirectory) -> str:
         drawing,
         tag("ul", "".join(legend), class_="legend"),
     )
+
+
+def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:
+    """The most that is in use, of actors that use any."""
+    most = np.full(actors, -1, np.int64)
+    for rows in run.batches("memory", ("actor", "alive_bytes")):
+        np.maximum.at(most, rows["actor"].to_numpy(), rows["alive_bytes"].to_numpy())
+    return {actor: int(most[actor]) for actor in np.flatnonzero(most >= 0).tolist()}
+
+
+def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]:
+    """When, and to what, memory in use changes, for some actors."""
+    parts: dict[int, list[tuple[Any, Any]]] = {actor: [] for actor in chosen}
+    for rows in run.batches("memory", ("actor", "time_ns", "alive_bytes")):
+        actor, time, alive = (rows[name].to_numpy() for name in ("actor", "time_ns", "alive_bytes"))
+        for one in np.intersect1d(actor, chosen).tolist():
+            own = actor == one
+            parts[one].append((time[own], alive[own]))
+    joined = {actor: zip(*of, strict=True) for actor, of in parts.items()}
+    return {actor: tuple(np.concatenate(part) for part in of) for actor, of in joined.items()}  # type: ignore[misc]
 
 
 def levels(time: Any, alive: Any, makespan: int) -> Any:
