@@ -125,12 +125,11 @@ def _ranks(
     host, device = _read(job, lambda size: done(_READING * size / max(size_bytes, 1)), sides)
     if device is not None and any(side.tables for side in sides):
         large, looked = LargeRecording(device, host, sides, sizes), _READING + _LOOKING
-        if large.is_linked_by_ids(lambda part: done(_READING + _LOOKING * part)):
-            totals.steps = InFile(sides[1].file())
-            yield from large.converted(job.without, totals, lambda part: done(looked + (1 - looked) * part))
-            return
-        host, device = large.whole()
-    elif host is not None and sides[0].tables:
+        large.look_around(lambda part: done(_READING + _LOOKING * part))
+        totals.steps = InFile(sides[1].file())
+        yield from large.converted(job.without, totals, lambda part: done(looked + (1 - looked) * part))
+        return
+    if host is not None and sides[0].tables:
         only = LargeExecutionTrace(host, sides[0], sizes)
         yield from only.converted(job.without, totals, lambda part: done(_READING + (1 - _READING) * part))
         return

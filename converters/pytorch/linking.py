@@ -22,7 +22,7 @@ from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, NodeSort
 from converters.pytorch.nesting import NONE
 
 _NOT_CALLED = (NodeSort.PROCESS, NodeSort.THREAD, NodeSort.DEVICE, NodeSort.GROUPS)
-_RECORD_FUNCTIONS, _EXTERNAL = "record-function ids", "external ids"
+RECORD_FUNCTIONS, EXTERNAL, NAMES = "record-function ids", "external ids", "names, thread by thread"
 _ENOUGH = 0.8  # of the smaller side, for a way of linking to be taken without looking further
 _VOTES = 100_000  # operators that are asked at most
 _LIKELY = 0.3  # of a thread's names must occur on a lane for the two to be compared
@@ -97,9 +97,9 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     if device.node_id is not None:
         best, name = _by_node_id(host, device, calls, sides), "node ids of the linked file"
     ways = (
-        (_RECORD_FUNCTIONS, _by_record_function),
-        (_EXTERNAL, _by_external_id),
-        ("names, thread by thread", _by_names),
+        (RECORD_FUNCTIONS, _by_record_function),
+        (EXTERNAL, _by_external_id),
+        (NAMES, _by_names),
     )
     smaller = min(len(sides.host), len(sides.call))
     for what, way in ways:
@@ -113,13 +113,13 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     return Links(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
 
 
-def link_by_ids(host: HostTrace, device: DeviceTrace, calls: Calls, shift: int | None) -> Links:
-    """Find the pairs by record-function ids, or by external ids if they are so much larger."""
+def link_by(
+    how: str, host: HostTrace, device: DeviceTrace, calls: Calls, of_host: Rows, of_calls: Rows
+) -> Links:
+    """Find the pairs whose ids, given by row of the execution trace and by call, are equal."""
     sides = _sides(host, device, calls)
-    if shift is None:
-        (rows, found), how = _by_record_function(host, device, calls, sides), _RECORD_FUNCTIONS
-    else:
-        (rows, found), how = _by_shifted_id(host, device, calls, sides, shift), _EXTERNAL
+    ours, theirs = of_host[sides.host].astype(np.int64), of_calls[sides.call].astype(np.int64)
+    rows, found = _joined(sides, ours, theirs)
     host_of_call = np.full(len(calls), NONE, np.int32)
     host_of_call[found] = rows
     return Links(host_of_call, how, np.sort(sides.host), len(sides.call), len(found))
@@ -173,13 +173,9 @@ def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _
     names = sides.host_name[here], sides.call_name[there]
     chosen = telling_names(np.bincount(names[0]), np.bincount(names[1]))
     shift = usual_shift(chosen, (names[0], ours[here]), (names[1], theirs[there]))
-    return _by_shifted_id(host, device, calls, sides, shift) if shift is not None else _no_pairs()
-
-
-def _by_shifted_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides, shift: int) -> Pairs:
-    ours = host.record_function[sides.host].astype(np.int64)
-    theirs = device.external_id[calls.row[sides.call]].astype(np.int64)
-    return _joined(sides, np.where(ours > 0, ours + shift, ABSENT), theirs)
+    return (
+        _joined(sides, np.where(ours > 0, ours + shift, ABSENT), theirs) if shift is not None else _no_pairs()
+    )
 
 
 def telling_names(ours: Any, theirs: Any) -> Any:
@@ -202,32 +198,45 @@ def usual_shift(chosen: Any, ours: Pairs, theirs: Pairs) -> int | None:
 
 
 def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
-    """Threads and lanes in pairs, those that share most first."""
-    threads = host.thread[sides.host]
-    lanes = calls.lane[sides.call]
-    numbers = (
-        host.sequence[sides.host].astype(np.int64),
-        device.sequence[calls.row[sides.call]].astype(np.int64),
+    ours = Named(host.thread[sides.host], sides.host_name, host.sequence[sides.host].astype(np.int64))
+    theirs = Named(
+        calls.lane[sides.call], sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64)
     )
+    here, there = pairs_by_names(ours, theirs)
+    return sides.host[here], sides.call[there]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Named:
+    """Operators in their order: on which thread, their names, and autograd's sequence numbers."""
+
+    thread: Rows
+    name: Rows
+    number: Rows
+
+    def some(self, rows: Any) -> Sequence:
+        """Those of a thread."""
+        return Sequence(self.name[rows], self.number[rows])
+
+
+def pairs_by_names(ours: Named, theirs: Named) -> Pairs:
+    """Positions that match; threads and lanes are in pairs, those that share most first."""
     candidates: list[tuple[int, int, int, Pairs]] = []
-    for thread in np.unique(threads).tolist():
-        ours = np.flatnonzero(threads == thread)
-        for lane in np.unique(lanes).tolist():
-            theirs = np.flatnonzero(lanes == lane)
-            if _shared(sides.host_name[ours], sides.call_name[theirs]) < _LIKELY * len(ours):
+    for thread in np.unique(ours.thread).tolist():
+        here = np.flatnonzero(ours.thread == thread)
+        for lane in np.unique(theirs.thread).tolist():
+            there = np.flatnonzero(theirs.thread == lane)
+            if _shared(ours.name[here], theirs.name[there]) < _LIKELY * len(here):
                 continue
-            here, there = align(
-                Sequence(sides.host_name[ours], numbers[0][ours]),
-                Sequence(sides.call_name[theirs], numbers[1][theirs]),
-            )
-            candidates.append((len(here), thread, lane, (ours[here], theirs[there])))
+            one, other = align(ours.some(here), theirs.some(there))
+            candidates.append((len(one), thread, lane, (here[one], there[other])))
     taken: set[tuple[str, int]] = set()
     found = [_no_pairs()]
     for _, thread, lane, pairs in sorted(candidates, key=lambda one: (-one[0], one[1], one[2])):
         if ("thread", thread) in taken or ("lane", lane) in taken:
             continue
         taken |= {("thread", thread), ("lane", lane)}
-        found.append((sides.host[pairs[0]], sides.call[pairs[1]]))
+        found.append(pairs)
     return np.concatenate([pair[0] for pair in found]), np.concatenate([pair[1] for pair in found])
 
 

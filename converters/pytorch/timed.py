@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -98,23 +97,25 @@ def connected(
     )
 
 
-def timed_rows(device: DeviceTrace) -> Any:
-    """Whether an event is one that says how long the recording is."""
-    timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
-    return np.isin(device.sort, timed)
+def nothing_timed(device: DeviceTrace) -> TraceError:
+    """There is nothing to convert."""
+    return TraceError(
+        "holds no operator, no call of a runtime and no kernel",
+        place=device.path,
+        remedy="record with torch.profiler, activities CPU and CUDA",
+    )
 
 
 def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     """Calls and work from the first of them on."""
-    rows = timed_rows(device)
+    timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
+    rows = np.isin(device.sort, timed)
     if not rows.any():
-        raise TraceError(
-            "holds no operator, no call of a runtime and no kernel",
-            place=device.path,
-            remedy="record with torch.profiler, activities CPU and CUDA",
-        )
+        raise nothing_timed(device)
     origin = int(device.ts_ns[rows].min())
     calls, work = host_calls(device, device_work(device, origin), origin)
+    if not len(calls) and not len(work):
+        raise nothing_timed(device)
     shift = min((int(one.start_ns.min()) for one in (calls, work) if len(one)), default=0)
     if shift:
         calls = replace(calls, start_ns=calls.start_ns - shift, end_ns=calls.end_ns - shift)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from converters.pytorch.calls import Calls, device_work, host_calls
 from converters.pytorch.columns import DeviceTrace, HostTrace
 from converters.pytorch.graph import Link
 from converters.pytorch.groups import Groups, collect_groups
-from converters.pytorch.linking import Links, link_by_ids, operators_of
+from converters.pytorch.linking import Links, operators_of
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading.device import EVENTS
@@ -35,17 +36,16 @@ from converters.pytorch.stretches.edges import Before, Edges, edges_of, firsts, 
 from converters.pytorch.stretches.emitted import Emitted
 from converters.pytorch.stretches.groups import described_last
 from converters.pytorch.stretches.ids import Ids, find_ids
+from converters.pytorch.stretches.names import Paired, pair_by_names
 from converters.pytorch.stretches.parts import EventParts, NodeParts
 from converters.pytorch.stretches.sizes import Progress, Sizes
 from converters.pytorch.stretches.tables import (
     device_of,
     events_aside,
     nodes_aside,
-    whole_device,
-    whole_host,
 )
 from converters.pytorch.tally import Span, Tally
-from converters.pytorch.timed import WHOLE, Matter, Stretch, connected, say_if_apart, within
+from converters.pytorch.timed import WHOLE, Matter, Stretch, connected, nothing_timed, say_if_apart, within
 from converters.pytorch.totals import Totals
 
 ENOUGH = 0.8  # of the smaller side must be linked by ids; else operators are told by their order
@@ -63,6 +63,11 @@ class _Survey:
     first_linked_ns: int = 1 << 62
     last_linked_ns: int = -(1 << 62)
 
+    @property
+    def smaller(self) -> int:
+        """Operators of the recording that has fewer."""
+        return min(self.host_operators, self.device_operators)
+
 
 class LargeRecording:
     """A timeline whose events are in files, and the execution trace with it, which may be there, too."""
@@ -74,29 +79,44 @@ class LargeRecording:
         self._host = nodes_aside(host, sides[0]) if host is not None else None
         self._device = events_aside(device, sides[1])
         self._events = EventParts(sides[1], sizes.part_rows)
-        self._ids: Ids | None = Ids()
+        self._ids: Ids | Paired | None = None
         self._nodes: NodeParts | None = None
-        if self._host is not None:
-            self._ids = find_ids(self._host, sides[0].tables[NODES], self._device, sides[1].tables[EVENTS])
-        if self._host is not None and self._ids is not None:
-            self._nodes = NodeParts(self._host, sides[0], self._ids, self._events.first_ids(self._ids))
         self._survey = _Survey()
 
-    def whole(self) -> tuple[HostTrace | None, DeviceTrace]:
-        """All of it, in the memory."""
-        host = whole_host(self._host, self._sides[0]) if self._host is not None else None
-        return host, whole_device(self._device, self._sides[1])
+    def look_around(self, progress: Progress) -> None:
+        """Walk through it for the first time; twice if the ids of operators turn out to say nothing."""
+        if self._host is None:
+            self._look_at_all(progress)
+        else:
+            recordings = self._host, self._sides[0].tables[NODES], self._device, self._sides[1].tables[EVENTS]
+            best: tuple[_Survey, Ids | Paired] | None = None
+            for way in (find_ids, pair_by_names):
+                ids = way(*recordings)
+                if ids is not None:
+                    self._take(ids)
+                    self._look_at_all(progress)
+                    if best is None or self._survey.linked > best[0].linked:
+                        best = self._survey, ids
+                    if self._survey.linked >= ENOUGH * self._survey.smaller:
+                        break
+            assert best is not None
+            if best[1] is not self._ids:
+                self._take(best[1])
+                self._look_at_all(progress)
+        if self._survey.begin_ns is None:
+            raise nothing_timed(self._device)
 
-    def is_linked_by_ids(self, progress: Progress) -> bool:
-        """Walk through it for the first time; says whether the second walk will do."""
-        if self._ids is None:
-            return False
-        survey, stretches = self._survey, self._stretches()
+    def _take(self, ids: Ids | Paired) -> None:
+        """Tell operators by these ids."""
+        assert self._host is not None
+        self._ids = ids
+        self._nodes = NodeParts(self._host, self._sides[0], ids, self._events.first_ids(ids))
+
+    def _look_at_all(self, progress: Progress) -> None:
+        self._survey, stretches = _Survey(), self._stretches()
         for at, (first, last) in enumerate(stretches):
             self._look_at(first, last)
             progress((at + 1) / len(stretches))
-        smaller = min(survey.host_operators, survey.device_operators)
-        return survey.begin_ns is not None and survey.linked >= ENOUGH * smaller
 
     def converted(
         self, without: frozenset[Link], totals: Totals, progress: Progress
@@ -156,10 +176,12 @@ class LargeRecording:
         if survey.begin_ns is None and any(map(len, starts)):
             survey.begin_ns = int(np.concatenate(starts).min())
         if self._nodes is not None:
-            self._look_at_links(first, last, device, calls, span)
+            self._look_at_links(first, last, device, calls, span, rows["number"])
 
-    def _look_at_links(self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span) -> None:
-        links = self._links(first, last, device, calls, span)
+    def _look_at_links(
+        self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span, events: Any
+    ) -> None:
+        links = self._links(first, last, device, calls, span, events)
         survey, own = self._survey, np.flatnonzero((links.host_of_call != NONE) & span.holds(calls.start_ns))
         survey.linked += links.linked
         survey.host_operators += links.host_operators
@@ -168,13 +190,15 @@ class LargeRecording:
             survey.first_linked_ns = min(survey.first_linked_ns, int(calls.start_ns[own].min()))
             survey.last_linked_ns = max(survey.last_linked_ns, int(calls.end_ns[own].max()))
 
-    def _links(self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span) -> Links:
+    def _links(
+        self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span, events: Any
+    ) -> Links:
         """Who belongs together, and how much of the stretch's own."""
         host = self._nodes_around(first, last)
         assert host is not None
         assert self._nodes is not None
         assert self._ids is not None
-        links = link_by_ids(host, device, calls, self._ids.shift)
+        links = self._ids.link(host, device, calls, events)
         own = (calls.is_operator | calls.is_annotation) & span.holds(calls.start_ns)
         begin = self._nodes.size(first - 1, first)
         rows = operators_of(host)
@@ -210,7 +234,7 @@ class LargeRecording:
             tally.counts.update(groups.tally.counts)
         groups = replace(groups, tally=tally)
         calls, work = host_calls(device, device_work(device, origin), origin)
-        links = self._links(first, last, device, calls, span) if host is not None else None
+        links = self._links(first, last, device, calls, span, rows["number"]) if host is not None else None
         matter = Matter(device, host, calls, work, links, origin)
         if is_part:
             matter = within(matter, 0, survey.last_linked_ns - origin, tally)

@@ -11,12 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from converters.pytorch.columns import DeviceTrace, EventSort, HostTrace
-from converters.pytorch.linking import is_called, names_in_common, telling_names, usual_shift
+from converters.pytorch.calls import Calls
+from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
+from converters.pytorch.linking import (
+    EXTERNAL,
+    RECORD_FUNCTIONS,
+    Links,
+    is_called,
+    link_by,
+    names_in_common,
+    telling_names,
+    usual_shift,
+)
 from converters.pytorch.row_file import RowFile, Table
 
 _NOTHING = np.zeros(0, np.int64)
-_LINKED = (EventSort.OPERATOR, EventSort.ANNOTATION)
+LINKED = (EventSort.OPERATOR, EventSort.ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +38,25 @@ class Ids:
     def of_events(self, rows: Table) -> Any:
         """The ids of operators and annotations, and 0 for everything else."""
         ids = rows["record_function" if self.shift is None else "external_id"]
-        return np.where(np.isin(rows["sort"], _LINKED) & (ids > 0), ids, 0)
+        return np.where(np.isin(rows["sort"], LINKED) & (ids > 0), ids, 0)
 
     def of_nodes(self, rows: Table) -> Any:
         """The same of nodes."""
         ids = rows["record_function"]
         return np.where(is_called(rows["sort"]) & (ids > 0), ids + (self.shift or 0), 0)
 
+    def link(self, host: HostTrace, device: DeviceTrace, calls: Calls, _events: Any) -> Links:
+        """The pairs of a stretch."""
+        if self.shift is None:
+            ours, theirs = host.record_function, device.record_function[calls.row]
+            return link_by(RECORD_FUNCTIONS, host, device, calls, ours, theirs)
+        ours = np.where(host.record_function > 0, host.record_function.astype(np.int64) + self.shift, ABSENT)
+        return link_by(EXTERNAL, host, device, calls, ours, device.external_id[calls.row])
+
 
 def find_ids(host: HostTrace, nodes: RowFile, device: DeviceTrace, events: RowFile) -> Ids | None:
     """Record-function ids, if the timeline has them; else external ids, if they differ by the same."""
-    if any(
-        (chunk["record_function"][np.isin(chunk["sort"], _LINKED)] > 0).any() for chunk in events.chunks()
-    ):
+    if any((chunk["record_function"][np.isin(chunk["sort"], LINKED)] > 0).any() for chunk in events.chunks()):
         return Ids()
     common = names_in_common(host, device)
     count = [np.zeros(len(host.names), np.int64) for _ in range(2)]

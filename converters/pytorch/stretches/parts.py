@@ -17,7 +17,6 @@ from converters.pytorch.columns import HostTrace
 from converters.pytorch.reading.device import EVENTS
 from converters.pytorch.reading.host import INPUTS, NODES, OUTPUTS
 from converters.pytorch.row_file import Overflow, RowFile, Table
-from converters.pytorch.stretches.ids import Ids
 from converters.pytorch.stretches.tables import host_of
 
 _SAMPLES = 256  # events of a part that decide where it ends, if it has so many
@@ -50,6 +49,13 @@ def sampled_cuts(rows: RowFile, column: str, part_rows: int) -> Any:
     every = max(1, part_rows // _SAMPLES)
     sampled = [np.zeros(0, np.int64), *(chunk[column][::every].copy() for chunk in rows.chunks())]
     return np.unique(np.sort(np.concatenate(sampled))[:: part_rows // every])[1:]
+
+
+class EventIds(Protocol):
+    """Says which operators of the other recording events go with."""
+
+    def of_events(self, rows: Table) -> Any:
+        """Their ids; 0 for those that have none."""
 
 
 class EventParts:
@@ -86,7 +92,7 @@ class EventParts:
         """The events of the parts from one to before another."""
         return self._groups.rows(max(first, 0), min(last, len(self)))
 
-    def first_ids(self, ids: Ids) -> Any:
+    def first_ids(self, ids: EventIds) -> Any:
         """The smallest id of each part and those after it."""
         smallest = np.full(len(self), np.iinfo(np.int64).max)
         for part in range(len(self)):

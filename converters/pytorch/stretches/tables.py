@@ -45,18 +45,6 @@ def nodes_aside(host: HostTrace, overflow: Overflow) -> HostTrace:
     return replace(host, **{name: column[:0].copy() for name, column in columns.items()})
 
 
-def whole_device(head: DeviceTrace, overflow: Overflow) -> DeviceTrace:
-    """A timeline in the memory after all; `head` has no row, but everything else."""
-    rows = overflow.tables[EVENTS]
-    return replace(head, **_columns(rows.rows(0, len(rows))))
-
-
-def whole_host(head: HostTrace, overflow: Overflow) -> HostTrace:
-    """An execution trace in the memory after all."""
-    tables = [overflow.tables[name] for name in (NODES, INPUTS, OUTPUTS)]
-    return host_of(head, *(table.rows(0, len(table)) for table in tables))
-
-
 def device_of(head: DeviceTrace, rows: Table) -> DeviceTrace:
     """The timeline of some events, in the order of their numbers, which are a column of theirs."""
     numbers = rows["number"]
