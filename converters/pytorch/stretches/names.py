@@ -1,6 +1,6 @@
 """Operators of a large recording that have no ids in common: numbers for those that find each other by name.
 
-All names are looked at together, in the order of both recordings; that takes some tens of bytes for each
+All names are looked at together, in the order of both recordings; that takes about a hundred bytes for each
 operator, which is a small part of what the recordings say about it.
 
 Not here: aligning names (`converters.pytorch.alignment`), and recordings with ids (`ids`).
