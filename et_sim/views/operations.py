@@ -98,6 +98,8 @@ def _groups(
     counts, weight = np.unique(part.weights(run), return_inverse=True)
     named: list[Words] = []  # texts are the same in all blocks
     for rows in run.batches("timeline", COLUMNS):
+        if part.window is not None and not _spans(rows, part)[-1].any():
+            continue
         named = named or [words(rows["kind"]), stems_of(words(rows["name"])), words(rows["group"])]
         kinds, stems, groups = named
         sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
@@ -127,11 +129,16 @@ def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
     return found, number[keys]
 
 
-def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tuple[Any, ...]]:
-    """Figures per key."""
+def _spans(rows: Any, part: Selection) -> tuple[Any, Any, Any, Any]:
+    """Start and end of rows, whether they completed, and which of them are shown."""
     start, end = rows["start_ns"].to_numpy(), integers(rows["end_ns"], missing=-1)
     completed = end >= 0
-    shown = part.touches(start, np.where(completed, end, start))
+    return start, end, completed, part.touches(start, np.where(completed, end, start))
+
+
+def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tuple[Any, ...]]:
+    """Figures per key."""
+    start, end, completed, shown = _spans(rows, part)
     first, last = part.clipped(start, end)
     counted = completed & shown
     duration = np.where(counted, last - first, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,21 @@ def test_a_union_is_what_is_open_at_any_nanosecond(
         assert found.lengths(4)[one] == sum(is_open)
         assert (own.start[1:] > own.end[:-1]).all()  # no two touch
         assert own.before(np.array(times, np.int64)).tolist() == [sum(is_open[: max(t, 0)]) for t in times]
+
+
+def test_of_intervals_that_follow_each_other_nothing_but_their_union_is_kept() -> None:
+    rows, pieces = 1 << 14, 200
+    start, owner, sort = np.arange(rows) * 10, np.zeros(rows, np.int32), np.full(rows, COMPUTE)
+    found = Spent(1)
+    tracemalloc.start()
+    for number in range(pieces):
+        begin = start + number * rows * 10
+        found.add(owner, sort, begin, begin + 10)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    found.close()
+    assert found.compute_ns[0] == found.covered_ns[0] == rows * pieces * 10
+    assert peak < 16 * rows * pieces / 10  # bytes, of the 16 that each of them has
 
 
 def _run(folder: Path, spans: list[tuple[int, int, int, int]], rows_per_batch: int) -> RunDirectory:
