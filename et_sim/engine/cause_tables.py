@@ -73,13 +73,13 @@ STREAM_CAUSES = record(
 SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent or received, and processed
 EARLY = record(("head", "i4"), ("tail", "i4"))  # events that stand for what came early
 QUEUE_CAUSES = record(("starts", "i8"), ("leaves", "i8"))
-NOW = record(
+NOW = record(  # no field is called `base`: NumPy's records, which uncompiled code gets, have one of their own
     ("moment", "i8"),  # what is happening
     ("node", "i4"),
     ("made", "i8"),  # moments in all
     ("flushed", "i8"),  # of these, no longer in the buffer
-    ("base", "i8"),  # what the next event follows, and from when; NONE: what is happening, from now
-    ("base_ns", "i8"),
+    ("after", "i8"),  # what the next event follows, and from when; NONE: what is happening, from now
+    ("after_ns", "i8"),
     ("what", "i4"),  # how the time until then is spent; NONE: as the kind of event says
     ("link", "i4"),
     ("place", "i4"),
@@ -134,7 +134,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
 
     queues = sizes["queues"] if reserve else 0
     now = table(NOW, 1)
-    now["base"] = now["what"] = now["node"] = now["link"] = now["place"] = NONE
+    now["after"] = now["what"] = now["node"] = now["link"] = now["place"] = NONE
     moments = table(MOMENT, max(BUFFER, 2 * reserve) if reserve else 0)
     if reserve:  # moment 0 is the beginning
         now["made"] = 1

@@ -99,12 +99,12 @@ def takes_until(run: Run, event_row: int, time: int, kind: int) -> None:
 def moment_at(run: Run, time: int, kind: int) -> int:
     """The moment, at a time to come, of an event that what is happening leads to."""
     now = run.causes.now[0]
-    base = now.moment if now.base == NONE else now.base
-    base_ns = run.clock[0].now if now.base == NONE else now.base_ns
+    base = now.moment if now.after == NONE else now.after
+    base_ns = run.clock[0].now if now.after == NONE else now.after_ns
     what = _time_of(kind) if now.what == NONE else now.what
     if time > base_ns or what == REDUCTION:  # which only rounding may have made nothing of
         base = moment_of(run, base, NONE, what, base_ns, time)
-    now.base = now.what = now.link = now.place = NONE
+    now.after = now.what = now.link = now.place = NONE
     return base
 
 

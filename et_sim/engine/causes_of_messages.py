@@ -42,11 +42,11 @@ from et_sim.tables_by_reference import works_on_tables
 def _takes_first(run: Run, what: int, link: int, time: int) -> None:
     """Before the next event can take its time, something else takes until `time`."""
     now = run.causes.now[0]
-    if now.base == NONE:
-        now.base, now.base_ns = now.moment, run.clock[0].now
+    if now.after == NONE:
+        now.after, now.after_ns = now.moment, run.clock[0].now
     now.link = link
-    now.base = moment_of(run, now.base, NONE, what, now.base_ns, time)
-    now.base_ns = time
+    now.after = moment_of(run, now.after, NONE, what, now.after_ns, time)
+    now.after_ns = time
 
 
 @works_on_tables
@@ -67,7 +67,7 @@ def follows(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None
     """The next event follows another moment than the present one; `what` takes the rest of the time."""
     if is_recorded(run):
         now = run.causes.now[0]
-        now.base, now.base_ns, now.what, now.link = moment, moment_ns, what, link
+        now.after, now.after_ns, now.what, now.link = moment, moment_ns, what, link
 
 
 @works_on_tables
@@ -95,7 +95,7 @@ def flies(run: Run, source: int, target: int, size: int, whole_path: int) -> Non
 def _fly_along(run: Run, row: int, at: int, here: int, there: int, size: int) -> None:
     """The latencies of the links along one dimension, and then the slowest one's serialisation."""
     network, now = run.network, run.causes.now[0]
-    begin = run.clock[0].now if now.base == NONE else now.base_ns
+    begin = run.clock[0].now if now.after == NONE else now.after_ns
     latency = 0.0
     hops = hops_between(network.dimensions[row], here, there)
     for hop in range(hops):
@@ -114,8 +114,8 @@ def _fly_over_level(run: Run, source: int, target: int, size: int) -> None:
     if row < 0:
         return
     now, level = run.causes.now[0], run.network.levels[row]
-    base = now.moment if now.base == NONE else now.base
-    begin = run.clock[0].now if now.base == NONE else now.base_ns
+    base = now.moment if now.after == NONE else now.after
+    begin = run.clock[0].now if now.after == NONE else now.after_ns
     distance, link = distance_along(run.network.levels, row, source, target), row * PARTS_OF_A_LEVEL
     _takes_first(run, LATENCY, link, begin + over_level(level, distance, size, LATENCY_PASSED))
     _takes_first(run, SERIALISATION, link, begin + over_level(level, distance, size, LINKS_PASSED))
@@ -125,17 +125,17 @@ def _fly_over_level(run: Run, source: int, target: int, size: int) -> None:
         _takes_first(run, LATENCY, link + ROUTER, begin + over_level(level, distance, size, ROUTER_PASSED))
     if level.memory_scale == 0:
         return
-    through, through_ns = now.base, now.base_ns
-    now.base, now.base_ns = base, begin
+    through, through_ns = now.after, now.after_ns
+    now.after, now.after_ns = base, begin
     link += MEMORY
     _takes_first(run, LATENCY, link, begin + over_level(level, distance, size, MEMORY_REACHED))
     _takes_first(run, SERIALISATION, link, begin + over_level(level, distance, size, MEMORY_PASSED))
     now.link = NONE
-    if now.base_ns > through_ns:
-        now.base = moment_of(run, now.base, through, BOUND, now.base_ns, now.base_ns)
+    if now.after_ns > through_ns:
+        now.after = moment_of(run, now.after, through, BOUND, now.after_ns, now.after_ns)
     else:
-        now.base = moment_of(run, through, now.base, BOUND, through_ns, through_ns)
-        now.base_ns = through_ns
+        now.after = moment_of(run, through, now.after, BOUND, through_ns, through_ns)
+        now.after_ns = through_ns
 
 
 @works_on_tables

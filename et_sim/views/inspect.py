@@ -83,10 +83,12 @@ def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
 def links_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """How busy links are."""
     run, width = open_run(path), width or terminal_width()
-    found = link_uses(run, part)
+    found, kept = link_uses(run, part), kept_text(run)
     if found is None:
         return NOT_RECORDED
-    return "\n".join([*part.heading(), *_wrapped(link_lines(run, found, part, width), width)])
+    heading = [f"of what was written: {kept}", ""] if kept else []
+    lines = [*heading, *part.heading(), *link_lines(run, found, part, width)]
+    return "\n".join(_wrapped(lines, width))
 
 
 def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
