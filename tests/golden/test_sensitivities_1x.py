@@ -53,9 +53,8 @@ def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> 
     for one in found.all():
         for side in (one.better, one.worse):
             for wanted, end in changed_within(side):
-                again = copy.deepcopy(case)
-                multiple = _change(again, one.parameter, wanted)
-                if not (1 < multiple <= end or end <= multiple < 1) or abs(multiple - 1) < SMALLEST_CHANGE:
+                again, multiple = change(case, one.parameter, wanted)
+                if not is_within(multiple, end):
                     continue
                 factor = 1 / multiple if one.is_rate else multiple
                 foretold = result.makespan_ns + side.slope_ns * (factor - 1)
@@ -64,15 +63,21 @@ def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> 
                 assert found_ns == pytest.approx(foretold, abs=allowed), (one.parameter, multiple)
 
 
-def _change(case: Case, name: str, wanted: float) -> float:
-    """Change a parameter about so many times; returns how many times it was: 1 for one that no file gives."""
+def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:
+    """The case with about so many times a parameter, and how many times: 1 for one that no file gives."""
+    case = copy.deepcopy(case)
     figures, key = _where(case, name)
     before = figures[key] if key is not None else 0
     if not before:
-        return 1.0
+        return case, 1.0
     is_whole = name == "endpoint delay" or name.startswith("latency")
     figures[key] = round(before * wanted) if is_whole else before * wanted
-    return float(figures[key] / before)
+    return case, float(figures[key] / before)
+
+
+def is_within(multiple: float, end: float) -> bool:
+    """Whether it is a change, in the direction of `end` and not beyond."""
+    return (1 < multiple <= end or end <= multiple < 1) and abs(multiple - 1) >= SMALLEST_CHANGE
 
 
 def _where(case: Case, name: str) -> tuple[Any, Any]:

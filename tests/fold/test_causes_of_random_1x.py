@@ -1,0 +1,115 @@
+"""Random workloads on machines of ASTRA-sim 1.0: causes, and what changes do, folded and unfolded."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+
+from causes import check, check_causes
+from test_causes_of_random_workloads import path_of
+from test_fold import ALGORITHMS, SHAPES, WITHIN_DIMENSIONS, cook, recipes
+from test_sensitivities_1x import change, changed_within, is_within
+
+from et_sim.api import run
+from et_sim.trace import Workload
+from et_sim.trace.workload import GroupRule
+from et_sim.views.sensitivity import Sensitivities, parameters
+
+
+@st.composite
+def machines_1(draw: st.DrawFn) -> dict[str, Any]:
+    """A network of one to three levels and a system, in the words of 1.0."""
+    npus = draw(
+        st.lists(st.sampled_from((2, 3, 4)), min_size=1, max_size=3).filter(lambda n: np.prod(n) <= 16)
+    )
+    levels = len(npus)
+    network = {
+        "dimensions-count": levels,
+        "topologies-per-dim": [draw(st.sampled_from(SHAPES)) for _ in npus],
+        "units-count": npus,
+        "links-count": [2 * (size - 1) for size in npus],
+        "link-latency": [draw(st.sampled_from((0, 10, 500)))] * levels,
+        "link-bandwidth": [50] * levels,
+        "nic-latency": [draw(st.sampled_from((0, 7)))] * levels,
+        "router-latency": [draw(st.sampled_from((0, 9)))] * levels,
+        "hbm-latency": [100] * levels,
+        "hbm-bandwidth": [draw(st.sampled_from((20, 500)))] * levels,
+        "hbm-scale": [draw(st.sampled_from((0, 1.5)))] * levels,
+    }
+    system: dict[str, Any] = {
+        "profile": "astra-1.0",
+        "scheduling-policy": draw(st.sampled_from(("LIFO", "FIFO"))),
+        "endpoint-delay": draw(st.sampled_from((0, 10, 500))),
+        "preferred-dataset-splits": draw(st.sampled_from((1, 2, 5))),
+        "active-chunks-per-dimension": draw(st.sampled_from((1, 2))),
+        "num-queues-per-dim": draw(st.sampled_from((1, 2))),
+        "collective-optimization": draw(st.sampled_from(("baseline", "localBWAware"))),
+        "boost-mode": draw(st.booleans()),
+        "rendezvous-protocol": draw(st.booleans()),
+        "inter-dimension-scheduling": draw(st.sampled_from(("ascending", "roundRobin", "offlineGreedy"))),
+        "intra-dimension-scheduling": draw(st.sampled_from(WITHIN_DIMENSIONS)),
+        "all-to-all-implementation": ["ring"] * levels,
+    }
+    algorithm = draw(st.sampled_from([name for name in ALGORITHMS if not name.startswith("one")]))
+    for kind in ("all-reduce", "all-gather", "reduce-scatter"):
+        system[f"{kind}-implementation"] = [algorithm] * levels
+    return {"network": network, "system": system}
+
+
+@st.composite
+def workloads_1(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
+    """A workload of one template, whose collectives start together, or of several; and a machine for it."""
+    machine = draw(machines_1())
+    npus = machine["network"]["units-count"]
+    ranks = int(np.prod(npus))
+    rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
+    recipe = draw(recipes(ranks, list(rules) if draw(st.booleans()) else []))
+    paces = draw(st.integers(1, 2))
+    of_rank = np.array(draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
+    workload = Workload(
+        tuple(cook(recipe, ranks, slower_us=2 * pace) for pace in range(paces)),
+        of_rank.astype(np.int32),
+        relative_peers=(True,) * paces,
+        group_rules=rules,
+    )
+    return workload, machine
+
+
+@given(workloads_1())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_causes_and_changes_on_machines_of_1_0(drawn: tuple[Workload, dict[str, Any]]) -> None:
+    workload, machine = drawn
+    makespans = {run(workload, **machine).makespan_ns}
+    for fold in (False, True):
+        result = run(workload, **machine, fold=fold, detail="path")
+        makespans.add(result.makespan_ns)
+        check(result)
+        assert result.is_complete
+        path = path_of(result)
+        check_causes(path, result)
+    assert len(makespans) == 1
+    found, groups = Sensitivities(path), path.record.nodes.group
+    in_group = {groups.texts[code] for code in groups.codes.tolist()}
+    by_name = {parameter.name: parameter for parameter in parameters(path)}
+    for one in found.all():
+        if one.parameter == "endpoint delay" and in_group - {None, "all"}:
+            continue  # groups have a delay of their own
+        for side in (one.better, one.worse):
+            for wanted, end in changed_within(side):
+                case = {**machine, "args": {}}
+                changed, multiple = change(case, one.parameter, wanted)
+                if not is_within(multiple, end):
+                    continue
+                factor = 1 / multiple if one.is_rate else multiple
+                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
+                # What durations are rounded by, and as much again: a path within rounding may take over.
+                allowed = 2 * found.rounding_ns(by_name[one.parameter], factor)
+                again = {"network": changed["network"], "system": changed["system"] | changed["args"]}
+                assert abs(run(workload, **again).makespan_ns - foretold) <= allowed
