@@ -24,6 +24,21 @@ results = {case.name: run(case.workload(), **case.machine, model=case.model) for
 print(json.dumps({name: result.finish_ns.tolist() for name, result in results.items()}))
 """
 
+RECORDING = """
+import hashlib, sys
+from pathlib import Path
+from test_reference_1x import RUNS, simulate
+for name in sys.argv[2:]:
+    [case] = [case for case in RUNS if case["id"] == name]
+    result = simulate(case, Path(sys.argv[1]), fold=False, detail="path")
+    digest = hashlib.sha256()
+    for block in result.moments.blocks():
+        for column in block.dtype.names:
+            digest.update(block[column].tobytes())
+    print(name, result.moments.count, digest.hexdigest())
+"""
+RECORDED = ("switch4_hbm_bound", "Switch4_ring_ALLREDUCE_4MB", "tiny_DATA_torus2d_p1_LIFO")
+
 
 def small_cases() -> list[str]:
     """Of every category, the case with the fewest events among its first few."""
@@ -38,15 +53,26 @@ def small_cases() -> list[str]:
 
 def test_interpreted_equals_compiled() -> None:
     names = small_cases()
+    expected = {case.name: case.expected_finish() for case in all_cases() if case.name in set(names)}
+    assert json.loads(output(SCRIPT, given=json.dumps(names), is_compiled=False)) == expected
+
+
+def test_the_record_of_causes_is_the_same_interpreted(tmp_path: Path) -> None:
+    """Of ASTRA-sim 1.0: on levels with a memory, on links with fractions, and with a loop of training."""
+    compiled, interpreted = (
+        output(RECORDING, str(tmp_path), *RECORDED, is_compiled=is_compiled) for is_compiled in (True, False)
+    )
+    assert len(compiled.splitlines()) == len(RECORDED)
+    assert compiled == interpreted
+
+
+def output(script: str, *arguments: str, given: str = "", is_compiled: bool) -> str:
+    """What a script of this folder prints."""
     folder = Path(__file__).parent
     paths = os.pathsep.join([str(folder), str(folder.parent.parent), os.environ.get("PYTHONPATH", "")])
-    interpreted = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        input=json.dumps(names),
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths},
-    )
-    expected = {case.name: case.expected_finish() for case in all_cases() if case.name in set(names)}
-    assert json.loads(interpreted.stdout) == expected
+    command = [sys.executable, "-c", script, *arguments]
+    switch = "0" if is_compiled else "1"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": switch, "PYTHONPATH": paths}
+    return subprocess.run(
+        command, input=given, capture_output=True, text=True, check=True, env=environment
+    ).stdout
