@@ -86,7 +86,7 @@ class PathRecord:
         columns = _columns(run, place)
         self.by, self.also, self.place, self.actor = (columns[n] for n in ("by", "also", "place", "actor"))
         self.start_ns, self.end_ns = columns["start_ns"], columns["end_ns"]
-        self._node_id, self.what, self.link = columns["node"], columns["what"], columns["link"]
+        self.node_id, self.what, self.link = columns["node"], columns["what"], columns["link"]
         self._check(place)
 
     def __len__(self) -> int:
@@ -151,7 +151,7 @@ class PathRecord:
         nodes = self.nodes
         ids, code = np.unique(nodes.node, return_inverse=True)
         known = nodes.actor * len(ids) + code.reshape(-1)  # ascending, as the timeline's rows are
-        actor, node = self.actor[moments], self._node_id[moments].view(np.uint64)
+        actor, node = self.actor[moments], self.node_id[moments].view(np.uint64)
         wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node)
         row = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         return np.where((actor != NONE) & (known[row] == wanted), row, NONE) if len(known) else actor * 0 - 1

@@ -56,6 +56,7 @@ def pairs_in_order(record: PathRecord) -> Pairs:
         _overtaking(record, "chunk_start", "room"),
         _between(*_ready(record), *_at_places(record, "node_start")),
         _overtaking(record, "node_start", "lane"),
+        *_waiting_for_a_pass(record),
     )
     others = _distinct(
         _one_after_the_other(*_at_places(record, "receive")), _bundles(record), _on_buses(record)
@@ -167,6 +168,31 @@ def _overtaking(record: PathRecord, start: str, free: str) -> tuple[Any, Any]:
     overtakes = order[first_of_others[: len(key)] < key]  # those at other places come behind all of its own
     freed = np.where(record.is_what(free)[by] & (record.also[by] != NONE), record.also[by], by)
     return came[overtakes], freed[overtakes]
+
+
+def _waiting_for_a_pass(record: PathRecord) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """What became ready while its rank was issuing waited for the next node of that rank to complete."""
+    starts = np.flatnonzero(record.is_what("node_start"))
+    by = record.by[starts]
+    met_lane = record.is_what("lane")[by]
+    end = np.where(met_lane, record.by[by], by)
+    ready = np.where(record.also[starts] == NONE, by, record.also[starts])
+    is_lane_its = ~met_lane & (record.place[end] == record.place[starts])
+    late = record.is_what("node_end")[end] & (ready < end) & ~is_lane_its
+    end, ready = end[late], ready[late]
+    nodes = [np.flatnonzero(record.is_what(what)) for what in ("node_start", "node_end")]
+    began, ended = (rows[np.lexsort((record.node_id[rows], record.actor[rows]))] for rows in nodes)
+    span = len(record) + 1
+    actor = record.actor.astype(np.int64) * span
+    passes = np.unique(actor[end] + end)
+    first = np.searchsorted(passes, actor[began] + began, side="right")
+    count = np.searchsorted(passes, actor[ended] + ended, side="left") - first
+    ramp = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    under_way = passes[np.repeat(first, count) + ramp] % span, np.repeat(ended, count)
+    by_actor = ended[np.lexsort((ended, record.actor[ended]))]
+    before = by_actor[np.maximum(np.searchsorted(actor[by_actor] + by_actor, actor[end] + end) - 1, 0)]
+    same = record.actor[before] == record.actor[end]
+    return (before[same], ready[same]), under_way
 
 
 def _between(rows: Any, place: Any, starts: Any, start_place: Any) -> tuple[Any, Any]:
