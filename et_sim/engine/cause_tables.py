@@ -16,7 +16,7 @@ from et_sim.tables_by_reference import Tables
 
 NONE = -1
 MOST_ROOMS = 64  # places of a queue that are remembered one by one
-MOST_RECEIVES, LABELS_OF_A_TREE = 64, 3  # of a stream, likewise
+MOST_RECEIVES, LABELS_OF_A_TREE = 64, 4  # of a stream, likewise
 BUFFER = 1 << 16  # moments, if no single event may need more
 
 

@@ -23,8 +23,9 @@ from et_sim.engine.traffic import COLLECTIVE, tell_step
 from et_sim.engine.transport import carry
 from et_sim.tables_by_reference import works_on_tables
 
-# Labels of messages (even, as trees have no direction); START is a bundle that follows no message.
-FROM_LEFT, FROM_RIGHT, FROM_PARENT, START = 0, 2, 4, 6
+# Labels of messages (even, as trees have no direction), from or to a child. A parent that holds the messages to
+# both children back until they are asked for must tell them apart. START is a bundle that follows no message.
+FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
 
 @works_on_tables
@@ -36,7 +37,7 @@ def start_tree(run: Run, stream_row: int) -> None:
         if tree.parent == NONE:
             cross_endpoint(run, stream_row, START, tree.down_bytes, NONE, True, False)
         else:
-            _post_receive(run, stream_row, FROM_PARENT)
+            _post_receive(run, stream_row, _from_parent(run, stream_row))
         return
     if tree.left == NONE and tree.right == NONE:
         cross_endpoint(run, stream_row, START, tree.up_bytes, NONE, True, False)
@@ -59,7 +60,7 @@ def hear(run: Run, stream_row: int, label: int) -> None:
     tree = run.plan.trees[stream.tree]
     stream.credit &= ~(1 << label)
     stream.received += 1
-    if label == FROM_PARENT:
+    if label in (TO_LEFT, TO_RIGHT):
         size, reduction = tree.down_bytes, tree.down_reduction_ns
         returns = tree.left != NONE
     else:
@@ -76,7 +77,7 @@ def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
     stream = run.streams[stream_row]
     tree = run.plan.trees[stream.tree]
     goes_down = run.plan.programs[stream.program].goes_down == 1
-    if label == FROM_PARENT:
+    if label in (TO_LEFT, TO_RIGHT):
         _send_down(run, stream_row)
         return True
     if label != START:
@@ -90,7 +91,7 @@ def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
     side = FROM_LEFT if _is_left_child(run, stream_row) else FROM_RIGHT
     _send(run, stream_row, tree.parent, side, tree.up_bytes)
     if goes_down:
-        _post_receive(run, stream_row, FROM_PARENT)
+        _post_receive(run, stream_row, _from_parent(run, stream_row))
     return not goes_down
 
 
@@ -111,13 +112,19 @@ def _is_left_child(run: Run, stream_row: int) -> bool:
 
 
 @works_on_tables
+def _from_parent(run: Run, stream_row: int) -> int:
+    """The label of what comes from the parent."""
+    return TO_LEFT if _is_left_child(run, stream_row) else TO_RIGHT
+
+
+@works_on_tables
 def _send_down(run: Run, stream_row: int) -> None:
     stream = run.streams[stream_row]
     tree, first = run.plan.trees[stream.tree], stream.tree - stream.position
     if tree.left != NONE:
-        _send(run, stream_row, tree.left, FROM_PARENT, run.plan.trees[first + tree.left].down_bytes)
+        _send(run, stream_row, tree.left, TO_LEFT, run.plan.trees[first + tree.left].down_bytes)
     if tree.right != NONE:
-        _send(run, stream_row, tree.right, FROM_PARENT, run.plan.trees[first + tree.right].down_bytes)
+        _send(run, stream_row, tree.right, TO_RIGHT, run.plan.trees[first + tree.right].down_bytes)
 
 
 @works_on_tables

@@ -150,7 +150,7 @@ MESSAGE_FIELDS = (
         "step",
         pa.int32(),
         "its number among those that the sender sends in the phase; in a tree, 0 or 1 towards the root from "
-        "the left or right, 2 from it; in a custom collective, the row of the send",
+        "the left or right, 2 or 3 from it; in a custom collective, the row of the send",
     ),
     _field(
         "dimension",
