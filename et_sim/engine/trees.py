@@ -23,7 +23,7 @@ from et_sim.engine.traffic import COLLECTIVE, tell_step
 from et_sim.engine.transport import carry
 from et_sim.tables_by_reference import works_on_tables
 
-# Labels of messages (even, as trees have no direction), from or to a child. A parent that holds the messages to
+# Labels of messages (even, as trees have no direction), from or to a child. A parent that holds messages to
 # both children back until they are asked for must tell them apart. START is a bundle that follows no message.
 FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
