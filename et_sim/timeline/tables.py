@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,10 @@ class TimelineBatches:
             "start_cause": START_CAUSES,
             "end_cause": END_CAUSES,
         }
-        self._texts = {name: pa.array(texts, pa.string()) for name, texts in words.items()}
+        self._texts = {
+            name: pa.array(list(dict.fromkeys(texts)), pa.string()) for name, texts in words.items()
+        }
+        self._first = {name: _first_of(texts) for name, texts in words.items()}
 
     def batch(self, rows: Rows) -> Any:
         """One block of rows as an Arrow record batch."""
@@ -231,7 +235,7 @@ class TimelineBatches:
         columns = {
             "actor": rows.actor,
             "node": rows.node_id,
-            **{name: _coded(codes, self._texts[name]) for name, codes in _codes(rows, never_ended).items()},
+            **{name: self._coded(name, codes) for name, codes in _codes(rows, never_ended).items()},
             "ready_ns": rows.ready_ns,
             "start_ns": rows.start_ns,
             "end_ns": _unless(rows.end_ns, never_ended),
@@ -247,6 +251,18 @@ class TimelineBatches:
         return pa.RecordBatch.from_arrays(
             [pa.array(columns[f.name]) for f in self.schema], schema=self.schema
         )
+
+    def _coded(self, name: str, codes: Any) -> Any:
+        first = self._first[name]
+        if first is not None:
+            codes = np.where(codes < 0, codes, first[codes])
+        return _coded(codes, self._texts[name])
+
+
+def _first_of(texts: Sequence[str]) -> Any:
+    """Which of the different texts each one is; None if no two are alike (groups of one name may be many)."""
+    number = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+    return np.array([number[text] for text in texts], np.int32) if len(number) < len(texts) else None
 
 
 def _codes(rows: Rows, never_ended: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from et_sim.intervals import filled
 from et_sim.units import format_ns
+from et_sim.views.kept import kept_text
 from et_sim.views.link_table import LinkTable, link_table
 from et_sim.views.operations import coded, integers
 from et_sim.views.run_directory import RunDirectory
@@ -135,7 +136,8 @@ def _occupation(run: RunDirectory, part: Selection, links: int) -> tuple[Any, An
 def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
     """One line for each link, with how busy it was over time."""
     if not found:
-        return ["no link carried a message"]
+        kept = kept_text(run)
+        return ["no link carried a message" + (f", of {kept}: no other was written" if kept else "")]
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(found, SHOWN)
     rows: list[tuple[str, ...]] = [HEAD]

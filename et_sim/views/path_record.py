@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
+from et_sim.views.kept import kept_text
 from et_sim.views.operations import Words, coded, integers, stems_of, words
 from et_sim.views.run_directory import AGAIN, PATH, RunDirectory
 from et_sim.views.shape import PATH_COLUMNS
@@ -76,6 +77,13 @@ class PathRecord:
                 "did not record what let everything happen",
                 place=str(run.path),
                 remedy="simulate again with et-sim run … --detail path",
+            )
+        kept = kept_text(run)
+        if kept:
+            raise UsageError(
+                f"holds only the nodes of {kept}, and a critical path leads through all of them",
+                place=str(run.path),
+                remedy="simulate again without --ranks and --window",
             )
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"

@@ -85,3 +85,11 @@ def test_a_workload_in_memory_runs_as_its_expansion_does() -> None:
     machine = {"system": system(), "network": network(["Ring"], [workload.ranks])}
     one, other = run(workload, **machine), run(whole, groups=listed, **machine)
     assert one.finish_ns.tolist() == other.finish_ns.tolist()
+
+
+def test_groups_of_one_rule_have_one_name_and_it_stands_once_in_the_timeline() -> None:
+    table = run(WORKLOADS["groups"], system=system(), network=network(["Ring"], [12]), fold=False).timeline
+    names = table["group"].chunk(0).dictionary.to_pylist()
+    assert len(set(names)) == len(names)
+    assert {"tensor", "data", "alone", "everybody", "all"} <= set(names)
+    assert {text for text in table["group"].to_pylist() if text} == {"tensor", "data", "everybody", "all"}

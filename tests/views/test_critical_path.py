@@ -15,6 +15,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.timeline import Result, write_run
+from et_sim.timeline.keep import Keep
 from et_sim.views import open_run
 from et_sim.views.critical_path import CriticalPath
 from et_sim.views.critical_text import critical_path_data, critical_path_text
@@ -212,6 +213,17 @@ def test_a_run_of_nothing_has_an_empty_path(tmp_path: Path) -> None:
     assert path.by_cause() == {}
     assert path.hops() == []
     assert critical_path_text(tmp_path / "run").startswith("critical path: 0 ns")
+
+
+def test_a_run_that_holds_only_some_nodes_has_no_critical_path(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1 << 20)
+    write_run(_simulated([build] * 4, fold=False), tmp_path / "run", keep=Keep(ranks=(range(1),)))
+    with pytest.raises(UsageError, match="holds only the nodes of ranks 0") as error:
+        critical_path_text(tmp_path / "run")
+    assert "without --ranks and --window" in str(error.value)
+    main(["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")])
+    assert "a critical path leads through all of them" in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_without_the_record_says_how_to_get_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from et_sim.units import format_ns
 from et_sim.views.critical_path import CriticalPath, Hop
+from et_sim.views.kept import kept_text
 from et_sim.views.rank_table import called
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.run_directory import ABSENT, RunDirectory
@@ -19,6 +20,11 @@ MOST_MOMENTS = 2_000_000
 
 def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
     """Causes, what would change it, and the longest steps; or how to record them."""
+    if found is None and run.holds("path"):
+        what = (
+            f"Only the nodes of {kept_text(run)} were written, and a critical path leads through all of them"
+        )
+        return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
     if found is None:
         what = "What let everything happen was not recorded"
         return section("critical", "Critical path", absent(what, ABSENT["path"]))

@@ -12,6 +12,7 @@ from pathlib import Path
 from et_sim.units import format_ns
 from et_sim.views.colours import COLOURS, LIGHTER
 from et_sim.views.critical_path import CriticalPath
+from et_sim.views.kept import kept_text
 from et_sim.views.nodes import ALWAYS
 from et_sim.views.path_record import PathRecord
 from et_sim.views.report.critical import critical_section
@@ -58,7 +59,7 @@ def report(
     path = run.path.resolve()
     name = path.name if path.name != "run" else "/".join(path.parts[-2:]).lstrip("/")
     summary = run.summary
-    found = CriticalPath(PathRecord(run)) if run.holds("path") else None
+    found = CriticalPath(PathRecord(run)) if run.holds("path") and not kept_text(run) else None
     sections = (
         headline(run),
         timeline_section(run, ranks, window, limit, found),
