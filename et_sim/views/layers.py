@@ -107,7 +107,7 @@ def layers_text(layers: Layers) -> str:
         "",
         *_table_lines(layers.rows),
         "",
-        "Exposed: the training loop really waited. Total: from issue to completion, summed.",
+        "Exposed: the training loop waited. Total: from issue to completion, summed.",
         "",
         *_dimension_lines(layers, finish),
         "",

@@ -147,9 +147,11 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
         counted, of_all = f"{one.messages:,}", share(one.busy_ns, length)
         cells = (str(one.dimension), one.ranks, one.link, counted, format_ns(one.busy_ns), of_all)
         rows.append((*cells, waited, f"|{strip}|"))
+    alignment = "<<<>>>><"
     if all(one.wait_ns is None for one in shown):
-        rows = [(*row[:6], row[7]) for row in rows]
-    lines = fitted(rows, "<<<>>>><"[-len(rows[0]) :], width, shrink={1: 6, 2: 8}, drop=(3,))
+        rows, alignment = [(*row[:6], row[7]) for row in rows], "<<<>>><"
+    bars = len(alignment) - 1
+    lines = fitted(rows, alignment, width, shrink={1: 6, 2: 8}, drop=(3, bars))
     if len(shown) < len(found):
         lines.append(f"… and {plural(len(found) - len(shown), 'less busy link')}: --top, or --json")
     whole = "the window" if part.window else "the makespan"

@@ -73,6 +73,18 @@ def test_the_view_fits_80_columns(
     assert len([line for line in lines if "clockwise" in line]) == 4
 
 
+def test_what_does_not_fit_a_narrow_terminal_is_left_out_and_not_wrapped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    run = _run(tmp_path / "run", model="link", fold=False, detail="links")
+    assert main(["inspect", str(run), "links"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0].split() == ["dimension", "ranks", "link", "busy", "waiting"]
+    assert all(line.split()[0] == "0" for line in lines[1:2])
+
+
 @pytest.mark.parametrize("fold", [True, False])
 def test_both_records_say_the_same_of_the_whole_run(tmp_path: Path, fold: bool) -> None:
     both = open_run(_run(tmp_path / "both", model="link", fold=fold, detail="links,path"))
