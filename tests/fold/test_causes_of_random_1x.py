@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 
 from causes import check, check_causes
-from test_causes_of_random_workloads import path_of
+from test_causes_of_random_workloads import asks_in_trees, path_of
 from test_fold import ALGORITHMS, SHAPES, cook, recipes
 from test_sensitivities_1x import change, changed_within, is_within
 
@@ -95,6 +95,8 @@ def test_causes_and_changes_on_machines_of_1_0(drawn: tuple[Workload, dict[str, 
         path = path_of(result)
         check_causes(path, result)
     assert len(makespans) == 1
+    if asks_in_trees(result):
+        return
     found, groups = Sensitivities(path), path.record.nodes.group
     in_group = {groups.texts[code] for code in groups.codes.tolist()}
     by_name = {parameter.name: parameter for parameter in parameters(path)}

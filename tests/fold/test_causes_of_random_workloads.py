@@ -31,6 +31,12 @@ def path_of(result: Result) -> CriticalPath:
         return CriticalPath(PathRecord(open_run(Path(folder) / "run")))
 
 
+def asks_in_trees(result: Result) -> bool:
+    """Whether trees run with rendezvous: in which order their requests come is not foreseen."""
+    plan = result.outcome.plan
+    return plan.rendezvous and bool((plan.programs["tree_first"] >= 0).any())
+
+
 @given(workloads())
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_all_times_of_random_workloads_follow_from_the_record(drawn: tuple[Workload, dict[str, Any]]) -> None:
@@ -50,7 +56,7 @@ def test_all_times_of_random_workloads_follow_from_the_record(drawn: tuple[Workl
 def test_changes_of_random_workloads_are_foretold(drawn: tuple[Workload, dict[str, Any]]) -> None:
     workload, machine = drawn
     result = run(workload, **machine, detail="path")
-    if not result.is_complete:
+    if not result.is_complete or asks_in_trees(result):
         return
     found = Sensitivities(path_of(result))
     by_name = {parameter.name: parameter for parameter in parameters(found.path)}
