@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # What everybody may import, and what these import themselves.
-COMMON = {"errors", "units", "intervals", "json_text", "compiled", "compile_once", "tables_by_reference"}
+COMMON = {"errors", "units", "intervals", "json_text", "compiled"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
 ALLOWED: dict[str, set[str]] = {
@@ -23,8 +23,6 @@ ALLOWED: dict[str, set[str]] = {
     "intervals": set(),
     "json_text": set(),
     "compiled": set(),
-    "compile_once": set(),
-    "tables_by_reference": set(),
     "trace": set(),
     "machine": set(),
     "collectives": set(),

@@ -86,7 +86,7 @@ def _say_if_compiling() -> None:
     from converters.pytorch.longest_path import replay_times
     from converters.pytorch.nesting import nest
     from converters.pytorch.wire_rows import write_rows
-    from et_sim.compiled import is_cached
+    from et_sim.compiled.decorators import is_cached
 
     if not all(is_cached(function) for function in (nest, replay_times, write_rows)):
         sys.stderr.write("et-convert: compiling, once for this version (about 5 s) …\n")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.compiled import entry
+from et_sim.compiled.decorators import entry
 
 NONE = -1
 

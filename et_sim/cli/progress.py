@@ -35,7 +35,7 @@ class Progress:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        from et_sim.compiled import is_cached, telling_compilation
+        from et_sim.compiled.decorators import is_cached, telling_compilation
         from et_sim.engine.loop import simulate
         from et_sim.trace.wire_nodes import decode_records
 

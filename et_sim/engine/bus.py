@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import BUS, now_of, resume
 from et_sim.engine.causes_of_messages import follows
 from et_sim.engine.causes_on_bus import (
@@ -27,7 +28,6 @@ from et_sim.engine.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
 from et_sim.engine.lines import join, leave
 from et_sim.engine.records import BUS_LINES, BUS_SIDES
 from et_sim.engine.state import NONE, Run
-from et_sim.tables_by_reference import works_on_tables
 
 NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)
 FREE, SENDING, RECEIVING = range(3)

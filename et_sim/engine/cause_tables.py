@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.tables import Plan, record, table
-from et_sim.tables_by_reference import Tables
 
 NONE = -1
 MOST_ROOMS = 64  # places of a queue that are remembered one by one

@@ -16,11 +16,11 @@ All of this is idle unless causes are recorded. Not here: messages (`causes_of_m
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine import kinds
 from et_sim.engine.cause_tables import What
 from et_sim.engine.state import NONE, RUNNING_LIMIT, Run
 from et_sim.plan.tables import LANES
-from et_sim.tables_by_reference import works_on_tables
 
 BEGINNING = 0
 NOTHING, LATE_START, NODE = int(What.BEGIN), int(What.LATE_START), int(What.NODE)

@@ -5,6 +5,7 @@ Idle unless causes are recorded (`causes`). Not here: what the messages are abou
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import (
     BOUND,
     LATENCY,
@@ -35,7 +36,6 @@ from et_sim.network.hierarchy import (
     over_level,
 )
 from et_sim.network.speeds import CARDS, MEMORY, PARTS_OF_A_LEVEL, ROUTER, SWITCH
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

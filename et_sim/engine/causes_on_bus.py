@@ -5,9 +5,9 @@ Idle unless causes are recorded (`causes`). Not here: the bus (`bus`).
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import BUS, BUS_QUEUE, BUS_SIDE, is_recorded, moment_of, needs, now_of
 from et_sim.engine.state import NONE, Run
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

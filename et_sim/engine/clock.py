@@ -11,12 +11,12 @@ Not here: what events do (`loop` dispatches them).
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import remember, takes_until
 from et_sim.engine.kinds import OPENS_BUCKET
 from et_sim.engine.lines import join, leave, unchain
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.ties import stamp
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

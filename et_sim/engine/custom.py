@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import custom_parent_done, custom_starts, now_of, resume
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.messages import post_receive, send
 from et_sim.engine.state import NONE, Run
 from et_sim.plan.tables import Action
-from et_sim.tables_by_reference import works_on_tables
 
 SEND, RECEIVE = int(Action.SEND), int(Action.RECEIVE)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.bus import enter_bus
 from et_sim.engine.clock import schedule_own
 from et_sim.engine.kinds import BUNDLE_AT_ENDPOINT
 from et_sim.engine.state import Run
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import NONE
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

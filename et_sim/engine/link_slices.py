@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import Run
-from et_sim.tables_by_reference import works_on_tables
 
 SHIFT, PER_LINK, BITS = range(3)
 

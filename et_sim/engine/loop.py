@@ -6,6 +6,7 @@ falls inside an event, and entering again goes on as if nothing had happened.
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import entry_on_tables, works_on_tables
 from et_sim.engine import kinds
 from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
 from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
@@ -31,7 +32,6 @@ from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
 from et_sim.engine.traffic import message_arrives
 from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
 from et_sim.network.tables import Model
-from et_sim.tables_by_reference import entry_on_tables, works_on_tables
 
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 

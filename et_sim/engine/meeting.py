@@ -8,6 +8,7 @@ Not here: what an arrival leads to (`progress`).
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import takes_until
 from et_sim.engine.causes_of_messages import arrives_early
 from et_sim.engine.clock import new_event, schedule, slot_at
@@ -17,7 +18,6 @@ from et_sim.engine.parking import PHASE_BITS, PROGRAM_MASK, STAGE_BITS, park, se
 from et_sim.engine.seats import stage_of
 from et_sim.engine.state import ARRIVALS_BY_SENDER, NONE, Run
 from et_sim.engine.trees import expects
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import NOTHING, RECEIVE, REQUEST, is_recorded, needs_waiting, now_of, resume
 from et_sim.engine.clock import new_event, release_event, schedule
 from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESSAGE, NODE_DONE
@@ -22,7 +23,6 @@ from et_sim.engine.ties import note_second
 from et_sim.engine.traffic import held_since, hold, tell_receive, tell_send
 from et_sim.engine.transport import REQUEST_BYTES, carry, carry_and_tell
 from et_sim.machine.corrections import Correction
-from et_sim.tables_by_reference import works_on_tables
 
 EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 

@@ -5,6 +5,7 @@ Not here: what the events do (`loop`).
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine import kinds
 from et_sim.engine.parking import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state import NONE, Run
@@ -16,7 +17,6 @@ from et_sim.engine.ties import (
     is_watched,
     mixed,
 )
-from et_sim.tables_by_reference import works_on_tables
 
 MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE

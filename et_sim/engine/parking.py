@@ -8,10 +8,10 @@ at a time: ranks that run in step park none.
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes_of_messages import remember_parked
 from et_sim.engine.lines import unchain
 from et_sim.engine.state import NONE, Run
-from et_sim.tables_by_reference import works_on_tables
 
 PHASE_BITS = 8
 STAGE_BITS = 28

@@ -6,6 +6,7 @@ chunk (which may issue further nodes), and only then does the queue have room ag
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.bus import (
     NPU,
     consider_sending,
@@ -44,7 +45,6 @@ from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, 
 from et_sim.engine.ties import begin_arrival, contribute, count_message, note_received
 from et_sim.engine.trees import START, hear, peer_of, spend_tree_bundle
 from et_sim.machine.corrections import Correction
-from et_sim.tables_by_reference import works_on_tables
 
 EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import NONE, QUEUE_ORDER, Run
 from et_sim.plan.tables import WaitingOrder
-from et_sim.tables_by_reference import works_on_tables
 from et_sim.trace.columns import CollectiveKind
 
 PRIORITY, ALTERNATING = int(WaitingOrder.PRIORITY), int(WaitingOrder.ALTERNATING)

@@ -9,6 +9,7 @@ Not here: the order of those that wait (`queue_order`), and what a started chunk
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import chunk_starts, now_of, resume
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import LET_IN
@@ -17,7 +18,6 @@ from et_sim.engine.state import NONE, RUNNING_LIMIT, Run, setting_of
 from et_sim.engine.steps import start_phase
 from et_sim.engine.ties import note_queued, note_standstill, note_started
 from et_sim.machine.corrections import Correction
-from et_sim.tables_by_reference import works_on_tables
 
 TWO_WAY_QUEUES = setting_of(Correction.TWO_WAY_QUEUES)
 

@@ -9,6 +9,7 @@ Not here: what a collective does once issued (`streams`), and how events find th
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import (
     SERVER_QUEUE,
     needs_server,
@@ -30,7 +31,6 @@ from et_sim.engine.streams import start_collective
 from et_sim.engine.ties import contribute, is_watched, note_beside, note_freed, note_issue, note_pass
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Action, Lane
-from et_sim.tables_by_reference import works_on_tables
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)

@@ -8,6 +8,7 @@ Not here: point-to-point messages (`messages`).
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import REQUEST as REQUEST_CAUSE
 from et_sim.engine.causes import now_of, resume
 from et_sim.engine.causes_of_messages import needs_offer, needs_parked
@@ -18,7 +19,6 @@ from et_sim.engine.seats import rank_at, seat_at
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.traffic import COLLECTIVE, REQUEST, keep_offer, tell_offered, tell_step
 from et_sim.engine.transport import REQUEST_BYTES, carry
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

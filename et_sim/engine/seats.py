@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.parking import PHASE_BITS, STAGE_BITS
 from et_sim.engine.state import Run
-from et_sim.tables_by_reference import works_on_tables
 
 
 @works_on_tables

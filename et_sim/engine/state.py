@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.cause_tables import Causes, new_causes
 from et_sim.engine.records import (
     ACTOR_STATE,
@@ -43,7 +44,6 @@ from et_sim.engine.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
 from et_sim.network.tables import NetworkTables
 from et_sim.plan.tables import LANES, Plan, table
-from et_sim.tables_by_reference import Tables
 
 NONE = -1
 PHASES_KEPT = 1 << 16

@@ -8,6 +8,7 @@ Not here: which stream may run (`streams`), and what follows the end of a phase 
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import is_recorded, needs_half, now_of, receive_posted, resume, was_early
 from et_sim.engine.causes_of_messages import flies, waits_for_early
 from et_sim.engine.clock import schedule
@@ -25,7 +26,6 @@ from et_sim.engine.transport import carry
 from et_sim.engine.trees import start_tree
 from et_sim.network.analytical import flight_ns
 from et_sim.network.tables import Model
-from et_sim.tables_by_reference import works_on_tables
 
 LINK_MODEL = int(Model.LINK)
 

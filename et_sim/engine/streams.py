@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import chunk_leaves, chunk_queued, collective_starts, issued_too, now_of, resume
 from et_sim.engine.meeting import stream_of
 from et_sim.engine.queues import insert, pump, remove
@@ -26,7 +27,6 @@ from et_sim.engine.state import (
 )
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import NO_LINE, QueueCursor
-from et_sim.tables_by_reference import works_on_tables
 
 ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
 GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)

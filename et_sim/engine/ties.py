@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import NONE, QUEUE_ORDER, Run
-from et_sim.tables_by_reference import works_on_tables
 
 ANYBODY = 0  # the origin of what happens at the very beginning
 OWN = -1  # in place of a peer

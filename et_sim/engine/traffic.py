@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE
 from et_sim.engine.link_slices import note_busy, note_wait, note_waiting
 from et_sim.engine.state import NONE, Run, setting_of
@@ -19,7 +20,6 @@ from et_sim.engine.traffic_tables import Sent
 from et_sim.machine.corrections import Correction
 from et_sim.network.analytical import leg_ns, slowest_of_leg
 from et_sim.network.hierarchy import highest_leaving_ns, highest_level
-from et_sim.tables_by_reference import works_on_tables
 
 SEND, COLLECTIVE, CUSTOM, REQUEST = (int(sent) for sent in Sent)
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)

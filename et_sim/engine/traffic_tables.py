@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import Tables
 from et_sim.network.tables import Model, NetworkTables
 from et_sim.plan.tables import Plan, record, table
-from et_sim.tables_by_reference import Tables
 
 LOGGED_AT_ONCE = 1 << 16
 MOST_SLICES, FEWEST_SLICES = 128, 4  # of a link

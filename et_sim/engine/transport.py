@@ -9,6 +9,7 @@ Not here: what an arrival leads to (`loop`), and routes and speeds (`network`).
 
 from __future__ import annotations
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import LATENCY, NOTHING, now_of, resume
 from et_sim.engine.causes_of_messages import (
     flies,
@@ -37,7 +38,6 @@ from et_sim.network.analytical import flight_ns, leaving_ns
 from et_sim.network.link import take_hop
 from et_sim.network.speeds import SWITCH
 from et_sim.network.tables import Model
-from et_sim.tables_by_reference import works_on_tables
 
 LINK_MODEL = int(Model.LINK)
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import now_of, receive_posted, resume, was_early
 from et_sim.engine.clock import schedule
 from et_sim.engine.endpoint import cross_endpoint
@@ -21,7 +22,6 @@ from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
 from et_sim.engine.traffic import COLLECTIVE, tell_step
 from et_sim.engine.transport import carry
-from et_sim.tables_by_reference import works_on_tables
 
 # Labels of messages (even, as trees have no direction), from or to a child. A parent that holds messages to
 # both children back until they are asked for must tell them apart. START is a bundle that follows no message.

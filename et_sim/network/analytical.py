@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.machine.model import Network
 from et_sim.network.hierarchy import flights_along, highest_flight_ns, highest_leaving_ns, level_table
 from et_sim.network.speeds import (
@@ -31,7 +32,6 @@ from et_sim.network.speeds import (
 )
 from et_sim.network.tables import LINK, Model, NetworkTables, dimension_tables
 from et_sim.plan.tables import table
-from et_sim.tables_by_reference import works_on_tables
 
 
 def prepare(network: Network, programs: Any, steps: Any) -> NetworkTables:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.machine.model import Network
 from et_sim.network.speeds import RING, SHAPE_CODE, SWITCH
 from et_sim.plan.tables import record, table
-from et_sim.tables_by_reference import Tables, works_on_tables
 
 # Points on a message's way, and on that through the memory.
 LATENCY_PASSED, LINKS_PASSED, CARDS_PASSED, ROUTER_PASSED, ARRIVED, MEMORY_REACHED, MEMORY_PASSED = range(7)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.machine.model import Network
 from et_sim.network.hierarchy import level_table
 from et_sim.network.speeds import (
@@ -26,7 +27,6 @@ from et_sim.network.speeds import (
     UP,
 )
 from et_sim.network.tables import Model, NetworkTables, dimension_tables, link_table
-from et_sim.tables_by_reference import works_on_tables
 
 
 def prepare(network: Network, home: Any) -> NetworkTables:

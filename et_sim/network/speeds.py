@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLink
 from et_sim.plan.tables import record, table
-from et_sim.tables_by_reference import Tables, works_on_tables
 
 RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
 SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SWITCH: SWITCH}

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compiled.tables_by_reference import Tables
 from et_sim.errors import MachineError
 from et_sim.machine.model import Network
 from et_sim.network.hierarchy import level_table, plain_flight
 from et_sim.network.speeds import SHAPE_CODE, npu_and_port, port_names, ports_of, speed_table
 from et_sim.plan.tables import record, table
-from et_sim.tables_by_reference import Tables
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compiled import compiled
+from et_sim.compiled.decorators import compiled
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_fields import (
     BYTES,

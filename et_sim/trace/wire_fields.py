@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.compiled import compiled
+from et_sim.compiled.decorators import compiled
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.compiled import compiled, entry
+from et_sim.compiled.decorators import compiled, entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_attributes import decode_attribute, fail
 from et_sim.trace.wire_fields import BYTES, VARINT, as_signed_32, read_cold_field, read_field, read_varint

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.compiled import entry
+from et_sim.compiled.decorators import entry
 
 ALIKE_NS = 1e-3  # times that differ by less are equal: they are sums of doubles
 

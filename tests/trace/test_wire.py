@@ -422,7 +422,7 @@ def test_a_file_that_is_no_trace_is_refused(content: bytes, words: str) -> None:
 
 UNCOMPILED = """
 import sys, pickle, dataclasses
-from et_sim.compiled import is_cached
+from et_sim.compiled.decorators import is_cached
 from et_sim.trace.wire import decode
 from et_sim.trace.wire_nodes import decode_records
 assert not hasattr(decode_records, "py_func") and is_cached(decode_records)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from et_sim import compiled
+from et_sim.compiled import decorators
 
 SCRIPT = """
-from et_sim.compiled import cache_directory, compiled, entry, is_cached
+from et_sim.compiled.decorators import cache_directory, compiled, entry, is_cached
 
 @compiled(forceinline=True, allocates=False)
 def doubled(value):
@@ -31,7 +31,7 @@ def run(tmp_path: Path, **environment: str) -> list[str]:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, str(script)]
-    root = str(Path(compiled.__file__).parents[1])
+    root = str(Path(decorators.__file__).parents[2])
     variables = {**os.environ, "PYTHONPATH": root, **environment}
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.split()
 
@@ -68,19 +68,17 @@ def test_without_compilation_functions_are_plain_python(tmp_path: Path) -> None:
 def test_the_digest_follows_every_source_of_compiled_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "network").mkdir()
     helper = tmp_path / "network" / "helper.py"
-    for name in ("compile_once.py", "tables_by_reference.py", "units.py"):
-        (tmp_path / name).write_text("")
+    helper.parent.mkdir()
+    units = tmp_path / "units.py"
+    units.write_text("")
     digests = set()
-    monkeypatch.setattr(compiled, "_PACKAGE", tmp_path)
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    monkeypatch.setattr(decorators, "_PACKAGE", tmp_path)
     for text in ("a = 1", "a = 2"):
-        (tmp_path / "compiled.py").write_text("")
         helper.write_text(text)
-        digests.add(compiled.source_digest.__wrapped__())
-    (tmp_path / "compiled.py").write_text("changed = True")
-    digests.add(compiled.source_digest.__wrapped__())
+        digests.add(decorators.source_digest.__wrapped__())
+    units.write_text("changed = True")
+    digests.add(decorators.source_digest.__wrapped__())
     assert len(digests) == 3
 
 
@@ -92,5 +90,5 @@ def test_only_code_unused_for_a_month_is_forgotten(tmp_path: Path) -> None:
     long_ago = time.time() - 40 * 24 * 3600
     for path in (old, other):
         os.utime(path, (long_ago, long_ago))
-    compiled._forget_unused(tmp_path)
+    decorators._forget_unused(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new.name, other.name])

@@ -33,8 +33,8 @@ from numba.extending import (
     unbox,
 )
 
-from et_sim.compile_once import HelperCompiler
-from et_sim.compiled import entry
+from et_sim.compiled.compile_once import HelperCompiler
+from et_sim.compiled.decorators import entry
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

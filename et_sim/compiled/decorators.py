@@ -27,9 +27,9 @@ from typing import Any, ParamSpec, TypeVar, overload
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-_PACKAGE = Path(__file__).parent
-_SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
-_COMPILING = ("compile_once.py", "tables_by_reference.py", "units.py")
+_PACKAGE = Path(__file__).parents[1]
+_SOURCE_FOLDERS = ("compiled", "trace", "plan", "network", "engine")
+_SOURCE_FILES = ("units.py",)
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
 
@@ -83,7 +83,7 @@ def telling_compilation(tell: Callable[[str], None]) -> Iterator[None]:
     """
     from numba.core import event
 
-    class Listener(event.Listener):  # type: ignore[misc]
+    class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
             dispatcher = event.data["dispatcher"]
             if dispatcher.stats.cache_path is not None:  # of helpers, nothing is kept
@@ -124,7 +124,7 @@ def source_digest() -> str:
     settings = (numba.__version__, platform.python_version(), str(_settings().BOUNDSCHECK))
     digest.update("\0".join(settings).encode())
     files = [path for folder in _SOURCE_FOLDERS for path in sorted((_PACKAGE / folder).rglob("*.py"))]
-    for path in (Path(__file__), *(_PACKAGE / name for name in _COMPILING), *files):
+    for path in (*(_PACKAGE / name for name in _SOURCE_FILES), *files):
         content = path.read_bytes()
         digest.update(f"\0{path.relative_to(_PACKAGE)}\0{len(content)}\0".encode())
         digest.update(content)
@@ -142,7 +142,7 @@ def _helper(function: Callable[..., Any], *, options: dict[str, Any]) -> Callabl
 
     if _settings().DISABLE_JIT:
         return function
-    from et_sim.compile_once import HelperCompiler
+    from et_sim.compiled.compile_once import HelperCompiler
 
     lean = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": HelperCompiler, **options}
     result: Callable[..., Any] = register_jitable(**lean)(function)
