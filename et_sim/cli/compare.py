@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
     if options.top < 1:
         raise UsageError(f"cannot show {options.top} lines", place="--top", remedy="give a number from 1")
     from et_sim.views import open_run
-    from et_sim.views.compare import compare
-    from et_sim.views.compare_text import comparison_lines
+    from et_sim.views.compare.changes import compare
+    from et_sim.views.compare.text import comparison_lines
     from et_sim.views.text import terminal_width
 
     found = compare(open_run(options.a), open_run(options.b))

@@ -40,10 +40,10 @@ def run(options: argparse.Namespace) -> int:
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is {options.limit}", remedy="show at least one node")
     from et_sim.views import open_run
+    from et_sim.views.drawing.nodes import ALWAYS
     from et_sim.views.export import chrome, perfetto
     from et_sim.views.export.contents import MOST_SLICES, contents_of
-    from et_sim.views.nodes import ALWAYS
-    from et_sim.views.selection import selection
+    from et_sim.views.run.selection import selection
 
     opened, window = open_run(options.directory), selection(window=options.window).window or ALWAYS
     contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from et_sim.views.selection import Selection
+    from et_sim.views.run.selection import Selection
 
 VIEWS = {
     "summary": "one screen: times, ranks, top operations, coverage (the default)",
@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(_data(options))
         return 0
-    from et_sim.views import inspect
-    from et_sim.views.selection import selection
+    from et_sim.views.run.selection import selection
+    from et_sim.views.summary import inspect
 
     views: dict[str, Callable[[str, Selection], str]] = {
         "summary": inspect.summary_text,
@@ -126,8 +126,8 @@ def _check_cuts(options: argparse.Namespace) -> None:
 
 def _data(options: argparse.Namespace) -> str:
     from et_sim.views import open_run
-    from et_sim.views.inspect_data import DATA
-    from et_sim.views.selection import selection
+    from et_sim.views.run.selection import selection
+    from et_sim.views.summary.inspect_data import DATA
 
     run = open_run(options.directory)
     if options.view == "summary":
@@ -140,8 +140,8 @@ def _write_csv(options: argparse.Namespace) -> int:
     if options.json:
         raise UsageError("--csv and --json are two forms of one answer", remedy="leave one of them out")
     from et_sim.views import open_run
-    from et_sim.views.layer_csv import write_csv
-    from et_sim.views.layers import Layers
+    from et_sim.views.summary.layer_csv import write_csv
+    from et_sim.views.summary.layers import Layers
 
     for path in write_csv(Layers(open_run(options.directory)), options.csv):
         print(f"written: {path}")
@@ -152,7 +152,7 @@ def _draw(options: argparse.Namespace) -> int:
     if options.json:
         raise UsageError("a picture cannot be printed as JSON", remedy="leave out --json")
     from et_sim.views import open_run
-    from et_sim.views.picture import write_picture
+    from et_sim.views.drawing.picture import write_picture
 
     write_picture(open_run(options.directory), options.svg)
     return 0

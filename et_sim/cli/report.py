@@ -32,10 +32,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--limit is {options.limit}", remedy="draw at least one node")
     from et_sim.units import format_bytes
     from et_sim.views import open_run
-    from et_sim.views.nodes import ALWAYS
+    from et_sim.views.drawing.nodes import ALWAYS
     from et_sim.views.report.page import write_report
     from et_sim.views.report.timeline import MOST_SLICES
-    from et_sim.views.selection import selection
+    from et_sim.views.run.selection import selection
 
     opened, window = open_run(options.directory), selection(window=options.window).window or ALWAYS
     size = write_report(opened, options.html, options.ranks, window, options.limit or MOST_SLICES)

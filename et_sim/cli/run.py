@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     check_target(target)
     keep = Keep(compression=options.compress)
     if options.ranks is not None or options.window is not None:
-        from et_sim.views.selection import selection
+        from et_sim.views.run.selection import selection
 
         part = selection(options.ranks, options.window)
         keep = Keep(part.ranks, part.window, options.compress)
@@ -112,7 +112,7 @@ def simulate_into(
         return error.exit_status
     if not as_json:
         from et_sim.cli.inspect import show
-        from et_sim.views.inspect import summary_text
+        from et_sim.views.summary.inspect import summary_text
 
         show(summary_text(target))
         print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")

@@ -43,8 +43,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print or write the answer."""
     from et_sim.views import open_run
-    from et_sim.views.answers import Answer
-    from et_sim.views.database import Database
+    from et_sim.views.sql.database import Database
+    from et_sim.views.sql.query_result import Answer
 
     form = next((name for name in FORMATS if getattr(options, name) is not None), "text")
     if form == "arrow" and options.arrow == SCREEN:

@@ -4,6 +4,6 @@ Everything here is computed from the files of a run alone. Not here: simulating,
 about (`et_sim.timeline`).
 """
 
-from et_sim.views.run_directory import RunDirectory, open_run
+from et_sim.views.run.directory import RunDirectory, open_run
 
 __all__ = ["RunDirectory", "open_run"]

@@ -20,9 +20,9 @@ from et_sim.api import run
 from et_sim.timeline import write_run
 from et_sim.trace import Workload, decode
 from et_sim.views import open_run
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.path_record import PathRecord
-from et_sim.views.sensitivity import parameters
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.sensitivity import parameters
 
 SIMULATED = SYSTEM | {"replay-only": 0}
 RECORDINGS = (

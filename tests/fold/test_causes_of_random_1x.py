@@ -20,7 +20,7 @@ from test_sensitivities_1x import change, changed_within, is_within
 from et_sim.api import run
 from et_sim.trace import Workload
 from et_sim.trace.workload import GroupRule
-from et_sim.views.sensitivity import Sensitivities, parameters
+from et_sim.views.critical.sensitivity import Sensitivities, parameters
 
 
 @st.composite

@@ -19,9 +19,9 @@ from et_sim.api import run
 from et_sim.timeline import Result, write_run
 from et_sim.trace import Workload
 from et_sim.views import open_run
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.path_record import PathRecord
-from et_sim.views.sensitivity import Sensitivities, parameters
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.sensitivity import Sensitivities, parameters
 
 
 def path_of(result: Result) -> CriticalPath:

@@ -8,7 +8,7 @@ import numpy as np
 
 from et_sim.engine.cause_tables import What
 from et_sim.timeline import Result
-from et_sim.views.critical_path import CriticalPath
+from et_sim.views.critical.path import CriticalPath
 
 
 def check(result: Result) -> None:

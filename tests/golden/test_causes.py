@@ -12,8 +12,8 @@ from test_reference_2x import CASES
 from et_sim.api import run
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.path_record import PathRecord
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

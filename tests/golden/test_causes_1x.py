@@ -11,8 +11,8 @@ from test_reference_1x import RUNS, simulate
 
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.path_record import PathRecord
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
 
 
 @pytest.mark.parametrize("case", RUNS, ids=[case["id"] for case in RUNS])

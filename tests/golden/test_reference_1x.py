@@ -19,8 +19,8 @@ import et_sim
 from et_sim.errors import MachineError
 from et_sim.timeline import Result, write_run
 from et_sim.views import open_run
-from et_sim.views.layer_csv import write_csv
-from et_sim.views.layers import Layers
+from et_sim.views.summary.layer_csv import write_csv
+from et_sim.views.summary.layers import Layers
 
 DATA = Path(__file__).parent / "data" / "astra_1.jsonl.xz"
 CASES = [json.loads(line) for line in lzma.decompress(DATA.read_bytes()).splitlines()]

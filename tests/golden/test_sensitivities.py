@@ -19,9 +19,9 @@ from test_reference_2x import CASES
 from et_sim.api import run
 from et_sim.timeline import Result, write_run
 from et_sim.views import open_run
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.path_record import PathRecord
-from et_sim.views.sensitivity import Sensitivities, Side, parameters
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.sensitivity import Sensitivities, Side, parameters
 
 PER_CATEGORY = 3
 SYSTEM_KEYS = {

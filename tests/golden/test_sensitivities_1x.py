@@ -15,7 +15,7 @@ import pytest
 from test_reference_1x import RUNS, simulate
 from test_sensitivities import SMALLEST_CHANGE, changed_within, sensitivities
 
-from et_sim.views.sensitivity import parameters
+from et_sim.views.critical.sensitivity import parameters
 
 NETWORK_KEYS = {  # of JSON files; those in YAML have the parameter's own words
     "bandwidth": {"": "link-bandwidth", ": memory": "hbm-bandwidth"},

@@ -16,8 +16,8 @@ from et_sim.layers import LayerRoad
 from et_sim.machine import read_machine
 from et_sim.timeline import write_run
 from et_sim.views import open_run
-from et_sim.views.layer_csv import write_csv
-from et_sim.views.layers import Layers
+from et_sim.views.summary.layer_csv import write_csv
+from et_sim.views.summary.layers import Layers
 
 MICRO = "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1"
 SYSTEM = """

@@ -15,7 +15,7 @@ from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.timeline import Keep, rows, write_run
 from et_sim.views import open_run
-from et_sim.views.inspect import summary_text
+from et_sim.views.summary.inspect import summary_text
 
 MACHINE: dict[str, Any] = {
     "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},

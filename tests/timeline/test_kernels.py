@@ -10,8 +10,9 @@ import pytest
 import et_sim
 from et_sim.api import run
 from et_sim.timeline import write_run
-from et_sim.views import inspect, open_run
-from et_sim.views.operations import operations
+from et_sim.views import open_run
+from et_sim.views.summary import inspect
+from et_sim.views.summary.operations import operations
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
 # 1 TFLOPS and 100 GB/s: kernels of fewer than 10 operations per byte are memory bound.

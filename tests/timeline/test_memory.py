@@ -16,8 +16,9 @@ from et_sim.errors import TraceError
 from et_sim.timeline import Keep, write_run
 from et_sim.trace import decode
 from et_sim.trace.schema import messages
-from et_sim.views import inspect, open_run
-from et_sim.views.memory import memory_peaks
+from et_sim.views import open_run
+from et_sim.views.summary import inspect
+from et_sim.views.summary.memory import memory_peaks
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}

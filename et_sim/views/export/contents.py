@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.drawn import Slices, nodes_drawn
+from et_sim.views.drawing.flows import collectives, exchanges, messages
+from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
+from et_sim.views.drawing.tracks import Strips, strips_of
+from et_sim.views.drawing.visible_nodes import Slices, nodes_drawn
 from et_sim.views.export.counters import (
     Counter,
     chunks_in_dimensions,
@@ -18,11 +21,8 @@ from et_sim.views.export.counters import (
     links_in_use,
     memory_in_use,
 )
-from et_sim.views.export.flows import collectives, exchanges, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, shown_ranks
-from et_sim.views.run_directory import RunDirectory
-from et_sim.views.selection import Window
-from et_sim.views.strips import Strips, strips_of
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Window
 from et_sim.views.text import plural
 
 MOST_RANKS = 64

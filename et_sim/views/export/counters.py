@@ -1,6 +1,6 @@
 """Figures over time beside the slices: collectives under way, chunks in dimensions, links and memory in use.
 
-Not here: what memory is used for (`et_sim.views.memory`).
+Not here: what memory is used for (`et_sim.views.summary.memory`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.link_table import link_table
-from et_sim.views.nodes import NONE, Shown
-from et_sim.views.operations import integers
-from et_sim.views.run_directory import RunDirectory
-from et_sim.views.selection import Window
+from et_sim.views.drawing.nodes import NONE, Shown
+from et_sim.views.run.columns import integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.link_table import link_table
+from et_sim.views.run.selection import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,17 +1,17 @@
 """The part of the page about the critical path: what decided the makespan, cause by cause and step by step.
 
-Not here: any of its figures (`et_sim.views.critical_path`).
+Not here: any of its figures (`et_sim.views.critical.path`).
 """
 
 from __future__ import annotations
 
 from et_sim.units import format_ns
-from et_sim.views.critical_path import CriticalPath, Hop
-from et_sim.views.kept import kept_text
-from et_sim.views.rank_table import called
+from et_sim.views.critical.path import CriticalPath, Hop
+from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
-from et_sim.views.run_directory import ABSENT, RunDirectory
-from et_sim.views.sensitivity import Sensitivities
+from et_sim.views.run.directory import ABSENT, RunDirectory
+from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.summary.rank_table import called
 from et_sim.views.text import plural, share, shortened
 
 MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.intervals import Intervals, Unions, together
-from et_sim.views.operations import coded, integers
-from et_sim.views.run_directory import RunDirectory
+from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.directory import RunDirectory
 
 MESSAGES = "sends and receives"
 OTHER_KINDS = ("compute", "memory_load", "memory_store", "metadata", "invalid")

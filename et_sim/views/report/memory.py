@@ -2,7 +2,7 @@
 
 Steps are thinned to what a line shows: in each of its columns, the most that was in use. Not here: which
 tensors are alive at the peak
-(`et_sim.views.memory`).
+(`et_sim.views.summary.memory`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns
-from et_sim.views.picture import TICKS, round_step
+from et_sim.views.drawing.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
-from et_sim.views.run_directory import ABSENT, RunDirectory
+from et_sim.views.run.directory import ABSENT, RunDirectory
 from et_sim.views.text import shortened
 
 MOST_LINES, COLUMNS = 6, 800

@@ -14,12 +14,12 @@ import numpy as np
 
 from et_sim.intervals import filled, union
 from et_sim.units import format_ns
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.link_table import LinkTable, link_table
-from et_sim.views.operations import integers
-from et_sim.views.picture import TICKS, round_step
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.drawing.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
-from et_sim.views.run_directory import RunDirectory
+from et_sim.views.run.columns import integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.link_table import LinkTable, link_table
 from et_sim.views.text import plural, share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.views.report.markup import bar, more, section, table, tag, text
-from et_sim.views.run_directory import RunDirectory
+from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import plural, share
 
 TREATMENTS = (

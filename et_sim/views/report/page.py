@@ -10,11 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from et_sim.units import format_ns
-from et_sim.views.colours import COLOURS, LIGHTER
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.kept import kept_text
-from et_sim.views.nodes import ALWAYS
-from et_sim.views.path_record import PathRecord
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.drawing.colours import COLOURS, LIGHTER
+from et_sim.views.drawing.nodes import ALWAYS
 from et_sim.views.report.critical import critical_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
@@ -22,8 +21,9 @@ from et_sim.views.report.network import network_section
 from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import groups_section, headline, operations_section, ranks_section
-from et_sim.views.run_directory import RunDirectory
-from et_sim.views.selection import Window
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.selection import Window
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 PAGE = """<!DOCTYPE html>

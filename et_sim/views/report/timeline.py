@@ -4,7 +4,7 @@ Columns are packed: each in the smallest type that holds it, in base 64. Where t
 page, short ones that stand close together in a strip become one; they could not be told apart without much
 magnification.
 
-Not here: drawing (`timeline.js`), and which nodes there are (`et_sim.views.nodes`).
+Not here: drawing (`timeline.js`), and which nodes there are (`et_sim.views.drawing.nodes`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.colours import NEVER, colour_of, lighter
-from et_sim.views.critical_path import CriticalPath
-from et_sim.views.drawn import Slices, nodes_drawn
-from et_sim.views.export.flows import collectives, find, messages
-from et_sim.views.nodes import NONE, Nodes, Shown, shown_ranks
-from et_sim.views.picture import picture
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.drawing.colours import NEVER, colour_of, lighter
+from et_sim.views.drawing.flows import collectives, find, messages
+from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
+from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.tracks import strips_of
+from et_sim.views.drawing.visible_nodes import Slices, nodes_drawn
 from et_sim.views.report.markup import section, tag, text
-from et_sim.views.run_directory import RunDirectory
-from et_sim.views.selection import Window
-from et_sim.views.strips import strips_of
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Window
 from et_sim.views.text import plural
 
 MOST_RANKS = 64

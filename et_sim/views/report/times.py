@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.units import format_bytes, format_ns
-from et_sim.views.kept import kept_actors, kept_text
-from et_sim.views.operations import operations
-from et_sim.views.rank_table import called, other_ns, rank_count, slowest_first
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
-from et_sim.views.run_directory import RunDirectory
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import kept_actors, kept_text
+from et_sim.views.summary.operations import operations
+from et_sim.views.summary.rank_table import called, other_ns, rank_count, slowest_first
 from et_sim.views.text import plural, share, shortened
 
 PARTS = (

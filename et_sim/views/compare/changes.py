@@ -1,0 +1,218 @@
+"""Two runs side by side: what got slower or faster, by operation, group, dimension and rank.
+
+Runs are compared by their files alone. Ranks are compared one by one without spelling them out: those that
+have equal figures in both runs are one line. Times by operation, group and dimension are sums over all ranks.
+
+Not here: lines of text (`text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_ranks
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.summary.operations import operations
+from et_sim.views.summary.phase_totals import phase_totals
+from et_sim.views.summary.rank_table import ranks_named
+
+CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
+NOT_SETTINGS = ("inputs", "warnings", "defaults")
+RANK_FIGURES = ("finish_ns", "compute_ns", "exposed_comm_true_ns", "idle_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing in both runs; None where a run has no such thing."""
+
+    name: tuple[str, ...]
+    a_ns: int | None
+    b_ns: int | None
+    a_count: int
+    b_count: int
+
+    @property
+    def difference_ns(self) -> int:
+        """How much longer it took in the second run."""
+        return (self.b_ns or 0) - (self.a_ns or 0)
+
+    def as_dict(self, *keys: str) -> dict[str, Any]:
+        """For `--json`, with the parts of the name under these keys."""
+        figures = {name: getattr(self, name) for name in CHANGE_FIGURES}
+        return {**dict(zip(keys, self.name, strict=True)), **figures}
+
+
+@dataclass(frozen=True, slots=True)
+class RankChange:
+    """Ranks with equal figures in both runs: per figure, what it was and what it is; None: never."""
+
+    ranks: str
+    figures: Mapping[str, tuple[int | None, int | None]]
+
+    @property
+    def difference_ns(self) -> int:
+        """How much later they finish; 0 if in either run they never do."""
+        before, after = self.figures["finish_ns"]
+        return 0 if before is None or after is None else after - before
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        named = {name: {"a": a, "b": b} for name, (a, b) in self.figures.items()}
+        return {"ranks": self.ranks, "difference_ns": self.difference_ns, **named}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """All of it; the largest differences come first, and what took equally long is there too."""
+
+    a: RunDirectory
+    b: RunDirectory
+    inputs: tuple[str, ...]  # what went in, where it differs
+    operations: tuple[Change, ...]  # by kind, name, group
+    groups: tuple[Change, ...]
+    dimensions: tuple[Change, ...] | None  # None: not both runs recorded phases
+    ranks: tuple[RankChange, ...] | None  # None: the runs have different numbers of ranks
+
+    @property
+    def makespans_ns(self) -> tuple[int, int]:
+        """Of both runs."""
+        return self.a.summary["makespan_ns"], self.b.summary["makespan_ns"]
+
+    @property
+    def relative(self) -> float:
+        """How much longer the second run takes: 0.02 is two percent."""
+        before, after = self.makespans_ns
+        return (after - before) / before if before else float(after > 0)
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether all compared figures are equal."""
+        changes = (*self.operations, *self.groups, *(self.dimensions or ()))
+        return (
+            self.makespans_ns[0] == self.makespans_ns[1]
+            and self.a.summary["status"] == self.b.summary["status"]
+            and self.ranks is not None
+            and all(one.a_ns == one.b_ns and one.a_count == one.b_count for one in changes)
+            and all(before == after for one in self.ranks for before, after in one.figures.values())
+        )
+
+    def exceeds(self, threshold: float) -> bool:
+        """Whether the second run is slower than the first by more than a share of it, or came to a stop."""
+        stopped = self.b.summary["status"] != "complete" and self.a.summary["status"] == "complete"
+        return stopped or self.relative > threshold
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "identical": self.is_identical,
+            "makespan_ns": dict(zip("ab", self.makespans_ns, strict=True)),
+            "relative": self.relative,
+            "status": {"a": self.a.summary["status"], "b": self.b.summary["status"]},
+            "inputs": list(self.inputs),
+            "operations": [one.as_dict("kind", "name", "group") for one in self.operations],
+            "groups": [one.as_dict("group") for one in self.groups],
+            "dimensions": self.dimensions and [one.as_dict("dimension") for one in self.dimensions],
+            "ranks": self.ranks and [one.as_dict() for one in self.ranks],
+        }
+
+
+def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
+    """Compare the second run with the first."""
+    found = operations(a), operations(b)
+    by_operation = [
+        _totals(((o.kind, o.name, o.group or ""), o.total_ns, o.count) for o in ops) for ops in found
+    ]
+    by_group = [_totals(((o.group,), o.total_ns, o.count) for o in ops if o.group) for ops in found]
+    phases = phase_totals(a), phase_totals(b)
+    by_dimension = [
+        _totals(((str(one.dimension),), one.running_ns, one.count) for one in totals)
+        for totals in phases
+        if totals is not None
+    ]
+    return Comparison(
+        a=a,
+        b=b,
+        inputs=_differing_inputs(a.manifest, b.manifest),
+        operations=_changes(*by_operation),
+        groups=_changes(*by_group),
+        dimensions=_changes(*by_dimension) if len(by_dimension) == 2 else None,
+        ranks=_rank_changes(a, b) if a.summary["ranks"] == b.summary["ranks"] else None,
+    )
+
+
+Totals = dict[tuple[str, ...], tuple[int, int]]
+
+
+def _totals(found: Iterable[tuple[tuple[str, ...], int, int]]) -> Totals:
+    totals: Totals = {}
+    for name, time_ns, count in found:
+        before = totals.get(name, (0, 0))
+        totals[name] = before[0] + time_ns, before[1] + count
+    return totals
+
+
+def _changes(a: Totals, b: Totals) -> tuple[Change, ...]:
+    changes = []
+    for name in a.keys() | b.keys():
+        (a_ns, a_count), (b_ns, b_count) = a.get(name, (None, 0)), b.get(name, (None, 0))
+        changes.append(Change(name, a_ns, b_ns, a_count, b_count))
+    return tuple(sorted(changes, key=lambda one: (-abs(one.difference_ns), one.name)))
+
+
+def _rank_changes(a: RunDirectory, b: RunDirectory) -> tuple[RankChange, ...]:
+    """One entry for every pair of actors that share ranks and figures."""
+    entry = [_entry_of_rank(run) for run in (a, b)]
+    pairs, of_rank = np.unique(np.stack(entry, axis=1), axis=0, return_inverse=True)
+    order = np.argsort(of_rank.reshape(-1), kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(of_rank.reshape(-1)))[:-1])
+    alike: dict[tuple[Any, ...], list[Any]] = {}
+    for (in_a, in_b), ranks in zip(pairs.tolist(), members, strict=True):
+        before, after = a.summary["per_rank"][in_a], b.summary["per_rank"][in_b]
+        alike.setdefault(tuple((before[name], after[name]) for name in RANK_FIGURES), []).append(ranks)
+    together = {figures: np.sort(np.concatenate(ranks)) for figures, ranks in alike.items()}
+    in_order = sorted(together.items(), key=lambda pair: int(pair[1][0]))
+    found = [
+        RankChange(format_ranks(ranks), dict(zip(RANK_FIGURES, figures, strict=True)))
+        for figures, ranks in in_order
+    ]
+    return tuple(sorted(found, key=lambda one: -abs(one.difference_ns)))
+
+
+def _entry_of_rank(run: RunDirectory) -> Any:
+    """Which entry of `per_rank` every rank has."""
+    of_rank = np.full(run.summary["ranks"], -1, np.int32)
+    for number, entry in enumerate(run.summary["per_rank"]):
+        of_rank[ranks_named(entry["ranks"])] = number
+    return of_rank
+
+
+def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
+    """What went in that is not the same, such as `model: analytical, then link`."""
+    found = [
+        f"{key}: {_value(a.get(key))}, then {_value(b.get(key))}"
+        for key in sorted(a.keys() | b.keys())
+        if key not in NOT_SETTINGS and a.get(key) != b.get(key)
+    ]
+    files = [{(one["file"], one["sha256"]) for one in manifest.get("inputs", ())} for manifest in (a, b)]
+    changed = [
+        sorted(file for file, _ in files[0] - files[1]),
+        sorted(file for file, _ in files[1] - files[0]),
+    ]
+    found += [f"{name}: another content" for name in sorted(set(changed[0]) & set(changed[1]))]
+    only = [
+        [name for name in names if name not in other]
+        for names, other in zip(changed, changed[::-1], strict=True)
+    ]
+    if only[0] or only[1]:
+        found.append(f"files: {', '.join(only[0]) or 'none'}, then {', '.join(only[1]) or 'none'}")
+    return tuple(found)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key} {inner}" for key, inner in value.items())
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

@@ -1,0 +1,116 @@
+"""A comparison of two runs as text. Not here: finding the differences (`compare`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from et_sim.units import format_ns
+from et_sim.views.compare.changes import Change, Comparison, RankChange
+from et_sim.views.text import fitted, plural, shortened
+
+MARGIN = 12
+
+
+def comparison_lines(found: Comparison, width: int, top: int) -> list[str]:
+    """What changed, the largest changes first; each table has at most `top` lines."""
+    lines = [_makespan(found)]
+    lines += [_fact("status", f"{found.a.summary['status']}, then {found.b.summary['status']}")] * (
+        found.a.summary["status"] != found.b.summary["status"]
+    )
+    lines += [
+        _fact("input" if number == 0 else "", shortened(text, width - MARGIN - 1))
+        for number, text in enumerate(found.inputs)
+    ]
+    if found.is_identical:
+        same = "identical: every operation, group and rank took as long as before"
+        return [*lines, same if found.dimensions is None else f"{same}, in every dimension"]
+    lines += ["", *_table(found.operations, ("kind", "operation", "group"), {1: 12, 2: 6, 0: 8}, width, top)]
+    if any(one.name != ("all",) for one in found.groups):
+        lines += ["", *_table(found.groups, ("group",), {0: 8}, width, top)]
+    if found.dimensions is not None:
+        lines += ["", *_table(found.dimensions, ("dimension",), {}, width, top)]
+    lines += ["", *_ranks(found.ranks, width, top)]
+    lines += ["", "before and after are sums over all ranks; of ranks, their own times"]
+    return lines
+
+
+def _makespan(found: Comparison) -> str:
+    before, after = found.makespans_ns
+    text = f"{format_ns(before)}, then {format_ns(after)}"
+    if before == after:
+        return _fact("makespan", f"{format_ns(before)} ({before:,} ns) in both")
+    return _fact("makespan", f"{text}: {_signed(after - before)} ({_percent(before, after)})")
+
+
+def _table(
+    changes: Sequence[Change], names: Sequence[str], shrink: dict[int, int], width: int, top: int
+) -> list[str]:
+    changed = [one for one in changes if one.a_ns != one.b_ns or one.a_count != one.b_count]
+    what = names[-2] if len(names) > 1 else names[0]
+    if not changed:
+        return [f"every {what} took as long as before"]
+    used = [place for place in range(len(names)) if place == 0 or any(one.name[place] for one in changed)]
+    used = [
+        place
+        for place in used
+        if names[place] != "group" or {one.name[place] for one in changed} - {"", "all"} or len(names) == 1
+    ]
+    rows = [(*(names[place] for place in used), "count", "before", "after", "difference", "")]
+    rows += [(*(one.name[place] for place in used), _counts(one), *_times(one)) for one in changed[:top]]
+    shrinks = {used.index(place): least for place, least in shrink.items() if place in used}
+    lines = fitted(rows, "<" * len(used) + ">>>>>", width, shrink=shrinks, drop=(len(used),))
+    if len(changed) > top:
+        lines.append(f"… and {plural(len(changed) - top, 'smaller change')}: --top, or --json")
+    if len(changed) < len(changes):
+        lines.append(f"the other {plural(len(changes) - len(changed), what)} took as long as before")
+    return lines
+
+
+def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[str]:
+    if changes is None:
+        return ["ranks cannot be compared: the runs have different numbers of them"]
+    changed = [one for one in changes if any(a != b for a, b in one.figures.values())]
+    if not changed:
+        return ["every rank did as before"]
+    rows: list[tuple[str, ...]] = [
+        ("ranks", "finish before", "after", "difference", "", "in compute", "in exposed", "in idle")
+    ]
+    for one in changed[:top]:
+        before, after = one.figures["finish_ns"]
+        others = [_signed((b or 0) - (a or 0)) for a, b in list(one.figures.values())[1:]]
+        finish = ("never" if time is None else format_ns(time) for time in (before, after))
+        known = before is not None and after is not None
+        difference = _signed(one.difference_ns) if known else "-"
+        rows.append(
+            (one.ranks, *finish, difference, _percent(before or 0, after or 0) if known else "", *others)
+        )
+    lines = fitted(rows, "<>>>>>>>", width, shrink={0: 8}, drop=(4, 1))
+    if len(changed) > top:
+        lines.append(f"… and {plural(len(changed) - top, 'line')} of ranks more: --top, or --json")
+    return lines
+
+
+def _counts(one: Change) -> str:
+    return f"{one.a_count:,}" if one.a_count == one.b_count else f"{one.a_count:,}→{one.b_count:,}"
+
+
+def _times(one: Change) -> tuple[str, str, str, str]:
+    before, after = ("-" if time is None else format_ns(time) for time in (one.a_ns, one.b_ns))
+    percent = "" if one.a_ns is None or one.b_ns is None else _percent(one.a_ns, one.b_ns)
+    return before, after, _signed(one.difference_ns), percent
+
+
+def _signed(time_ns: int) -> str:
+    return f"+{format_ns(time_ns)}" if time_ns > 0 else format_ns(time_ns)
+
+
+def _percent(before: int, after: int) -> str:
+    """How much more or less; two digits, so that a small change is not told as none."""
+    if not before or before == after:
+        return ""
+    percent = 100 * (after - before) / before
+    return f"{percent:+.1f} %" if abs(percent) >= 0.05 else f"{percent:+.1g} %"
+
+
+def _fact(name: str, text: str) -> str:
+    return f"{name:<{MARGIN}} {text}"

@@ -1,0 +1,254 @@
+"""The critical path: the chain of moments that decided how long a run took, and what its time was spent on.
+
+It is walked backwards from the last moment, each time to the one that came last of those needed. As that one
+came just before, the times of all moments on the way add up to the makespan, to the nanosecond.
+
+Where something on the chain had to wait in a line, behind others, for a link, a remote memory or a side of a
+bus, the chain goes on with those others. Their time counts as queueing for as long as it waited.
+
+Not here: how far everything else is from being critical (`slack`), and what would change it (`sensitivity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.critical.record import NONE, QUEUES, WHAT, PathRecord
+
+CAUSES = (
+    "compute",
+    "latency",
+    "serialisation",
+    "queueing",
+    "endpoint",
+    "reduction",
+    "memory",
+    "bus",
+    "replayed",
+    "other",
+    "idle",
+)
+_PLAIN = ("latency", "serialisation", "endpoint", "reduction", "bus")
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A stretch of the chain that is one operation's: a node's, or a collective's on all its actors."""
+
+    kind: str
+    name: str
+    group: str | None
+    actors: tuple[int, ...]  # in the order of the path
+    start_ns: int
+    end_ns: int
+    messages: int
+    after: str  # what it waited for last
+    causes: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"actors": list(self.actors)}
+
+
+class CriticalPath:
+    """The chain, from the beginning of the run to its end."""
+
+    def __init__(self, record: PathRecord) -> None:
+        self.record = record
+        self.rows = _walk(record)
+        self.spent_ns = (record.end_ns - record.start_ns)[self.rows]
+        self.node = record.nodes_of(self.rows)
+        self.queued_ns = _queued(record, self.rows)
+
+    @property
+    def makespan_ns(self) -> int:
+        """What the chain adds up to."""
+        return self.record.makespan_ns
+
+    @cached_property
+    def cause(self) -> Any:
+        """Of every moment of the chain, its cause but for queueing, as an index into CAUSES."""
+        record, cause = self.record, np.full(len(self.rows), CAUSES.index("other"))
+        what = record.what[self.rows]
+        for name in _PLAIN:
+            cause[what == WHAT.index(name)] = CAUSES.index(name)
+        cause[what == WHAT.index("late_start")] = CAUSES.index("idle")
+        is_node = (what == WHAT.index("node")) & (self.node != NONE)
+        cause[is_node] = self.causes_of_nodes()[self.node[is_node]]
+        return cause
+
+    def causes_of_nodes(self) -> Any:
+        """Of every node of the run, what its own duration counts as."""
+        nodes = self.record.nodes
+        of_kind = np.array([_cause_of_kind(kind or "") for kind in nodes.kind.texts])
+        modelled = np.array([text == "modelled" for text in nodes.treatment.texts])
+        cause = of_kind[nodes.kind.codes]
+        # What a modelled collective computes is a step of a custom program.
+        is_custom = (cause == CAUSES.index("replayed")) & modelled[nodes.treatment.codes]
+        return np.where(is_custom, CAUSES.index("compute"), cause)
+
+    def by_cause(self) -> dict[str, int]:
+        """Nanoseconds per cause; they add up to the makespan."""
+        return {name: int(ns) for name, ns in zip(CAUSES, self._sums(slice(None)), strict=True) if ns}
+
+    def _sums(self, part: Any) -> Any:
+        queued = self.queued_ns[part]
+        sums = np.bincount(self.cause[part], self.spent_ns[part] - queued, len(CAUSES)).astype(np.int64)
+        sums[CAUSES.index("queueing")] += queued.sum()
+        return sums
+
+    def by_operation(self) -> list[tuple[str, str, str | None, int]]:
+        """(kind, name, group, nanoseconds), the most first."""
+        nodes, sums = self.record.nodes, np.bincount(self.node + 1, self.spent_ns).astype(np.int64)
+        found: dict[tuple[str, str, str | None], int] = {}
+        for row in np.flatnonzero(sums).tolist():
+            key = ("", "nobody's", None) if row == 0 else operation_of(nodes, row - 1)
+            found[key] = found.get(key, 0) + int(sums[row])
+        return sorted(
+            ((*key, ns) for key, ns in found.items()), key=lambda one: (-one[3], one[:2], one[2] or "")
+        )
+
+    def by_group(self) -> list[tuple[str, int]]:
+        """(communicator group, nanoseconds) of collectives."""
+        found: dict[str, int] = {}
+        for _, _, group, ns in self.by_operation():
+            if group is not None:
+                found[group] = found.get(group, 0) + ns
+        return sorted(found.items(), key=lambda one: (-one[1], one[0]))
+
+    def by_link(self) -> list[dict[str, Any]]:
+        """Latency, serialisation and waiting per class of links, in the machine's order."""
+        record, rows = self.record, self.rows
+        found = []
+        for code, name in enumerate(record.link.texts):
+            on = record.link.codes[rows] == code
+            if name is None or not on.any():
+                continue
+            sums = dict(zip(CAUSES, self._sums(on).tolist(), strict=True))
+            named = {cause: sums[cause] for cause in ("latency", "serialisation", "queueing")}
+            found.append({"link": name, "dimension": int(name.split()[1].rstrip(":")), **named})
+        return found
+
+    def by_single_link(self) -> list[dict[str, Any]]:
+        """Of the link model, serialisation and waiting per link, the one with the most first."""
+        record, rows = self.record, self.rows
+        at = np.flatnonzero(record.is_what("serialisation")[rows] & (record.place[rows] != NONE))
+        found = []
+        for place in np.unique(record.place[rows[at]]).tolist():
+            part = at[record.place[rows[at]] == place]
+            queued = int(self.queued_ns[part].sum())
+            spent = int(self.spent_ns[part].sum())
+            name = record.link_name(place)
+            found.append({"link": name, "serialisation": spent - queued, "queueing": queued})
+        return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
+
+    def hops(self) -> list[Hop]:
+        """The chain, operation by operation."""
+        return list(self._hops())
+
+    def _hops(self) -> Iterator[Hop]:
+        record, nodes = self.record, self.record.nodes
+        timed = np.flatnonzero(self.spent_ns > 0)
+        if not len(timed):
+            return
+        code = _hop_codes(nodes, self.node[timed])
+        firsts = np.flatnonzero(np.diff(code, prepend=code[0] - 1))
+        for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(timed)], strict=True):
+            part, node = timed[first:end], int(self.node[timed[first]])
+            kind, name, group = ("", "late start", None) if node == NONE else _named(nodes, node)
+            actors = record.actor[self.rows[part]]
+            sums = self._sums(part)
+            before = self.rows[timed[first - 1] + 1 if first else 0 : part[0] + 1]
+            yield Hop(
+                kind=kind,
+                name=name,
+                group=group,
+                actors=tuple(dict.fromkeys(actors.tolist())),
+                start_ns=int(record.start_ns[self.rows[part[0]]]),
+                end_ns=int(record.end_ns[self.rows[part[-1]]]),
+                messages=_messages(record, self.rows[part]),
+                after=_after(record, before, node),
+                causes={cause: int(ns) for cause, ns in zip(CAUSES, sums, strict=True) if ns},
+            )
+
+
+def _walk(record: PathRecord) -> Any:
+    """The chain's rows, from the first moment of the run to its last."""
+    by, row, rows = record.by, record.last, []
+    while row != NONE:
+        rows.append(row)
+        row = int(by[row])
+    return np.array(rows[::-1], np.int64)
+
+
+def _queued(record: PathRecord, rows: Any) -> Any:
+    """Of the time of every moment of the chain, how long what comes later on it waited behind it."""
+    queued = np.zeros(len(rows), np.int64)
+    of_queues = {WHAT.index(name) for name in QUEUES}
+    what, since = record.what[rows].tolist(), record.makespan_ns
+    start, end = record.start_ns[rows].tolist(), record.end_ns[rows].tolist()
+    also = record.also[rows].tolist()
+    for at in range(len(rows) - 1, -1, -1):
+        if what[at] in of_queues and also[at] != NONE:
+            since = min(since, int(record.end_ns[also[at]]))
+        queued[at] = max(end[at] - max(start[at], since), 0) if since < end[at] else 0
+        if start[at] <= since:
+            since = record.makespan_ns
+    return queued
+
+
+def _cause_of_kind(kind: str) -> int:
+    """What the duration of a node of this kind counts as."""
+    if kind == "compute":
+        return CAUSES.index("compute")
+    if kind.startswith("memory_"):
+        return CAUSES.index("memory")
+    return CAUSES.index("other" if kind in ("metadata", "invalid", "") else "replayed")
+
+
+def _named(nodes: Any, row: int) -> tuple[str, str, str | None]:
+    kind, name = nodes.kind.texts[nodes.kind.codes[row]], nodes.name.texts[nodes.name.codes[row]]
+    return str(kind), str(name), nodes.group.texts[nodes.group.codes[row]]
+
+
+def operation_of(nodes: Any, row: int) -> tuple[str, str, str | None]:
+    """(kind, name stem, group) of a node."""
+    kind, _, group = _named(nodes, row)
+    return kind, str(nodes.stem.texts[nodes.stem.codes[row]]), group
+
+
+def _hop_codes(nodes: Any, node: Any) -> Any:
+    """A number for every row: equal for neighbours on the chain that belong to one hop."""
+    is_collective = np.array([text is not None for text in nodes.group.texts])
+    joint = is_collective[nodes.group.codes[node]] & (node != NONE)
+    of_name = nodes.name.codes[node] * len(nodes.group.texts) + nodes.group.codes[node]
+    return np.where(joint, -2 - of_name, node)
+
+
+def _messages(record: PathRecord, rows: Any) -> int:
+    """How many messages a stretch of the chain passes: every one has its serialisation, or only a latency."""
+    flying = record.is_what("latency", "serialisation")[rows]
+    return int(np.count_nonzero(np.diff(flying.astype(np.int8), prepend=0) == 1))
+
+
+AFTER = (
+    ("server_queue", "a busy memory"),
+    ("link_queue", "a busy link"),
+    ("receive", "a message"),
+    ("chunk_start", "room in a queue"),
+)
+STARTED = {"lane": "its lane", "dependency": "a dependency", "begin": "nothing"}
+
+
+def _after(record: PathRecord, rows: Any, node: int) -> str:
+    """What a hop began after: what let its node start, or what met on the way to it."""
+    names = {WHAT[code] for code in record.what[rows].tolist()}
+    if "node_start" in names and node != NONE:
+        cause = record.nodes.start_cause
+        return STARTED.get(cause.texts[cause.codes[node]] or "", "")
+    return next((text for name, text in AFTER if name in names), "")

@@ -1,0 +1,196 @@
+"""The record of what let everything happen, as columns that the analyses share.
+
+Moments stand in the order in which they came about: whatever one needs stands above it. Not here: what is
+read off it (`path`, `slack`, `sensitivity`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.views.run.columns import Words, coded, integers, stems_of, words
+from et_sim.views.run.directory import AGAIN, PATH, RunDirectory
+from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.schema import PATH_COLUMNS
+
+NONE = -1
+# The words of the column `what` that the views know; those in which time passes come first.
+TIMES = ("late_start", "node", "latency", "serialisation", "endpoint", "reduction", "bus")
+QUEUES = ("link_queue", "server_queue", "bus_queue")
+MEETINGS = (
+    "begin",
+    "node_start",
+    "node_end",
+    "chunk_queued",
+    "chunk_start",
+    "parents",
+    "lane",
+    "room",
+    "link",
+)
+OTHERS = ("server", "bus_side", "receive", "request", "bundles", "half", "chunks", "together", "bound")
+WHAT = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
+AT_ONCE = 1 << 20  # moments
+NODE_COLUMNS = (
+    "actor",
+    "node",
+    "name",
+    "kind",
+    "lane",
+    "treatment",
+    "group",
+    "start_cause",
+    "compute_utilisation",
+    "memory_utilisation",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """The timeline's rows, as far as paths are concerned."""
+
+    actor: Any
+    node: Any
+    kind: Words
+    name: Words
+    stem: Words
+    group: Words
+    lane: Words
+    treatment: Words
+    start_cause: Words
+    compute_utilisation: Any
+    memory_utilisation: Any
+
+
+class PathRecord:
+    """The moments of a run; -1 stands for none."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        if not run.holds("path"):
+            raise UsageError(
+                "did not record what let everything happen",
+                place=str(run.path),
+                remedy="simulate again with et-sim run … --detail path",
+            )
+        kept = kept_text(run)
+        if kept:
+            raise UsageError(
+                f"holds only the nodes of {kept}, and a critical path leads through all of them",
+                place=str(run.path),
+                remedy="simulate again without --ranks and --window",
+            )
+        self.makespan_ns: int = run.summary["makespan_ns"]
+        self.is_complete = run.summary["status"] == "complete"
+        self._run, place = run, str(run.path / PATH)
+        about = run.metadata("path")
+        self._links = json.loads(about.get(b"links", b"[]"))
+        self.routes_by_bandwidth = about.get(b"routes") == b"by bandwidth"
+        columns = _columns(run, place)
+        self.by, self.also, self.place, self.actor = (columns[n] for n in ("by", "also", "place", "actor"))
+        self.start_ns, self.end_ns = columns["start_ns"], columns["end_ns"]
+        self.node_id, self.what, self.link = columns["node"], columns["what"], columns["link"]
+        self._check(place)
+
+    def __len__(self) -> int:
+        return len(self.by)
+
+    def _check(self, place: str) -> None:
+        """Whatever an analysis relies on."""
+        in_order = len(self) > 0
+        for first in range(0, len(self), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            rows = np.arange(first, min(first + AT_ONCE, len(self)))
+            in_order &= bool((self.by[part] < rows).all() and (self.also[part] < rows).all())
+            in_order = in_order and bool((self.start_ns[part] == self._needed_ns(part)).all())
+        if not in_order:
+            raise UsageError("its moments do not follow from each other", place=place, remedy=AGAIN)
+
+    def _needed_ns(self, part: slice) -> Any:
+        """When all that some moments need had come."""
+        by, also = self.by[part], self.also[part]
+        return np.maximum(np.where(by < 0, 0, self.end_ns[by]), np.where(also < 0, 0, self.end_ns[also]))
+
+    def is_what(self, *names: str) -> Any:
+        """Which moments are of these kinds."""
+        return np.isin(self.what, [WHAT.index(name) for name in names])
+
+    def link_name(self, place: int) -> str:
+        """What a link is called that has a number of its own (link model)."""
+        dimension = max(row for row, one in enumerate(self._links) if one["first"] <= place)
+        actor, port = divmod(place - self._links[dimension]["first"], len(self._links[dimension]["ports"]))
+        return f"dimension {dimension}: actor {actor} {self._links[dimension]['ports'][port]}"
+
+    @cached_property
+    def last(self) -> int:
+        """The moment at which the run was over: the end of its last node; in a stall, whatever was last."""
+        ends = np.flatnonzero(self.end_ns == self.makespan_ns)
+        if self.is_complete:
+            ends = ends[self.is_what("node_end")[ends]]
+        return int(ends[-1]) if len(ends) else 0
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """All nodes of the run."""
+        rows = self._run.timeline(NODE_COLUMNS).unify_dictionaries().combine_chunks()
+        names = words(rows["name"])
+        stems = stems_of(names)
+        return Nodes(
+            actor=rows["actor"].to_numpy().astype(np.int64),
+            node=rows["node"].to_numpy(),
+            kind=words(rows["kind"]),
+            name=names,
+            stem=Words(stems.texts, stems.codes[names.codes]),
+            group=words(rows["group"]),
+            lane=words(rows["lane"]),
+            treatment=words(rows["treatment"]),
+            start_cause=words(rows["start_cause"]),
+            compute_utilisation=rows["compute_utilisation"].to_numpy(),
+            memory_utilisation=rows["memory_utilisation"].to_numpy(),
+        )
+
+    def nodes_of(self, moments: Any) -> Any:
+        """The row in `nodes` of what some moments are about; -1: of nothing."""
+        nodes = self.nodes
+        ids, code = np.unique(nodes.node, return_inverse=True)
+        known = nodes.actor * len(ids) + code.reshape(-1)  # ascending, as the timeline's rows are
+        actor, node = self.actor[moments], self.node_id[moments].view(np.uint64)
+        wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node)
+        row = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        return np.where((actor != NONE) & (known[row] == wanted), row, NONE) if len(known) else actor * 0 - 1
+
+
+def _columns(run: RunDirectory, place: str) -> dict[str, Any]:
+    """The columns of the record, each as narrow as it can be: they are long."""
+    count = sum(len(rows) for rows in run.batches("path", ("what",)))
+    narrow = np.int32 if count <= np.iinfo(np.int32).max else np.int64
+    kinds: dict[str, Any] = {**dict.fromkeys(PATH_COLUMNS, np.int64), "by": narrow, "also": narrow}
+    kinds |= {"place": np.int32, "actor": np.int32, "link": np.int32, "what": np.int8}
+    columns: dict[str, Any] = {name: np.empty(count, kind) for name, kind in kinds.items()}
+    texts: tuple[str | None, ...] = (None,)
+    first = 0
+    for rows in run.batches("path", tuple(PATH_COLUMNS)):
+        if first == 0:
+            texts = (*rows["link"].dictionary.to_pylist(), None)  # the same in all batches
+        here = slice(first, first + len(rows))
+        for name in ("by", "also", "place", "actor", "start_ns", "end_ns"):
+            columns[name][here] = integers(rows[name], missing=NONE)
+        columns["node"][here] = integers(rows["node"].view("int64"), missing=0)
+        columns["what"][here] = _recoded(words(rows["what"]), place)
+        columns["link"][here] = coded(rows["link"])
+        first += len(rows)
+    columns["link"] = Words(texts, columns["link"])
+    return columns
+
+
+def _recoded(found: Words, place: str) -> Any:
+    unknown = [text for text in found.texts if text is not None and text not in WHAT]
+    if unknown:
+        raise UsageError(f"holds moments of an unknown kind, {unknown[0]!r}", place=place, remedy=AGAIN)
+    of_code = np.array([WHAT.index(text) if text else 0 for text in found.texts], np.int8)
+    return of_code[found.codes]

@@ -1,0 +1,125 @@
+"""The nodes that pictures show, as numpy columns, and the ranks that they are of.
+
+A rank has the times of its actor. Shown are the ranks asked for, or the first of every actor, as far as there
+is room; a sentence says what has none.
+
+Not here: reading them (`visible_nodes`), where on a page a node is drawn (`tracks`), and what belongs
+together (`flows`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import kept_actors, kept_text
+from et_sim.views.run.selection import Window
+from et_sim.views.summary.rank_table import slowest_first
+from et_sim.views.text import plural
+
+ALWAYS: Window = (0, LONGEST_NS)
+MOST_ASKED = 10_000
+NONE = -1
+NUMBERS = ("actor", "node", "ready_ns", "start_ns", "end_ns", "bytes", "sequence", "peer", "tag")
+CAUSES = ("end_cause_actor", "end_cause_node", "start_cause_node")
+TEXTS = ("name", "kind", "lane", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The ranks of a picture, ascending, and the actor that each belongs to."""
+
+    ranks: tuple[int, ...]
+    actors: tuple[int, ...]
+    left_out: tuple[str, ...]  # sentences
+
+    def place_of_actor(self) -> dict[int, int]:
+        """Actors that are shown by one rank only -> the place of that rank."""
+        once = {actor: place for place, actor in enumerate(self.actors)}
+        return {actor: place for actor, place in once.items() if self.actors.count(actor) == 1}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """Nodes as columns; -1 stands for none. Texts are codes, the last of which is "none"."""
+
+    actor: Any
+    node: Any
+    ready_ns: Any
+    start_ns: Any
+    end_ns: Any  # of what never completed: when the run ended
+    bytes: Any
+    sequence: Any
+    peer: Any
+    tag: Any
+    end_cause_actor: Any
+    end_cause_node: Any
+    start_cause_node: Any
+    completed: Any
+    name: Any
+    kind: Any
+    lane: Any
+    group: Any
+    names: tuple[str | None, ...]
+    kinds: tuple[str | None, ...]
+    lanes: tuple[str | None, ...]
+    groups: tuple[str | None, ...]
+
+    def take(self, rows: Any) -> Nodes:
+        """Some of them, in another order perhaps."""
+        every = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Nodes(**{name: v if isinstance(v, tuple) else v[rows] for name, v in every.items()})
+
+    @property
+    def waited_ns(self) -> Any:
+        """How long each was ready before it was issued."""
+        return np.maximum(self.start_ns - self.ready_ns, 0)
+
+    def __len__(self) -> int:
+        return len(self.actor)
+
+
+def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
+    """Ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
+    actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
+    kept = kept_text(run)
+    held = [f"holds only nodes of {kept}"] if kept else []
+    if asked is not None:
+        return _asked_for(run, asked, actors, held)
+    there = [actor for actor, is_kept in zip(actors, kept_actors(run).tolist(), strict=True) if is_kept]
+    chosen = slowest_first(there)[:most] if len(there) > most else there
+    firsts = sorted((parse_ranks(actor["ranks"])[0].start, actor["actor"]) for actor in chosen)
+    if len(there) > most:
+        held.append(f"shows the {most} slowest of {len(there):,} actors; --ranks chooses others")
+    elif len(actors) < run.summary["ranks"]:
+        counts = f"{plural(len(actors), 'actor')}, {plural(run.summary['ranks'], 'rank')}"
+        held.append(f"shows one rank of each actor ({counts}); --ranks chooses others")
+    return Shown(tuple(rank for rank, _ in firsts), tuple(actor for _, actor in firsts), tuple(held))
+
+
+def _asked_for(run: RunDirectory, asked: str, actors: list[dict[str, Any]], held: list[str]) -> Shown:
+    spans = parse_ranks(asked)
+    highest = max(span[-1] for span in spans)
+    if highest >= run.summary["ranks"]:
+        raise UsageError(
+            f"there is no rank {highest}",
+            place=str(run.path),
+            remedy=f"ranks are 0-{run.summary['ranks'] - 1}",
+        )
+    count = sum(len(span) for span in spans)
+    if count > MOST_ASKED:
+        raise UsageError(f"{count:,} ranks are too many to show", remedy=f"ask for at most {MOST_ASKED:,}")
+    wanted = sorted({rank for span in spans for rank in span})
+    owner: dict[int, int] = {}
+    for actor in actors:
+        for span in parse_ranks(actor["ranks"]):
+            low, high = np.searchsorted(wanted, (span.start, span[-1] + 1)).tolist()
+            owner.update((rank, actor["actor"]) for rank in wanted[low:high] if rank in span)
+    if missing := [rank for rank in wanted if rank not in owner]:
+        raise UsageError(f"ranks {format_ranks(missing)} belong to no actor", place=str(run.path))
+    return Shown(tuple(wanted), tuple(owner[rank] for rank in wanted), tuple(held))

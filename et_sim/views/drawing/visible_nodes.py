@@ -1,0 +1,204 @@
+"""Reads the nodes that a picture draws, from a timeline of any length.
+
+Drawn are nodes that are under way in a window, of chosen ranks; where there is no room for all of them, the
+longest. Beside them stand the nodes that arrows may join them to: the other members of their collectives, and
+the messages between the same actors. The timeline is read block by block, several times, and nothing else of
+it is kept.
+
+Not here: arrows (`flows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
+from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Window
+
+SPANS = ("actor", "start_ns", "end_ns")
+JOINED = ("actor", "kind", "group", "sequence", "peer")
+MESSAGES = ("send", "receive")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slices:
+    """Nodes as they are shown: one for each node and rank, rank by rank."""
+
+    place: Any  # in Shown.ranks
+    row: Any  # in the nodes
+    left_out: str
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def nodes_drawn(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
+    """What is drawn of a run, and whatever may be joined to it by arrows, in the order of the timeline."""
+    blocks = _Blocks(run, shown)
+    place, row, count = blocks.longest(window, limit)
+    rows = _distinct(row)
+    if len(rows) < blocks.rows_shown:
+        rows = _distinct(np.append(rows, _joined(blocks, rows)))
+    left_out = ""
+    if count > limit:
+        left_out = (
+            f"shows the {limit:,} longest of {count:,} nodes; --window, --ranks and --limit choose others"
+        )
+    return blocks.nodes(rows), Slices(place, np.searchsorted(rows, row), left_out)
+
+
+class _Blocks:
+    """The record batches of a timeline that hold nodes of ranks that are shown."""
+
+    def __init__(self, run: RunDirectory, shown: Shown) -> None:
+        self._run = run
+        actors = np.array(shown.actors, np.int64)
+        self._place = np.argsort(actors, kind="stable")
+        self._places = np.bincount(actors, minlength=len(run.actors()))  # of each actor
+        self._first_place = np.cumsum(self._places) - self._places
+        self._firsts: list[int] = []  # rows, of all batches
+        self._numbers: list[int] = []  # of batches that hold nodes of these actors
+        self.rows_shown = 0
+
+    def longest(self, window: Window, limit: int) -> tuple[Any, Any, int]:
+        """Place and row of slices, by place, and of how many they are the longest."""
+        first, last = window
+        found, rows = _Longest(limit), 0
+        for number, batch in enumerate(self._run.batches("timeline", SPANS)):
+            actor, start = batch["actor"].to_numpy(), batch["start_ns"].to_numpy()
+            self._firsts.append(rows)
+            is_shown = self._places[actor] > 0
+            if is_shown.any():
+                self._numbers.append(number)
+                self.rows_shown += int(is_shown.sum())
+                end = integers(batch["end_ns"], missing=NONE)
+                end = np.where(end == NONE, self._run.summary["makespan_ns"], end)
+                inside = (start < last) & ((end > first) | ((end == start) & (start >= first)))
+                place, at = self._repeated(actor, np.flatnonzero(is_shown & inside))
+                found.add(place, rows + at, (end - start)[at])
+            rows += len(batch)
+        self._firsts.append(rows)
+        return *found.chosen(), found.count
+
+    def _repeated(self, actor: Any, rows: Any) -> tuple[Any, Any]:
+        """Some rows, for each rank that shows their actor."""
+        first, count = self._first_place[actor[rows]], self._places[actor[rows]]
+        if (count == 1).all():
+            return self._place[first], rows
+        number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        return self._place[np.repeat(first, count) + number], np.repeat(rows, count)
+
+    def every(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Batches, and the rows at which they begin."""
+        batches = self._run.batches("timeline", columns, self._numbers)
+        for number, batch in zip(self._numbers, batches, strict=True):
+            yield self._firsts[number], batch
+
+    def at(self, rows: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+        """Batches that hold some of these rows, which are ascending, and where in the batch they are."""
+        numbers = _distinct(np.searchsorted(self._firsts, rows, side="right") - 1).tolist()
+        for number, batch in zip(numbers, self._run.batches("timeline", columns, numbers), strict=True):
+            begin, end = np.searchsorted(rows, self._firsts[number : number + 2])
+            yield batch, rows[begin:end] - self._firsts[number]
+
+    def is_shown(self, actor: Any) -> Any:
+        """Which of these actors are shown."""
+        return self._places[actor] > 0
+
+    def nodes(self, rows: Any) -> Nodes:
+        """All columns of these rows, which are ascending."""
+        parts: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *CAUSES, *TEXTS)}
+        texts: dict[str, tuple[str | None, ...]] = dict.fromkeys(TEXTS, (None,))
+        for batch, at in self.at(rows, tuple(parts)):
+            for name in (*NUMBERS, *CAUSES):
+                parts[name].append(integers(batch[name], missing=NONE)[at])
+            for name in TEXTS:
+                if len(texts[name]) == 1:  # all batches have the same
+                    texts[name] = (*batch[name].dictionary.to_pylist(), None)
+                parts[name].append(coded(batch[name])[at])
+        columns: dict[str, Any] = {
+            name: np.concatenate(found or [np.zeros(0, np.int64)]) for name, found in parts.items()
+        }
+        completed = columns["end_ns"] != NONE
+        columns["end_ns"] = np.where(completed, columns["end_ns"], self._run.summary["makespan_ns"])
+        return Nodes(**columns, completed=completed, **{f"{name}s": texts[name] for name in TEXTS})
+
+
+class _Longest:
+    """The longest of slices that come row by row; of those alike, the ones of the first place and row."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: list[tuple[Any, ...]] = []  # place, row, how long
+        self._size = self.count = 0
+        self._worst: tuple[int, int] | None = None  # how long, and where
+
+    def add(self, place: Any, row: Any, took: Any) -> None:
+        """Take slices of rows after all those before."""
+        self.count += len(row)
+        if self._worst is not None:
+            least, at = self._worst
+            better = np.flatnonzero((took > least) | ((took == least) & (place < at)))
+            place, row, took = place[better], row[better], took[better]
+        self._kept.append((place, row, took))
+        self._size += len(row)
+        if self._size > 2 * self._limit:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        place, row, took = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
+        order = np.lexsort((row, place, -took))[: self._limit]
+        self._worst = int(took[order[-1]]), int(place[order[-1]])
+        self._kept = [(place[order], row[order], took[order])]
+        self._size = len(order)
+
+    def chosen(self) -> tuple[Any, Any]:
+        """Place and row, in order of these."""
+        if self._size > self._limit:
+            self._let_go()
+        if not self._kept:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        place, row, _ = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
+        order = np.lexsort((row, place))
+        return place[order], row[order]
+
+
+def _distinct(numbers: Any) -> Any:
+    """In ascending order; of millions of them, np.unique takes ten times as long."""
+    numbers = np.sort(numbers, kind="stable")
+    return numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
+
+
+def _joined(blocks: _Blocks, rows: Any) -> Any:
+    """Rows of shown actors that are in a collective, or between the same two actors, with one of these."""
+    wanted = [_keys(batch, at) for batch, at in blocks.at(rows, JOINED)]
+    if not wanted:
+        return rows
+    together = [_distinct(np.concatenate(keys)) for keys in zip(*wanted, strict=True)]
+    together = [keys[keys != NONE] for keys in together]
+    if not any(map(len, together)):
+        return rows[:0]
+    found = []
+    for first, batch in blocks.every(JOINED):
+        is_shown = np.flatnonzero(blocks.is_shown(batch["actor"].to_numpy()))
+        of_row = _keys(batch, is_shown)
+        there = np.any([np.isin(keys, some) for keys, some in zip(of_row, together, strict=True)], axis=0)
+        found.append(first + is_shown[there])
+    return np.concatenate(found)
+
+
+def _keys(batch: Any, at: Any) -> tuple[Any, Any]:
+    """Of these rows of a batch: numbers for their collective, and for the two ends of their message."""
+    sequence = integers(batch["sequence"], missing=NONE)[at]
+    groups = len(batch["group"].dictionary) + 1
+    collective = np.where(sequence == NONE, NONE, sequence * groups + coded(batch["group"])[at])
+    actor, peer = batch["actor"].to_numpy()[at].astype(np.int64), integers(batch["peer"], missing=NONE)[at]
+    is_message = np.array([kind in MESSAGES for kind in (*batch["kind"].dictionary.to_pylist(), None)])
+    ends = np.minimum(actor, peer) << 32 | np.maximum(actor, peer)
+    return collective, np.where(is_message[coded(batch["kind"])[at]] & (peer != NONE), ends, NONE)

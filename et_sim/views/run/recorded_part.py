@@ -1,0 +1,36 @@
+"""Which part of the nodes a run holds, if it was not asked to write all of them.
+
+Not here: what was done with them; the summary and the actors are always those of the whole run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import LONGEST_NS, format_ns, parse_ranks
+from et_sim.views.run.directory import RunDirectory
+
+
+def kept_text(run: RunDirectory) -> str:
+    """Ranks and time whose nodes were written, such as `ranks 0-3 from 1 ms`; empty if all were."""
+    kept = run.manifest.get("kept", {})
+    parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
+    if "window_ns" in kept:
+        first, last = kept["window_ns"]
+        parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
+    return " ".join(parts)
+
+
+def kept_actors(run: RunDirectory) -> Any:
+    """Per actor, whether its nodes were written."""
+    names = run.actors()["ranks"].to_pylist()
+    if "ranks" not in run.manifest.get("kept", {}):
+        return np.ones(len(names), np.bool_)
+    kept = parse_ranks(run.manifest["kept"]["ranks"])
+    return np.array([any(_meet(own, some) for own in parse_ranks(name) for some in kept) for name in names])
+
+
+def _meet(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop

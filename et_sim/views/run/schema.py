@@ -1,0 +1,243 @@
+"""What the files of a run have to hold for the views to read them.
+
+Not here: opening files (`directory`), and what the figures mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+# A shape is a type, a tuple of types, a mapping (these keys, each of a shape), a list of one shape
+# (any number of these), or RANKS.
+Shape = Any
+RANKS = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
+NONE = type(None)
+
+NOTICE = {"place": str, "key": str, "text": str}
+FIGURES = {
+    "ranks": RANKS,
+    "finish_ns": (int, NONE),
+    "compute_ns": int,
+    "exposed_comm_true_ns": int,
+    "idle_ns": int,
+    "compute_bound_share": (float, NONE),
+    "compute_utilisation": (float, NONE),
+    "memory_utilisation": (float, NONE),
+    "operational_intensity": (float, NONE),
+    "peak_memory_bytes": (int, NONE),
+}
+COVERAGE = {
+    "nodes": int,
+    "modelled": int,
+    "replayed": int,
+    "defaulted": int,
+    "instant": int,
+    "not_executed": int,
+    "without_tensors": (int, NONE),
+    "ignored_attributes": dict,
+    "ignored_metadata": int,
+}
+SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
+    {
+        "status": str,
+        "makespan_ns": int,
+        "ranks": int,
+        "model": str,
+        "profile": str,
+        "corrections": list,
+        "folded": {"actors": int},
+        "uneven": {"ranks": int, "links": int},
+        "messages": int,
+        "per_rank": [FIGURES],
+        "coverage": COVERAGE,
+        "warnings": [NOTICE],
+        "defaults": [NOTICE],
+    }
+)
+WAIT = {
+    "ranks": str,
+    "operation": str,
+    "node_name": str,
+    "waits_for": str,
+    "since_ns": int,
+}
+STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
+    {
+        "cause": str,
+        "alike": str,
+        "end_ns": int,
+        "waits": [WAIT],
+        "knot": [{"rank": int, "waits_for": int, "reason": str}],
+        "dead_ends": [str],
+        "nearest": [str],
+        "remedies": [str],
+    }
+)
+TABLES_VERSION = 1
+# Columns that views read, and how their Arrow types begin.
+TIMELINE_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "node": "uint64",
+        "name": "dictionary<values=string",
+        "kind": "dictionary<values=string",
+        "lane": "dictionary<values=string",
+        "treatment": "dictionary<values=string",
+        "group": "dictionary<values=string",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "start_cause": "dictionary<values=string",
+        "bytes": "int64",
+        "compute_utilisation": "double",
+        "memory_utilisation": "double",
+        "operational_intensity": "double",
+    }
+)
+ACTOR_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {"actor": "int32", "ranks": "string", "rank_count": "int64", "finish_ns": "int64"}
+)
+PATH_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "by": "int64",
+        "also": "int64",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "what": "dictionary<values=string",
+        "actor": "int32",
+        "node": "uint64",
+        "link": "dictionary<values=string",
+        "place": "int32",
+    }
+)
+MEMORY_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "time_ns": "int64",
+        "tensor": "dictionary<values=string",
+        "node": "uint64",
+        "delta_bytes": "int64",
+        "alive_bytes": "int64",
+    }
+)
+PHASE_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "node": "uint64",
+        "chunk": "int32",
+        "phase": "int32",
+        "dimension": "int32",
+        "operation": "dictionary<values=string",
+        "bytes": "int64",
+        "queued_ns": "int64",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "messages": "int32",
+        "message_wait_ns": "int64",
+    }
+)
+MESSAGE_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "node": "uint64",
+        "kind": "dictionary<values=string",
+        "peer": "int32",
+        "dimension": "int32",
+        "bytes": "int64",
+        "ready_ns": "int64",
+        "sent_ns": "int64",
+        "start_ns": "int64",
+        "left_ns": "int64",
+        "arrived_ns": "int64",
+        "link_wait_ns": "int64",
+    }
+)
+LINK_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "actor": "int32",
+        "dimension": "int32",
+        "link": "dictionary<values=string",
+        "start_ns": "int64",
+        "end_ns": "int64",
+        "busy_ns": "int64",
+        "bytes": "int64",
+        "messages": "int64",
+        "wait_ns": "int64",
+        "longest_wait_ns": "int64",
+        "most_waiting": "int32",
+    }
+)
+LAYER_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "layer": "dictionary<values=string",
+        **{
+            f"{phase}_{figure}_ns": "int64"
+            for phase in ("forward", "input_gradient", "weight_gradient")
+            for figure in ("compute", "exposed", "total")
+        },
+    }
+)
+
+WORDS: Mapping[type, str] = MappingProxyType(
+    {
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        dict: "an object",
+        list: "a list",
+        NONE: "null",
+    }
+)
+
+
+def misfit(content: Any, shape: Shape, place: str = "") -> str:
+    """What is wrong with `content`, as the end of a sentence such as `per_rank[2].ranks is missing`;
+    empty if nothing is."""
+    if isinstance(shape, Mapping):
+        return _wrong_type(content, dict, place) or _misfit_within(content, shape, place)
+    if isinstance(shape, list):
+        found = _wrong_type(content, list, place)
+        entries = () if found else enumerate(content)
+        return found or next(filter(None, (misfit(e, shape[0], f"{place}[{k}]") for k, e in entries)), "")
+    if shape is RANKS:
+        is_ranks = isinstance(content, str) and RANKS.fullmatch(content)
+        return "" if is_ranks else f"{place} is not a list of ranks such as 0-3,6"
+    return _wrong_type(content, shape, place)
+
+
+def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place: str) -> str:
+    for key, wanted in shape.items():
+        where = f"{place}.{key}" if place else key
+        if key not in content:
+            return f"{where} is missing"
+        if found := misfit(content[key], wanted, where):
+            return found
+    return ""
+
+
+def _wrong_type(content: Any, wanted: type | tuple[type, ...], place: str) -> str:
+    if isinstance(content, wanted) and not isinstance(content, bool):
+        return ""
+    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+    return f"{place or 'it'} is not {' or '.join(WORDS[kind] for kind in kinds)}"
+
+
+def column_misfit(schema: Any, columns: Mapping[str, str]) -> str:
+    """The same for an Arrow schema."""
+    for name, start in columns.items():
+        at = schema.get_field_index(name)
+        if at < 0:
+            return f"column {name!r} is missing"
+        if not str(schema.field(at).type).startswith(start):
+            return f"column {name!r} is of type {schema.field(at).type}"
+    return ""
+
+
+def version_misfit(schema: Any) -> str:
+    """What is wrong with the version of a table; those without a version came before there were any."""
+    version = (schema.metadata or {}).get(b"et-sim.tables", b"0").decode(errors="replace")
+    if version.isdecimal() and int(version) <= TABLES_VERSION:
+        return ""
+    return f"is of table version {version}, and this et-sim reads versions up to {TABLES_VERSION}"

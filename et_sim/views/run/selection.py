@@ -1,0 +1,162 @@
+"""What part of a run a view is about: some ranks, some span of time, and how many lines of it.
+
+Ranks are never spelled out: an actor counts as often as there are selected ranks behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
+from et_sim.views.run.directory import RunDirectory
+
+T = TypeVar("T")
+Window = tuple[int, int]  # first and last nanosecond
+WINDOW_FORM = "allowed: two times with a colon between, such as 1ms:2.5ms, 0:500us, or 3ms: to the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Ranks (all if none are named), a window of time (all if none is given), and the most lines to show."""
+
+    ranks: tuple[range, ...] = ()
+    window: Window | None = None
+    top: int | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether neither ranks nor time are cut."""
+        return not self.ranks and self.window is None
+
+    def weights(self, run: RunDirectory) -> Any:
+        """How many selected ranks every actor stands for."""
+        if not self.ranks:
+            return run.actors()["rank_count"].to_numpy()
+        self.check_ranks(run)
+        return np.array([self._among(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
+
+    def clipped(self, start_ns: Any, end_ns: Any) -> tuple[Any, Any]:
+        """Times cut to the window; what lies outside becomes empty."""
+        if self.window is None:
+            return start_ns, end_ns
+        return np.clip(start_ns, *self.window), np.clip(end_ns, *self.window)
+
+    def touches(self, start_ns: Any, end_ns: Any) -> Any:
+        """Which spans lie in the window, at least in part; a span without length, if it begins there."""
+        if self.window is None:
+            return np.ones(len(start_ns), np.bool_)
+        first, last = self.window
+        return (start_ns < last) & (np.maximum(end_ns, start_ns + 1) > first)
+
+    def heading(self) -> list[str]:
+        """Lines that say what is shown, unless it is everything."""
+        parts = []
+        if self.ranks:
+            name = "rank" if len(self.ranks) == len(self.ranks[0]) == 1 else "ranks"
+            parts.append(f"{name} {','.join(_text(ranks) for ranks in self.ranks)}")
+        if self.window is not None:
+            first, last = self.window
+            parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
+        return [f"only {' '.join(parts)}", ""] if parts else []
+
+    def length_ns(self, end_ns: int) -> int:
+        """How long the window is open in a run that ends then."""
+        first, last = self.window or (0, end_ns)
+        return max(min(last, end_ns) - first, 0)
+
+    def cut(self, lines: Sequence[T], default: int | None = None) -> Sequence[T]:
+        """As many of these as are to be shown."""
+        return lines[: self.top or default or len(lines)]
+
+    def names(self, ranks: str) -> str:
+        """Those of these ranks that are selected; empty: none."""
+        if not self.ranks:
+            return ranks
+        found = []
+        for span in ranks.split(","):
+            first, _, last = span.partition("-")
+            whole = range(int(first), int(last or first) + 1)
+            found += [piece for chosen in self.ranks for piece in _pieces(whole, chosen)]
+        return ",".join(text for _, text in sorted(found))
+
+    def _among(self, text: str) -> int:
+        """How many of an actor's ranks are selected."""
+        found = 0
+        for span in text.split(","):
+            first, _, last = span.partition("-")
+            found += sum(_shared(range(int(first), int(last or first) + 1), ranks) for ranks in self.ranks)
+        return found
+
+    def check_ranks(self, run: RunDirectory) -> None:
+        """Refuse ranks that the run does not have."""
+        last = max((ranks[-1] for ranks in self.ranks), default=0)
+        if last >= run.summary["ranks"]:
+            raise UsageError(
+                f"there is no rank {last}",
+                place="--ranks",
+                remedy=f"the last one is {run.summary['ranks'] - 1}",
+            )
+
+
+EVERYTHING = Selection()
+
+
+def selection(ranks: str | None = None, window: str | None = None, top: int | None = None) -> Selection:
+    """From options of the command line."""
+    if top is not None and top < 1:
+        raise UsageError(f"cannot show {top} lines", place="--top", remedy="give a number from 1")
+    spans = _disjoint(parse_ranks(ranks)) if ranks is not None else ()
+    return Selection(spans, None if window is None else _window(window), top)
+
+
+def _window(text: str) -> Window:
+    begin, colon, end = text.partition(":")
+    if not colon:
+        raise UsageError(f"window {text!r} cannot be understood", remedy=WINDOW_FORM)
+    first = round(parse_time_ns(begin)) if begin.strip() else 0
+    last = round(parse_time_ns(end)) if end.strip() else LONGEST_NS
+    if last <= first:
+        raise UsageError(f"window {text!r} is empty", remedy=WINDOW_FORM)
+    return first, last
+
+
+def _disjoint(spans: list[range]) -> tuple[range, ...]:
+    """Ranges without what an earlier one names already."""
+    kept: list[range] = []
+    for span in spans:
+        if any(_shared(span, other) for other in kept):
+            kept += [range(rank, rank + 1) for rank in span if not any(rank in other for other in kept)]
+        else:
+            kept.append(span)
+    return tuple(kept)
+
+
+def _shared(span: range, other: range) -> int:
+    """How many numbers are in both ranges; one of them may have a step."""
+    if span.step != 1:
+        span, other = other, span
+    if span.step != 1:  # both leap
+        return sum(number in other for number in span)
+    first = max(span[0], other[0])
+    first += (other[0] - first) % other.step
+    last = min(span[-1], other[-1])
+    return max((last - first) // other.step + 1, 0)
+
+
+def _pieces(whole: range, chosen: range) -> list[tuple[int, str]]:
+    """What is in both, as texts behind the numbers that order them."""
+    if chosen.step != 1:
+        return [(rank, str(rank)) for rank in chosen if rank in whole]
+    first, last = max(whole[0], chosen[0]), min(whole[-1], chosen[-1])
+    return [(first, _text(range(first, last + 1)))] if first <= last else []
+
+
+def _text(ranks: range) -> str:
+    if len(ranks) == 1:
+        return str(ranks[0])
+    return f"{ranks[0]}-{ranks[-1]}" + (f"/{ranks.step}" if ranks.step > 1 else "")

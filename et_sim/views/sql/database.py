@@ -1,0 +1,94 @@
+"""The tables of a run in SQL: a DuckDB database whose views read the run's Arrow files.
+
+Nothing is loaded beforehand: a query reads the columns that it names, block by block. Ranks are not spelled
+out either: the view `ranks` expands ranges when asked. A query can read nothing but the run, and write
+nothing.
+
+Not here: putting answers on the screen or into files (`query_result`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.views.run.directory import ABSENT, TABLES, RunDirectory
+
+FIGURES_OF_RUN = ("status", "makespan_ns", "ranks", "messages", "model", "profile")
+RANKS_VIEW = """
+CREATE VIEW ranks AS
+SELECT unnest(range(spans.first, spans.last + 1))::INTEGER AS rank, actors.* EXCLUDE (ranks, rank_count)
+FROM spans JOIN actors USING (actor)
+"""
+
+
+class Database:
+    """A run's tables; `tables` names the views and their columns, `absent` what a run could also hold."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        import duckdb
+
+        # What Python variables are called must not decide what a query means.
+        self.connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
+        present = [name for name in TABLES if run.holds(name)]
+        for name in present:
+            self.connection.register(name, _rows_of(run, name))
+        self.connection.register("spans", _spans(run))
+        self.connection.register("run", _figures(run))
+        self.connection.execute(RANKS_VIEW)
+        for setting in (
+            "enable_progress_bar = false",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self.connection.execute(f"SET {setting}")
+        self.tables = {name: self._columns(name) for name in (*present, "ranks", "run")}
+        self.absent = {name: ABSENT[name] for name in TABLES if name not in present}
+
+    def _columns(self, table: str) -> tuple[str, ...]:
+        return tuple(row[0] for row in self.connection.execute(f"DESCRIBE {table}").fetchall())
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.connection.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _rows_of(run: RunDirectory, name: str) -> Any:
+    """A table as something that DuckDB scans column by column, as often as it likes."""
+    if name == "actors":
+        return run.actors()
+    import pyarrow.dataset as dataset
+
+    run.check_table(name)
+    return dataset.dataset(str(run.table_path(name)), format="ipc")
+
+
+def _spans(run: RunDirectory) -> Any:
+    """Which ranks an actor stands for, as ranges: few rows, however many ranks there are."""
+    import pyarrow as pa
+
+    actors = run.actors()
+    columns: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for actor, ranks in zip(actors["actor"].to_pylist(), actors["ranks"].to_pylist(), strict=True):
+        for span in ranks.split(","):
+            first, _, last = span.partition("-")
+            for column, value in zip(columns, (actor, int(first), int(last or first)), strict=True):
+                column.append(value)
+    types = (("actor", pa.int32()), ("first", pa.int64()), ("last", pa.int64()))
+    return pa.table(
+        {name: pa.array(column, kind) for (name, kind), column in zip(types, columns, strict=True)}
+    )
+
+
+def _figures(run: RunDirectory) -> Any:
+    """One row: the figures of the whole run."""
+    import pyarrow as pa
+
+    figures = {name: run.summary[name] for name in FIGURES_OF_RUN}
+    figures["actors"] = run.summary["folded"]["actors"]
+    return pa.table({name: [value] for name, value in figures.items()})

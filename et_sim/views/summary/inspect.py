@@ -1,0 +1,295 @@
+"""`et-sim inspect` as text: the one-screen summary of a run, and its tables in full.
+
+Plain text that fits the terminal, or 80 columns where there is none. Not here: the same as data
+(`inspect_data`), and colours (`terminal`).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from et_sim.units import format_ns
+from et_sim.views.run.directory import RunDirectory, open_run
+from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.groups import group_lines, group_totals
+from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
+from et_sim.views.summary.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
+from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
+from et_sim.views.summary.operation_table import operation_lines
+from et_sim.views.summary.operations import operations
+from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
+from et_sim.views.summary.rank_table import LEGEND, other_ns, rank_count, rank_lines, slowest_first
+from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.stalls import stall_lines
+from et_sim.views.text import plural, share, shortened, terminal_width
+
+RANK_ROWS = 12
+OPERATION_ROWS = 8
+MARGIN = 12
+FACT_INDENT = MARGIN + 1
+WIDTH = 100
+
+
+def summary_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """The one-screen summary; of a part of the run, ranks and operations are that part's."""
+    run, width = open_run(path), width or terminal_width()
+    sections = (
+        _wrapped(_status(run), width),
+        _wrapped(_facts(run), width, FACT_INDENT),
+        part.heading()[:1],
+        _wrapped(_ranks(run, part, width), width),
+        _wrapped(_operations(run, part, width), width),
+        _wrapped(_coverage(run), width, FACT_INDENT),
+        _wrapped(_notices(run), width, FACT_INDENT),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def ranks_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Every rank, in rank order; in a window, only times in it count."""
+    run, width = open_run(path), width or terminal_width()
+    every = rank_entries(run, part)
+    entries = part.cut(every)
+    lines = [*part.heading(), *_rank_lines(run, entries, part, width)]
+    if len(entries) < len(every):
+        lines.append(f"… and {plural(len(every) - len(entries), 'more line')}: --top")
+    use = use_lines(entries, width) if part.window is None else []
+    return "\n".join([*lines, *(["", *use] if use else [])])
+
+
+def operations_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """All operations."""
+    width = width or terminal_width()
+    every = operations(open_run(path), part)
+    found = part.cut(every)
+    kernels = kernel_lines(found, width)
+    lines = [*part.heading(), *operation_lines(found, width)]
+    if len(found) < len(every):
+        lines.append(f"… and {plural(len(every) - len(found), 'more line')}: --top")
+    return "\n".join([*lines, *(["", *kernels] if kernels else [])])
+
+
+def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Collectives by group."""
+    found = group_totals(open_run(path), part)
+    width = width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(group_lines(found, part, width), width)])
+
+
+def links_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """How busy links are."""
+    run, width = open_run(path), width or terminal_width()
+    found, kept = link_uses(run, part), kept_text(run)
+    if found is None:
+        return NOT_RECORDED
+    heading = [f"of what was written: {kept}", ""] if kept else []
+    lines = [*heading, *part.heading(), *link_lines(run, found, part, width)]
+    return "\n".join(_wrapped(lines, width))
+
+
+def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Phases of chunks by dimension."""
+    found = phase_totals(open_run(path), part)
+    if found is None:
+        return NOT_WRITTEN
+    width = width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(phase_lines(found, width), width)])
+
+
+def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Peaks of local memory, and what is alive then."""
+    run, width = open_run(path), width or terminal_width()
+    found = memory_peaks(run, part)
+    if found is None:
+        return "\n".join(_wrapped([NOT_TRACKED], width))
+    kept = kept_text(run)
+    if "window_ns" in run.manifest.get("kept", {}):
+        kept += "; tensors that were alive before then are counted, but not named"
+    heading = [f"of what was written: {kept}", ""] if kept else []
+    return "\n".join([*_wrapped(heading, width), *memory_lines(found, part, width)])
+
+
+def layers_of(path: str | Path, _: Selection = EVERYTHING) -> str:
+    """The layers of a layer file."""
+    from et_sim.views.summary.layers import Layers, layers_text
+
+    return layers_text(Layers(open_run(path)))
+
+
+def critical_path_of(path: str | Path, part: Selection = EVERYTHING) -> str:
+    """What decided how long the run took."""
+    from et_sim.views.critical.text import critical_path_text
+
+    return critical_path_text(path, part.top)
+
+
+def stalls_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Who waits for whom, if anybody does."""
+    stall = open_run(path).stall
+    if stall is None:
+        return "no rank is stuck: every node of every rank completed"
+    return "\n".join(_wrapped(stall_lines(stall), width or terminal_width()))
+
+
+def notices_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Every warning and every default taken."""
+    summary = open_run(path).summary
+    lines = [f"warning: {_notice(notice)}" for notice in summary["warnings"]]
+    lines += [f"default: {_notice(notice)}" for notice in summary["defaults"]]
+    text = "\n".join(_wrapped(lines, width or terminal_width(), indent=9))
+    return text or "no warnings, and no default was taken"
+
+
+def _status(run: RunDirectory) -> list[str]:
+    if run.summary["status"] == "complete":
+        return []
+    stuck = sum(rank_count(e["ranks"]) for e in run.summary["per_rank"] if e["finish_ns"] is None)
+    of = plural(run.summary["ranks"], "rank")
+    lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last thing that happened"]
+    if run.stall:
+        lines.append(run.stall["cause"])
+    return [*lines, f"more: et-sim inspect {run.path} stalls"]
+
+
+def _facts(run: RunDirectory) -> list[str]:
+    summary = run.summary
+    actors, ranks = summary["folded"]["actors"], summary["ranks"]
+    how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
+    facts = (
+        ("makespan", f"{format_ns(summary['makespan_ns'])} ({summary['makespan_ns']:,} ns)"),
+        ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
+        ("model", f"{summary['model']} network, {summary['profile']} profile"),
+        *_corrections(summary),
+        ("uneven", _unevenness(run)),
+        ("written", _kept(run)),
+        ("time goes to", _dominant(run)),
+        ("kernels", kernel_sentence(summary["per_rank"])),
+        ("memory", memory_sentence(summary["per_rank"])),
+    )
+    return [_fact(name, text) for name, text in facts if text]
+
+
+def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Nothing in the plain reference profile; what a profile means by itself is not repeated."""
+    names = [] if summary["profile"] == "astra-1.0" else summary["corrections"]
+    return [("corrected", shortened(", ".join(names), WIDTH - MARGIN - 1))] if names else []
+
+
+def _kept(run: RunDirectory) -> str:
+    """Which rows were written, if not all."""
+    kept = kept_text(run)
+    return f"operations are of what was written: {kept}" if kept else ""
+
+
+def _unevenness(run: RunDirectory) -> str:
+    """Who and what differs in speed from the rest of the machine."""
+    uneven, ranks = run.summary["uneven"], run.summary["ranks"]
+    stragglers = f"{uneven['ranks']:,} of {plural(ranks, 'rank')} straggling" if uneven["ranks"] else ""
+    links = f"{plural(uneven['links'], 'link')} unlike the others" if uneven["links"] else ""
+    return ", ".join(_present(stragglers, links))
+
+
+def _dominant(run: RunDirectory) -> str:
+    """The mean rank's time by what it was spent on, the largest first."""
+    makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
+    if not makespan:
+        return "nothing: no time passes in this run"
+    spent = {"compute": 0, "exposed communication": 0, "other work": 0, "idle": 0}
+    for entry in entries:
+        ranks = rank_count(entry["ranks"])
+        end = makespan if entry["finish_ns"] is None else entry["finish_ns"]
+        spent["compute"] += ranks * entry["compute_ns"]
+        spent["exposed communication"] += ranks * entry["exposed_comm_true_ns"]
+        spent["other work"] += ranks * other_ns(entry, makespan)
+        spent["idle"] += ranks * (entry["idle_ns"] + makespan - end)
+    whole = makespan * run.summary["ranks"]
+    order = sorted(spent, key=lambda name: -spent[name])
+    return ", ".join(f"{name} {share(spent[name], whole)}" for name in order if spent[name])
+
+
+def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    entries = slowest_first(rank_entries(run, part))
+    shown = part.cut(entries, RANK_ROWS)
+    lines = _rank_lines(run, shown, part, width)
+    hidden = len(entries) - len(shown)
+    if hidden > 0:
+        more = f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks"
+        lines.insert(len(lines) - (lines[-1] == LEGEND), more)
+    return lines
+
+
+def _rank_lines(run: RunDirectory, entries: Sequence[Any], part: Selection, width: int) -> list[str]:
+    makespan = run.summary["makespan_ns"]
+    return rank_lines(entries, makespan, width, part.length_ns(makespan))
+
+
+def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    found = operations(run, part)
+    if not found:
+        return []
+    shown = part.cut(found, OPERATION_ROWS)
+    lines = operation_lines(shown, width)
+    hidden = len(found) - len(shown)
+    if hidden > 0:
+        lines.append(f"… and {plural(hidden, 'more line')}: et-sim inspect {run.path} ops")
+    lines.append("totals are over all ranks; bandwidth is payload by time, waiting for others included")
+    return lines
+
+
+def _wrapped(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
+    """Lines of at most `width` characters; what is cut off goes on below. Commands stay whole."""
+    cut = []
+    for line in lines:
+        if len(line) <= width or "et-sim inspect " in line:
+            cut.append(line)
+        else:
+            cut += textwrap.wrap(
+                line, width, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+            )
+    return cut
+
+
+def _coverage(run: RunDirectory) -> list[str]:
+    coverage = run.summary["coverage"]
+    kinds = (
+        ("modelled", "modelled"),
+        ("replayed", "replayed as recorded"),
+        ("defaulted", "defaulted (no duration recorded: 1 ns each)"),
+        ("instant", "instant"),
+        ("not_executed", "not executed"),
+    )
+    parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
+    lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
+    if coverage["ignored_metadata"]:
+        count = plural(coverage["ignored_metadata"], "node")
+        lines.append(_fact("", f"metadata without effect: {count} that describe no process groups"))
+    ignored = coverage["ignored_attributes"]
+    if ignored:
+        named = (f"{name} ({count:,})" for name, count in ignored.items())
+        lines.append(_fact("", shortened(f"attributes without effect: {', '.join(named)}", WIDTH - MARGIN)))
+    return lines
+
+
+def _notices(run: RunDirectory) -> list[str]:
+    warnings, defaults = run.summary["warnings"], run.summary["defaults"]
+    lines = [_fact("warning", shortened(_notice(notice), WIDTH - MARGIN - 1)) for notice in warnings[:3]]
+    if warnings or defaults:
+        counted = f"{plural(len(warnings), 'warning')}, {plural(len(defaults), 'default')} taken"
+        lines.append(_fact("notices", f"{counted}: et-sim inspect {run.path} notices"))
+    return lines
+
+
+def _notice(notice: dict[str, Any]) -> str:
+    return ": ".join(_present(notice["place"], notice["key"], notice["text"]))
+
+
+def _present(*parts: str) -> Iterable[str]:
+    return (part for part in parts if part)
+
+
+def _fact(name: str, text: str) -> str:
+    return f"{name:<{MARGIN}} {text}"

@@ -1,0 +1,172 @@
+"""What did every layer of a layer file take? The table of the ASTRA-sim 1.0 tutorials.
+
+Figures are those of rank 0. Not here: how they are counted (`timeline.layers`), and files (`layer_csv`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError
+from et_sim.intervals import Intervals, union
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.text import aligned, plural, share, shortened
+
+PHASES = ("forward", "input_gradient", "weight_gradient")
+FIGURES = ("compute", "exposed", "total")
+MOST_LAYERS_SHOWN = 40
+NAME_WIDTH = 14
+WINDOW_NS = 10_000
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a run, as read from its directory."""
+
+    run: RunDirectory
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict per layer."""
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """Figures of the whole run."""
+        figures: dict[str, Any] = json.loads(self._table.schema.metadata[b"figures"])
+        return figures
+
+    @cached_property
+    def _table(self) -> Any:
+        table = self.run.layers()
+        if table is None:
+            raise UsageError(
+                "this run is not one of a layer file, so it has no layers",
+                place=str(self.run.path),
+                remedy="operations by name: et-sim inspect RUN ops",
+            )
+        return table
+
+    @cached_property
+    def phases(self) -> Any:
+        """Phases of the chunks of rank 0, as numpy columns."""
+        table = self.run.phases(("actor", "dimension", "phase", "layer", "queued_ns", "start_ns", "end_ns"))
+        messages = self.run.phases(("messages", "message_wait_ns"))
+        columns = {name: table[name].to_numpy() for name in table.column_names}
+        columns |= {name: messages[name].to_numpy() for name in messages.column_names}
+        own = columns["actor"] == self.run.actor_of(0)
+        return {name: column[own] for name, column in columns.items()}
+
+    @property
+    def dimensions(self) -> list[dict[str, Any]]:
+        """Per dimension of collectives: chunks, their mean time, and how long any chunk was in it."""
+        found = []
+        for number, name in enumerate(self.figures["dimensions"]):
+            mine = self.phases["dimension"] == number
+            start, end = self.phases["start_ns"][mine], self.phases["end_ns"][mine]
+            found.append(
+                {
+                    "dimension": name,
+                    "chunk_phases": int(mine.sum()),
+                    "mean_chunk_ns": float((end - start).mean()) if mine.any() else 0.0,
+                    "busy_ns": int(_busy(start, end).lengths(1)[0]),
+                }
+            )
+        return found
+
+    def use_of_windows(self) -> list[tuple[int, list[float]]]:
+        """(end of a window of 10 µs, share of it that each dimension was in use), for whole windows."""
+        windows = int(self.figures["finish_ns"]) // WINDOW_NS
+        edges = np.arange(windows + 1) * WINDOW_NS
+        shares = np.zeros((windows, len(self.figures["dimensions"])))
+        for number in range(shares.shape[1]):
+            mine = self.phases["dimension"] == number
+            busy = _busy(self.phases["start_ns"][mine], self.phases["end_ns"][mine])
+            shares[:, number] = np.diff(busy.before(edges)) / WINDOW_NS
+        return list(zip(edges[1:].tolist(), shares.tolist(), strict=True))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for --json."""
+        return {**self.figures, "dimensions": self.dimensions, "layers": self.rows}
+
+
+def layers_text(layers: Layers) -> str:
+    """One screen."""
+    figures = layers.figures
+    finish, sent = figures["finish_ns"], figures["sent_bytes"]
+    lines = [
+        f"finished at {format_ns(finish)}: {format_ns(figures['compute_ns'])} computing, "
+        f"{format_ns(figures['exposed_ns'])} ({share(figures['exposed_ns'], finish)}) exposed",
+        "",
+        *_table_lines(layers.rows),
+        "",
+        "Exposed: the training loop waited. Total: from issue to completion, summed.",
+        "",
+        *_dimension_lines(layers, finish),
+        "",
+        f"rank 0 sent {format_bytes(sum(sent))} in collectives"
+        + (f": {', '.join(format_bytes(size) for size in sent)} by dimension" if len(sent) > 1 else ""),
+    ]
+    passes = figures["pass_end_ns"]
+    if len(passes) > 1:
+        lines.append(f"{plural(len(passes), 'pass', 'passes')}, computed by {_some_times(passes)}")
+    return "\n".join(lines)
+
+
+def _table_lines(rows: list[dict[str, Any]]) -> list[str]:
+    most = max((row[f"{p}_{f}_ns"] for row in rows for p in PHASES for f in FIGURES), default=0)
+    unit, size = next(
+        ((u, s) for u, s in (("s", 10**9), ("ms", 10**6), ("µs", 1000)) if most >= 10 * s), ("ns", 1)
+    )
+    head = [unit, "compute", "", "", "exposed", "", "", "total", "", ""]
+    below = ["layer", *(("forward", "input", "weight") * 3)]
+    shown = rows[:MOST_LAYERS_SHOWN]
+    cells = [
+        [shortened(row["layer"], NAME_WIDTH)]
+        + [_figure(row[f"{phase}_{figure}_ns"] / size, unit) for figure in FIGURES for phase in PHASES]
+        for row in shown
+    ]
+    lines = aligned([head, below, *cells], "<>>>>>>>>>", gap=" ")
+    if len(rows) > len(shown):
+        lines.append(f"… and {plural(len(rows) - len(shown), 'more layer')} (all with --json or --csv)")
+    return lines
+
+
+def _figure(value: float, unit: str) -> str:
+    if value == 0:
+        return "-"
+    return f"{value:.0f}" if unit == "ns" or value >= 1000 else f"{value:.4g}"
+
+
+def _dimension_lines(layers: Layers, finish: int) -> list[str]:
+    head = ["dimension", "chunk phases", "mean chunk", "in use", ""]
+    cells = [
+        [
+            entry["dimension"],
+            f"{entry['chunk_phases']:,}",
+            format_ns(round(entry["mean_chunk_ns"])),
+            format_ns(entry["busy_ns"]),
+            share(entry["busy_ns"], finish),
+        ]
+        for entry in layers.dimensions
+    ]
+    return aligned([head, *cells], "<>>>>")
+
+
+def _some_times(times: list[int]) -> str:
+    shown = [format_ns(time) for time in (times if len(times) <= 4 else (*times[:2], times[-1]))]
+    if len(times) > 4:
+        shown.insert(2, "…")
+    return ", ".join(shown)
+
+
+def _busy(start: Any, end: Any) -> Intervals:
+    """When any of these was under way."""
+    return union(np.zeros(len(start), np.int64), start, end)

@@ -1,0 +1,163 @@
+"""How busy links are, over all of the time and in slices of it: from links.arrow, or from path.arrow.
+
+A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks. With
+links.arrow, what lies at the edge of a window is taken in proportion; path.arrow (of runs on the link model)
+knows every message, and takes its place there.
+
+Not here: which links decide how long the run takes (`et_sim.views.critical`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.intervals import filled
+from et_sim.units import format_ns
+from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.link_table import LinkTable, link_table
+from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted, plural, share
+
+COLUMNS = ("start_ns", "end_ns", "what", "place")
+SLICES = 20
+SHOWN = 20
+HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
+LEVELS = " ▁▂▃▄▅▆▇█"
+NOT_RECORDED = "links were not recorded: simulate with --detail links"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """One link of each of these ranks."""
+
+    dimension: int
+    ranks: str
+    link: str
+    messages: int
+    busy_ns: int
+    busy_shares: tuple[float, ...]  # of slices of the time, one after the other
+    bytes: int | None = None  # None here and below: not recorded
+    wait_ns: int | None = None  # by messages, for this link, summed
+    longest_wait_ns: int | None = None
+    most_waiting: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def link_uses(run: RunDirectory, part: Selection = EVERYTHING) -> list[LinkUse] | None:
+    """Links that carried anything, the busiest first; None if the run did not record them."""
+    part.check_ranks(run)
+    actors = [part.names(ranks) for ranks in run.actors()["ranks"].to_pylist()]
+    wiring = _wiring(run)
+    if run.holds("links") and not (wiring and part.window):
+        table = link_table(run)
+        return None if table is None else _from_table(run, table, actors, part)
+    return _from_path(run, wiring, actors, part) if wiring else None
+
+
+def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Selection) -> list[LinkUse]:
+    begin, length = part.window[0] if part.window else 0, part.length_ns(run.summary["makespan_ns"])
+    start, end = table.figures["start_ns"], table.figures["end_ns"]
+    table = table.where(part.touches(start, end))
+    start, end = (np.clip(table.figures[name] - begin, 0, max(length, 1)) for name in ("start_ns", "end_ns"))
+    whole = np.maximum(table.figures["end_ns"] - table.figures["start_ns"], 1)
+    density = table.figures["busy_ns"] / whole
+    busy, messages, has_links = np.zeros(len(table.actor), np.int64), table.total("messages"), table.has_links
+    within = np.where(end - start == whole, table.figures["busy_ns"], density * (end - start))
+    np.add.at(busy, table.of_row, within.astype(np.int64))
+    shares = filled(table.of_row, start, end, density, (len(busy), SLICES), max(length, 1))
+    sizes, waits = table.total("bytes"), table.total("wait_ns")
+    longest, waiting = table.most("longest_wait_ns"), table.most("most_waiting")
+    found = []
+    for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
+        if ranks := actors[int(table.actor[at])]:
+            waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
+            of_link = tuple(round(share, 9) for share in shares[at].tolist())
+            name, dimension = table.name[at], int(table.dimension[at])
+            figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited)
+            found.append(LinkUse(dimension, ranks, name, *figures))
+    return sorted(found, key=lambda one: -one.busy_ns)
+
+
+def _from_path(
+    run: RunDirectory, wiring: list[dict[str, Any]], actors: list[str], part: Selection
+) -> list[LinkUse]:
+    firsts = [dimension["first"] for dimension in wiring]
+    links = max(d["first"] + len(d["ports"]) * len(actors) for d in wiring)
+    messages, busy = _occupation(run, part, links)
+    length = part.length_ns(run.summary["makespan_ns"])
+    edges = np.arange(SLICES + 1) * length // SLICES
+    found = []
+    for place in np.flatnonzero(messages).tolist():
+        number = int(np.searchsorted(firsts, place, side="right")) - 1
+        actor, port = divmod(place - firsts[number], len(wiring[number]["ports"]))
+        if actors[actor]:
+            shares = tuple((busy[place] / np.maximum(np.diff(edges), 1)).tolist())
+            name = wiring[number]["ports"][port]
+            total = int(busy[place].sum())
+            found.append(LinkUse(number, actors[actor], name, int(messages[place]), total, shares))
+    return sorted(found, key=lambda one: -one.busy_ns)
+
+
+def _wiring(run: RunDirectory) -> list[dict[str, Any]]:
+    """Per dimension: the number of its first link, and the names of the links that every actor has."""
+    about = run.metadata("path") if run.holds("path") else {}
+    content: list[dict[str, Any]] = json.loads(about.get(b"links", b"[]"))
+    return content
+
+
+def _occupation(run: RunDirectory, part: Selection, links: int) -> tuple[Any, Any]:
+    """How many messages each link carried, and how long it was busy in every slice."""
+    begin = part.window[0] if part.window else 0
+    length = part.length_ns(run.summary["makespan_ns"])
+    messages, busy = np.zeros(links, np.int64), np.zeros((links, SLICES), np.int64)
+    for rows in run.batches("path", COLUMNS):
+        names = rows["what"].dictionary.to_pylist()
+        place = integers(rows["place"], missing=-1)
+        start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+        is_serial = coded(rows["what"]) == names.index("serialisation")
+        is_use = is_serial & (place >= 0) & part.touches(start, end)
+        place, start, end = place[is_use], start[is_use] - begin, end[is_use] - begin
+        np.add.at(messages, place, 1)
+        for number in range(SLICES):
+            first, last = number * length // SLICES, (number + 1) * length // SLICES
+            np.add.at(busy[:, number], place, np.maximum(np.minimum(end, last) - np.maximum(start, first), 0))
+    return messages, busy
+
+
+def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
+    """One line for each link, with how busy it was over time."""
+    if not found:
+        kept = kept_text(run)
+        return ["no link carried a message" + (f", of {kept}: no other was written" if kept else "")]
+    length = part.length_ns(run.summary["makespan_ns"])
+    shown = part.cut(found, SHOWN)
+    rows: list[tuple[str, ...]] = [HEAD]
+    for one in shown:
+        strip = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.busy_shares)
+        waited = "" if one.wait_ns is None else format_ns(one.wait_ns)
+        counted, of_all = f"{one.messages:,}", share(one.busy_ns, length)
+        cells = (str(one.dimension), one.ranks, one.link, counted, format_ns(one.busy_ns), of_all)
+        rows.append((*cells, waited, f"|{strip}|"))
+    alignment = "<<<>>>><"
+    if all(one.wait_ns is None for one in shown):
+        rows, alignment = [(*row[:6], row[7]) for row in rows], "<<<>>><"
+    bars = len(alignment) - 1
+    lines = fitted(rows, alignment, width, shrink={1: 6, 2: 8}, drop=(3, bars))
+    if len(shown) < len(found):
+        lines.append(f"… and {plural(len(found) - len(shown), 'less busy link')}: --top, or --json")
+    whole = "the window" if part.window else "the makespan"
+    notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]
+    if any(one.wait_ns is not None for one in shown):
+        notes.append("waiting: how long messages waited for the link, summed")
+    if run.summary["model"] != "link":
+        notes.append("without link model, messages do not wait for each other: more than 100 % is possible")
+    return [*lines, *notes]

@@ -1,0 +1,199 @@
+"""Local memory at its fullest: per rank the peak, when it was reached, and what was alive then.
+
+Not here: how memory changes over time, which memory.arrow says row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns, format_ranks
+from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.schema import MEMORY_COLUMNS
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.rank_table import called, ranks_named
+from et_sim.views.text import fitted, plural, shortened
+
+LARGEST = 20  # tensors named per peak
+SHOWN_PEAKS = 12
+SHOWN_TENSORS = 10
+NO_NODE = -1
+NOT_TRACKED = (
+    'local memory was not tracked: set "track-local-mem": 1 in the system file, for traces whose nodes name '
+    "their tensors in 'inputs' and 'outputs'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A tensor that is alive at a peak."""
+
+    tensor: str
+    bytes: int
+    since_ns: int
+    node: int | None  # that wrote it; None: it was there from the start
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The peak of ranks whose memory holds the same at that time."""
+
+    ranks: str
+    bytes: int
+    at_ns: int
+    tensors: int
+    largest: tuple[Alive, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """memory.arrow as numpy columns."""
+
+    actor: Any
+    time: Any
+    tensor: Any
+    node: Any
+    delta: Any
+    alive: Any
+
+    def take(self, rows: Any) -> _Rows:
+        return _Rows(
+            self.actor[rows],
+            self.time[rows],
+            self.tensor[rows],
+            self.node[rows],
+            self.delta[rows],
+            self.alive[rows],
+        )
+
+
+def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] | None:
+    """The peaks, highest first, earliest first, in rank order; None if memory was not tracked."""
+    part.check_ranks(run)
+    if not run.holds("memory"):
+        return None
+    ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
+    ranks_of: dict[tuple[Any, ...], list[str]] = {}
+    for rows, names in _blocks(run):
+        for actor, *peak in _peaks(rows, names):
+            if ranks[actor]:
+                ranks_of.setdefault(tuple(peak), []).append(ranks[actor])
+    found = [Peak(_together(named), *peak) for peak, named in ranks_of.items()]
+    return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns, ranks_named(peak.ranks)[0]))
+
+
+def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
+    """All rows of one or more actors, block by block, and the names of tensors."""
+    kept: list[_Rows] = []
+    names: Sequence[str | None] = ()
+    for batch in run.batches("memory", tuple(MEMORY_COLUMNS)):
+        names = names or (*batch["tensor"].dictionary.to_pylist(), None)  # the same in all batches
+        rows = _Rows(
+            actor=batch["actor"].to_numpy(),
+            time=batch["time_ns"].to_numpy(),
+            tensor=coded(batch["tensor"]),
+            node=integers(batch["node"], missing=NO_NODE),
+            delta=batch["delta_bytes"].to_numpy(),
+            alive=batch["alive_bytes"].to_numpy(),
+        )
+        if not len(rows.actor):
+            continue
+        if kept and kept[-1].actor[-1] != rows.actor[0]:
+            yield _joined(kept), names
+            kept = []
+        begin = int(np.searchsorted(rows.actor, rows.actor[-1]))  # the last actor may go on in the next batch
+        if begin:
+            yield _joined([*kept, rows.take(slice(begin))]), names
+            kept = []
+        kept.append(rows.take(slice(begin, None)))
+    if kept:
+        yield _joined(kept), names
+
+
+def _joined(parts: Sequence[_Rows]) -> _Rows:
+    return _Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(_Rows)))
+
+
+def _together(named: Sequence[str]) -> str:
+    """Several lists of ranks as one."""
+    if len(named) == 1:
+        return named[0]
+    return format_ranks(np.sort(np.concatenate([ranks_named(ranks) for ranks in named])))
+
+
+def _peaks(rows: _Rows, names: Sequence[str | None]) -> list[tuple[Any, ...]]:
+    """Per actor that holds anything at any time: itself, bytes, time, tensors alive, the largest ones."""
+    first = np.flatnonzero(np.diff(rows.actor, prepend=-1))
+    if not len(first):
+        return []
+    actors = rows.actor[first]
+    of_row = np.searchsorted(actors, rows.actor)
+    most = np.maximum.reduceat(rows.alive, first)
+    fullest = np.flatnonzero(rows.alive == most[of_row])
+    time = rows.time[fullest[np.unique(of_row[fullest], return_index=True)[1]]]
+    alive = _alive(rows.take(np.flatnonzero(rows.time <= time[of_row])))
+    begin = np.searchsorted(alive.actor, actors)
+    count = np.diff(begin, append=len(alive.actor))
+    figures = zip(*(column.tolist() for column in (actors, most, time, count, begin)), strict=True)
+    return [
+        (actor, peak, at, tensors, _named(alive.take(slice(at_row, at_row + min(tensors, LARGEST))), names))
+        for actor, peak, at, tensors, at_row in figures
+    ]
+
+
+def _named(rows: _Rows, names: Sequence[str | None]) -> tuple[Alive, ...]:
+    columns = (rows.tensor, rows.delta, rows.time, rows.node)
+    return tuple(
+        Alive(str(names[tensor]), size, since, None if node == NO_NODE else node)
+        for tensor, size, since, node in zip(*(column.tolist() for column in columns), strict=True)
+    )
+
+
+def _alive(rows: _Rows) -> _Rows:
+    """What is alive after all these changes: the change that made it so, by actor, the largest first."""
+    order = np.lexsort((rows.delta, rows.time, rows.tensor, rows.actor))  # releases come first at one time
+    rows = rows.take(order)
+    is_last = np.ones(len(order), np.bool_)
+    is_last[:-1] = (rows.actor[1:] != rows.actor[:-1]) | (rows.tensor[1:] != rows.tensor[:-1])
+    net = np.add.reduceat(rows.delta, np.flatnonzero(np.append(True, is_last[:-1])))
+    rows = rows.take(np.flatnonzero(is_last)[net > 0])
+    return rows.take(np.lexsort((rows.time, -rows.delta, rows.actor)))
+
+
+def memory_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str]:
+    """The peaks, and what was alive at the highest."""
+    if not found:
+        return ["no tensor is ever alive"]
+    head = ("ranks", "peak", "at", "tensors alive then")
+    peaks = part.cut(found, SHOWN_PEAKS)
+    rows = [
+        (shortened(peak.ranks, 24), format_bytes(peak.bytes), format_ns(peak.at_ns), f"{peak.tensors:,}")
+        for peak in peaks
+    ]
+    lines = fitted([head, *rows], "<>>>", width, shrink={0: 8})
+    if len(found) > len(peaks):
+        lines.append(f"… and {plural(len(found) - len(peaks), 'lower line')}: --top, or --json")
+    highest = found[0]
+    shown = part.cut(highest.largest, SHOWN_TENSORS)
+    lines += ["", f"largest tensors at the peak of {called(highest.ranks, 40)}:"]
+    table = [
+        (shortened(one.tensor, 40), format_bytes(one.bytes), format_ns(one.since_ns), _origin(one))
+        for one in shown
+    ]
+    lines += fitted([("tensor", "size", "since", "written by"), *table], "<>><", width, shrink={0: 12, 3: 10})
+    if highest.tensors > len(shown):
+        lines.append(f"… and {plural(highest.tensors - len(shown), 'other')}")
+    return lines
+
+
+def _origin(one: Alive) -> str:
+    return "nobody: there from the start" if one.node is None else f"node {one.node}"

@@ -1,0 +1,40 @@
+"""Operations as a text table. Not here: how they are added up (`operations`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.summary.operations import Operation
+from et_sim.views.text import fitted, shortened
+
+HEAD = ("kind", "operation", "group", "count", "total", "mean", "bytes each", "bandwidth")
+ALIGNMENT = "<<<>>>>>"
+
+
+def operation_lines(found: Sequence[Operation], width: int) -> list[str]:
+    """One line per operation, in the order given; totals are sums over ranks."""
+    rows = [HEAD, *(_row(operation) for operation in found)]
+    if any(operation.group not in (None, "all") for operation in found):
+        return fitted(rows, ALIGNMENT, width, shrink={1: 16, 0: 10, 2: 6}, drop=(6, 5))
+    without = [(*row[:2], *row[3:]) for row in rows]
+    return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(5, 4))
+
+
+def _row(operation: Operation) -> tuple[str, ...]:
+    completed = operation.count - operation.never_completed
+    each = format_bytes(operation.bytes / completed) if operation.bytes else ""
+    rate = operation.bytes_per_second
+    count = f"{operation.count:,}"
+    if operation.never_completed:
+        count += f" ({operation.never_completed:,} never ended)"
+    return (
+        shortened(operation.kind, 14),
+        shortened(operation.name, 26),
+        shortened(operation.group or "", 10),
+        count,
+        format_ns(operation.total_ns),
+        format_ns(operation.mean_ns) if completed else "-",
+        each,
+        f"{format_bytes(rate)}/s" if rate else "",
+    )

@@ -1,0 +1,158 @@
+"""Which operations took the time: the timeline's rows added up per kind, name stem and group.
+
+A name stem is the name with every number replaced by `#`, so that the layers of a model are one line.
+Adding up is numpy's work, because importing Arrow's compute functions takes longer than a small simulation;
+Python sees one object per group only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.run.columns import Words, coded, integers, stems_of, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+
+AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+MOST_COUNTED = 1 << 22  # keys that are found by counting, which is faster than sorting
+COLUMNS = ("actor", "name", "kind", "group", "start_ns", "end_ns", "bytes", *AVERAGED)
+
+
+@dataclass(slots=True)
+class Operation:
+    """Nodes alike, over all ranks; times are sums over ranks."""
+
+    kind: str
+    name: str
+    group: str | None
+    count: int = 0
+    never_completed: int = 0
+    total_ns: int = 0
+    longest_ns: int = 0
+    bytes: int = 0  # of those that completed
+    # Of kernels timed by the roofline: their time, how much of it arithmetic limits, and sums over it.
+    kernel_ns: int = 0
+    compute_bound_ns: int = 0
+    weighted: tuple[float, ...] = (0.0,) * len(AVERAGED)
+
+    @property
+    def mean_ns(self) -> float:
+        """How long one takes."""
+        return self.total_ns / max(self.count - self.never_completed, 1)
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Payload over time, waiting for others included ("algorithm bandwidth")."""
+        return self.bytes * 1e9 / self.total_ns if self.bytes and self.total_ns else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        plain = asdict(self)
+        for name in ("kernel_ns", "compute_bound_ns", "weighted"):
+            del plain[name]
+        rate = {"mean_ns": self.mean_ns, "bytes_per_second": self.bytes_per_second}
+        return {**plain, **rate, **self.averages()}
+
+    def averages(self) -> dict[str, float | None]:
+        """Use of the machine by kernels, weighted by their time; None where the roofline timed none."""
+        sums = ("compute_bound_share", *AVERAGED), (self.compute_bound_ns, *self.weighted)
+        return {name: s / self.kernel_ns if self.kernel_ns else None for name, s in zip(*sums, strict=True)}
+
+
+def operations(run: RunDirectory, part: Selection = EVERYTHING) -> list[Operation]:
+    """All operations, the one with the most time first; durations are cut to the window."""
+    found: dict[tuple[str | None, ...], Operation] = {}
+    for kind, name, group, ranks, figures in _groups(run, part):
+        operation = found.setdefault((kind, name, group), Operation(kind, name, group))
+        # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
+        count, completed, total_ns, longest_ns, payload, kernel_ns, bound_ns, *sums = figures
+        operation.count += ranks * count
+        operation.never_completed += ranks * (count - completed)
+        operation.total_ns += ranks * total_ns
+        operation.longest_ns = max(operation.longest_ns, longest_ns)
+        operation.bytes += ranks * payload
+        operation.kernel_ns += ranks * kernel_ns
+        operation.compute_bound_ns += ranks * bound_ns
+        operation.weighted = tuple(a + ranks * b for a, b in zip(operation.weighted, sums, strict=True))
+    return sorted(found.values(), key=lambda one: (-one.total_ns, one.kind, one.name, one.group or ""))
+
+
+def _groups(
+    run: RunDirectory, part: Selection
+) -> Iterator[tuple[str, str, str | None, int, tuple[Any, ...]]]:
+    """Kind, stem, group, number of ranks per actor; and count, completed, time, longest, bytes, time in
+    kernels and when compute bound, and sums over that time of them: block by block of the timeline."""
+    counts, weight = np.unique(part.weights(run), return_inverse=True)
+    named: list[Words] = []  # texts are the same in all blocks
+    for rows in run.batches("timeline", COLUMNS):
+        if part.window is not None and not _spans(rows, part)[-1].any():
+            continue
+        named = named or [words(rows["kind"]), stems_of(words(rows["name"])), words(rows["group"])]
+        kinds, stems, groups = named
+        sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
+        codes = (
+            coded(rows["kind"]),
+            stems.codes[coded(rows["name"])],
+            coded(rows["group"]),
+            weight.reshape(-1)[rows["actor"].to_numpy()],
+        )
+        keys, key_of_row = _numbered(np.ravel_multi_index(codes, sizes), math.prod(sizes))
+        figures = _add_up(rows, key_of_row, len(keys), part)
+        for of_key, values in zip(zip(*np.unravel_index(keys, sizes), strict=True), figures, strict=True):
+            kind, stem, group, ranks = (int(code) for code in of_key)
+            if values[0] and counts[ranks]:
+                texts = (str(kinds.texts[kind]), str(stems.texts[stem]), groups.texts[group])
+                yield (*texts, int(counts[ranks]), values)
+
+
+def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
+    """The distinct keys, all below `size`, and which of them every row has."""
+    if size > MOST_COUNTED:
+        found, key_of_row = np.unique(keys, return_inverse=True)
+        return found, key_of_row.reshape(-1)
+    found = np.flatnonzero(np.bincount(keys, minlength=size))
+    number = np.zeros(size, np.int64)
+    number[found] = np.arange(len(found))
+    return found, number[keys]
+
+
+def _spans(rows: Any, part: Selection) -> tuple[Any, Any, Any, Any]:
+    """Start and end of rows, whether they completed, and which of them are shown."""
+    start, end = rows["start_ns"].to_numpy(), integers(rows["end_ns"], missing=-1)
+    completed = end >= 0
+    return start, end, completed, part.touches(start, np.where(completed, end, start))
+
+
+def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tuple[Any, ...]]:
+    """Figures per key."""
+    start, end, completed, shown = _spans(rows, part)
+    first, last = part.clipped(start, end)
+    counted = completed & shown
+    duration = np.where(counted, last - first, 0)
+    payload = np.where(counted, rows["bytes"].to_numpy(), 0)
+    if part.window is not None:  # as much of it as its time lies in the window
+        payload = np.rint(payload * (duration / np.maximum(end - start, 1))).astype(np.int64)
+
+    def summed(values: Any) -> Any:
+        total = np.zeros(keys, np.int64)
+        np.add.at(total, key_of_row, values)
+        return total
+
+    longest = np.zeros(keys, np.int64)
+    np.maximum.at(longest, key_of_row, duration)
+    columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration), longest]
+    columns.append(summed(payload))
+    if all(rows[name].null_count == len(rows) for name in AVERAGED):
+        columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
+    else:
+        used = [rows[name].to_numpy(zero_copy_only=False) for name in AVERAGED]
+        is_kernel, is_compute_bound = ~np.isnan(used[0]), used[0] >= 1
+        columns += [summed(np.where(mask, duration, 0)) for mask in (is_kernel, is_compute_bound)]
+        weights = (np.where(is_kernel, figure, 0.0) * duration for figure in used)
+        columns += [np.bincount(key_of_row, values, minlength=keys) for values in weights]
+    return list(zip(*(column.tolist() for column in columns), strict=True))

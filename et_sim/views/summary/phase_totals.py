@@ -1,0 +1,106 @@
+"""What the chunks of collectives did in their phases, by dimension and operation, from phases.arrow.
+
+Times are sums over chunks, which run side by side: they weigh dimensions against each other, and are no part
+of the makespan. Not here: which layer a phase belongs to (`layers`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns
+from et_sim.views.run.columns import coded, integers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted, share
+
+COLUMNS = ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
+NOT_WRITTEN = "phases were not recorded: simulate with --detail phases"
+
+
+@dataclass(slots=True)
+class PhaseTotal:
+    """Phases alike, over all ranks."""
+
+    dimension: int
+    operation: str
+    count: int = 0
+    bytes: int = 0
+    queued_ns: int = 0  # from joining the queue to being let in
+    running_ns: int = 0
+    longest_ns: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def phase_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[PhaseTotal] | None:
+    """By dimension and operation; None if phases were not recorded."""
+    if not run.holds("phases"):
+        return None
+    weights = part.weights(run)
+    found: dict[tuple[int, str], PhaseTotal] = {}
+    for rows in run.batches("phases", COLUMNS):
+        texts = words(rows["operation"]).texts
+        keys = np.stack((integers(rows["dimension"], missing=-1), coded(rows["operation"])), axis=1)
+        distinct, of_row = np.unique(keys, axis=0, return_inverse=True)
+        figures = _figures(rows, of_row.reshape(-1), len(distinct), weights, part)
+        for (dimension, operation), values in zip(distinct.tolist(), figures, strict=True):
+            name = str(texts[operation])
+            total = found.setdefault((dimension, name), PhaseTotal(dimension, name))
+            count, payload, queued, running, longest = values
+            total.count += count
+            total.bytes += payload
+            total.queued_ns += queued
+            total.running_ns += running
+            total.longest_ns = max(total.longest_ns, longest)
+    return sorted(
+        (one for one in found.values() if one.count), key=lambda one: (one.dimension, one.operation)
+    )
+
+
+def _figures(rows: Any, of_row: Any, keys: int, weights: Any, part: Selection) -> list[list[int]]:
+    """Count, bytes, time in queues and running, and the longest, per key, over the selected ranks."""
+    queued, start = (integers(rows[name], missing=0) for name in ("queued_ns", "start_ns"))
+    end = integers(rows["end_ns"], missing=-1)
+    end = np.where(end < 0, start, end)
+    weight = weights[rows["actor"].to_numpy()] * part.touches(queued, end)
+    waiting_from, waiting_to = part.clipped(queued, start)
+    running_from, running_to = part.clipped(start, end)
+    running = np.where(weight > 0, running_to - running_from, 0)
+    longest = np.zeros(keys, np.int64)
+    np.maximum.at(longest, of_row, running)
+    columns = []
+    for values in (1, integers(rows["bytes"], missing=0), waiting_to - waiting_from, running):
+        total = np.zeros(keys, np.int64)
+        np.add.at(total, of_row, weight * values)
+        columns.append(total)
+    return [list(row) for row in zip(*(column.tolist() for column in (*columns, longest)), strict=True)]
+
+
+def phase_lines(found: list[PhaseTotal], width: int) -> list[str]:
+    """One line for each dimension and operation."""
+    if not found:
+        return ["no collective had a phase"]
+    whole = sum(one.running_ns for one in found)
+    rows = [("dimension", "operation", "phases", "bytes", "queueing", "running", "", "mean", "longest")]
+    rows += [
+        (
+            str(one.dimension),
+            one.operation,
+            f"{one.count:,}",
+            format_bytes(one.bytes),
+            format_ns(one.queued_ns),
+            format_ns(one.running_ns),
+            share(one.running_ns, whole),
+            format_ns(one.running_ns / one.count),
+            format_ns(one.longest_ns),
+        )
+        for one in found
+    ]
+    legend = "sums over all ranks and chunks; chunks run side by side, so these are no parts of the makespan"
+    return [*fitted(rows, "<<>>>>>>>", width, shrink={1: 8}, drop=(7, 8)), legend]

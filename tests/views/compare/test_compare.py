@@ -1,0 +1,167 @@
+"""`et-sim compare`: differences are those of the files, however ranks fold, and CI can rely on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import feather
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.compare.changes import compare
+from et_sim.views.summary.operations import operations
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+
+
+def _machine(ranks: int, bandwidth: int = 50) -> dict[str, Any]:
+    network = {
+        "topology": ["Ring"],
+        "npus_count": [ranks],
+        "bandwidth": [f"{bandwidth}GB/s"],
+        "latency": [500],
+    }
+    return {"system": SYSTEM, "network": network}
+
+
+def _trace(micros: int, *, name: str = "work", layers: int = 2) -> et_sim.Trace:
+    build = et_sim.TraceBuilder()
+    for layer in range(layers):
+        work = build.compute(f"{name} {layer}", micros=micros)
+        build.collective("all_reduce", 1 << 20, name=f"sum {layer}", after=[work])
+    return build.build()
+
+
+def _run(folder: Path, traces: list[et_sim.Trace], *, bandwidth: int = 50, **options: Any) -> Path:
+    machine = _machine(len(traces), bandwidth)
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine, **options), folder)
+    return folder
+
+
+def test_a_run_is_identical_to_itself_and_to_its_unfolded_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folded = _run(tmp_path / "folded", [_trace(10)] * 4)
+    alone = _run(tmp_path / "alone", [_trace(10)] * 4, fold=False)
+    assert feather.read_table(alone / "actors.arrow").num_rows == 4
+    for other in (folded, alone):
+        assert main(["compare", str(folded), str(other), "--threshold", "0"]) == 0
+        assert "identical: every operation, group and rank took as long as before" in capsys.readouterr().out
+        assert compare(open_run(folded), open_run(other)).is_identical
+
+
+def test_differences_of_operations_are_those_of_their_totals(tmp_path: Path) -> None:
+    a, b = (open_run(_run(tmp_path / name, [_trace(m)] * 4)) for name, m in (("a", 10), ("b", 13)))
+    found = {one.name[:2]: one.difference_ns for one in compare(a, b).operations}
+    totals = [{(o.kind, o.name): o.total_ns for o in operations(run)} for run in (a, b)]
+    assert found == {name: totals[1][name] - totals[0][name] for name in totals[0]}
+    assert found["compute", "work #"] == 4 * 2 * 3_000
+    assert sum(one.difference_ns for one in compare(a, b).groups) == found["all_reduce", "sum #"]
+
+
+def test_every_rank_is_compared_with_itself_whatever_actors_there_are(tmp_path: Path) -> None:
+    a = open_run(_run(tmp_path / "a", [_trace(10)] * 6))
+    b = open_run(_run(tmp_path / "b", [_trace(20 if rank == 4 else 10) for rank in range(6)]))
+    finish = [
+        np.repeat(np.nan, 6),
+        np.repeat(np.nan, 6),
+    ]
+    for column, run in zip(finish, (a, b), strict=True):
+        for entry in run.summary["per_rank"]:
+            for span in entry["ranks"].split(","):
+                first, _, last = span.partition("-")
+                column[int(first) : int(last or first) + 1] = entry["finish_ns"]
+    found = compare(a, b).ranks
+    assert found is not None
+    seen = []
+    for one in found:
+        for span in one.ranks.split(","):
+            first, _, last = span.partition("-")
+            for rank in range(int(first), int(last or first) + 1):
+                assert one.figures["finish_ns"] == (finish[0][rank], finish[1][rank])
+                seen.append(rank)
+    assert sorted(seen) == list(range(6))
+
+
+@pytest.mark.parametrize(("threshold", "status"), [("0", 1), ("5%", 1), ("0.05", 1), ("1000%", 0), (None, 0)])
+def test_the_exit_status_tells_a_run_that_is_slower_by_more_than_the_threshold(
+    tmp_path: Path, threshold: str | None, status: int
+) -> None:
+    a, b = (_run(tmp_path / name, [_trace(m)] * 2) for name, m in (("a", 10), ("b", 20)))
+    options = [] if threshold is None else ["--threshold", threshold]
+    assert main(["compare", str(a), str(b), *options]) == status
+    assert main(["compare", str(b), str(a), *options]) == 0
+
+
+def test_exactly_the_threshold_is_still_within_it(tmp_path: Path) -> None:
+    build_a, build_b = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    build_a.compute("work", micros=100)
+    build_b.compute("work", micros=102)
+    a, b = (_run(tmp_path / n, [build.build()] * 2) for n, build in (("a", build_a), ("b", build_b)))
+    assert main(["compare", str(a), str(b), "--threshold", "2%"]) == 0
+    assert main(["compare", str(a), str(b), "--threshold", "1.99%"]) == 1
+
+
+def test_what_only_one_run_has_is_shown_with_a_dash(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (_run(tmp_path / name, [_trace(10, name=name)] * 2) for name in ("old", "new"))
+    assert main(["compare", str(a), str(b)]) == 0
+    lines = {
+        line.split()[1]: line for line in capsys.readouterr().out.splitlines() if line.startswith("compute")
+    }
+    assert lines["old"].split()[3:] == ["4→0", "40", "µs", "-", "-40", "µs"]
+    assert lines["new"].split()[3:] == ["0→4", "-", "40", "µs", "+40", "µs"]
+
+
+def test_runs_of_different_size_are_compared_as_far_as_that_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = _run(tmp_path / "a", [_trace(10)] * 2), _run(tmp_path / "b", [_trace(10)] * 3)
+    assert main(["compare", str(a), str(b)]) == 0
+    assert "ranks cannot be compared: the runs have different numbers of them" in capsys.readouterr().out
+    assert main(["compare", str(a), str(b), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ranks"] is None
+
+
+def test_json_holds_everything_and_top_cuts_text_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (_run(tmp_path / n, [_trace(m)] * 2, bandwidth=w) for n, m, w in (("a", 10, 50), ("b", 9, 25)))
+    assert main(["compare", str(a), str(b), "--top", "1"]) == 0
+    assert "… and 1 smaller change: --top, or --json" in capsys.readouterr().out
+    assert main(["compare", str(a), str(b), "--top", "1", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert not content["identical"]
+    assert [one["name"] for one in content["operations"]] == ["sum #", "work #"]
+    assert content["makespan_ns"] == {n: open_run(r).summary["makespan_ns"] for n, r in (("a", a), ("b", b))}
+    assert content["ranks"][0]["ranks"] == "0-1"
+
+
+def test_every_line_fits_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "a_name_that_is_much_too_long_for_any_terminal_of_eighty_columns"
+    a, b = (
+        _run(tmp_path / n, [_trace(m, name=long)] * 5, bandwidth=w)
+        for n, m, w in (("a", 10, 50), ("b", 900, 2))
+    )
+    assert main(["compare", str(a), str(b)]) == 0
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("threshold", ["x", "-1%", "nan", "", "2 percent"])
+def test_a_threshold_that_is_none_is_refused(
+    tmp_path: Path, threshold: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", str(tmp_path), str(tmp_path), f"--threshold={threshold}"]) == 2
+    assert "cannot be understood (give a share from 0 on, such as 2% or 0.02)" in capsys.readouterr().err

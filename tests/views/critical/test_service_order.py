@@ -1,0 +1,122 @@
+"""How far the order of service holds: where things overtake others, and go the way that bandwidths choose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.timeline import Result, write_run
+from et_sim.views import open_run
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"]}
+ALL_REDUCE = "MICRO 1 layer -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 4194304 1"
+
+
+def found(result: Result, folder: Path) -> tuple[CriticalPath, dict[str, Sensitivity]]:
+    write_run(result, folder / "run")
+    path = CriticalPath(PathRecord(open_run(folder / "run")))
+    assert sum(path.by_cause().values()) == result.makespan_ns
+    return path, {one.parameter: one for one in Sensitivities(path).all()}
+
+
+def of_nodes(*nodes: tuple[str, int, tuple[int, ...]]) -> et_sim.Workload:
+    build = et_sim.TraceBuilder()
+    for name, nanos, after in nodes:
+        build.compute(name, nanos=nanos, concurrent=name.startswith("beside"), after=after)
+    return et_sim.Workload.of([build.build()] * 2)
+
+
+def test_what_overtakes_must_come_before_there_is_room(tmp_path: Path) -> None:
+    """`second` is ready first, but `first`, of a lower id, is issued first if the lane is not free before."""
+    nodes = (
+        ("occupies the lane", 1000, ()),
+        ("beside", 600, ()),
+        ("first", 300, (1,)),
+        ("second", 100, ()),
+        ("beside, after first", 5000, (2,)),
+    )
+    machine = {"system": SYSTEM, "network": NETWORK}
+    result = et_sim.simulate(of_nodes(*nodes), **machine, detail="path")
+    _, parameters = found(result, tmp_path)
+    # 600 ns and 1000 ns: later than that, `second` goes first, and `first` is done 100 ns later.
+    assert parameters["time of beside"].worse.slope_ns == 0
+    assert parameters["time of beside"].worse.same_order_until == pytest.approx(1000 / 600, rel=0.01)
+    for nanos, more in ((999, 0), (1005, 100)):
+        changed = (nodes[0], ("beside", nanos, ()), *nodes[2:])
+        assert et_sim.simulate(of_nodes(*changed), **machine).makespan_ns == result.makespan_ns + more
+
+
+def of_1_0(folder: Path, system: dict[str, Any], network: dict[str, Any], **more: Any) -> Result:
+    names = [
+        f"{kind}-implementation" for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    ]
+    given = {"scheduling-policy": "LIFO", "endpoint-delay": 10, "preferred-dataset-splits": 4}
+    algorithms = "_".join(["ring"] * len(network["units-count"]))
+    given |= {"collective-optimization": "localBWAware", **dict.fromkeys(names, algorithms), **system}
+    (folder / "layers.txt").write_text(ALL_REDUCE)
+    (folder / "system.txt").write_text("".join(f"{key}: {value}\n" for key, value in given.items()))
+    (folder / "network.json").write_text(json.dumps({"topology-name": "Hierarchical", **network}))
+    files = {part: folder / f"{part}.{end}" for part, end in (("system", "txt"), ("network", "json"))}
+    return et_sim.simulate(folder / "layers.txt", **files, detail="path", **more)
+
+
+def network_1(dimensions: int, **more: list[float]) -> dict[str, Any]:
+    each = {"units-count": 4, "links-count": 4, "link-latency": 500, "link-bandwidth": 50}
+    return {
+        "dimensions-count": dimensions,
+        "topologies-per-dim": ["Switch"] * dimensions,
+        **{key: [value] * dimensions for key, value in each.items()},
+        **more,
+    }
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> None:
+    extra = {"nic-latency": [100], "router-latency": [70]}
+    path, parameters = found(of_1_0(tmp_path, {}, network_1(1, **extra), fold=fold), tmp_path)
+    messages = 4 * 6
+    latency = {one["link"]: one["latency"] for one in path.by_link()}
+    assert latency == {
+        "dimension 0": messages * 2 * 500,
+        "dimension 0: cards": messages * 2 * 100,
+        "dimension 0: router": messages * 70,
+    }
+    assert parameters["latency of dimension 0: router"].better.slope_ns == messages * 70
+    assert sum(hop.messages for hop in path.hops()) == messages
+    slow = {"hbm-latency": [500.5], "hbm-bandwidth": [50], "hbm-scale": [1]}
+    path, parameters = found(of_1_0(tmp_path, {}, network_1(1, **extra, **slow), fold=fold), tmp_path)
+    [memory] = path.by_link()
+    assert memory["link"] == "dimension 0: memory"
+    assert memory["serialisation"] == pytest.approx(messages * 4194304 / 16 / 50, abs=messages)
+    assert memory["latency"] == pytest.approx(messages * 500.5, abs=messages)
+    assert parameters["bandwidth of dimension 0"].better.slope_ns == 0
+    assert 0 < parameters["bandwidth of dimension 0: memory"].better.same_path_until < 10
+
+
+def test_nothing_is_said_about_the_order_where_bandwidths_choose_the_way(tmp_path: Path) -> None:
+    themis = {"inter-dimension-scheduling": "themis"}
+    for system, is_known in (({}, True), (themis, False)):
+        _, parameters = found(of_1_0(tmp_path, system, network_1(2)), tmp_path)
+        bandwidth = parameters["bandwidth of dimension 0"]
+        assert (bandwidth.better.same_order_until > 1) == is_known
+        assert (bandwidth.worse.same_order_until < 1) == is_known
+        assert parameters["latency of dimension 0"].worse.same_order_until > 1
+
+
+def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> None:
+    one, two = ("one", 1000, ()), ("two", 500, (0,))
+    machine = {"system": SYSTEM, "network": NETWORK}
+    _, parameters = found(et_sim.simulate(of_nodes(one, two), **machine, detail="path"), tmp_path)
+    assert parameters["time of all kernels"].worse.slope_ns == 1500
+    _, parameters = found(et_sim.simulate(of_nodes(one), **machine, detail="path"), tmp_path)
+    assert "time of all kernels" not in parameters

@@ -1,0 +1,107 @@
+"""What is drawn of a timeline, against choosing from all rows; and arrows, where most rows are left out."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs_to_show import pipeline
+
+from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
+from et_sim.views.drawing.visible_nodes import nodes_drawn
+from et_sim.views.export.contents import contents_of
+from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.run.directory import RunDirectory, open_run
+
+STEP = 1_000_000  # ns; the run takes 66 of them
+SPANS = st.tuples(st.integers(0, 40), st.integers(1, 40))  # begin and length, in steps
+WINDOWS = st.one_of(st.just(ALWAYS), SPANS.map(lambda span: (span[0] * STEP, sum(span) * STEP)))
+BATCHES = (1, 7, 64)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDirectory]:
+    """The same run, its timeline in batches of so many rows, or one."""
+    folder = tmp_path_factory.mktemp("batches")
+    whole = pipeline(folder / "whole", fold=False)
+    found = {0: open_run(whole)}
+    for rows in BATCHES:
+        target = folder / str(rows)
+        shutil.copytree(whole, target)
+        table = found[0].timeline()
+        name = str(target / "timeline.arrow")
+        with pa.OSFile(name, "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+            out.write_table(table, max_chunksize=rows)
+        found[rows] = open_run(target)
+    return found
+
+
+def _key(row: dict[str, Any]) -> tuple[int, int]:
+    return row["actor"], row["node"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(WINDOWS, st.integers(1, 400), st.sampled_from(BATCHES), st.sampled_from([None, "0-2", "5,1"]))
+def test_drawn_are_the_longest_nodes_under_way_in_the_window(
+    runs: dict[int, RunDirectory], window: tuple[int, int], limit: int, rows_per_batch: int, ranks: str | None
+) -> None:
+    run = runs[rows_per_batch]
+    shown = shown_ranks(run, ranks, 64)
+    nodes, slices = nodes_drawn(run, shown, window, limit)
+    first, last = window
+    rows = [row for row in run.timeline().to_pylist() if row["actor"] in shown.actors]
+    inside = [
+        row
+        for row in rows
+        if row["start_ns"] < last and (row["end_ns"] > first or row["end_ns"] == row["start_ns"] >= first)
+    ]
+    longest = sorted(
+        inside, key=lambda row: (row["start_ns"] - row["end_ns"], shown.actors.index(row["actor"]))
+    )
+    expected = {_key(row) for row in longest[:limit]}
+    drawn = nodes.take(slices.row)
+    assert set(zip(drawn.actor.tolist(), drawn.node.tolist(), strict=True)) == expected
+    assert [shown.actors[place] for place in slices.place.tolist()] == drawn.actor.tolist()
+    if len(inside) > limit:
+        assert slices.left_out.startswith(f"shows the {limit:,} longest of {len(inside):,} nodes")
+    else:
+        assert not slices.left_out
+
+
+@settings(max_examples=25, deadline=None)
+@given(WINDOWS, st.integers(1, 300), st.sampled_from(BATCHES))
+def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
+    runs: dict[int, RunDirectory], window: tuple[int, int], limit: int, rows_per_batch: int
+) -> None:
+    every, part = contents_of(runs[0], None, ALWAYS), contents_of(runs[rows_per_batch], None, window, limit)
+
+    def names(contents: Any) -> list[tuple[int, int]]:
+        drawn = contents.nodes.take(contents.slices.row)
+        return list(zip(drawn.actor.tolist(), drawn.node.tolist(), strict=True))
+
+    of_every, of_part = names(every), names(part)
+    there = set(of_part)
+    assert len(there) == len(of_part) <= limit
+    messages = {(of_every[send], of_every[receive]) for send, receive in every.messages}
+    assert {(of_part[send], of_part[receive]) for send, receive in part.messages} == {
+        pair for pair in messages if set(pair) <= there
+    }
+    members = [[of_every[member] for member in members] for members in every.collectives]
+    kept = [[member for member in found if member in there] for found in members]
+    assert sorted(sorted(of_part[member] for member in found) for found in part.collectives) == sorted(
+        sorted(found) for found in kept if len(found) > 1
+    )
+
+
+@pytest.mark.parametrize("rows_per_batch", BATCHES)
+def test_exposed_communication_does_not_depend_on_how_the_timeline_is_cut(
+    runs: dict[int, RunDirectory], rows_per_batch: int
+) -> None:
+    found = exposed_by_group(runs[rows_per_batch])
+    assert found == exposed_by_group(runs[0])
+    assert len(found) > 2
+    assert all(0 <= one.exposed_ns <= one.active_ns for one in found)

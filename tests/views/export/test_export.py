@@ -1,0 +1,505 @@
+"""Exported timelines hold exactly the run's nodes: read with an independent schema, and as plain JSON."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from google.protobuf.internal import encoder
+from google.protobuf.unknown_fields import UnknownFieldSet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from perfetto_schema import trace_class
+from pyarrow import feather
+from runs_to_show import pipeline, side_by_side
+
+from et_sim.cli import main
+from et_sim.errors import UsageError
+from et_sim.timeline import Keep
+from et_sim.views import open_run
+from et_sim.views.drawing import flows
+from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
+from et_sim.views.drawing.tracks import strips_of
+from et_sim.views.export import chrome, perfetto
+from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
+from et_sim.views.export.wire import varint
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+TRACE = trace_class()
+Slice = tuple[str, str, str, int, int]  # rank, lane, name, start, end
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's run."""
+    folder = tmp_path_factory.mktemp("export") / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline, every rank simulated."""
+    return pipeline(tmp_path_factory.mktemp("export") / "stages", fold=False)
+
+
+def _contents(run: Path, **options: Any) -> Contents:
+    window = options.pop("window", ALWAYS)
+    return contents_of(open_run(run), options.pop("ranks", None), window, **options)
+
+
+def _expected(run: Path) -> Counter[Slice]:
+    """The timeline's rows, for runs with one rank per actor."""
+    ranks = {row["actor"]: row["ranks"] for row in feather.read_table(run / "actors.arrow").to_pylist()}
+    rows = feather.read_table(run / "timeline.arrow").to_pylist()
+    return Counter(
+        (f"rank {ranks[r['actor']]}", r["lane"], r["name"], r["start_ns"], r["end_ns"]) for r in rows
+    )
+
+
+class Read:
+    """A Perfetto trace as a reader sees it: begins and ends matched per track, numbers looked up."""
+
+    def __init__(self, content: bytes) -> None:
+        trace = TRACE.FromString(content)
+        self.processes: dict[int, str] = {}
+        self.threads: dict[int, tuple[int, str]] = {}
+        self.counters: dict[int, tuple[int, str]] = {}
+        self.slices: list[tuple[int, dict[str, Any]]] = []
+        self.values: dict[int, list[tuple[int, int]]] = {}
+        self.outgoing: dict[int, tuple[int, str]] = {}
+        self.arrows: list[tuple[str, str]] = []
+        self._words: dict[str, dict[int, str]] = {}
+        open_on: dict[int, list[dict[str, Any]]] = {}
+        now = 0
+        for packet in trace.packet:
+            assert not len(UnknownFieldSet(packet))
+            assert packet.trusted_packet_sequence_id == 1
+            if packet.HasField("track_descriptor"):
+                self._describe(packet.track_descriptor)
+            elif packet.HasField("interned_data"):
+                assert packet.sequence_flags == 1  # whatever was known before is not
+                for field in ("event_categories", "event_names", "debug_annotation_names"):
+                    self._words[field] = {e.iid: e.name for e in getattr(packet.interned_data, field)}
+            else:
+                assert packet.sequence_flags == 2
+                assert packet.timestamp >= now
+                now = packet.timestamp
+                self._event(packet.track_event, now, open_on)
+        assert not any(open_on.values())
+
+    def _describe(self, track: Any) -> None:
+        if track.HasField("process"):
+            self.processes[track.uuid] = track.process.process_name
+        elif track.HasField("thread"):
+            assert track.thread.pid - 1 == int(self.processes[track.parent_uuid].split()[1])
+            self.threads[track.uuid] = track.parent_uuid, track.thread.thread_name
+        else:
+            self.counters[track.uuid] = track.parent_uuid, track.name
+
+    def _event(self, event: Any, now: int, open_on: dict[int, list[dict[str, Any]]]) -> None:
+        stack = open_on.setdefault(event.track_uuid, [])
+        if event.type == 4:
+            self.values.setdefault(event.track_uuid, []).append((now, event.counter_value))
+            return
+        if event.type == 2:
+            done = stack.pop()
+            done["end"] = now
+        else:
+            name = self._words["event_names"][event.name_iid]
+            notes = {
+                self._words["debug_annotation_names"][n.name_iid]: n.uint_value
+                for n in event.debug_annotations
+            }
+            done = {"name": name, "start": now, "end": now, **notes}
+            self.slices.append((event.track_uuid, done))
+            if event.type == 1:
+                assert not stack, "lanes are laid out in rows, so that nothing nests"
+                stack.append(done)
+        for flow in event.flow_ids:
+            if flow in self.outgoing:
+                self.arrows.append((self.outgoing[flow][1], done["name"]))
+            self.outgoing[flow] = now, done["name"]
+        for flow in event.terminating_flow_ids:
+            assert self.outgoing[flow][0] <= now
+            self.arrows.append((self.outgoing[flow][1], done["name"]))
+
+    def all(self) -> Counter[Slice]:
+        """Slices like those of the timeline."""
+        found = Counter()
+        for track, one in self.slices:
+            process, lane = self.threads[track]
+            lane = lane.rstrip("0123456789 ")
+            found[self.processes[process], lane, one["name"], one["start"], one["end"]] += 1
+        return found
+
+
+def _perfetto(contents: Contents) -> Read:
+    return Read(b"".join(perfetto.packets(contents)))
+
+
+def test_perfetto_gets_every_node_of_the_demo(demo: Path) -> None:
+    read = _perfetto(_contents(demo))
+    assert read.all() == _expected(demo)
+    assert list(read.processes.values()) == [f"rank {rank}" for rank in range(8)]
+
+
+def test_perfetto_gets_every_node_of_a_pipeline(stages: Path) -> None:
+    assert _perfetto(_contents(stages)).all() == _expected(stages)
+
+
+def test_chrome_gets_the_same_with_every_nanosecond(stages: Path) -> None:
+    content = json.loads(b"".join(chrome.pieces(_contents(stages), {"et_sim": "x"})), parse_float=str)
+    names: dict[tuple[int, int], str] = {}
+    for event in content["traceEvents"]:
+        if event["name"] == "thread_name":
+            names[event["pid"], event["tid"]] = event["args"]["name"].rstrip("0123456789 ")
+    found = Counter()
+    for event in content["traceEvents"]:
+        if event["ph"] == "X":
+            start, length = (int(event[key].replace(".", "")) for key in ("ts", "dur"))
+            lane = names[event["pid"], event["tid"]]
+            found[f"rank {event['pid']}", lane, event["name"], start, start + length] += 1
+    assert found == _expected(stages)
+
+
+def test_what_overlaps_lies_in_rows_and_what_takes_no_time_is_an_instant(tmp_path: Path) -> None:
+    run = side_by_side(tmp_path / "run")
+    read = _perfetto(_contents(run, ranks="0-1"))
+    rows = {name for _, name in read.threads.values()}
+    assert {"compute", "compute 2", "compute 3"} <= rows
+    mark = next(one for _, one in read.slices if one["name"] == "mark")
+    assert mark["start"] == mark["end"] == 1000
+    assert any(one["name"] == 'sum "<b>" ∑' for _, one in read.slices)
+    assert json.loads(b"".join(chrome.pieces(_contents(run), {})))
+
+
+def test_counters_say_how_much_memory_is_in_use_and_which_collectives_run(tmp_path: Path) -> None:
+    run = side_by_side(tmp_path / "run")
+    read = _perfetto(_contents(run))
+    values = {name: read.values[track] for track, (_, name) in read.counters.items()}
+    memory = feather.read_table(run / "memory.arrow").to_pylist()
+    assert dict(values["local memory"]) == {row["time_ns"]: row["alive_bytes"] for row in memory}
+    start, end = (
+        next(
+            row
+            for row in feather.read_table(run / "timeline.arrow").to_pylist()
+            if row["kind"] == "all_reduce"
+        )[key]
+        for key in ("start_ns", "end_ns")
+    )
+    assert values["collectives under way"] == [(0, 0), (start, 1), (end, 0)]
+
+
+def test_counters_say_how_many_chunks_a_dimension_serves(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "run", detail="phases")
+    read = _perfetto(_contents(run))
+    phases = feather.read_table(run / "phases.arrow").to_pylist()
+    counters = {place: t for t, (place, name) in read.counters.items() if name == "chunks in dimension 0"}
+    assert sorted(read.processes[place] for place in counters) == ["rank 0", "rank 4"]
+    for actor, place in enumerate(sorted(counters)):
+        for moment, value in read.values[counters[place]]:
+            mine = (row for row in phases if row["actor"] == actor)
+            assert value == sum(row["start_ns"] <= moment < row["end_ns"] for row in mine)
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_counters_say_how_busy_links_are(tmp_path: Path, model: str) -> None:
+    run = pipeline(tmp_path / "run", detail="links", model=model, fold=False)
+    read = _perfetto(_contents(run))
+    slices = feather.read_table(run / "links.arrow").to_pylist()
+    found = {place: name for _, (place, name) in read.counters.items() if "busy" in name}
+    assert len(found) == len({row["actor"] for row in slices}) == 8
+    for track, (place, name) in read.counters.items():
+        if "busy" not in name:
+            continue
+        rank, link = int(read.processes[place].removeprefix("rank ")), name.split(", ")[1].split(":")[0]
+        mine = [row for row in slices if row["actor"] == rank and row["link"] == link]
+        assert mine
+        for moment, value in read.values[track]:
+            now = [row for row in mine if row["start_ns"] <= moment < row["end_ns"]]
+            share = sum(row["busy_ns"] * 1000 // (row["end_ns"] - row["start_ns"]) for row in now)
+            assert value == share
+
+
+def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, stages: Path) -> None:
+    run = pipeline(tmp_path / "run", detail="messages", fold=False)
+    contents, plain = _contents(run), _contents(stages)
+    assert contents.collectives == []
+    assert len(contents.messages) > len(plain.messages)
+    nodes, rows = contents.nodes, contents.slices.row
+    found = set()
+    for send, receive in contents.messages:
+        one, other = rows[send], rows[receive]
+        if nodes.kinds[nodes.kind[one]] == "all_reduce":
+            assert nodes.sequence[one] == nodes.sequence[other]
+            assert nodes.group[one] == nodes.group[other]
+            found.add((nodes.actor[one], nodes.node[one], nodes.actor[other]))
+    sent = feather.read_table(run / "messages.arrow").to_pylist()
+    assert found == {(row["actor"], row["node"], row["peer"]) for row in sent if row["kind"] == "collective"}
+    assert len(_perfetto(contents).arrows) == len(contents.messages)
+    few = _contents(run, limit=20)
+    assert len(few.messages) <= 20
+    folded = _contents(pipeline(tmp_path / "folded", detail="messages"))
+    assert all(send != receive for send, receive in folded.messages)
+
+
+def test_a_send_leads_to_the_receive_of_its_message(stages: Path) -> None:
+    contents = _contents(stages)
+    nodes, rows = contents.nodes, contents.slices.row
+    assert len(contents.messages) == 2 * 4 * 4
+    for send, receive in contents.messages:
+        one, other = rows[send], rows[receive]
+        assert nodes.peer[one] == nodes.actor[other]
+        assert nodes.peer[other] == nodes.actor[one]
+        assert nodes.tag[one] == nodes.tag[other]
+        assert nodes.names[nodes.name[one]].replace("send", "receive") == nodes.names[nodes.name[other]]
+    arrows = Counter(_perfetto(contents).arrows)
+    assert arrows["forward 0 send", "forward 0 receive"] == 4
+
+
+def test_folded_ranks_lead_to_the_ranks_that_stand_for_the_others(tmp_path: Path, stages: Path) -> None:
+    folded = _contents(pipeline(tmp_path / "folded"))
+    assert folded.shown.ranks == (0, 4)
+    assert "shows one rank of each actor" in folded.left_out[0]
+    assert len(folded.messages) == len(_contents(stages).messages) // 4
+    every = _contents(tmp_path / "folded", ranks="0-7")
+    assert _perfetto(every).all() == _expected(stages)
+    assert every.messages == []
+    assert "draws no arrows at 8 ranks" in every.left_out[0]
+
+
+def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path: Path) -> None:
+    keep = Keep((range(2, 4),), (0, 2_000_000))
+    run = pipeline(tmp_path / "part", fold=False, keep=keep)
+    contents = _contents(run)
+    assert contents.shown.ranks == (2, 3)
+    assert contents.left_out[0] == "holds only nodes of ranks 2-3 from 0 ns to 2 ms"
+    assert _perfetto(contents).all() == _expected(run)
+
+
+def test_members_of_a_collective_are_one_chain(demo: Path, stages: Path) -> None:
+    chains = _contents(demo).collectives
+    assert [len(chain) for chain in chains] == [8] * 13
+    contents = _contents(stages)
+    nodes, rows = contents.nodes, contents.slices.row
+    assert contents.collectives
+    for chain in contents.collectives:
+        same = {(nodes.group[rows[s]], nodes.sequence[rows[s]], nodes.name[rows[s]]) for s in chain}
+        assert len(same) == 1
+        assert contents.start_ns[chain].tolist() == sorted(contents.start_ns[chain].tolist())
+        group = nodes.groups[next(iter(same))[0]]
+        ranks = {contents.shown.ranks[place] for place in contents.slices.place[chain].tolist()}
+        apart = {"tensor": 1, "data": 2}[str(group)]
+        assert len(ranks) == 2
+        assert max(ranks) - min(ranks) == apart
+
+
+def test_a_window_holds_what_is_under_way_in_it(demo: Path) -> None:
+    first, last = 10_000_000, 20_000_000
+    found = _perfetto(_contents(demo, window=(first, last))).all()
+    assert found == Counter(
+        {one: n for one, n in _expected(demo).items() if one[3] < last and one[4] > first}
+    )
+
+
+def test_a_limit_keeps_the_longest_and_says_how_many_there_are(demo: Path) -> None:
+    contents = _contents(demo, limit=50)
+    assert "shows the 50 longest of 328 nodes" in contents.left_out[0]
+    kept = _perfetto(contents).all()
+    lengths = sorted((end - start for *_, start, end in _expected(demo).elements()), reverse=True)
+    assert sorted((end - start for *_, start, end in kept.elements()), reverse=True) == lengths[:50]
+
+
+def test_more_actors_than_fit_are_the_slowest(tmp_path: Path) -> None:
+    from runs_to_show import written
+
+    import et_sim
+
+    def trace(micros: int) -> et_sim.Trace:
+        build = et_sim.TraceBuilder()
+        build.compute("work", micros=micros)
+        return build.build()
+
+    run = written(et_sim.Workload.of([trace(1 + rank) for rank in range(MOST_RANKS + 3)]), tmp_path / "run")
+    shown = shown_ranks(open_run(run), None, MOST_RANKS)
+    assert shown.ranks == tuple(range(3, MOST_RANKS + 3))
+    assert "the 64 slowest of 67 actors" in shown.left_out[0]
+
+
+@pytest.mark.parametrize(("asked", "said"), [("0-8", "there is no rank 8"), ("x", "cannot be understood")])
+def test_ranks_that_do_not_exist_are_refused(demo: Path, asked: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        _contents(demo, ranks=asked)
+
+
+def test_the_command_writes_the_same_bytes_each_time(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contents = []
+    for turn in ("first", "second"):
+        files = [tmp_path / f"{turn}{ending}" for ending in (".pftrace", ".json.gz")]
+        assert main(["export", str(demo), "--perfetto", str(files[0]), "--chrome", str(files[1])]) == 0
+        contents.append([file.read_bytes() for file in files])
+    assert contents[0] == contents[1]
+    assert json.loads(gzip.decompress(contents[0][1]))["otherData"] == {"et_sim": "0.1.0", "left_out": []}
+    printed = capsys.readouterr().out.splitlines()
+    assert (
+        printed[0]
+        == "the timeline shows 328 nodes of 8 ranks, 0 messages, 13 collectives across ranks, 8 counters"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{turn}{ending}" for turn in ("first", "second") for ending in (".pftrace", ".json.gz")
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "nothing to write"),
+        (["--perfetto", "x", "--limit", "0"], "--limit is 0"),
+        (["--perfetto", "x", "--window", "z"], "window 'z' cannot be understood"),
+        (["--perfetto", "no/such/folder/x"], "cannot be written"),
+    ],
+)
+def test_bad_calls_are_refused_in_one_sentence(
+    demo: Path,
+    tmp_path: Path,
+    options: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", str(demo), *options]) == 2
+    refusal = capsys.readouterr().err
+    assert said in refusal
+    assert refusal.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_varints_are_those_of_the_protobuf_library(value: int) -> None:
+    parts: list[bytes] = []
+    encoder._EncodeVarint(parts.append, value)
+    assert varint(value) == b"".join(parts)
+
+
+spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=40)
+
+
+@given(spans)
+def test_rows_never_overlap_and_are_no_more_than_needed(found: list[tuple[int, int, int]]) -> None:
+    lane, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    end = start + length
+    strips = strips_of(np.zeros(len(lane), np.int64), lane, ("cpu", "compute", "x", None), start, end)
+    for strip in range(len(strips.lane)):
+        inside = sorted(
+            (s, e) for s, e, at in zip(start, end, strips.of_slice, strict=True) if at == strip and e > s
+        )
+        assert all(one[1] <= other[0] for one, other in pairwise(inside))
+    for name in set(strips.lane):
+        code = ("cpu", "compute", "x").index(name)
+        moments = [
+            sum(s <= t < e for k, s, e in zip(lane, start, end, strict=True) if k == code) for t in range(50)
+        ]
+        assert strips.lane.count(name) == max(1, *moments)
+
+
+@given(
+    st.integers(1, 30).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2)))
+    )
+)
+def test_joined_things_get_the_number_of_the_least(given_: tuple[int, list[tuple[int, int]]]) -> None:
+    count, edges = given_
+    one, other = (np.array([edge[at] for edge in edges], np.int64) for at in range(2))
+    graph = nx.Graph(edges)
+    graph.add_nodes_from(range(count))
+    wanted = [min(nx.node_connected_component(graph, node)) for node in range(count)]
+    assert flows._components(count, one, other).tolist() == wanted
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_messages_that_were_there_already_are_paired_in_order(data: Any) -> None:
+    """Channels, each with sends and receives in order; the timeline names none of the pairs."""
+    nodes = nodes_of_channels(
+        data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1))))
+    )
+    sends, receives = flows.messages(nodes)
+    found = {(int(nodes.node[s]), int(nodes.node[r])) for s, r in zip(sends, receives, strict=True)}
+    assert found == {(number, 1000 + number) for number in range(len(nodes) // 2)}
+
+
+def nodes_of_channels(messages: list[tuple[int, int, int]]) -> Any:
+    """Nodes: message n of these (source, target, tag) is sent at n and received at n + 100."""
+    from et_sim.views.drawing.nodes import NUMBERS, Nodes
+
+    count = len(messages)
+    source, target, tag = (np.array([one[at] for one in messages], np.int64) for at in range(3))
+    order = np.arange(count)
+    columns = {
+        "actor": np.append(source, target),
+        "peer": np.append(target, source),
+        "tag": np.append(tag, tag),
+        "node": np.append(order, 1000 + order),
+        "start_ns": np.append(order, order + 100),
+        "end_ns": np.append(order + 1, order + 101),
+        "kind": np.repeat([0, 1], count),
+    }
+    none = np.full(2 * count, -1)
+    causes = dict.fromkeys(("end_cause_actor", "end_cause_node", "start_cause_node"), none)
+    texts = {name: np.zeros(2 * count, np.int64) for name in ("name", "lane", "group")}
+    words = {
+        "names": ("", None),
+        "kinds": ("send", "receive", None),
+        "lanes": ("x", None),
+        "groups": ("", None),
+    }
+    rest = {name: none for name in NUMBERS if name not in columns}
+    return Nodes(**columns, **rest, **causes, **texts, **words, completed=np.ones(2 * count, np.bool_))
+
+
+def test_perfettos_own_schema_reads_it(stages: Path) -> None:
+    """With the package `perfetto` installed: pip install perfetto."""
+    schema = pytest.importorskip(
+        "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="perfetto is not installed"
+    )
+    content = b"".join(perfetto.packets(_contents(stages)))
+    trace = schema.Trace.FromString(content)
+    kinds = Counter(packet.WhichOneof("data") for packet in trace.packet)
+    assert not any(len(UnknownFieldSet(packet)) for packet in trace.packet)
+    assert kinds["track_event"] > 2 * len(_expected(stages))
+
+
+def test_perfettos_own_trace_processor_loads_it(stages: Path, tmp_path: Path) -> None:
+    """With ET_SIM_TRACE_PROCESSOR naming Perfetto's trace_processor_shell, and the package `perfetto`."""
+    program = os.environ.get("ET_SIM_TRACE_PROCESSOR")
+    if not program:
+        pytest.skip("ET_SIM_TRACE_PROCESSOR does not name Perfetto's trace_processor_shell")
+    processor = pytest.importorskip("perfetto.trace_processor")
+    target = tmp_path / "stages.pftrace"
+    assert main(["export", str(stages), "--perfetto", str(target)]) == 0
+    config = processor.TraceProcessorConfig(bin_path=program)
+    with processor.TraceProcessor(trace=str(target), config=config) as opened:
+        query = (
+            "select p.name as rank, t.name as lane, s.name, s.ts, s.dur from slice s join thread_track k on "
+        )
+        query += "s.track_id = k.id join thread t using (utid) join process p using (upid)"
+        found = Counter(
+            (r.rank, r.lane.rstrip("0123456789 "), r.name, r.ts, r.ts + r.dur) for r in opened.query(query)
+        )
+        assert found == _expected(stages)
+        [flow] = opened.query("select count(*) as n from flow")
+        assert flow.n > 32
+        errors = list(opened.query("select name, value from stats where severity = 'error' and value > 0"))
+        assert errors == []

@@ -1,0 +1,360 @@
+"""The HTML page says what the run's files say, needs nothing else, and cannot be broken by names."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import feather
+from runs_to_show import pipeline, side_by_side, written
+
+import et_sim
+from et_sim.cli import main
+from et_sim.intervals import union
+from et_sim.timeline import Keep
+from et_sim.units import format_ns
+from et_sim.views import open_run
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.report.memory import COLUMNS, levels
+from et_sim.views.report.network import dimensions, links
+from et_sim.views.report.page import report
+from et_sim.views.report.timeline import merge
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+TYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f8": np.float64}
+VOID = {"meta", "link", "br", "input"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's run."""
+    folder = tmp_path_factory.mktemp("report") / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    return folder / "run"
+
+
+class Page(HTMLParser):
+    """Elements are closed in order; what is referred to is collected, and texts by element."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.references += [str(given[name]) for name in ("src", "href", "srcset", "action") if name in given]
+        self.ids += [str(given["id"])] if "id" in given else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Of drawings; nothing is open after it."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+
+def _data(page: str) -> dict[str, Any]:
+    found = re.search(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    content = json.loads(found[1])
+    for name, (kind, text) in content["columns"].items():
+        content["columns"][name] = np.frombuffer(base64.b64decode(text), TYPES[kind])
+    return dict(content)
+
+
+def _page(run: Path, **options: Any) -> str:
+    return report(open_run(run), **options)
+
+
+def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
+    content = _page(demo)
+    page = Page(content)
+    assert {one for one in page.references if not one.startswith("#")} == {"data:,"}
+    assert {one[1:] for one in page.references if one.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert "default-src 'none'" in content
+    assert re.findall(r"https?://\S+", content) == ['http://www.w3.org/2000/svg"']
+    assert "url(" not in content
+    assert len(content) < 100_000
+
+
+def test_the_page_has_a_part_for_everything(demo: Path) -> None:
+    headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
+    assert headings[:4] == ["Overview", "Timeline", "Critical path", "Ranks"]
+    assert headings[4:8] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
+    assert headings[8:] == ["Coverage", "Configuration"]
+
+
+def test_the_page_is_the_same_each_time(demo: Path) -> None:
+    assert _page(demo) == _page(demo)
+
+
+def test_the_timeline_holds_every_node_of_the_ranks_that_are_shown(tmp_path: Path) -> None:
+    run = pipeline(tmp_path / "run", fold=False)
+    data = _data(_page(run, ranks="1-3"))
+    column = data["columns"]
+    found = Counter()
+    for slice_ in range(len(column["start"])):
+        strip = data["strips"][column["strip"][slice_]]
+        start = int(column["start"][slice_])
+        name = data["names"][column["name"][slice_]]
+        found[data["ranks"][strip[0]], strip[1], name, start, start + int(column["length"][slice_])] += 1
+    ranks = {
+        row["actor"]: f"rank {row['ranks']}" for row in feather.read_table(run / "actors.arrow").to_pylist()
+    }
+    rows = feather.read_table(run / "timeline.arrow").to_pylist()
+    assert found == Counter(
+        (ranks[row["actor"]], row["lane"], row["name"], row["start_ns"], row["end_ns"])
+        for row in rows
+        if ranks[row["actor"]] in ("rank 1", "rank 2", "rank 3")
+    )
+    order = np.lexsort((column["start"], column["strip"]))
+    assert (order == np.arange(len(order))).all()
+
+
+def test_names_cannot_break_the_page(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("</script><script>alert(1)</script><!--", micros=3)
+    run = written(et_sim.Workload.of([build.build()] * 2), tmp_path / "a<b>&\"c'")
+    page = Page(_page(run))
+    assert not any(
+        "alert(1)" in text for tag, text in page.texts if tag == "script" and "\\u003c" not in text
+    )
+    assert ("h1", "a<b>&\"c'") in page.texts
+
+
+def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
+    from et_sim.api import run as simulate
+    from et_sim.engine.stall import explain_stall
+    from et_sim.timeline import write_run
+
+    build = et_sim.TraceBuilder()
+    build.receive(1, 64, tag=7)
+    idle = et_sim.TraceBuilder()
+    idle.compute("work", micros=1)
+    workload = et_sim.Workload.of([build.build(), idle.build()])
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    result = simulate(workload, system={"scheduling-policy": "FIFO"}, network=network)
+    write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
+    content = _page(tmp_path / "run")
+    Page(content)
+    assert "rank 0 waits for 64 B with tag 7 from rank 1" in content
+    data = _data(content)
+    assert "never completed" in {data["kinds"][kind]["name"] for kind in data["columns"]["kind"].tolist()}
+
+
+def test_a_page_of_a_part_says_so_and_averages_over_its_ranks(tmp_path: Path) -> None:
+    whole = open_run(pipeline(tmp_path / "whole", fold=False))
+    part = pipeline(tmp_path / "part", fold=False, keep=Keep((range(4),)))
+    content = _page(part)
+    Page(content)
+    assert "are of what was written: ranks 0-3" in content
+    some = {one.group: one.exposed_ns for one in exposed_by_group(open_run(part))}
+    every = {one.group: one.exposed_ns for one in exposed_by_group(whole)}
+    assert 0 < some["data"] < every["data"]
+    assert f"{format_ns(round(some['data'] / 4))} <small>" in content
+
+
+def test_memory_is_drawn_where_it_was_tracked(tmp_path: Path) -> None:
+    content = _page(side_by_side(tmp_path / "run"))
+    Page(content)
+    assert "peak memory" in content
+    assert '<path class="line line-0"' in content
+
+
+def test_dimensions_are_as_busy_as_their_phases(tmp_path: Path) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="phases"))
+    heat = dimensions(run, run.summary["makespan_ns"])
+    assert heat.names == ("dimension 0",)
+    busy = 0
+    for actor in range(2):
+        rows = [
+            row for row in feather.read_table(run.path / "phases.arrow").to_pylist() if row["actor"] == actor
+        ]
+        busy += len({t for row in rows for t in range(row["start_ns"] // 64, row["end_ns"] // 64)}) * 64
+    assert heat.shares.mean() == pytest.approx(busy / 2 / run.summary["makespan_ns"], rel=0.02)
+    content = _page(run.path)
+    Page(content)
+    assert 'class="chart heat"' in content
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="path", model=model, fold=False))
+    path = CriticalPath(PathRecord(run))
+    content = _page(run.path)
+    Page(content)
+    for cause, spent in path.by_cause().items():
+        assert f'<i class="cause-{cause}"></i>{cause} <b>' in content
+        assert format_ns(spent) in content
+    data = _data(content)
+    column = data["columns"]
+    actors = [row["ranks"] for row in feather.read_table(run.path / "actors.arrow").to_pylist()]
+    nodes = path.record.nodes
+    wanted = {
+        (f"rank {actors[nodes.actor[row]]}", int(nodes.node[row]))
+        for row in path.node[(path.node >= 0) & (path.spent_ns > 0)].tolist()
+    }
+    places = [data["ranks"][strip[0]] for strip in data["strips"]]
+    marked = {
+        (places[column["strip"][one]], int(column["node"][one]))
+        for one in np.flatnonzero(column["critical"]).tolist()
+    }
+    assert marked == wanted
+    heat = links(run, path, path.makespan_ns)
+    assert (heat is not None) is (model == "link")
+    if heat is not None:
+        messages = path.record.is_what("serialisation") & (path.record.place >= 0)
+        spent = (path.record.end_ns - path.record.start_ns)[messages].sum()
+        assert heat.shares.mean(axis=1).sum() == pytest.approx(spent / path.makespan_ns)
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_links_are_as_busy_as_their_slices(tmp_path: Path, model: str) -> None:
+    run = open_run(pipeline(tmp_path / "run", detail="links", model=model, fold=False))
+    heat = links(run, None, run.summary["makespan_ns"])
+    assert heat is not None
+    rows = feather.read_table(run.path / "links.arrow").to_pylist()
+    assert len(heat.names) == len({(row["actor"], row["link"]) for row in rows})
+    busy = sum(min(row["busy_ns"], row["end_ns"] - row["start_ns"]) for row in rows)
+    assert heat.shares.mean(axis=1).sum() == pytest.approx(busy / run.summary["makespan_ns"], rel=1e-3)
+    assert heat.shares.max() <= 1
+    assert ("without link model" in heat.note) is (model == "analytical")
+    content = _page(run.path)
+    Page(content)
+    assert 'class="chart heat"' in content
+
+
+def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:
+    run = open_run(demo)
+    [one] = exposed_by_group(run)
+    assert one.group == "all"
+    assert one.exposed_ns == sum(entry["exposed_comm_true_ns"] for entry in run.summary["per_rank"])
+
+
+def test_exposed_time_of_folded_groups_is_that_of_all_ranks(tmp_path: Path) -> None:
+    folded, unfolded = (
+        exposed_by_group(open_run(pipeline(tmp_path / str(fold), fold=fold))) for fold in (True, False)
+    )
+    assert folded == unfolded
+    assert {one.group for one in folded} == {"sends and receives", "tensor", "data"}
+
+
+spans = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 15)), max_size=30)
+
+
+@given(spans, st.sampled_from((1, 2**60)))
+def test_a_union_counts_every_nanosecond_once(found: list[tuple[int, int, int]], late: int) -> None:
+    actor, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    offset = np.where(start > 30, late, 0)
+    begin = (start + offset).tolist()
+    spans_of = [
+        [(b, b + n) for k, b, n in zip(actor, begin, length.tolist(), strict=True) if k == a]
+        for a in range(5)
+    ]
+    wanted = [len({moment for span in one for moment in range(*span)}) for one in spans_of]
+    found_ = union(actor, start + offset, start + offset + length)
+    assert found_.lengths(5).tolist() == wanted
+    parts = list(zip(found_.owner.tolist(), found_.start.tolist(), found_.end.tolist(), strict=True))
+    assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(parts))
+
+
+@given(spans, st.integers(1, 9))
+def test_shares_of_columns_are_those_counted_by_hand(found: list[tuple[int, int, int]], columns: int) -> None:
+    owner, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    span = columns * 7
+    shares = union(owner, start, start + length).shares(4, columns, span)
+    for k in range(4):
+        busy = {t for a, s, n in found if a == k for t in range(s, s + n)}
+        wanted = [sum(t in busy for t in range(c * 7, c * 7 + 7)) / 7 for c in range(columns)]
+        assert shares[k].tolist() == pytest.approx(wanted)
+
+
+@given(spans, st.integers(1, 12))
+def test_merging_keeps_what_there_is(found: list[tuple[int, int, int]], limit: int) -> None:
+    strip, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    merged = merge(strip, start, start + length, limit)
+    assert int(merged.count.sum()) == len(strip)
+    assert int(merged.busy_ns.sum()) == int(length.sum())
+    for slice_ in range(len(strip)):
+        drawn = merged.of_slice[slice_]
+        assert strip[merged.first[drawn]] == strip[slice_]
+        assert merged.start_ns[drawn] <= start[slice_]
+        assert merged.end_ns[drawn] >= start[slice_] + length[slice_]
+    several = merged.count > 1
+    assert ((merged.end_ns - merged.start_ns)[several] < 2 * merged.bin_ns).all()
+    if len(strip) <= limit:
+        assert len(merged.first) == len(strip)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 99)), min_size=1, max_size=60),
+    st.integers(1, 6000),
+)
+def test_a_curve_shows_the_most_of_each_column(changes: list[tuple[int, int]], makespan: int) -> None:
+    changes = sorted({time: value for time, value in changes if time <= makespan}.items())
+    time, alive = (np.array([one[at] for one in changes], np.int64) for at in range(2))
+    found = levels(time, alive, makespan)
+    for column in range(0, COLUMNS, 37):
+        first, last = column * makespan // COLUMNS, (column + 1) * makespan // COLUMNS
+        before = [value for at, value in changes if at <= first][-1:] or [0]
+        assert found[column] == max(before + [value for at, value in changes if first < at < last])
+
+
+def test_more_nodes_than_fit_are_merged_and_it_says_so(demo: Path) -> None:
+    content = _page(demo, limit=60)
+    data = _data(content)
+    assert len(data["columns"]["start"]) < 328
+    assert int(data["columns"]["count"].sum()) == 328
+    assert "draws short nodes that stand close together as one" in content
+
+
+def test_a_window_cuts_the_timeline(demo: Path) -> None:
+    data = _data(_page(demo, window=(1000, 2_000_000)))
+    assert (data["from"], data["to"]) == (1000, 2_000_000)
+    assert len(data["columns"]["start"]) < 50
+
+
+def test_the_command_writes_the_page(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "page.html"
+    assert main(["report", str(demo), "--html", str(target)]) == 0
+    assert re.fullmatch(r".*page\.html: [0-9.]+ KiB; open it in a browser\n", capsys.readouterr().out)
+    assert target.read_text(encoding="utf-8") == _page(demo)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--limit", "0"], "--limit is 0"),
+        (["--ranks", "99"], "no rank 99"),
+        (["--window", "x"], "window 'x'"),
+    ],
+)
+def test_bad_calls_are_refused(
+    demo: Path, tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(demo), "--html", str(tmp_path / "x.html"), *options]) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

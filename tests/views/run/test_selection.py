@@ -1,0 +1,104 @@
+"""Selections of ranks and time count exactly what they name: against counting one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import et_sim
+from et_sim.errors import UsageError
+from et_sim.timeline import write_run
+from et_sim.units import format_ranks, parse_ranks
+from et_sim.views import open_run
+from et_sim.views.run.selection import Selection, _disjoint, _shared, selection
+from et_sim.views.summary.operations import operations
+
+RANGES = st.builds(
+    lambda first, length, step: range(first, first + length, step),
+    st.integers(0, 40),
+    st.integers(1, 40),
+    st.integers(1, 5),
+)
+
+
+@given(RANGES, RANGES)
+def test_what_two_ranges_share_is_counted(one: range, other: range) -> None:
+    assert _shared(one, other) == len(set(one) & set(other))
+
+
+@given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))
+def test_ranks_of_an_actor_are_counted_once_however_often_they_are_named(
+    named: list[range], of_actor: set[int]
+) -> None:
+    part = Selection(_disjoint(named))
+    assert part._among(format_ranks(sorted(of_actor))) == len(of_actor & set().union(*named))
+
+
+@given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))
+def test_the_ranks_of_an_actor_that_are_selected_are_named(named: list[range], of_actor: set[int]) -> None:
+    text = Selection(_disjoint(named)).names(format_ranks(sorted(of_actor)))
+    found = [rank for ranks in parse_ranks(text) for rank in ranks] if text else []
+    assert found == sorted(of_actor & set().union(*named))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, warm_engine: None) -> Path:  # noqa: ARG001
+    traces = []
+    for rank in range(4):
+        build = et_sim.TraceBuilder()
+        for layer in range(3):
+            work = build.compute(f"work {layer}", micros=10 + 5 * (rank == 2))
+            build.collective("all_reduce", 1 << 18, name=f"sum {layer}", after=[work])
+        traces.append(build.build())
+    system = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+    path = tmp_path_factory.mktemp("selection") / "run"
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), system=system, network=network), path)
+    return path
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    """The timeline of every rank, spelled out."""
+    run = open_run(folder)
+    ranks = {row["actor"]: row["ranks"] for row in run.actors().to_pylist()}
+    found = []
+    for row in run.timeline().to_pylist():
+        for span in ranks[row["actor"]].split(","):
+            first, _, last = span.partition("-")
+            found += [{**row, "rank": rank} for rank in range(int(first), int(last or first) + 1)]
+    return found
+
+
+@pytest.mark.parametrize("ranks", [None, "0", "2", "0-1,3", "0-3/2"])
+@pytest.mark.parametrize("window", [None, "0:10us", "12345ns:30us", "20us:", "1s:2s"])
+def test_operations_of_a_part_are_those_of_its_rows(
+    folder: Path, ranks: str | None, window: str | None
+) -> None:
+    part = selection(ranks, window)
+    chosen = set().union(*part.ranks) if part.ranks else set(range(4))
+    begin, end = part.window or (0, 2**62)
+    count = total = 0
+    for row in _rows(folder):
+        if row["rank"] in chosen and row["start_ns"] < end and row["end_ns"] > begin:
+            count += 1
+            total += min(row["end_ns"], end) - max(row["start_ns"], begin)
+    found = operations(open_run(folder), part)
+    assert (sum(one.count for one in found), sum(one.total_ns for one in found)) == (count, total)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "window", "top"),
+    [("x", None, None), (None, "5", None), (None, "3us:2us", None), (None, "a:b", None), (None, None, 0)],
+)
+def test_what_selects_nothing_is_refused(ranks: str | None, window: str | None, top: int | None) -> None:
+    with pytest.raises(UsageError):
+        selection(ranks, window, top)
+
+
+def test_a_rank_that_is_not_there_is_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match="there is no rank 9"):
+        operations(open_run(folder), selection("0-9"))

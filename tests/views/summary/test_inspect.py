@@ -1,0 +1,245 @@
+"""Views say what the files hold, also in the unusual cases: stalls, folding, many rows, odd names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+
+import et_sim
+from et_sim.errors import UsageError
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.drawing.picture import MOST_ACTORS, PIXELS, picture
+from et_sim.views.summary import inspect
+from et_sim.views.summary.operations import operations
+from et_sim.views.summary.rank_table import rank_count, slowest_first
+from et_sim.views.text import aligned, bar, share
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+
+
+def _network(ranks: int) -> dict[str, Any]:
+    return {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": ["50GB/s"], "latency": [500]}
+
+
+def _trace(micros: int, *, layers: int = 3) -> et_sim.Trace:
+    build = et_sim.TraceBuilder()
+    for layer in range(layers):
+        work = build.compute(f"layer {layer} forward", micros=micros)
+        build.collective("all_reduce", 1 << 20, name=f"layer {layer} sum", after=[work])
+    return build.build()
+
+
+def _written(traces: list[et_sim.Trace], folder: Path) -> Path:
+    workload = et_sim.Workload.of(traces)
+    write_run(et_sim.simulate(workload, system=SYSTEM, network=_network(len(traces))), folder)
+    return folder
+
+
+def _folded(path: Path) -> Path:
+    """The same run as if the last actor stood for a million ranks more, as folding will write it."""
+    table = feather.read_table(path / "actors.arrow")
+    counts = table["rank_count"].to_pylist()
+    counts[-1] += 1_000_000
+    column = table.schema.get_field_index("rank_count")
+    table = table.set_column(column, table.schema.field(column), pa.array(counts))
+    with pa.OSFile(str(path / "actors.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+        out.write_table(table)
+    return path
+
+
+def test_operations_take_numbered_names_together(tmp_path: Path) -> None:
+    run = open_run(_written([_trace(10)] * 4, tmp_path / "run"))
+    forward, total = operations(run)[1], operations(run)[0]
+    assert (forward.kind, forward.name, forward.count) == ("compute", "layer # forward", 12)
+    assert forward.total_ns == 4 * 3 * 10_000
+    assert forward.mean_ns == forward.longest_ns == 10_000
+    assert (total.kind, total.bytes) == ("all_reduce", 12 << 20)
+
+
+def test_operations_add_up_to_the_rows_of_the_timeline(tmp_path: Path) -> None:
+    run = open_run(_written([_trace(10), _trace(20), _trace(5)], tmp_path / "run"))
+    rows = run.timeline().to_pylist()
+    found = operations(run)
+    assert sum(one.count for one in found) == len(rows)
+    assert sum(one.total_ns for one in found) == sum(row["end_ns"] - row["start_ns"] for row in rows)
+
+
+def test_an_actor_counts_once_per_rank(tmp_path: Path) -> None:
+    run = open_run(_folded(_written([_trace(10)] * 4, tmp_path / "run")))
+    forward = next(one for one in operations(run) if one.kind == "compute")
+    assert forward.count == 3 * 1_000_004
+    assert forward.total_ns == 3 * 1_000_004 * 10_000
+
+
+def test_a_stalled_run_says_so_first_and_counts_what_never_ended(tmp_path: Path) -> None:
+    from et_sim.api import run as simulate
+    from et_sim.engine.stall import explain_stall
+
+    traces = []
+    for rank in range(2):
+        build = et_sim.TraceBuilder()
+        build.compute("work", micros=5)
+        if rank == 1:
+            build.receive(0, 64, tag=7)
+        traces.append(build.build())
+    workload = et_sim.Workload.of(traces)
+    result = simulate(workload, system=SYSTEM, network=_network(2))
+    write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
+    lines = inspect.summary_text(tmp_path / "run", width=200).splitlines()
+    assert lines[0].startswith("STALLED: 1 of 2 ranks never finished")
+    assert "rank 1 waits for 64 B with tag 7 from rank 0" in lines[1]
+    assert "1 (1 never ended)" in inspect.operations_text(tmp_path / "run")
+    assert "rank 1 waits for 64 B" in inspect.stalls_text(tmp_path / "run")
+    assert "never completed" in picture(open_run(tmp_path / "run"))
+
+
+def test_a_complete_run_has_no_stall(tmp_path: Path) -> None:
+    assert inspect.stalls_text(_written([_trace(1)] * 2, tmp_path / "run")).startswith("no rank is stuck")
+
+
+def test_many_different_ranks_are_cut_to_the_slowest_with_a_word_about_the_rest(tmp_path: Path) -> None:
+    path = _written([_trace(10 + rank) for rank in range(40)], tmp_path / "run")
+    summary = json.loads((path / "summary.json").read_text())
+    lines = inspect.summary_text(path).splitlines()
+    head = next(
+        number for number, line in enumerate(lines) if line.startswith("ranks  ") and "finish" in line
+    )
+    slowest = slowest_first(summary["per_rank"])
+    assert [line.split()[0] for line in lines[head + 1 : head + 13]] == [e["ranks"] for e in slowest[:12]]
+    hidden = len(summary["per_rank"]) - 12
+    assert lines[head + 13].startswith(f"… and {hidden} faster lines: et-sim inspect")
+    assert len(inspect.ranks_text(path).splitlines()) == len(summary["per_rank"]) + 2
+
+
+def test_a_run_without_any_time_is_no_division_by_zero(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.invalid("nothing")
+    path = _written([build.build()] * 2, tmp_path / "run")
+    assert "nothing: no time passes" in inspect.summary_text(path)
+    ElementTree.fromstring(picture(open_run(path)))
+
+
+def test_a_picture_is_well_formed_deterministic_and_bounded(tmp_path: Path) -> None:
+    many = [_trace(1 + rank, layers=100) for rank in range(MOST_ACTORS + 8)]
+    run = open_run(_written(many, tmp_path / "run"))
+    drawn = picture(run)
+    assert drawn == picture(run)
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+    assert "and 8 faster actors" in drawn
+    assert len(drawn) < MOST_ACTORS * 3 * PIXELS * 12
+
+
+def test_names_cannot_break_a_picture(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute('<script>&"', micros=3)
+    ElementTree.fromstring(picture(open_run(_written([build.build()] * 2, tmp_path / "run"))))
+
+
+def test_a_picture_shows_time_to_scale(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", micros=30)
+    build.compute("second", micros=70, after=[first])
+    drawn = picture(open_run(_written([build.build()] * 2, tmp_path / "run")))
+    runs = re.search(r'd="M(\d+) \d+h(\d+)v\d+h-\d+zM(\d+) \d+h(\d+)v', drawn)
+    assert runs
+    start, length, next_start, next_length = (int(number) for number in runs.groups())
+    assert (length, next_length) == (0.3 * PIXELS, 0.7 * PIXELS - 1)  # a pixel separates them
+    assert next_start - start == 0.3 * PIXELS + 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "count"), [("0", 1), ("0-7", 8), ("0-3,6", 5), ("1,3,5", 3), ("10-19,21", 11)]
+)
+def test_ranks_as_ranges_are_counted(ranks: str, count: int) -> None:
+    assert rank_count(ranks) == count
+
+
+def test_shares_never_round_something_to_nothing_or_to_all() -> None:
+    assert [share(part, 1000) for part in (0, 1, 5, 994, 999, 1000)] == [
+        "0 %",
+        "<1 %",
+        "<1 %",
+        "99 %",
+        ">99 %",
+        "100 %",
+    ]
+    assert share(1, 0) == "-"
+
+
+def test_a_bar_is_as_long_as_its_parts() -> None:
+    assert bar((("a", 50), ("b", 25)), 100, 8) == "aaaabb"
+    assert bar((("a", 1), ("b", 1), ("c", 1)), 3, 10) == "aaabbbbccc"
+    assert bar((), 0, 8) == ""
+
+
+def test_columns_are_aligned() -> None:
+    assert aligned([("name", "n"), ("a", "10")], "<>") == ["name   n", "a     10"]
+
+
+def _changed(path: Path, name: str, **changes: Any) -> None:
+    """Set keys of a JSON file; None takes a key out."""
+    content = json.loads((path / name).read_text()) | changes
+    (path / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"makespan_ns": None}, "makespan_ns is missing"),
+        ({"status": 3}, "status is not a text"),
+        ({"ranks": True}, "ranks is not a whole number"),
+        ({"per_rank": {}}, "per_rank is not a list"),
+        ({"per_rank": [{"ranks": "all"}]}, "per_rank[0].ranks is not a list of ranks such as 0-3,6"),
+        (
+            {"per_rank": [{"ranks": "0", "finish_ns": ""}]},
+            "per_rank[0].finish_ns is not a whole number or null",
+        ),
+        ({"folded": []}, "folded is not an object"),
+        ({"warnings": ["text"]}, "warnings[0] is not an object"),
+    ],
+)
+def test_a_summary_that_is_not_one_is_refused_with_what_is_wrong(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = _written([_trace(10)] * 2, tmp_path / "run")
+    _changed(path, "summary.json", **changes)
+    with pytest.raises(UsageError) as caught:
+        inspect.summary_text(path)
+    assert caught.value.cause == f"is not as et-sim run writes it: {said}"
+    assert caught.value.place == str(path / "summary.json")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "stall.json"])
+def test_an_empty_object_in_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = _written([_trace(10)] * 2, tmp_path / "run")
+    (path / name).write_text("{}")
+    with pytest.raises(UsageError, match=f"{name}: is not as et-sim run writes it: .* is missing"):
+        inspect.stalls_text(path)
+
+
+@pytest.mark.parametrize(("name", "column"), [("timeline.arrow", "bytes"), ("actors.arrow", "rank_count")])
+def test_a_table_without_a_column_or_with_another_type_is_refused(
+    tmp_path: Path, name: str, column: str
+) -> None:
+    path = _written([_trace(10)] * 2, tmp_path / "run")
+    table = feather.read_table(path / name)
+    at = table.schema.get_field_index(column)
+    texts = pa.array([""] * len(table))
+    for other, said in (
+        (table.drop_columns([column]), "is missing"),
+        (table.set_column(at, column, texts), "is of type string"),
+    ):
+        with pa.OSFile(str(path / name), "wb") as sink, pa.ipc.new_file(sink, other.schema) as out:
+            out.write_table(other)
+        with pytest.raises(UsageError, match=f"{name}: .*: column '{column}' {said}"):
+            inspect.operations_text(path)

@@ -1,0 +1,154 @@
+"""How busy links are is what the record of the run adds up to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import feather
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.run.selection import selection
+from et_sim.views.summary.links import SLICES, link_uses
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+BYTES = 1 << 18
+
+
+def _run(folder: Path, **options: Any) -> Path:
+    build = et_sim.TraceBuilder()
+    work = build.compute("work", micros=3)
+    build.collective("all_reduce", BYTES, after=[work])
+    workload = et_sim.Workload.of([build.build()] * 4)
+    options = {"detail": "path"} | options
+    write_run(et_sim.simulate(workload, system=SYSTEM, network=NETWORK, **options), folder)
+    return folder
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_a_ring_all_reduce_sends_its_share_over_one_link_of_each_rank(tmp_path: Path, fold: bool) -> None:
+    found = link_uses(open_run(_run(tmp_path / "run", model="link", fold=fold)))
+    assert found is not None
+    ranks = [int(rank) for one in found for rank in one.ranks.replace("0-3", "0,1,2,3").split(",")]
+    assert sorted(ranks) == [0, 1, 2, 3]
+    for one in found:
+        assert one.messages == 2 * 3
+        assert one.busy_ns == 6 * (BYTES // 4 // 50)
+        assert len(one.busy_shares) == SLICES
+        assert all(0 <= used <= 1 for used in one.busy_shares)
+
+
+def test_a_window_is_a_part_of_the_whole(tmp_path: Path) -> None:
+    run = open_run(_run(tmp_path / "run", model="link", fold=False))
+    windows = ("0:10us", "10us:15us", "15us:")
+    parts = [link_uses(run, selection("1", window)) or [] for window in windows]
+    whole = link_uses(run, selection("1"))
+    assert whole is not None
+    assert sum(one.busy_ns for part in parts for one in part) == sum(one.busy_ns for one in whole)
+
+
+def test_runs_without_links_say_how_to_come_by_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(_run(tmp_path / "run")), "links"]) == 0
+    assert capsys.readouterr().out.startswith("links were not recorded: simulate with --detail links")
+    assert main(["inspect", str(tmp_path / "run"), "links", "--json"]) == 0
+    assert capsys.readouterr().out == "null\n"
+
+
+def test_the_view_fits_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["inspect", str(_run(tmp_path / "run", model="link", fold=False)), "links"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len([line for line in lines if "clockwise" in line]) == 4
+
+
+def test_what_does_not_fit_a_narrow_terminal_is_left_out_and_not_wrapped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    run = _run(tmp_path / "run", model="link", fold=False, detail="links")
+    assert main(["inspect", str(run), "links"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0].split() == ["dimension", "ranks", "link", "busy", "waiting"]
+    assert all(line.split()[0] == "0" for line in lines[1:2])
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_both_records_say_the_same_of_the_whole_run(tmp_path: Path, fold: bool) -> None:
+    both = open_run(_run(tmp_path / "both", model="link", fold=fold, detail="links,path"))
+    alone = open_run(_run(tmp_path / "alone", model="link", fold=fold, detail="path"))
+    ours, theirs = link_uses(both), link_uses(alone)
+    assert ours is not None
+    assert theirs is not None
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.dimension, one.ranks, one.link, one.messages, one.busy_ns) == (
+            (other.dimension, other.ranks, other.link, other.messages, other.busy_ns)
+        )
+        assert sum(one.busy_shares) == pytest.approx(sum(other.busy_shares), abs=0.02)
+        assert one.bytes == 6 * BYTES // 4
+        assert (one.wait_ns, other.wait_ns) == (0, None)
+
+
+def test_a_window_of_slices_is_a_part_of_the_whole(tmp_path: Path) -> None:
+    run = open_run(_run(tmp_path / "run", model="link", fold=False, detail="links"))
+    whole = link_uses(run, selection("1")) or []
+    windows = ("0:10us", "10us:15us", "15us:")
+    parts = [link_uses(run, selection("1", window)) or [] for window in windows]
+    total = sum(one.busy_ns for one in whole)
+    assert total - len(windows) <= sum(one.busy_ns for part in parts for one in part) <= total
+    [early] = link_uses(run, selection("1", "0:10us")) or []
+    exact = open_run(_run(tmp_path / "exact", model="link", fold=False, detail="links,path"))
+    [exactly] = link_uses(exact, selection("1", "0:10us")) or []
+    assert early.busy_ns == pytest.approx(exactly.busy_ns, abs=300)
+
+
+def test_without_link_model_a_rank_has_one_line_for_each_dimension(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _run(tmp_path / "run", detail="links")
+    found = link_uses(open_run(run))
+    assert found is not None
+    [one] = found
+    assert (one.ranks, one.link, one.bytes, one.wait_ns) == ("0-3", "all it sends", 6 * BYTES // 4, None)
+    assert main(["inspect", str(run), "links"]) == 0
+    out = capsys.readouterr().out
+    assert "without link model, messages do not wait for each other" in out
+    assert "waiting" not in out
+
+
+def test_links_that_carry_nothing_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("work", micros=3)
+    workload = et_sim.Workload.of([build.build()] * 4)
+    result = et_sim.simulate(workload, system=SYSTEM, network=NETWORK, detail="links", model="link")
+    write_run(result, tmp_path / "run")
+    assert main(["inspect", str(tmp_path / "run"), "links"]) == 0
+    assert capsys.readouterr().out == "no link carried a message\n"
+
+
+def test_damaged_tables_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _run(tmp_path / "run", detail="links,messages")
+    table = feather.read_table(run / "links.arrow")
+    feather.write_feather(table.drop_columns(["busy_ns"]), run / "links.arrow")
+    assert main(["inspect", str(run), "links"]) == 2
+    assert "column 'busy_ns' is missing (simulate again with et-sim run)" in capsys.readouterr().err
+    (run / "links.arrow").write_bytes((run / "messages.arrow").read_bytes()[:200])
+    assert main(["inspect", str(run), "links"]) == 2
+    assert "links.arrow: cannot be read" in capsys.readouterr().err
+    (run / "messages.arrow").write_bytes(b"")
+    assert main(["export", str(run), "--chrome", str(tmp_path / "run.json")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "run.json").exists()

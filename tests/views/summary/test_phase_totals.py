@@ -1,0 +1,106 @@
+"""Totals of phases and groups are those of the rows, added up one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.compare.changes import compare
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection, selection
+from et_sim.views.summary.groups import group_totals
+from et_sim.views.summary.phase_totals import phase_totals
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "all-reduce-implementation": ["ring", "direct"],
+    "preferred-dataset-splits": 3,
+    "active-chunks-per-dimension": 1,
+    "local-mem-bw": 50,
+}
+NETWORK = {
+    "topology": ["Ring", "FullyConnected"],
+    "npus_count": [3, 2],
+    "bandwidth": ["50GB/s", "25GB/s"],
+    "latency": [500, 900],
+}
+GROUPS = {"1": [0, 1, 2], "2": [3, 4, 5]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Two groups side by side, and everybody together; rank 4 is slow."""
+    traces = []
+    for rank in range(6):
+        build = et_sim.TraceBuilder()
+        for _ in range(3):
+            work = build.compute("work", micros=20 + 9 * (rank == 4))
+            build.collective("all_reduce", 1 << 19, after=[work])
+            build.collective("all_reduce", 1 << 18, after=[work], group="1" if rank < 3 else "2")
+        traces.append(build.build())
+    path = tmp_path_factory.mktemp("phases") / "run"
+    machine: dict[str, Any] = {"system": SYSTEM, "network": NETWORK, "groups": GROUPS}
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), detail="phases", **machine), path)
+    return open_run(path)
+
+
+def _weights(run: RunDirectory, part: Selection) -> dict[int, int]:
+    return dict(enumerate(part.weights(run).tolist()))
+
+
+@pytest.mark.parametrize("ranks", [None, "4", "0-4/2"])
+@pytest.mark.parametrize("window", [None, "30us:90us"])
+def test_phases_add_up(run: RunDirectory, ranks: str | None, window: str | None) -> None:
+    part = selection(ranks, window)
+    begin, end = part.window or (0, 2**62)
+    expected: dict[tuple[int, str], list[int]] = {}
+    weights = _weights(run, part)
+    for row in run.phases(
+        ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
+    ).to_pylist():
+        if row["queued_ns"] >= end or row["end_ns"] <= begin or not weights[row["actor"]]:
+            continue
+        total = expected.setdefault((row["dimension"], row["operation"]), [0, 0, 0])
+        inside = {name: min(max(row[name], begin), end) for name in ("queued_ns", "start_ns", "end_ns")}
+        total[0] += weights[row["actor"]]
+        total[1] += weights[row["actor"]] * (inside["start_ns"] - inside["queued_ns"])
+        total[2] += weights[row["actor"]] * (inside["end_ns"] - inside["start_ns"])
+    found = phase_totals(run, part)
+    assert found is not None
+    assert {(o.dimension, o.operation): [o.count, o.queued_ns, o.running_ns] for o in found} == expected
+    assert len(expected) >= 2
+
+
+def test_groups_add_up(run: RunDirectory) -> None:
+    rows, weights = run.timeline().to_pylist(), _weights(run, EVERYTHING)
+    for one in group_totals(run):
+        of_group = [row for row in rows if (row["group"], row["kind"]) == (one.group, one.kind)]
+        assert one.count == sum(weights[row["actor"]] for row in of_group)
+        assert one.total_ns == sum(
+            weights[row["actor"]] * (row["end_ns"] - row["start_ns"]) for row in of_group
+        )
+        assert one.ranks == sum(weights[actor] for actor in {row["actor"] for row in of_group})
+    assert {(one.group, one.ranks) for one in group_totals(run)} == {("all", 6), ("1", 3), ("2", 3)}
+
+
+def test_runs_with_phases_are_compared_by_dimension(run: RunDirectory) -> None:
+    found = compare(run, run)
+    assert found.is_identical
+    assert found.dimensions is not None
+    assert [one.name for one in found.dimensions] == [("0",), ("1",)]
+
+
+@pytest.mark.parametrize("view", ["phases", "groups"])
+def test_both_views_fit_80_columns(
+    run: RunDirectory, view: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["inspect", str(run.path), view]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
