@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from machines import GROUPS_OF
 
+from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import TraceBuilder, Workload, write_workload
 from et_sim.trace.manifest import write_manifest
-from et_sim.trace.transformer import Transformer, make_transformer
 
 
 def _shared(trace: Any, prefix: Path, ranks: int) -> Path:

@@ -14,8 +14,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from converters import commands
-from et_sim import __version__
 from et_sim.errors import EtSimError
+from et_sim.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

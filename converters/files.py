@@ -1,4 +1,4 @@
-"""Bytes of input files, the check that no output replaces an input, and progress while many are written.
+"""The check that no output replaces an input, and progress while many are written.
 
 Not here: writing, which is `et_sim.trace.write_trace`.
 """
@@ -11,28 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from et_sim.errors import TraceError, UsageError
-from et_sim.trace.disk import unpacked
+from et_sim.errors import UsageError
 
 Item = TypeVar("Item")
 
 SECONDS_BETWEEN_LINES = 2.0
-
-
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked if it is compressed with gzip."""
-    return unpacked(bytes_on_disk(path), str(path))
-
-
-def bytes_on_disk(path: Path) -> bytes:
-    """The bytes of a file as they are."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(
-            f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
-        ) from None
 
 
 def trace_path(prefix: str, rank: int) -> Path:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from converters import json_feeder, json_lines, json_protobuf
-from converters.files import read_bytes
 from converters.json_remarks import Remarks
 from converters.json_values import UnfitError
 from converters.records import Dropped, frame, without_dangling
 from converters.report import Report, make_report
 from et_sim.errors import TraceError
 from et_sim.trace import decode
+from et_sim.trace.disk import read_unpacked
 
 _FLAVOURS: tuple[Any, ...] = (json_feeder, json_lines, json_protobuf)
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -73,7 +73,7 @@ def _messages(
 
 
 def _text(path: Path) -> str:
-    content = read_bytes(path)
+    content = read_unpacked(path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

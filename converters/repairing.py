@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from converters.files import read_bytes
 from converters.records import Dropped, without_dangling
 from et_sim.trace import Trace
+from et_sim.trace.disk import read_unpacked
 
 
 def repaired(path: Path, trace: Trace) -> tuple[bytes, Dropped]:
     """The new content, and what was dropped; `trace` is `path`, read with `drop_dangling`."""
-    content = read_bytes(path)
+    content = read_unpacked(path)
     if not trace.dropped_dependencies:
         return content, Dropped()
     return without_dangling(content, set(trace.node_id.tolist()), str(path))

@@ -10,13 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from et_sim.errors import EtSimError, InputError, MachineError, StallError, TraceError, UsageError
+from et_sim.version import __version__
 
 if TYPE_CHECKING:
     from et_sim.api import simulate
     from et_sim.timeline import Result
     from et_sim.trace import Trace, TraceBuilder, Workload, read_workload, write_workload
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EtSimError",

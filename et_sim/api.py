@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Protocol
 
-from et_sim import __version__
 from et_sim.engine.drive import Outcome, run_plan
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.fold import fold as fold_ranks
-from et_sim.layers import LayerRoad, is_layer_file, unused_settings
+from et_sim.layer_file_run import LayerRoad, is_layer_file, unused_settings
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.network.tables import Model
 from et_sim.plan.actors import Actors
@@ -26,6 +25,7 @@ from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, Detail, detail
 from et_sim.timeline.keep import EVERYTHING
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
+from et_sim.version import __version__
 
 MODELS = ("analytical", "link")
 ALONE = "simulating every rank by itself"

@@ -37,14 +37,14 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
 
     from converters.editing.expanding import Files
-    from converters.files import read_bytes, refuse_overwriting, trace_path, watched
+    from converters.files import refuse_overwriting, trace_path, watched
     from et_sim.trace import read_manifest
-    from et_sim.trace.disk import replace_all
+    from et_sim.trace.disk import read_unpacked, replace_all
     from et_sim.units import format_ranks
 
     workload = read_manifest(options.manifest)
     ranks = _chosen(options.ranks, workload.ranks)
-    files = Files(workload, [read_bytes(Path(one.source)) for one in workload.templates], options.output)
+    files = Files(workload, [read_unpacked(Path(one.source)) for one in workload.templates], options.output)
     groups_file = files.groups()
     groups = groups_file[0][0] if groups_file else None
     outputs = [trace_path(options.output, rank) for rank in ranks]

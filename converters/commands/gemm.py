@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from converters.layers import LayerFile
     from converters.layers.gemm import Shape
-    from converters.layers.layer_file import Phase
+    from et_sim.layerfile import LayerFile
+    from et_sim.layerfile.layer_file import Phase
 
 _PEAK, _BANDWIDTH = 312.0, 2039.0  # of an A100 with 80 GB: 16-bit TFLOPS, GB/s
 
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.files import refuse_overwriting
     from converters.layers.gemm import STRATEGIES, TIMERS, Shape, layers_of, rounded_up
     from converters.layers.gemm_csv import parse_products
-    from converters.layers.layer_file import layer_file_text
-    from converters.layers.reading import parse_layer_file, read_text
     from et_sim.errors import UsageError, did_you_mean
+    from et_sim.layerfile.layer_file import layer_file_text
+    from et_sim.layerfile.reading import parse_layer_file, read_text
     from et_sim.trace.disk import replace_all
 
     if options.strategy not in STRATEGIES:
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 def _report(options: argparse.Namespace, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
     import json
 
-    from converters.layers.layer_file import Phase
+    from et_sim.layerfile.layer_file import Phase
 
     phases = {phase.words: _totals(layer_file, phase) for phase in Phase}
     if options.json:

@@ -54,11 +54,12 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Convert all ranks, then write, then report."""
     import json
 
-    from converters.files import read_bytes, refuse_overwriting, trace_path
+    from converters.files import refuse_overwriting, trace_path
     from converters.msccl_programs import Costs, chunk_bytes, programs
     from converters.msccl_xml import parse_algorithm
     from converters.report import as_plain, as_text
     from et_sim.trace import write_trace
+    from et_sim.trace.disk import read_unpacked
     from et_sim.units import parse_bytes
 
     if options.reduce_micros < 0:
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if size < 1:
         raise UsageError("--bytes is 0", remedy="give at least one byte")
     source = str(options.input)
-    algorithm = parse_algorithm(read_bytes(options.input), source)
+    algorithm = parse_algorithm(read_unpacked(options.input), source)
     costs = Costs(chunk_bytes(size, algorithm.chunks), options.reduce_micros)
     traces = programs(algorithm, costs, source)
     paths = [trace_path(options.output, rank) for rank in range(len(traces))]

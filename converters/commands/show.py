@@ -36,14 +36,14 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
     from itertools import islice
 
-    from converters.files import read_bytes
     from converters.json_lines import header_object, node_object
     from converters.records import parse, split
     from converters.showing import table
     from et_sim.trace import decode
+    from et_sim.trace.disk import read_unpacked
 
     path, ranks = _file_of(options)
-    content = read_bytes(path)
+    content = read_unpacked(path)
     trace = decode(content, str(path), drop_dangling=True)
     records = parse(split(content), str(path))
     header = next(records)

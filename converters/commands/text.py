@@ -11,8 +11,8 @@ from converters.commands.expand import MOST_FILES
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from converters.layers import LayerFile
     from converters.report import Converted
+    from et_sim.layerfile import LayerFile
     from et_sim.trace import Workload
 
 CHAKRA, ET_SIM = "chakra", "et-sim"
@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Read, unroll, write, report."""
     import json
 
-    from converters.layers.reading import parse_layer_file, read_text
     from converters.report import as_plain, as_text
+    from et_sim.layerfile.reading import parse_layer_file, read_text
 
     _check(options)
     text = read_text(options.input)
@@ -86,7 +86,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _write_manifest(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
     from converters.files import refuse_overwriting
-    from converters.layers.program import layer_workload
+    from et_sim.layerfile.program import layer_workload
     from et_sim.trace import write_manifest
     from et_sim.trace.manifest import ENDING
 
@@ -112,7 +112,7 @@ def _groups(layer_file: LayerFile, workload: Workload) -> Iterator[tuple[str, st
 
 def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converted:
     from converters.files import refuse_overwriting, trace_path, watched
-    from converters.layers.program import layer_workload
+    from et_sim.layerfile.program import layer_workload
     from et_sim.trace.disk import replace_all
     from et_sim.trace.files import files_of_ranks, groups_path
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from converters.files import read_bytes
 from et_sim.errors import TraceError
 from et_sim.json_text import parse_json
 from et_sim.trace import Trace, Workload
+from et_sim.trace.disk import read_unpacked
 from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
 
 _WRAPPED = 2  # characters before and behind the JSON text in a node
@@ -54,7 +54,7 @@ def read_groups_file(path: Path | None) -> dict[str, tuple[int, ...]]:
     if path is None:
         return {}
     try:
-        content = parse_json(read_bytes(path).decode("utf-8-sig"), str(path), TraceError)
+        content = parse_json(read_unpacked(path).decode("utf-8-sig"), str(path), TraceError)
     except UnicodeDecodeError as error:
         cause = f"byte {error.start} is not UTF-8 text"
         raise TraceError(cause, place=str(path), remedy="a groups file is JSON") from None

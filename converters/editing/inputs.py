@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from converters.files import read_bytes
 from converters.records import parse, split
 from et_sim.errors import TraceError
 from et_sim.trace import Trace, Workload, decode, read_workload
 from et_sim.trace.columns import IntColumn, RowColumn
+from et_sim.trace.disk import read_unpacked
 from et_sim.trace.manifest import is_manifest
 
 
@@ -67,7 +67,7 @@ def read_input(named: str, *, drop_dangling: bool = False) -> Input:
     recorded = []
     for trace in workload.templates:
         if trace.source not in content_of:
-            content_of[trace.source] = read_bytes(Path(trace.source))
+            content_of[trace.source] = read_unpacked(Path(trace.source))
         recorded.append(recorded_as(trace, content_of[trace.source]))
     return Input(workload, tuple(recorded), is_manifest(named))
 
@@ -83,7 +83,7 @@ def recorded_as(trace: Trace, content: bytes) -> Recorded:
 def _of_one_file(path: Path, drop_dangling: bool) -> Workload:
     import hashlib
 
-    content = read_bytes(path)
+    content = read_unpacked(path)
     trace = decode(content, str(path), drop_dangling=drop_dangling)
     of_rank = np.zeros(1, np.int32)
     inputs = ((str(path), hashlib.sha256(content).hexdigest()),)

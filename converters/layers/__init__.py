@@ -1,62 +1,6 @@
-"""Layer files: the text workloads of ASTRA-sim 1.0, read, unrolled, and turned into traces.
+"""Conversions of layer files, the text workloads of ASTRA-sim 1.0.
 
-    layer_file = read_layer_file("vgg16.txt")
-    program = layer_program(layer_file, passes=2, dimensions=(4, 4))
-    program.trace                               # what every rank runs
-
-The road is straight: text (`reading`) to a `LayerFile`, its training loop to a list of steps (`loops`),
-steps to one trace (`program`), and what a run of that trace took to a table by layer (`statistics`).
-`dimensions` says which network dimensions a collective runs on, `chakra` imitates another converter, and
-`gemm` makes layer files from matrix products.
-
-Not here: anything that simulates.
+`gemm` makes layer files from matrix products, `chakra` makes the traces that Chakra's own converter makes of
+them, and `summary` says what a conversion did. Not here: reading and unrolling layer files
+(`et_sim.layerfile`).
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from converters.layers.dimensions import LogicalDimensions, logical_dimensions
-    from converters.layers.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
-    from converters.layers.program import LayerProgram, layer_program, layer_workload
-    from converters.layers.reading import looks_like_layer_file, parse_layer_file, read_layer_file
-    from converters.layers.statistics import LayerTable, layer_table
-
-__all__ = [
-    "Keyword",
-    "Layer",
-    "LayerFile",
-    "LayerProgram",
-    "LayerTable",
-    "LogicalDimensions",
-    "Phase",
-    "PhaseWork",
-    "layer_program",
-    "layer_table",
-    "layer_workload",
-    "logical_dimensions",
-    "looks_like_layer_file",
-    "parse_layer_file",
-    "read_layer_file",
-]
-
-_HOME = {
-    "dimensions": ("LogicalDimensions", "logical_dimensions"),
-    "layer_file": ("Keyword", "Layer", "LayerFile", "Phase", "PhaseWork"),
-    "program": ("LayerProgram", "layer_program", "layer_workload"),
-    "reading": ("looks_like_layer_file", "parse_layer_file", "read_layer_file"),
-    "statistics": ("LayerTable", "layer_table"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -31,9 +31,9 @@ from typing import NamedTuple
 import numpy as np
 
 from converters.layers.gemm_csv import Product
-from converters.layers.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
 from et_sim.compute import Roofline
 from et_sim.errors import TraceError, UsageError
+from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
 from et_sim.trace.columns import CollectiveKind
 from et_sim.units import MOST_BYTES
 

@@ -14,8 +14,8 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from converters.layers.tokens import shown
 from et_sim.errors import TraceError, did_you_mean
+from et_sim.layerfile.tokens import shown
 
 COLUMNS = ("layer", "m", "n", "k", "strategy")
 _NEEDED = COLUMNS[:4]

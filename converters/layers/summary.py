@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
-from converters.layers.dimensions import Reach, reach_of
-from converters.layers.layer_file import LayerFile, Phase
-from converters.layers.program import LayerProgram
 from converters.report import plural
+from et_sim.layerfile.dimensions import Reach, reach_of
+from et_sim.layerfile.layer_file import LayerFile, Phase
+from et_sim.layerfile.left_out import Work, left_out_of, named, used
+from et_sim.layerfile.tables import LayerProgram
 from et_sim.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from converters.layers.chakra import ChakraGraph
 
 Note = tuple[str, str]  # a label and a sentence
-Work = tuple[int, Phase]  # of which layer
-_MOST_NAMED = 3
 UNITS = "times taken as nanoseconds, sizes as bytes that one rank puts in"
 
 
@@ -51,28 +50,7 @@ def _reached(program: LayerProgram) -> Iterator[str]:
 def _unused(program: LayerProgram) -> Iterator[Note]:
     steps = program.steps
     computed = set(zip(steps.layer.tolist(), map(Phase, steps.phase.tolist()), strict=True))
-    return unused(program.layer_file, computed, *_used(program))
-
-
-def _used(program: LayerProgram) -> tuple[set[Work], dict[Work, str]]:
-    """The layers and phases whose collectives are issued, and why others are not."""
-    issued = program.collectives
-    sent = set(zip(issued.layer.tolist(), map(Phase, issued.phase.tolist()), strict=True))
-    return sent, {(layer, phase): why for layer, phase, why in program.skipped}
-
-
-def left_out(program: LayerProgram) -> list[str]:
-    """Collectives that a file names and a run does not have.
-
-    That most loops issue none for the input gradient of the first layer is how they are, and not said.
-    """
-    return [
-        sentence
-        for phase in Phase
-        for sentence in _left_out_of(
-            phase, program.layer_file, *_used(program), 0 if phase == Phase.INPUT_GRADIENT else -1
-        )
-    ]
+    return unused(program.layer_file, computed, *used(program))
 
 
 def unused(
@@ -87,34 +65,8 @@ def unused(
         works = {at: layer.work(phase) for at, layer in enumerate(file.layers)}
         idle = [at for at, work in works.items() if work.compute_ns and (at, phase) not in computed]
         if idle:
-            yield "not used", f"{phase.words} time of {_named(file, idle)}: {file.keyword} has no such step"
-        yield from (("not used", sentence) for sentence in _left_out_of(phase, file, sent, reasons))
-
-
-def _left_out_of(
-    phase: Phase, file: LayerFile, sent: Set[Work], reasons: Mapping[Work, str], most_expected: int = -1
-) -> Iterator[str]:
-    """Collectives of a phase that are not issued; that layers up to `most_expected` lack some is not said."""
-    by_reason: dict[str, list[int]] = {}
-    for at, layer in enumerate(file.layers):
-        reason = reasons.get((at, phase), "")
-        is_named = layer.work(phase).collective is not None and (bool(reason) or at > most_expected)
-        if is_named and (at, phase) not in sent:
-            by_reason.setdefault(reason, []).append(at)
-    for reason, layers in by_reason.items():
-        why = _REASONS.get(reason, f"{file.keyword} does not issue it")
-        yield f"{phase.words} collective of {_named(file, layers)}: {why}"
-
-
-_REASONS = {"0 bytes": "it has 0 bytes", "nobody": "nobody takes part"}
-
-
-def _named(file: LayerFile, layers: list[int]) -> str:
-    if len(layers) == len(file.layers):
-        return f"all {len(layers):,} layers" if len(layers) > 1 else file.layers[0].name
-    if len(layers) <= _MOST_NAMED:
-        return ", ".join(file.layers[at].name for at in layers)
-    return f"{len(layers):,} layers ({file.layers[layers[0]].name}, …)"
+            yield "not used", f"{phase.words} time of {named(file, idle)}: {file.keyword} has no such step"
+        yield from (("not used", sentence) for sentence in left_out_of(phase, file, sent, reasons))
 
 
 def chakra_notes(file: LayerFile, graph: ChakraGraph, passes: int) -> Iterator[Note]:

@@ -11,9 +11,9 @@ import io
 import sys
 from collections.abc import Sequence
 
-from et_sim import __version__
 from et_sim.cli import check, collective, compare, demo, export, inspect, make, report, run, sql
 from et_sim.errors import EtSimError
+from et_sim.version import __version__
 
 COMMANDS = (run, check, inspect, sql, compare, export, report, collective, make, demo)
 

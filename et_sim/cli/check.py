@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _workload(path: str, ranks: int | None, machine: Machine | None) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
-    from et_sim.layers import LayerRoad, is_layer_file, workload_without_machine
+    from et_sim.layer_file_run import LayerRoad, is_layer_file, workload_without_machine
     from et_sim.trace import read_workload
 
     if not is_layer_file(path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from et_sim.cli import make_transformer
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.trace.microbenchmarks import KINDS, make_microbenchmark
+from et_sim.generate.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload

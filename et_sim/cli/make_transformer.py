@@ -28,7 +28,7 @@ _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that only a transformer has."""
-    from et_sim.trace.transformer import Transformer
+    from et_sim.generate.transformer import Transformer
 
     group = parser.add_argument_group(
         "options of transformer", "rank = t + tp * (d + dp * p), for places t, d and p"
@@ -49,8 +49,8 @@ def make(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
     """(the job, what it is in words, its shape for programs)."""
     from dataclasses import asdict
 
+    from et_sim.generate.transformer import Transformer, make_transformer
     from et_sim.trace.manifest import MOST_RANKS
-    from et_sim.trace.transformer import Transformer, make_transformer
 
     for option, usual in (("--bytes", None), ("--repeat", 1), ("--compute-us", 0)):
         if _given(options, option) != usual:

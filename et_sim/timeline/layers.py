@@ -1,6 +1,6 @@
 """What a run of a layer file adds up to: the columns of layers.arrow, and figures of the whole run.
 
-Not here: how they are counted (`converters.layers.statistics`).
+Not here: how they are counted (`et_sim.layerfile.statistics`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A result in a notebook: a short HTML summary, and its tables as frames of pandas or Polars.
+"""A result in a notebook: a short HTML summary, and the libraries that make frames of its tables.
 
 Neither library is needed by et-sim; who asks for a frame has one of them. Not here: views of files
 (`et_sim.views`).
@@ -9,15 +9,11 @@ from __future__ import annotations
 from html import escape
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.errors import UsageError
 from et_sim.units import format_ns
 
-if TYPE_CHECKING:
-    from et_sim.timeline.result import Result
-
-TABLES = ("timeline", "actors", "phases", "messages", "links", "memory")
 SHOWN = 8
 FIGURES = (
     ("finish_ns", "finish"),
@@ -28,28 +24,6 @@ FIGURES = (
 CELL = 'style="text-align: right"'
 
 
-def table_of(result: Result, name: str) -> Any:
-    """One of the tables of a run, as it would be written."""
-    import pyarrow as pa
-
-    if name not in TABLES:
-        remedy = did_you_mean(name, TABLES) or f"tables: {', '.join(TABLES)}"
-        raise UsageError(f"there is no table {name!r}", remedy=remedy)
-    if name == "actors":
-        return result.actors_table()
-    if name == "phases" and result.phases is not None:
-        return pa.Table.from_batches(list(result.phase_batches()), result.phase_schema)
-    if name == "messages" and result.messages is not None:
-        return pa.Table.from_batches(list(result.message_batches()), result.message_schema)
-    if name == "links" and result.records_links:
-        return pa.Table.from_batches(list(result.link_batches()), result.link_schema)
-    table = {"timeline": lambda: result.timeline, "memory": lambda: result.memory}.get(name, lambda: None)()
-    if table is None:
-        remedy = 'set "track-local-mem": 1' if name == "memory" else f'simulate with detail="{name}"'
-        raise UsageError(f"this run has no table {name!r}", remedy=remedy)
-    return table
-
-
 def library(name: str) -> ModuleType:
     """pandas or Polars, if it is installed."""
     try:
@@ -58,10 +32,9 @@ def library(name: str) -> ModuleType:
         raise UsageError(f"{name} is not installed", remedy=f"pip install {name}") from None
 
 
-def html(result: Result) -> str:
+def html(summary: dict[str, Any]) -> str:
     """The figures of a run, and of the ranks that finish last."""
-    summary = result.summary()
-    state = "makespan" if result.is_complete else "stalled at"
+    state = "makespan" if summary["status"] == "complete" else "stalled at"
     folded = summary["folded"]
     facts = (
         f"<b>{state} {format_ns(summary['makespan_ns'])}</b> · {folded['ranks']:,} ranks, "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
+from et_sim.errors import UsageError, did_you_mean
 from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.keep import EVERYTHING, Keep, both
@@ -22,7 +23,7 @@ from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.links import LinkSource
 from et_sim.timeline.memory import MemorySource, until_next
 from et_sim.timeline.messages import Messages, MessageSource
-from et_sim.timeline.notebook import html, library, table_of
+from et_sim.timeline.notebook import html, library
 from et_sim.timeline.path import Moments, PathSource
 from et_sim.timeline.phases import Phases, PhaseSource
 from et_sim.timeline.rows import Rows, TimelineSource
@@ -112,17 +113,42 @@ class Result:
             return None
         return pa.Table.from_batches(list(self.memory_batches()), memory_schema(self.manifest_text))
 
+    def table(self, name: str) -> Any:
+        """One of the run's tables as a pyarrow.Table, by the name of its file."""
+        import pyarrow as pa
+
+        tables = {
+            "timeline": lambda: self.timeline,
+            "actors": self.actors_table,
+            "phases": lambda: self.phases and pa.Table.from_batches(self.phase_batches(), self.phase_schema),
+            "messages": lambda: (
+                self.messages and pa.Table.from_batches(self.message_batches(), self.message_schema)
+            ),
+            "links": lambda: (
+                pa.Table.from_batches(self.link_batches(), self.link_schema) if self.records_links else None
+            ),
+            "memory": lambda: self.memory,
+        }
+        if name not in tables:
+            remedy = did_you_mean(name, tables) or f"tables: {', '.join(tables)}"
+            raise UsageError(f"there is no table {name!r}", remedy=remedy)
+        table = tables[name]()
+        if table is None:
+            remedy = 'set "track-local-mem": 1' if name == "memory" else f'simulate with detail="{name}"'
+            raise UsageError(f"this run has no table {name!r}", remedy=remedy)
+        return table
+
     def to_pandas(self, table: str = "timeline") -> Any:
         """A table (`timeline`, `actors`, `phases`, `messages`, `links` or `memory`) as a pandas.DataFrame."""
         library("pandas")
-        return table_of(self, table).to_pandas()
+        return self.table(table).to_pandas()
 
     def to_polars(self, table: str = "timeline") -> Any:
         """The same as a polars.DataFrame."""
-        return library("polars").from_arrow(table_of(self, table))
+        return library("polars").from_arrow(self.table(table))
 
     def _repr_html_(self) -> str:
-        return html(self)
+        return html(self.summary())
 
     @property
     def manifest_text(self) -> str:

@@ -25,8 +25,13 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(
-            f"cannot be read: {reason}", place=str(path), remedy="name a readable trace file"
+            f"cannot be read: {reason}", place=str(path), remedy="name a readable file"
         ) from None
+
+
+def read_unpacked(path: Path) -> bytes:
+    """The content of a file, unpacked if it is compressed with gzip."""
+    return unpacked(read_bytes(path), str(path))
 
 
 def unpacked(content: bytes, source: str) -> bytes:

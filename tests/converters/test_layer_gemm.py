@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.cli import main
-from converters.layers import Keyword, Layer, LayerFile, Phase, read_layer_file
 from converters.layers.gemm import STRATEGIES, Kernel, Shape, layers_of, roofline_timer
 from converters.layers.gemm_csv import Product, parse_products
-from converters.layers.layer_file import layer_file_text
-from converters.layers.reading import parse_layer_file
 from et_sim.errors import TraceError
+from et_sim.layerfile import Keyword, Layer, LayerFile, Phase, read_layer_file
+from et_sim.layerfile.layer_file import layer_file_text
+from et_sim.layerfile.reading import parse_layer_file
 from et_sim.trace import CollectiveKind
 
 REDUCE, GATHER = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER

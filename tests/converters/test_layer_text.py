@@ -9,7 +9,7 @@ import pytest
 from trace_oracle import assert_same_trace
 
 from converters.cli import main
-from converters.layers import layer_workload, parse_layer_file
+from et_sim.layerfile import layer_workload, parse_layer_file
 from et_sim.trace import GroupRule, read_manifest, read_workload
 from et_sim.trace.expansion import expanded
 

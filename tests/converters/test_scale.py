@@ -16,6 +16,7 @@ import et_sim
 from converters.cli import main
 from converters.editing.growth import Growth
 from et_sim.errors import UsageError
+from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import (
     GroupRule,
     Trace,
@@ -28,7 +29,6 @@ from et_sim.trace import (
 from et_sim.trace.columns import NodeKind
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
-from et_sim.trace.transformer import Transformer, make_transformer
 
 SYSTEM = {
     "scheduling-policy": "FIFO",

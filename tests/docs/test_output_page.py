@@ -15,7 +15,7 @@ from et_sim.cli import main
 from et_sim.timeline import links, memory, messages, path, rows, tables
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
-MACHINE = {"system": "et_sim/demo/system.json", "network": "et_sim/demo/network.yml"}
+MACHINE = {"system": "et_sim/generate/demo/system.json", "network": "et_sim/generate/demo/network.yml"}
 # Keys of these are names from the traces, or kinds.
 OPEN_ENDED = {"nodes_by_kind", "bytes_by_kind", "ignored_attributes"}
 

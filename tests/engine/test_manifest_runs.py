@@ -10,11 +10,11 @@ import pytest
 from machines import network, system
 
 from et_sim.api import run
+from et_sim.generate.microbenchmarks import make_microbenchmark
+from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import GroupRule, TraceBuilder, Workload, write_manifest, write_workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.files import groups_path
-from et_sim.trace.microbenchmarks import make_microbenchmark
-from et_sim.trace.transformer import Transformer, make_transformer
 
 
 def groups_of_rules() -> Workload:

@@ -14,7 +14,6 @@ from et_sim.engine.link_slices import BITS
 from et_sim.machine.corrections import Correction
 from et_sim.timeline import Result
 from et_sim.timeline.messages import SENT_NAMES
-from et_sim.timeline.notebook import table_of
 
 DETAIL = "phases,messages,links"
 REQUEST = SENT_NAMES.index("request")
@@ -29,7 +28,7 @@ MAXIMA = ("longest_wait_ns", "most_waiting")
 
 def columns(result: Result, name: str) -> dict[str, Any]:
     """A table as numpy columns; null is -1, and words of `kind` are numbers."""
-    table = table_of(result, name).unify_dictionaries().combine_chunks()
+    table = result.table(name).unify_dictionaries().combine_chunks()
     found = {}
     for field in table.schema:
         column = table[field.name].combine_chunks()

@@ -17,7 +17,6 @@ from et_sim.api import run
 from et_sim.cli import main
 from et_sim.engine.traffic_tables import MOST_SLICES
 from et_sim.timeline import Keep, Result, write_run
-from et_sim.timeline.notebook import table_of
 
 SYSTEM: dict[str, Any] = {
     "scheduling-policy": "FIFO",
@@ -36,7 +35,7 @@ def _machine(ranks: int, shape: str = "Ring", **system: Any) -> dict[str, Any]:
 
 
 def _rows(result: Result, name: str = "messages") -> list[dict[str, Any]]:
-    return list(table_of(result, name).to_pylist())
+    return list(result.table(name).to_pylist())
 
 
 def _exchange(*sizes: int, wait_us: int = 3) -> et_sim.Workload:

@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from et_sim.generate.microbenchmarks import make_microbenchmark
+from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import GroupRule, Trace, TraceBuilder, Workload
 from et_sim.trace.expansion import expanded
-from et_sim.trace.microbenchmarks import make_microbenchmark
 from et_sim.trace.preflight import Problem, find_problems
 from et_sim.trace.preflight import circles as circles_module
 from et_sim.trace.preflight import interleaving as interleaving_module
-from et_sim.trace.transformer import Transformer, make_transformer
 
 RULES = {"tensor": GroupRule(2, 1), "data": GroupRule(2, 2), "four": GroupRule(4, 2)}
 RANKS = 8

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import et_sim
+from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.timeline import Keep, write_run
-from et_sim.trace.transformer import Transformer, make_transformer
 
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from converters.layers.layer_file import DLRMS, Keyword, LayerFile, Phase
+from et_sim.layerfile.layer_file import DLRMS, Keyword, LayerFile, Phase
 from et_sim.trace.columns import CollectiveKind
 
 

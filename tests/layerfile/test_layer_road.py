@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import et_sim
-from converters.layers import read_layer_file
 from et_sim.cli import main
-from et_sim.layers import LayerRoad
+from et_sim.layer_file_run import LayerRoad
+from et_sim.layerfile import read_layer_file
 from et_sim.machine import read_machine
 from et_sim.timeline import write_run
 from et_sim.views import open_run

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from converters.files import bytes_on_disk, read_bytes
-from converters.layers.layer_file import (
+from et_sim.errors import EtSimError, TraceError, did_you_mean
+from et_sim.layerfile.layer_file import (
     COLLECTIVE_WORDS,
     DLRMS,
     KEYWORDS,
@@ -30,9 +30,8 @@ from converters.layers.layer_file import (
     Phase,
     PhaseWork,
 )
-from converters.layers.tokens import Token, TokenReader, shown, tokens_of
-from et_sim.errors import EtSimError, TraceError, did_you_mean
-from et_sim.trace.disk import unpacked
+from et_sim.layerfile.tokens import Token, TokenReader, shown, tokens_of
+from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
 from et_sim.units import LONGEST_NS, MOST_BYTES
 
 MOST_LAYERS = 100_000
@@ -52,14 +51,14 @@ _COUNT_FORM = "give the number of layers after the keyword"
 
 def read_layer_file(path: str | Path) -> LayerFile:
     """The layers of a file, which may be compressed with gzip."""
-    raw = bytes_on_disk(Path(path))
+    raw = read_bytes(Path(path))
     found = parse_layer_file(_text_of(unpacked(raw, str(path)), path), str(path))
     return replace(found, sha256=hashlib.sha256(raw).hexdigest())
 
 
 def read_text(path: str | Path) -> str:
     """The text of a file that should be a layer file."""
-    return _text_of(read_bytes(Path(path)), path)
+    return _text_of(read_unpacked(Path(path)), path)
 
 
 def _text_of(content: bytes, path: str | Path) -> str:
@@ -82,7 +81,7 @@ def looks_like_layer_file(path: str | Path) -> bool:
         with path.open("rb") as file:
             begin = file.read(_LOOKED_AT)
         if begin.startswith(b"\x1f\x8b"):
-            begin = read_bytes(path)[:_LOOKED_AT]
+            begin = read_unpacked(path)[:_LOOKED_AT]
     except (OSError, EtSimError):
         return False
     if b"\0" in begin:

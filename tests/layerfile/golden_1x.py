@@ -10,7 +10,7 @@ from typing import Any
 
 from one_npu import GIB_PER_SECOND, Machine1, Play, Ring
 
-from converters.layers import LayerProgram, LayerTable, layer_program, layer_table, parse_layer_file
+from et_sim.layerfile import LayerProgram, LayerTable, layer_program, layer_table, parse_layer_file
 
 DATA = Path(__file__).parent / "data"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.layers import Keyword, LogicalDimensions, Phase, logical_dimensions
-from converters.layers.dimensions import Reach, flags_of, reach_of
 from et_sim.errors import InputError
+from et_sim.layerfile import Keyword, LogicalDimensions, Phase, logical_dimensions
+from et_sim.layerfile.dimensions import Reach, flags_of, reach_of
 
 F, T = False, True
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from et_sim.errors import UsageError
+from et_sim.generate.microbenchmarks import COLLECTIVES, KINDS, make_microbenchmark
 from et_sim.trace import CollectiveKind, NodeKind, Workload, read_workload, write_workload
 from et_sim.trace.expansion import expanded
-from et_sim.trace.microbenchmarks import COLLECTIVES, KINDS, make_microbenchmark
 from et_sim.trace.preflight import find_problems
 
 

@@ -14,10 +14,10 @@ from machines import network, system
 
 from et_sim.api import run
 from et_sim.errors import UsageError
+from et_sim.generate.transformer import Transformer, attention, feed_forward, make_transformer, schedule
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
-from et_sim.trace.transformer import Transformer, attention, feed_forward, make_transformer, schedule
 
 
 def small(**given: Any) -> Transformer:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from converters.layers.layer_file import Phase
-from converters.layers.program import END, FIRST, TICK_NS, LayerProgram
+from et_sim.layerfile.layer_file import Phase
+from et_sim.layerfile.tables import END, FIRST, TICK_NS, LayerProgram
 
 IntColumn = npt.NDArray[np.int64]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from golden_1x import DATA, records
 
-from converters.layers import parse_layer_file
 from converters.layers.chakra import chakra_file, chakra_graph
 from converters.records import parse, split
 from et_sim.errors import InputError
+from et_sim.layerfile import parse_layer_file
 from et_sim.trace.schema import ENUMS
 
 TYPES = {number: name for name, number in ENUMS["NodeType"]}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from converters.cli import main
-from converters.layers import layer_workload, read_layer_file
+from et_sim.layerfile import layer_workload, read_layer_file
 
 FOLDER = Path(__file__).resolve().parents[2] / "traces" / "layers"
 OPTIONS = {

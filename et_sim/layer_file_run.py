@@ -1,6 +1,6 @@
 """Runs of layer files: the text workloads of ASTRA-sim 1.0, straight onto a machine.
 
-A layer file becomes one trace, which all ranks run (`converters.layers`); afterwards, what the trace's nodes
+A layer file becomes one trace, which all ranks run (`et_sim.layerfile`); afterwards, what the trace's nodes
 took is added up by layer, as 1.0 does it. Not here: the layer files themselves, and any simulation.
 """
 
@@ -30,8 +30,8 @@ class LayerRoad:
     """A layer file on a machine: `workload` and `machine` are what to simulate."""
 
     def __init__(self, path: str | Path, machine: Machine) -> None:
-        from converters.layers import layer_program, read_layer_file
-        from converters.layers.summary import left_out
+        from et_sim.layerfile import layer_program, read_layer_file
+        from et_sim.layerfile.left_out import left_out
 
         settings, sizes = machine.layers, tuple(d.npus for d in machine.network.dimensions)
         layer_file = read_layer_file(path)
@@ -51,7 +51,7 @@ class LayerRoad:
 
     def figures(self, outcome: Outcome, phases: Phases) -> LayerRun:
         """What the run adds up to, for rank 0."""
-        from converters.layers import layer_table
+        from et_sim.layerfile import layer_table
 
         first = int(outcome.plan.actors["node_first"][outcome.plan.actor_of_rank[0]])
         nodes = outcome.nodes[first : first + len(self._program.trace)]
@@ -78,14 +78,14 @@ def is_layer_file(workload: Any) -> bool:
     """Whether a workload is given as a layer file."""
     if not isinstance(workload, str | Path):
         return False
-    from converters.layers import looks_like_layer_file
+    from et_sim.layerfile import looks_like_layer_file
 
     return looks_like_layer_file(workload)
 
 
 def workload_without_machine(path: str | Path, ranks: int | None) -> Workload:
     """A layer file for so many ranks, to be looked at only."""
-    from converters.layers import layer_workload, read_layer_file
+    from et_sim.layerfile import layer_workload, read_layer_file
 
     layer_file = read_layer_file(path)
     if ranks is None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import et_sim
-from converters.layers import layer_program, layer_table, layer_workload, parse_layer_file
+from et_sim.layerfile import layer_program, layer_table, layer_workload, parse_layer_file
 from et_sim.trace.workload import Workload
 
 NETWORK = {

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from converters.layers.program import LayerProgram
+    from et_sim.layerfile.tables import LayerProgram
     from et_sim.trace.columns import Trace
 
 _Table = TypeVar("_Table")

@@ -12,7 +12,8 @@ from golden_1x import records
 from hypothesis import given
 from hypothesis import strategies as st
 
-from converters.layers import (
+from et_sim.errors import TraceError
+from et_sim.layerfile import (
     Keyword,
     Layer,
     LayerFile,
@@ -21,8 +22,7 @@ from converters.layers import (
     parse_layer_file,
     read_layer_file,
 )
-from converters.layers.layer_file import PER_LAYER, layer_file_text
-from et_sim.errors import TraceError
+from et_sim.layerfile.layer_file import PER_LAYER, layer_file_text
 from et_sim.trace import CollectiveKind
 
 ROW = "conv1 -1 10 NONE 0 11 NONE 0 12 ALLREDUCE 64 5"

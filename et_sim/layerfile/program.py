@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from converters.layers.dimensions import (
+from et_sim.errors import InputError, UsageError
+from et_sim.layerfile.dimensions import (
     FLAGS,
     LogicalDimensions,
     Reach,
@@ -33,82 +33,31 @@ from converters.layers.dimensions import (
     logical_dimensions,
     reach_of,
 )
-from converters.layers.layer_file import Keyword, LayerFile, Phase
-from converters.layers.loops import Step, Work, steps_of
-from converters.layers.repeating import repeated
-from et_sim.errors import InputError, UsageError
+from et_sim.layerfile.layer_file import Keyword, LayerFile, Phase
+from et_sim.layerfile.loops import Step, Work, steps_of
+from et_sim.layerfile.repeating import repeated
+from et_sim.layerfile.tables import (
+    END,
+    FIRST,
+    LAST,
+    TICK_NS,
+    Collectives,
+    IntColumn,
+    LayerProgram,
+    RowColumn,
+    Steps,
+    Waits,
+)
 from et_sim.trace.builder import TraceBuilder
 from et_sim.units import LONGEST_NS, MOST_BYTES
 
 if TYPE_CHECKING:
-    from et_sim.trace.columns import Trace
     from et_sim.trace.workload import Workload
-
-IntColumn = npt.NDArray[np.int64]
-RowColumn = npt.NDArray[np.int32]
-BoolColumn = npt.NDArray[np.bool_]
 
 MODEL_GROUP, DATA_GROUP = "model", "data"
 URGENT = 1 << 30  # comm_priority of what overtakes everything
-TICK_NS = 1
 MOST_NODES = 10_000_000
-FIRST, LAST, END = 0, 1, 2  # where a wait happens: before the computation, after it, when the run has ended
 _GROUP_OF = {Reach.MODEL: MODEL_GROUP, Reach.DATA: DATA_GROUP}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Steps:
-    """One row per step, in order."""
-
-    pass_number: RowColumn
-    layer: RowColumn
-    phase: RowColumn  # Phase
-    compute_row: RowColumn  # of the trace
-    tick_row: RowColumn
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Collectives:
-    """One row per collective, in the order of their issue."""
-
-    pass_number: RowColumn
-    layer: RowColumn  # whose collective it is, which need not be the layer just computed
-    phase: RowColumn
-    step: RowColumn  # after whose computation it is issued; -1: at the start
-    bytes: IntColumn
-    is_blocking: BoolColumn
-    is_urgent: BoolColumn
-    row: RowColumn  # of the trace
-    update_row: RowColumn  # -1: no update time
-
-    @property
-    def done_row(self) -> RowColumn:
-        """Whose end is the end of the collective for those who wait."""
-        done: RowColumn = np.where(self.update_row >= 0, self.update_row, self.row).astype(np.int32)
-        return done
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
-    """One row per collective and place where the loop may have to wait for it; blocking ones are not here."""
-
-    collective: RowColumn
-    step: RowColumn  # -1: when the run has ended and there were no steps
-    place: RowColumn  # FIRST, LAST or END
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerProgram:
-    """A trace and what its rows are."""
-
-    layer_file: LayerFile
-    trace: Trace
-    logical: LogicalDimensions | None  # transformers on a machine of known dimensions
-    steps: Steps
-    collectives: Collectives
-    waits: Waits
-    # Collectives of the loop that were left out, by (layer, phase, why).
-    skipped: Counter[tuple[int, Phase, str]]
 
 
 def layer_program(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from one_npu import Machine1, Play, Ring
 from trace_oracle import assert_same_trace
 
-from converters.layers import (
+from et_sim.errors import InputError, TraceError, UsageError
+from et_sim.layerfile import (
     Keyword,
     Layer,
     LayerFile,
@@ -25,9 +26,9 @@ from converters.layers import (
     layer_workload,
     parse_layer_file,
 )
-from converters.layers.loops import steps_of
-from converters.layers.program import END, URGENT, LayerProgram, _Unrolling, _Where
-from et_sim.errors import InputError, TraceError, UsageError
+from et_sim.layerfile.loops import steps_of
+from et_sim.layerfile.program import URGENT, _Unrolling, _Where
+from et_sim.layerfile.tables import END, LayerProgram
 from et_sim.trace import CollectiveKind, GroupRule, NodeKind
 from et_sim.trace.preflight import find_problems
 

@@ -1,0 +1,1 @@
+"""Workloads that are made, not recorded: microbenchmarks, training of a transformer, the demonstration."""

@@ -1,0 +1,63 @@
+"""Layer files, the text workloads of ASTRA-sim 1.0: read, unrolled, and turned into traces.
+
+    layer_file = read_layer_file("vgg16.txt")
+    program = layer_program(layer_file, passes=2, dimensions=(4, 4))
+    program.trace                               # what every rank runs
+
+The road is straight: text (`reading`) to a `LayerFile`, its training loop to a list of steps (`loops`),
+steps to one trace (`program`), and what a run of that trace took to a table by layer (`statistics`).
+`dimensions` says which network dimensions a collective runs on.
+
+Not here: conversions from and to layer files (`converters.layers`), and anything that simulates.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from et_sim.layerfile.dimensions import LogicalDimensions, logical_dimensions
+    from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
+    from et_sim.layerfile.program import layer_program, layer_workload
+    from et_sim.layerfile.reading import looks_like_layer_file, parse_layer_file, read_layer_file
+    from et_sim.layerfile.statistics import LayerTable, layer_table
+    from et_sim.layerfile.tables import LayerProgram
+
+__all__ = [
+    "Keyword",
+    "Layer",
+    "LayerFile",
+    "LayerProgram",
+    "LayerTable",
+    "LogicalDimensions",
+    "Phase",
+    "PhaseWork",
+    "layer_program",
+    "layer_table",
+    "layer_workload",
+    "logical_dimensions",
+    "looks_like_layer_file",
+    "parse_layer_file",
+    "read_layer_file",
+]
+
+_HOME = {
+    "dimensions": ("LogicalDimensions", "logical_dimensions"),
+    "layer_file": ("Keyword", "Layer", "LayerFile", "Phase", "PhaseWork"),
+    "program": ("layer_program", "layer_workload"),
+    "reading": ("looks_like_layer_file", "parse_layer_file", "read_layer_file"),
+    "statistics": ("LayerTable", "layer_table"),
+    "tables": ("LayerProgram",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
