@@ -9,12 +9,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # What everybody may import, and what these import themselves.
-COMMON = {"errors", "units", "intervals", "json_text", "compiled"}
+COMMON = {"errors", "units", "intervals", "json_text", "compiled", "version"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
 ALLOWED: dict[str, set[str]] = {
@@ -23,7 +24,10 @@ ALLOWED: dict[str, set[str]] = {
     "intervals": set(),
     "json_text": set(),
     "compiled": set(),
+    "version": set(),
     "trace": set(),
+    "layerfile": {"trace"},
+    "generate": {"trace"},
     "machine": set(),
     "collectives": set(),
     "compute": {"machine"},
@@ -34,13 +38,12 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"plan", "fold", "network", "machine", "trace"},  # trace: to name nodes in a stall
     "timeline": {"engine", "plan", "trace", "compute", "memory"},
     "views": set(),
-    "demo": {"trace"},
-    "layers": {"trace", "machine", "plan", "engine", "timeline", "converters"},
-    "api": {"trace", "machine", "plan", "fold", "network", "engine", "timeline", "layers"},
+    "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
+    "api": {"trace", "machine", "plan", "fold", "network", "engine", "timeline", "layer_file_run"},
     "sweep": {"api", "machine", "timeline", "views", "trace"},
     "cli": {
         "api",
-        "demo",
+        "generate",
         "views",
         "timeline",
         "engine",
@@ -49,9 +52,9 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "sweep",
         "collectives",
-        "layers",
+        "layer_file_run",
     },
-    "converters": {"trace", "compute"},
+    "converters": {"trace", "layerfile", "compute"},
 }
 FACADE = {"api", "timeline", "trace"}  # et_sim/__init__.py offers names of these rooms
 
@@ -129,6 +132,49 @@ def test_the_allowed_imports_have_no_circle() -> None:
         rest = {room: allowed for room, allowed in rest.items() if room not in free}
 
 
+def _imported_modules() -> nx.DiGraph:
+    """An arrow from each module to each of ours that it imports."""
+    modules = {name for name, _ in _modules()}
+    arrows = nx.DiGraph()
+    for module, imported in ALL:
+        if _is_ours(imported):
+            target = imported if imported in modules else imported.rpartition(".")[0]
+            arrows.add_edge(module, target)
+    return arrows
+
+
+def _packages() -> list[str]:
+    return [name for name, path in _modules() if path.name == "__init__.py"]
+
+
+def _child(package: str, module: str) -> str:
+    """The module or package directly inside a package that a module belongs to; the package is its own."""
+    below = module.removeprefix(f"{package}.").partition(".")[0]
+    return package if module == package else f"{package}.{below}"
+
+
+def _circles(arrows: nx.DiGraph) -> list[list[str]]:
+    return [sorted(knot) for knot in nx.strongly_connected_components(arrows) if len(knot) > 1]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert _circles(_imported_modules()) == []
+
+
+@pytest.mark.parametrize("package", _packages())
+def test_what_a_package_holds_has_no_circle(package: str) -> None:
+    inside = nx.DiGraph()
+    for module, imported in _imported_modules().edges:
+        if all(f"{name}.".startswith(f"{package}.") for name in (module, imported)):
+            ends = _child(package, module), _child(package, imported)
+            inside.add_edges_from([ends] if ends[0] != ends[1] else [])
+    assert _circles(inside) == []
+
+
+def test_the_simulator_never_imports_the_converters() -> None:
+    assert [edge for edge in ALL if edge[0].startswith("et_sim") and edge[1].startswith("converters")] == []
+
+
 @pytest.mark.parametrize(
     ("room", "imported", "allowed"),
     [
@@ -137,6 +183,7 @@ def test_the_allowed_imports_have_no_circle() -> None:
         ("trace", "et_sim.machine.read_machine", False),
         ("network", "et_sim.plan.tables.STEP", True),
         ("network", "et_sim.plan.lowering.build_plan", False),
+        ("layerfile", "converters.report.plural", False),
         ("converters", "et_sim.engine.run_plan", False),
     ],
 )

@@ -6,7 +6,7 @@ Not here: files (`writer`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -117,7 +117,7 @@ class Result:
         """One of the run's tables as a pyarrow.Table, by the name of its file."""
         import pyarrow as pa
 
-        tables = {
+        tables: dict[str, Callable[[], Any]] = {
             "timeline": lambda: self.timeline,
             "actors": self.actors_table,
             "phases": lambda: self.phases and pa.Table.from_batches(self.phase_batches(), self.phase_schema),
@@ -130,7 +130,7 @@ class Result:
             "memory": lambda: self.memory,
         }
         if name not in tables:
-            remedy = did_you_mean(name, tables) or f"tables: {', '.join(tables)}"
+            remedy = did_you_mean(name, tuple(tables)) or f"tables: {', '.join(tables)}"
             raise UsageError(f"there is no table {name!r}", remedy=remedy)
         table = tables[name]()
         if table is None:
