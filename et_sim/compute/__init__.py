@@ -1,7 +1,19 @@
-"""How long local work takes: replay of recorded times, roofline, reductions. Pure functions."""
+"""How long local work takes: one module per compute model, behind one seam; and reductions."""
 
+from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
 from et_sim.compute.reduction import reduction_ns
-from et_sim.compute.replay import replay_ns
-from et_sim.compute.roofline import Roofline, Utilisation
+from et_sim.compute.registry import compute_model
+from et_sim.compute.replay import Replay, recorded_ns
+from et_sim.compute.roofline import Roofline
 
-__all__ = ["Roofline", "Utilisation", "reduction_ns", "replay_ns"]
+__all__ = [
+    "ComputeModel",
+    "Durations",
+    "Replay",
+    "Roofline",
+    "Treatment",
+    "Utilisation",
+    "compute_model",
+    "recorded_ns",
+    "reduction_ns",
+]

@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from et_sim.compute.model import BoolColumn, Durations, Treatment
+from et_sim.machine.model import System
+from et_sim.trace.columns import Has, IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
-Column = npt.NDArray[np.int64]
+
+class Replay:
+    """Any node as its trace recorded it."""
+
+    @classmethod
+    def of(cls, system: System) -> Replay:  # noqa: ARG003
+        """Every system can replay."""
+        return cls()
+
+    def needs(self) -> tuple[Has, ...]:
+        """Nothing: a node without a duration takes one nanosecond."""
+        return ()
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
+        """The recorded durations; which of them are not recorded."""
+        is_recorded = (trace.duration_us[rows] != 0) | has_exact_duration(trace)[rows]
+        treatment = np.where(is_recorded, Treatment.REPLAYED, Treatment.DEFAULTED).astype(np.uint8)
+        return Durations(recorded_ns(trace)[rows], treatment)
+
+    def rank_classes(self, ranks: int) -> None:
+        """Ranks of one trace replay the same."""
+
+    def same(self, first: Trace, second: Trace) -> bool:  # noqa: ARG002
+        """Nothing but times is measured."""
+        return True
 
 
-def replay_ns(duration_us: Column) -> Column:
-    """Recorded microseconds as nanoseconds; a recorded zero becomes one nanosecond.
+def has_exact_duration(trace: Trace) -> BoolColumn:
+    """Whether each node's duration is in nanoseconds."""
+    is_exact: BoolColumn = (trace.present & int(Has.DURATION_NS)) != 0
+    return is_exact
 
-    Cut at what no run may reach, so that nothing overflows before it is refused.
+
+def recorded_ns(trace: Trace) -> IntColumn:
+    """How long each node took: exactly if the trace says so, else by its microseconds.
+
+    A recorded zero becomes one nanosecond; cut at what no run may reach, so that nothing overflows before it
+    is refused.
     """
-    return np.where(duration_us == 0, 1, np.minimum(duration_us, LONGEST_NS // 1000 + 1) * 1000)
+    micros = trace.duration_us
+    rounded = np.where(micros == 0, 1, np.minimum(micros, LONGEST_NS // 1000 + 1) * 1000)
+    return np.where(has_exact_duration(trace), trace.duration_ns, rounded)

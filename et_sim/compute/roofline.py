@@ -7,44 +7,14 @@ without operations (the reference divides zero by zero) takes the time of its me
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from et_sim.compute.model import Durations, Treatment, Utilisation
+from et_sim.machine.model import System
+from et_sim.trace.columns import Has, IntColumn, Trace
 from et_sim.units import LONGEST_NS
-
-Column = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Utilisation:
-    """Of each kernel: the shares of peak and of bandwidth that it reaches, and which of them limits it."""
-
-    compute: npt.NDArray[np.float64]
-    memory: npt.NDArray[np.float64]
-    intensity: npt.NDArray[np.float64]  # operations per byte
-    is_memory_bound: npt.NDArray[np.bool_]
-
-    def take(self, rows: npt.NDArray[np.int64]) -> Utilisation:
-        """That of some of the kernels, in the order given."""
-        return Utilisation(
-            self.compute[rows], self.memory[rows], self.intensity[rows], self.is_memory_bound[rows]
-        )
-
-    def slowed(self, nominal_ns: Column, actual_ns: Column) -> Utilisation:
-        """The same kernels where they take other times than the roofline says."""
-        ratio = np.where(actual_ns > 0, nominal_ns / np.maximum(actual_ns, 1), 1.0)
-        return replace(self, compute=self.compute * ratio, memory=self.memory * ratio)
-
-    def spread(self, is_kernel: npt.NDArray[np.bool_]) -> Utilisation:
-        """The same kernels among nodes that are none: those have NaN."""
-        compute, memory, intensity = np.full((3, len(is_kernel)), np.nan)
-        compute[is_kernel], memory[is_kernel] = self.compute, self.memory
-        intensity[is_kernel] = self.intensity
-        is_memory_bound = np.zeros(len(is_kernel), np.bool_)
-        is_memory_bound[is_kernel] = self.is_memory_bound
-        return Utilisation(compute, memory, intensity, is_memory_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +24,33 @@ class Roofline:
     peak_tflops: float
     memory_gbps: float
 
+    @classmethod
+    def of(cls, system: System) -> Roofline | None:
+        """The roofline of a system that turns it on."""
+        is_used = system.roofline and not system.replay_only
+        return cls(system.peak_perf, system.local_mem_bw) if is_used else None
+
+    def needs(self) -> tuple[Has, ...]:
+        """Arithmetic and traffic."""
+        return Has.TENSOR_SIZE, Has.NUM_OPS
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
+        """Kernels that touch no memory complete at once, as in the reference."""
+        ops, size = trace.num_ops[rows], trace.tensor_bytes[rows]
+        timed = np.flatnonzero(size)
+        nanoseconds = np.zeros(len(rows), np.int64)
+        nanoseconds[timed] = self.duration_ns(ops[timed], size[timed])
+        treatment = np.where(size != 0, Treatment.MODELLED, Treatment.INSTANT).astype(np.uint8)
+        used = self.utilisation(ops[timed], size[timed]).spread(timed, len(rows))
+        return Durations(nanoseconds, treatment, size, used)
+
+    def rank_classes(self, ranks: int) -> None:
+        """All ranks are the same machine."""
+
+    def same(self, first: Trace, second: Trace) -> bool:
+        """Intensity follows from operations and bytes."""
+        return np.array_equal(first.num_ops, second.num_ops)
+
     @property
     def _peak(self) -> float:
         return self.peak_tflops * 1e12
@@ -62,7 +59,7 @@ class Roofline:
     def _bandwidth(self) -> float:
         return self.memory_gbps * 1e9
 
-    def duration_ns(self, num_ops: Column, tensor_bytes: Column) -> Column:
+    def duration_ns(self, num_ops: IntColumn, tensor_bytes: IntColumn) -> IntColumn:
         """Time of each kernel; `tensor_bytes` must not be zero."""
         ops = num_ops.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -73,7 +70,7 @@ class Roofline:
         finite = np.where(np.isfinite(nanoseconds), nanoseconds, 0.0)
         return np.minimum(finite, 2 * LONGEST_NS).astype(np.int64)
 
-    def utilisation(self, num_ops: Column, tensor_bytes: Column) -> Utilisation:
+    def utilisation(self, num_ops: IntColumn, tensor_bytes: IntColumn) -> Utilisation:
         """How well each kernel uses the machine; NaN where a machine without peak or bandwidth says
         nothing. `tensor_bytes` must not be zero."""
         with np.errstate(divide="ignore", invalid="ignore"):

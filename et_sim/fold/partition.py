@@ -20,7 +20,7 @@ from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
 from et_sim.fold.paths import Paths
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import MemoryKind
+from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mixing import mix
@@ -87,14 +87,15 @@ def _first_colours(lowering: Lowering) -> Any:
     """Shape of the program and start; ranks that share a memory with others are like nobody else."""
     ranks = lowering.workload.ranks
     colours = shapes_of_templates(lowering)[lowering.workload.template_of_rank]
-    if lowering.machine.memory.kind in (MemoryKind.POOL, MemoryKind.PER_NODE):
+    shares = lowering.memory_server != NO_SERVER
+    if shares.any():
         asks = np.zeros(len(lowering.workload.templates), bool)
         for template in range(len(asks)):
             row = lowering.templates[template]
             first = int(row.node_first)
             nodes = lowering.nodes["action"][first : first + int(row.nodes)]
             asks[template] = bool((nodes == Action.MEMORY).any())
-        which = asks[lowering.workload.template_of_rank]
+        which = shares & asks[lowering.workload.template_of_rank]
         colours = np.where(which, len(asks) + np.arange(ranks), colours)
     if lowering.paces.start_ns is not None:
         starts, late = np.unique(lowering.paces.start_ns, return_inverse=True)

@@ -82,10 +82,8 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
 
 def _measure_the_same(lowering: Lowering, first: Trace, second: Trace) -> bool:
     """Whether what is measured beside time is the same: use of the machine, and local memory."""
-    system = lowering.machine.system
-    if system.roofline and not np.array_equal(first.num_ops, second.num_ops):
-        return False
-    return not system.track_local_mem or first.tensors.is_same(second.tensors)
+    is_tracked = lowering.machine.system.track_local_mem
+    return lowering.compute.same(first, second) and (not is_tracked or first.tensors.is_same(second.tensors))
 
 
 def _children(lowering: Lowering, nodes: Any) -> Any:

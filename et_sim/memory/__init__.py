@@ -1,15 +1,17 @@
-"""Memory: what a remote request costs and who waits for whom; how much local memory is in use."""
+"""Memory: models of remote memory, behind one seam; and how much local memory is in use."""
 
 from et_sim.memory.footprint import Accesses, Changes, Lifetimes, changes, lifetimes, peaks
-from et_sim.memory.remote import server_of_ranks, service_ns
+from et_sim.memory.model import NO_SERVER, MemoryModel
+from et_sim.memory.registry import memory_model
 
 __all__ = [
+    "NO_SERVER",
     "Accesses",
     "Changes",
     "Lifetimes",
+    "MemoryModel",
     "changes",
     "lifetimes",
+    "memory_model",
     "peaks",
-    "server_of_ranks",
-    "service_ns",
 ]

@@ -1,29 +1,46 @@
 """Remote memory as a latency and a port that serves one request after the other.
 
-Loads and stores cost the same. Not here: the waiting itself, which the engine does.
+Loads and stores cost the same. All ranks share one port, or those of a node do, or each has its own, at which
+its requests do not wait for each other.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-import numpy.typing as npt
 
-from et_sim.machine.model import MemoryKind, RemoteMemory
-
-NO_SERVER = -1
-
-
-def service_ns(memory: RemoteMemory, size: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Time to serve requests of `size` bytes; without a bandwidth the transfer takes no time."""
-    if memory.bandwidth == 0:
-        return np.full_like(size, memory.latency_ns)
-    return memory.latency_ns + (size / float(memory.bandwidth)).astype(np.int64)
+from et_sim.machine.model import Machine, MemoryKind, RemoteMemory
+from et_sim.memory.model import NO_SERVER
+from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
 
 
-def server_of_ranks(memory: RemoteMemory, ranks: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """The server each rank's requests queue at; -1 where requests never wait."""
-    if memory.kind is MemoryKind.POOL:
-        return np.zeros_like(ranks)
-    if memory.kind is MemoryKind.PER_NODE:
-        return ranks // np.int32(memory.npus_per_node)
-    return np.full_like(ranks, NO_SERVER)
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """The remote memory that a memory file describes."""
+
+    memory: RemoteMemory
+
+    @classmethod
+    def of(cls, machine: Machine) -> Remote | None:
+        """The memory of a machine whose memory file describes one."""
+        return None if machine.memory.kind is MemoryKind.NONE else cls(machine.memory)
+
+    def needs(self) -> tuple[Has, ...]:
+        """How much is moved."""
+        return (Has.TENSOR_SIZE,)
+
+    def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
+        """Latency and transfer; without a bandwidth the transfer takes no time."""
+        size, memory = trace.tensor_bytes[rows], self.memory
+        if memory.bandwidth == 0:
+            return np.full_like(size, memory.latency_ns)
+        return memory.latency_ns + (size / float(memory.bandwidth)).astype(np.int64)
+
+    def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
+        """One for all, one per node, or none."""
+        if self.memory.kind is MemoryKind.POOL:
+            return np.zeros_like(ranks)
+        if self.memory.kind is MemoryKind.PER_NODE:
+            return ranks // np.int32(self.memory.npus_per_node)
+        return np.full_like(ranks, NO_SERVER)

@@ -11,11 +11,12 @@ import numpy as np
 
 from et_sim.collectives import Operation
 from et_sim.collectives.tree import GOES_DOWN, GOES_UP
+from et_sim.compute import Treatment
 from et_sim.errors import TraceError
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
 from et_sim.plan.groups import GroupTable
-from et_sim.plan.tables import Action, Treatment
+from et_sim.plan.tables import Action
 from et_sim.trace.columns import CollectiveKind, Has, Trace
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compute import compute_model
 from et_sim.errors import MachineError, TraceError
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, QueueOrder, StreamPolicy, System
 from et_sim.machine.programs_file import read_programs
-from et_sim.memory import server_of_ranks
+from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
 from et_sim.plan.actors import Actors
 from et_sim.plan.channels import ChannelTables
@@ -26,7 +27,7 @@ from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.dimension_order import GREEDY
 from et_sim.plan.groups import GroupTable
-from et_sim.plan.nodes import lower_nodes, roofline_of
+from et_sim.plan.nodes import NodeRules, lower_nodes
 from et_sim.plan.pace import Paces
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.seats import SeatTables
@@ -57,7 +58,9 @@ class Lowering:
 
     def __init__(self, workload: Workload, machine: Machine) -> None:
         _check_rank_count(workload, machine.network.ranks)
-        self.paces = Paces(workload, machine.system.stragglers)
+        self.compute, memory = compute_model(machine.system), memory_model(machine)
+        classes = self.compute.rank_classes(workload.ranks)
+        self.paces = Paces(workload, machine.system.stragglers, classes)
         workload = self.paces.workload
         self.workload, self.machine = workload, machine
         self.endpoints = endpoints_of_templates(workload)
@@ -68,14 +71,15 @@ class Lowering:
         )
         self.collectives = CollectiveTables(machine, self.groups, self.customs)
         choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
+        rules = NodeRules(machine.system, self.compute, memory)
         self.used_groups: list[list[str]] = []  # per template: canonical names
         lowest = np.zeros(len(workload.templates), np.int64)
         in_use, first = np.unique(workload.template_of_rank, return_index=True)
         lowest[in_use] = first
         for index, trace in enumerate(workload.templates):
             place = trace.source or workload.source
-            nodes = lower_nodes(trace, machine, place)
             rank = int(lowest[index])
+            nodes = lower_nodes(trace, rules, rank, place)
             self.paces.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.used_groups.append(used)
@@ -83,7 +87,8 @@ class Lowering:
         self.paces.check_all_met()
         self.templates, self.nodes, self.children = templates.finish()
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
-        self.memory_server = server_of_ranks(machine.memory, np.arange(machine.network.ranks, dtype=np.int32))
+        ranks = np.arange(machine.network.ranks, dtype=np.int32)
+        self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
 
     @property
     def start_together(self) -> bool:
@@ -119,9 +124,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     actor_table["rank"] = actors.representative
     actor_table["channel_first"] = channel_first
     actor_table["seat_first"] = seat_tables.usage_first[:-1]
-    actor_table["memory_server"] = np.broadcast_to(lowering.memory_server, workload.ranks)[
-        actors.representative
-    ]
+    actor_table["memory_server"] = lowering.memory_server[actors.representative]
     if lowering.paces.start_ns is not None:
         actor_table["start_ns"] = lowering.paces.start_ns[actors.representative]
     sizes = lowering.templates["nodes"][actor_table["template"]]
@@ -164,9 +167,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         starts_together=lowering.start_together,
         arrivals_by_sender=lowering.start_together and system.boost_mode and bool(machine.network.levels),
         latest=LONGEST_NS,
-        roofline=roofline_of(system),
+        compute=lowering.compute,
         routes_by_bandwidth=system.dimension_order in GREEDY and len(machine.network.dimensions) > 1,
-        is_even=lowering.paces.are_even,
         tensors=lowering.tensors,
     )
 

@@ -6,24 +6,34 @@ rank (`channels`, `lowering`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.compute import Roofline, replay_ns
+from et_sim.compute import ComputeModel, Durations, Replay, Treatment
 from et_sim.errors import TraceError
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Machine, MemoryKind, System
-from et_sim.memory import service_ns
+from et_sim.machine.model import System
+from et_sim.memory import MemoryModel
 from et_sim.plan import tables
-from et_sim.plan.tables import Action, Lane, Treatment
+from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
 from et_sim.units import LONGEST_NS, MOST_BYTES, format_bytes, format_ns
 
 
-def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
-    """The node table of one template, without children, collectives and channels."""
-    nodes = _lower(trace, machine, place)
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """What decides what nodes do, whichever template they are of."""
+
+    system: System
+    compute: ComputeModel
+    memory: MemoryModel | None
+
+
+def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
+    """The node table of one template, which `rank` runs, without children, collectives and channels."""
+    nodes = _lower(trace, rules, rank, place)
     _refuse_first(
         nodes["duration_ns"] > LONGEST_NS,
         trace,
@@ -34,40 +44,34 @@ def lower_nodes(trace: Trace, machine: Machine, place: str) -> Any:
     return nodes
 
 
-def _lower(trace: Trace, machine: Machine, place: str) -> Any:
+def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     nodes = tables.table(tables.NODE, len(trace))
     _assign_lanes(nodes, trace)
-    recorded = recorded_ns(trace)
     _check_values(trace, place)
-    if machine.system.replay_only:
-        _replay(nodes, np.ones(len(trace), bool), trace, recorded)
+    replay = Replay()
+    if rules.system.replay_only:
+        rows = np.arange(len(trace))
+        _time(nodes, rows, replay.durations(trace, rows))
         nodes["busy"] = ~trace.is_cpu
         _free_concurrent(nodes, trace)
         return nodes
     kind = trace.kind
-    _check_attributes(trace, machine, place)
+    _check_attributes(trace, rules, place)
     instant = (kind == NodeKind.INVALID) | (kind == NodeKind.METADATA)
     nodes["action"][instant] = Action.INSTANT
     nodes["treatment"][instant] = Treatment.INSTANT
     compute = kind == NodeKind.COMP
-    _replay(nodes, compute, trace, recorded)
-    nodes["busy"] = compute & ~trace.is_cpu
-    roofline = roofline_of(machine.system)
-    if roofline is not None:
-        _apply_roofline(nodes, compute & ~trace.is_cpu, trace, roofline)
+    kernels = np.flatnonzero(compute & ~trace.is_cpu)
+    nodes["busy"][kernels] = 1
+    _time(nodes, kernels, rules.compute.durations(trace, kernels, rank))
     _lower_communication(nodes, trace)
-    _replay(nodes, _replayed_broadcasts(trace, machine.system), trace, recorded)
-    _lower_memory(nodes, trace, machine)
-    if machine.system.corrects(Correction.CONCURRENT_COMMUNICATION):
+    replayed = np.flatnonzero((compute & trace.is_cpu) | _replayed_broadcasts(trace, rules.system))
+    _time(nodes, replayed, replay.durations(trace, replayed))
+    _lower_memory(nodes, trace, rules.memory)
+    if rules.system.corrects(Correction.CONCURRENT_COMMUNICATION):
         _separate_lanes(nodes)
     _free_concurrent(nodes, trace)
     return nodes
-
-
-def recorded_ns(trace: Trace) -> Any:
-    """How long each node took: exactly if the trace says so, else by its microseconds."""
-    is_exact = (trace.present & int(Has.DURATION_NS)) != 0
-    return np.where(is_exact, trace.duration_ns, replay_ns(trace.duration_us))
 
 
 def _assign_lanes(nodes: Any, trace: Trace) -> None:
@@ -96,30 +100,15 @@ def _free_concurrent(nodes: Any, trace: Trace) -> None:
         nodes["lane"][which & trace.is_concurrent] = lane
 
 
-def _replay(nodes: Any, which: Any, trace: Trace, recorded: Any) -> None:
-    nodes["action"][which] = Action.DELAY
-    nodes["duration_ns"][which] = recorded[which]
-    is_recorded = (trace.duration_us != 0) | ((trace.present & int(Has.DURATION_NS)) != 0)
-    replayed = np.where(is_recorded, Treatment.REPLAYED, Treatment.DEFAULTED)
-    nodes["treatment"][which] = replayed[which]
-
-
-def roofline_of(system: System) -> Roofline | None:
-    """What times the kernels; None if their recorded time does."""
-    is_used = system.roofline and not system.replay_only
-    return Roofline(system.peak_perf, system.local_mem_bw) if is_used else None
-
-
-def _apply_roofline(nodes: Any, kernels: Any, trace: Trace, roofline: Roofline) -> None:
-    """Kernels that touch no memory complete at once, as in the reference."""
-    nodes["bytes"][kernels] = trace.tensor_bytes[kernels]
-    empty = kernels & (trace.tensor_bytes == 0)
-    nodes["action"][empty] = Action.INSTANT
-    nodes["treatment"][empty] = Treatment.INSTANT
-    nodes["busy"][empty] = 0
-    timed = kernels & ~empty
-    nodes["duration_ns"][timed] = roofline.duration_ns(trace.num_ops[timed], trace.tensor_bytes[timed])
-    nodes["treatment"][timed] = Treatment.MODELLED
+def _time(nodes: Any, rows: Any, found: Durations) -> None:
+    """Give nodes the durations that a compute model found; those that take none complete in place."""
+    instant = found.treatment == Treatment.INSTANT
+    nodes["action"][rows] = np.where(instant, Action.INSTANT, Action.DELAY)
+    nodes["duration_ns"][rows] = found.ns
+    nodes["treatment"][rows] = found.treatment
+    nodes["busy"][rows[instant]] = 0
+    if found.bytes is not None:
+        nodes["bytes"][rows] = found.bytes
 
 
 def _lower_communication(nodes: Any, trace: Trace) -> None:
@@ -139,11 +128,13 @@ def _replayed_broadcasts(trace: Trace, system: System) -> Any:
     return broadcast & (not system.corrects(Correction.SIMULATED_BROADCAST))
 
 
-def _lower_memory(nodes: Any, trace: Trace, machine: Machine) -> None:
-    memory = (trace.kind == NodeKind.MEM_LOAD) | (trace.kind == NodeKind.MEM_STORE)
-    nodes["action"][memory] = Action.MEMORY
-    nodes["bytes"][memory] = trace.tensor_bytes[memory]
-    nodes["duration_ns"][memory] = service_ns(machine.memory, trace.tensor_bytes[memory])
+def _lower_memory(nodes: Any, trace: Trace, memory: MemoryModel | None) -> None:
+    requests = np.flatnonzero((trace.kind == NodeKind.MEM_LOAD) | (trace.kind == NodeKind.MEM_STORE))
+    if memory is None or not len(requests):
+        return  # requests without a memory were refused
+    nodes["action"][requests] = Action.MEMORY
+    nodes["bytes"][requests] = trace.tensor_bytes[requests]
+    nodes["duration_ns"][requests] = memory.service_ns(trace, requests)
 
 
 def _check_values(trace: Trace, place: str) -> None:
@@ -164,27 +155,30 @@ def _check_values(trace: Trace, place: str) -> None:
     )
 
 
-def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:
+def _check_attributes(trace: Trace, rules: NodeRules, place: str) -> None:
     """Refuse nodes that lack what their type needs; the first offending node is named."""
     kind, cpu = trace.kind, trace.is_cpu
     send, receive = kind == NodeKind.SEND, kind == NodeKind.RECV
     collective = kind == NodeKind.COLL
     memory = (kind == NodeKind.MEM_LOAD) | (kind == NodeKind.MEM_STORE)
     barrier = trace.comm_type == CollectiveKind.BARRIER
-    kernel = (kind == NodeKind.COMP) & ~cpu if machine.system.roofline else np.zeros(len(trace), bool)
-    needs = [
-        (send | receive | (collective & ~barrier), Has.COMM_SIZE, "comm_size"),
-        (collective, Has.COMM_TYPE, "comm_type"),
-        (send, Has.COMM_DST, "comm_dst"),
-        (receive, Has.COMM_SRC, "comm_src"),
-        (send | receive, Has.COMM_TAG, "comm_tag"),
-        (memory | kernel, Has.TENSOR_SIZE, "tensor_size"),
-        (kernel, Has.NUM_OPS, "num_ops"),
-    ]
-    replayed = _replayed_broadcasts(trace, machine.system)
-    for which, bit, attribute in needs:
-        missing = which & ~replayed & ((trace.present & int(bit)) == 0)
-        _refuse_first(missing, trace, place, f"lacks the attribute {attribute!r}", "add it when converting")
+    needs = {
+        Has.COMM_SIZE: send | receive | (collective & ~barrier),
+        Has.COMM_TYPE: collective,
+        Has.COMM_DST: send,
+        Has.COMM_SRC: receive,
+        Has.COMM_TAG: send | receive,
+    }
+    kernel = (kind == NodeKind.COMP) & ~cpu
+    of_models = ((rules.memory, memory), (rules.compute, kernel))
+    for model, which in of_models:
+        for attribute in model.needs() if model is not None else ():
+            needs[attribute] = needs.get(attribute, False) | which
+    replayed = _replayed_broadcasts(trace, rules.system)
+    for attribute, which in needs.items():
+        missing = which & ~replayed & ((trace.present & int(attribute)) == 0)
+        name = str(attribute.name).lower()
+        _refuse_first(missing, trace, place, f"lacks the attribute {name!r}", "add it when converting")
     _refuse_first(
         (send | receive | collective) & cpu,
         trace,
@@ -192,7 +186,7 @@ def _check_attributes(trace: Trace, machine: Machine, place: str) -> None:
         "is a communication node marked is_cpu_op",
         "communication runs on the device: set is_cpu_op to false",
     )
-    if machine.memory.kind is MemoryKind.NONE:
+    if rules.memory is None:
         _refuse_first(
             memory,
             trace,

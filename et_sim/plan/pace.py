@@ -18,7 +18,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.model import Straggler
 from et_sim.plan.mixing import mix, uniform
 from et_sim.plan.tables import Action
-from et_sim.trace.columns import NodeKind, Trace
+from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.workload import Workload
 from et_sim.units import LONGEST_NS, format_ns
 
@@ -28,7 +28,10 @@ PLACE = "system configuration"
 class Paces:
     """The workload with a template for every pace, and what makes the paces."""
 
-    def __init__(self, workload: Workload, stragglers: tuple[Straggler, ...]) -> None:
+    def __init__(
+        self, workload: Workload, stragglers: tuple[Straggler, ...], classes: RowColumn | None = None
+    ) -> None:
+        """`classes`: a number per rank; ranks with different ones do not take the same time either."""
         self.workload = workload
         self.start_ns: Any | None = None  # per rank; None: everybody starts at once
         self._jittery: list[tuple[Straggler, Any]] = []  # with the ranks it is about, as a mask
@@ -37,12 +40,8 @@ class Paces:
         self._factor: Any | None = None  # per rank
         if stragglers:
             self._read(stragglers)
-            self._divide_templates()
-
-    @property
-    def are_even(self) -> bool:
-        """Whether nodes last as long as traces and machine say, on every rank."""
-        return self._factor is None
+        if stragglers or classes is not None:
+            self._divide_templates(classes)
 
     def _read(self, stragglers: tuple[Straggler, ...]) -> None:
         ranks = self.workload.ranks
@@ -60,9 +59,11 @@ class Paces:
         if start.any():
             self.start_ns = start
 
-    def _divide_templates(self) -> None:
+    def _divide_templates(self, classes: RowColumn | None) -> None:
         workload = self.workload
-        code = _refined(workload.template_of_rank, self._factor)
+        code: Any = workload.template_of_rank
+        for column in (self._factor, classes):
+            code = code if column is None else _refined(code, column)
         for _, concerned in self._delayed_nodes:
             code = _refined(code, concerned)
         for _, concerned in self._jittery:

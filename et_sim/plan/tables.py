@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compute import Roofline
+from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
 from et_sim.trace.tensors import TensorUses
@@ -55,15 +55,6 @@ SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shar
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
 NO_LINE = -1
 NO_REDUCTION = -1  # differs from a reduction that takes no time
-
-
-class Treatment(IntEnum):
-    """Where a node's time comes from: the coverage table counts these."""
-
-    MODELLED = 0
-    REPLAYED = 1
-    DEFAULTED = 2  # replayed, but the trace records no duration: one nanosecond
-    INSTANT = 3  # takes no time by its nature
 
 
 class QueueCursor(IntEnum):
@@ -258,9 +249,8 @@ class Plan:
     arrivals_by_sender: bool  # of one time, those put on the calendar together; else as they came
     latest: int  # the time that no run may pass, in units of time
     # Not for the engine, but for whoever measures what it did:
-    roofline: Roofline | None  # by which kernels are timed; None: they are not
+    compute: ComputeModel  # by which kernels are timed
     routes_by_bandwidth: bool  # in which order chunks visit dimensions follows from their bandwidths
-    is_even: bool  # no rank is a straggler: kernels take the time that the roofline says
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 
     @property

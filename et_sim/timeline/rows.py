@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compute import Utilisation
+from et_sim.compute import Treatment, Utilisation
 from et_sim.engine.drive import Outcome
 from et_sim.engine.state import NONE
-from et_sim.plan.tables import Action, Lane, Treatment
+from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload
 
@@ -194,18 +194,21 @@ class TimelineSource:
 
     @cached_property
     def _utilisation(self) -> Utilisation | None:
-        """Of every node of the workload's templates, if kernels are timed by a roofline."""
-        roofline = self._plan.roofline
-        if roofline is None:
-            return None
-        nodes = self._plan.nodes[: len(self._kinds)]
-        is_timed = (self._kinds == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
-        ops = self._of_template("num_ops", np.int64)[is_timed]
-        size = self._of_template("tensor_bytes", np.int64)[is_timed]
-        used = roofline.utilisation(ops, size)
-        if not self._plan.is_even:
-            used = used.slowed(roofline.duration_ns(ops, size), nodes["duration_ns"][is_timed])
-        return used.spread(is_timed)
+        """Of every node of the templates, if the compute model says how kernels use the machine."""
+        plan, parts = self._plan, []
+        rank_of = dict(zip(*np.unique(self._workload.template_of_rank, return_index=True), strict=True))
+        for template, trace in enumerate(self._workload.templates):
+            first = int(plan.templates["node_first"][template])
+            nodes = plan.nodes[first : first + len(trace)]
+            modelled = (trace.kind == NodeKind.COMP) & (nodes["treatment"] == Treatment.MODELLED)
+            timed = np.flatnonzero(modelled)
+            found = plan.compute.durations(trace, timed, int(rank_of.get(template, 0)))
+            if found.utilisation is None:
+                return None
+            parts.append(
+                found.utilisation.slowed(found.ns, nodes["duration_ns"][timed]).spread(timed, len(trace))
+            )
+        return Utilisation.joined(parts)
 
     @cached_property
     def _ids(self) -> Any:

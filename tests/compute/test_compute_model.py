@@ -1,0 +1,91 @@
+"""A compute model is one class and one line in the registry: here is one that the package does not know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import et_sim
+from et_sim.compute import Durations, Treatment, registry
+from et_sim.machine.model import System
+from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+
+RANKS = 8
+SYSTEM = {
+    "endpoint-delay": 1,
+    "preferred-dataset-splits": 1,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["ring"],
+}
+NETWORK = {"topology": ["Ring"], "npus_count": [RANKS], "bandwidth": [50.0], "latency": [500.0]}
+
+
+@dataclass(frozen=True)
+class OperatorTable:
+    """Times kernels by their names; those of the upper half of the ranks take twice as long."""
+
+    @classmethod
+    def of(cls, system: System) -> OperatorTable | None:
+        return cls() if system.peak_perf == 42 else None
+
+    def needs(self) -> tuple[Has, ...]:
+        return (Has.NUM_OPS,)
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
+        times = {"matmul": 100, "softmax": 7, "view": 0}
+        times_of_names = np.array([times.get(name, 1) for name in trace.names])
+        nanoseconds = times_of_names[trace.name[rows]] * (2 if rank >= RANKS // 2 else 1)
+        how = np.where(nanoseconds > 0, Treatment.MODELLED, Treatment.INSTANT).astype(np.uint8)
+        return Durations(nanoseconds, how)
+
+    def rank_classes(self, ranks: int) -> RowColumn | None:
+        return (np.arange(ranks) >= ranks // 2).astype(np.int32)
+
+    def same(self, first: Trace, second: Trace) -> bool:  # noqa: ARG002
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _operator_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MODELS", (OperatorTable, *registry.MODELS))
+
+
+def simulated(*kernels: dict[str, Any], peak: float = 42, **options: Any) -> et_sim.Result:
+    build = et_sim.TraceBuilder()
+    for kernel in kernels:
+        build.compute(**{"micros": 3, **kernel})
+    trace = build.build()
+    workload = et_sim.Workload((trace,), np.zeros(RANKS, np.int32))
+    return et_sim.simulate(workload, system={**SYSTEM, "peak-perf": peak}, network=NETWORK, **options)
+
+
+STEP = [{"name": name, "num_ops": 1} for name in ("matmul", "softmax", "view", "other")]
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_kernels_take_what_the_model_says_on_their_rank(fold: bool) -> None:
+    result = simulated(*STEP, fold=fold)
+    assert result.finish_ns.tolist() == [108] * 4 + [216] * 4  # 100, 7, 0 and 1 in turn
+
+
+def test_ranks_that_the_model_times_alike_are_folded() -> None:
+    assert simulated(*STEP).summary()["folded"]["actors"] == 2
+
+
+def test_what_took_its_time_from_the_model_is_counted_as_modelled() -> None:
+    coverage = simulated(*STEP).coverage
+    assert (coverage["modelled"], coverage["instant"]) == (3 * RANKS, RANKS)
+
+
+def test_a_kernel_without_what_the_model_needs_is_refused() -> None:
+    with pytest.raises(et_sim.TraceError, match="lacks the attribute 'num_ops'"):
+        simulated({"name": "matmul"})
+
+
+def test_a_system_that_does_not_ask_for_it_replays() -> None:
+    assert simulated(*STEP, peak=0).makespan_ns == 12_000

@@ -1,0 +1,63 @@
+"""A memory model is one class and one line in the registry: here is one that the package does not know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import et_sim
+from et_sim.machine import Machine
+from et_sim.memory import registry
+from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+
+SYSTEM = {
+    "endpoint-delay": 1,
+    "preferred-dataset-splits": 1,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["ring"],
+}
+NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+
+
+@dataclass(frozen=True)
+class Striped:
+    """Even ranks share one port and odd ranks another; a byte takes a nanosecond."""
+
+    @classmethod
+    def of(cls, machine: Machine) -> Striped | None:
+        return cls() if machine.system.peak_perf == 42 else None
+
+    def needs(self) -> tuple[Has, ...]:
+        return (Has.TENSOR_SIZE,)
+
+    def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
+        return trace.tensor_bytes[rows]
+
+    def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
+        return ranks % np.int32(2)
+
+
+@pytest.fixture(autouse=True)
+def _striped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MODELS", (Striped, *registry.MODELS))
+
+
+def loaded(*, peak: float = 42, fold: bool = True) -> et_sim.Result:
+    build = et_sim.TraceBuilder()
+    build.load(100)
+    workload = et_sim.Workload((build.build(),), np.zeros(4, np.int32))
+    return et_sim.simulate(workload, system={**SYSTEM, "peak-perf": peak}, network=NETWORK, fold=fold)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_requests_of_one_server_wait_for_each_other(fold: bool) -> None:
+    assert loaded(fold=fold).finish_ns.tolist() == [100, 100, 200, 200]
+
+
+def test_a_machine_without_a_memory_refuses_requests() -> None:
+    with pytest.raises(et_sim.TraceError, match="the machine has no remote memory"):
+        loaded(peak=0)
