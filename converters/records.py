@@ -14,24 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from et_sim.errors import TraceError
+from et_sim.trace.columns import ATTRIBUTES
 from et_sim.trace.schema import messages
 
 # The members of the oneof that other tools expect for the attributes with a meaning.
-EXPECTED_MEMBER = (
-    ("is_cpu_op", "bool_val"),
-    ("num_ops", "int64_val"),
-    ("tensor_size", "uint64_val"),
-    ("comm_type", "int64_val"),
-    ("comm_size", "int64_val"),
-    ("comm_tag", "int32_val"),
-    ("comm_src", "int32_val"),
-    ("comm_dst", "int32_val"),
-    ("comm_priority", "int32_val"),
-    ("pg_name", "string_val"),
-    ("involved_dim", "bool_list"),
-    ("duration_ns", "int64_val"),
-    ("concurrent", "bool_val"),
-)
+EXPECTED_MEMBER = tuple((one.name, one.member) for one in ATTRIBUTES)
 
 
 @dataclass(slots=True)

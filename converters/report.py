@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from converters.records import Dropped
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.units import format_bytes
 
 _LABEL_WIDTH = 14
 _MISSING_SHOWN = 3
 # What a run refuses to do without.
 _NEEDED = (
-    (NodeKind.COLL, Has.COMM_TYPE, "comm_type"),
-    (NodeKind.COLL, Has.COMM_SIZE, "comm_size"),
-    (NodeKind.SEND, Has.COMM_SIZE, "comm_size"),
-    (NodeKind.SEND, Has.COMM_DST, "comm_dst"),
-    (NodeKind.SEND, Has.COMM_TAG, "comm_tag"),
-    (NodeKind.RECV, Has.COMM_SIZE, "comm_size"),
-    (NodeKind.RECV, Has.COMM_SRC, "comm_src"),
-    (NodeKind.RECV, Has.COMM_TAG, "comm_tag"),
+    (NodeKind.COLL, "comm_type"),
+    (NodeKind.COLL, "comm_size"),
+    (NodeKind.SEND, "comm_size"),
+    (NodeKind.SEND, "comm_dst"),
+    (NodeKind.SEND, "comm_tag"),
+    (NodeKind.RECV, "comm_size"),
+    (NodeKind.RECV, "comm_src"),
+    (NodeKind.RECV, "comm_tag"),
 )
 
 
@@ -153,7 +153,7 @@ def _operations(trace: Trace) -> dict[str, tuple[int, int]]:
     """Nodes and bytes of each collective and of messages; collectives of no type stand apart."""
     found: dict[str, tuple[int, int]] = {}
     collective = trace.kind == NodeKind.COLL
-    typed = (trace.present & int(Has.COMM_TYPE)) != 0
+    typed = trace.has("comm_type")
     names = {int(kind): kind.name.lower() for kind in CollectiveKind}
     for number in np.unique(trace.comm_type[collective & typed]).tolist():
         which = collective & typed & (trace.comm_type == number)
@@ -171,9 +171,9 @@ def _nodes_and_bytes(trace: Trace, which: Any) -> tuple[int, int]:
 
 def _lacking(trace: Trace) -> list[str]:
     counts: Counter[tuple[str, str]] = Counter()
-    broadcast = (trace.comm_type == CollectiveKind.BROADCAST) & ((trace.present & int(Has.COMM_TYPE)) != 0)
-    for kind, bit, attribute in _NEEDED:
-        without = (trace.kind == kind) & ~broadcast & ((trace.present & int(bit)) == 0)
+    broadcast = (trace.comm_type == CollectiveKind.BROADCAST) & (trace.has("comm_type"))
+    for kind, attribute in _NEEDED:
+        without = (trace.kind == kind) & ~broadcast & ~trace.has(attribute)
         counts[attribute, kind.name] += int(without.sum())
     return [
         f"{attribute} on {plural(count, f'{kind} node')}"

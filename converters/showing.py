@@ -14,7 +14,7 @@ from converters.json_lines import plain_value
 from converters.records import EXPECTED_MEMBER
 from converters.report import plural
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.units import exact_bytes, format_ns
 
 _LONGEST_NAME = 48
@@ -64,7 +64,7 @@ def _duration(node: Any) -> str:
 
 def _widths(trace: Trace) -> Widths:
     kinds = {NodeKind(number).name for number in set(trace.kind.tolist())}
-    is_exact = (trace.present & int(Has.DURATION_NS)) != 0
+    is_exact = trace.has("duration_ns")
     durations = {format_ns(1000 * span) for span in set(trace.duration_us[~is_exact].tolist())}
     durations |= {format_ns(span) for span in set(trace.duration_ns[is_exact].tolist())}
     return Widths(

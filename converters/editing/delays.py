@@ -22,7 +22,7 @@ from converters.editing.bridging import Bridges, Lists, row_order
 from converters.editing.inputs import Recorded
 from converters.files import watched
 from et_sim.trace import Trace
-from et_sim.trace.columns import Has, IntColumn
+from et_sim.trace.columns import IntColumn
 from et_sim.trace.preflight.order import edges
 
 LONGEST_NS = 2**63 - 1
@@ -43,7 +43,7 @@ class Delays:
 
 def durations_ns(trace: Trace) -> IntColumn:
     """How long each row was recorded to last; what 64 bits cannot hold is cut off, and no run accepts it."""
-    exact = (trace.present & int(Has.DURATION_NS)) != 0
+    exact = trace.has("duration_ns")
     return np.where(exact, trace.duration_ns, 1000 * np.minimum(trace.duration_us, LONGEST_NS // 1000))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from converters.editing.bridging import Lists
 from converters.editing.delays import durations_ns
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.preflight.order import edges
 from et_sim.units import exact_bytes, format_ns
 
@@ -112,19 +112,18 @@ def _facts(drawing: Drawing) -> Iterator[tuple[int, dict[str, Any]]]:
             "place": "host" if trace.is_cpu[row] else "device",
             "duration_ns": int(spans[row]),
         }
-        present = Has(int(trace.present[row]))
-        if Has.COMM_TYPE in present:
+        if trace.has("comm_type", row):
             names = {int(kind): kind.name.lower() for kind in CollectiveKind}
             facts["collective"] = names.get(int(trace.comm_type[row]), str(int(trace.comm_type[row])))
-        for bit, name, column in (
-            (Has.COMM_SIZE, "bytes", trace.comm_bytes),
-            (Has.TENSOR_SIZE, "tensor_bytes", trace.tensor_bytes),
-            (Has.COMM_SRC, "source", trace.comm_src),
-            (Has.COMM_DST, "target", trace.comm_dst),
+        for attribute, name, column in (
+            ("comm_size", "bytes", trace.comm_bytes),
+            ("tensor_size", "tensor_bytes", trace.tensor_bytes),
+            ("comm_src", "source", trace.comm_src),
+            ("comm_dst", "target", trace.comm_dst),
         ):
-            if bit in present:
+            if trace.has(attribute, row):
                 facts[name] = int(column[row])
-        if Has.GROUP in present:
+        if trace.has("pg_name", row):
             facts["group"] = _printable(trace.group_names[int(trace.group[row])])
         if row in drawing.outside:
             facts["dependencies_outside"] = drawing.outside[row]

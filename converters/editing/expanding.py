@@ -18,12 +18,12 @@ from converters.editing.inputs import recorded_as
 from converters.files import trace_path
 from converters.records import frame_bytes
 from et_sim.trace import Trace, Workload
-from et_sim.trace.columns import Has, NodeKind
+from et_sim.trace.columns import NodeKind
 from et_sim.trace.expansion import Expansion
 from et_sim.trace.files import groups_path
 from et_sim.trace.schema import messages
 
-_ENDS = ((Has.COMM_SRC, "comm_src"), (Has.COMM_DST, "comm_dst"))
+_ENDS = ("comm_src", "comm_dst")
 
 
 class Files:
@@ -92,5 +92,4 @@ def _ends(trace: Trace, row: int) -> dict[str, int]:
     """What a message says about its ends, which are distances."""
     if trace.kind[row] not in (NodeKind.SEND, NodeKind.RECV):
         return {}
-    present = int(trace.present[row])
-    return {end: int(getattr(trace, end)[row]) for bit, end in _ENDS if present & bit}
+    return {end: int(getattr(trace, end)[row]) for end in _ENDS if trace.has(end, row)}

@@ -30,7 +30,7 @@ from converters.report import plural
 from et_sim.errors import TraceError
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import group_key
 
 _CONSTANT = frozenset(
@@ -157,16 +157,16 @@ def _write(recorded: Recorded, variant: Variant, growth: Growth) -> tuple[bytes,
 
 def _set_distances(trace: Trace, variant: Variant, values: dict[int, dict[str, Any]]) -> None:
     distance_of = dict(variant.distances)
-    for kind, peer, own, own_bit in (
-        (NodeKind.SEND, "comm_dst", "comm_src", Has.COMM_SRC),
-        (NodeKind.RECV, "comm_src", "comm_dst", Has.COMM_DST),
+    for kind, peer, own in (
+        (NodeKind.SEND, "comm_dst", "comm_src"),
+        (NodeKind.RECV, "comm_src", "comm_dst"),
     ):
         rows = np.flatnonzero(trace.kind == kind)
         for row, end in zip(rows.tolist(), getattr(trace, peer)[rows].tolist(), strict=True):
             held = values.setdefault(row, {})
             if distance_of[end] != end:
                 held[peer] = distance_of[end]
-            if int(trace.present[row]) & own_bit and int(getattr(trace, own)[row]) != 0:
+            if trace.has(own, row) and int(getattr(trace, own)[row]) != 0:
                 held[own] = 0
 
 
@@ -199,17 +199,15 @@ def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Grow
     """What no rule covers; `group` is called so in the trace, and as a rule."""
     key, family = group
     kind = int(trace.comm_type[row])
-    present = int(trace.present[row])
     column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
-    bit = {"comm_src": Has.COMM_SRC, "comm_dst": Has.COMM_DST}.get(column or "", Has(0))
-    if growth.factor > 1 and not key and present & Has.INVOLVED_DIM:
+    if growth.factor > 1 and not key and trace.has("involved_dim", row):
         cause = "names dimensions of the network (involved_dim), and a bigger machine may have others"
         remedy = "name a group instead (pg_name)"
     elif factor > 1 and kind not in (*_CONSTANT, CollectiveKind.ALL_GATHER):
         cause = _NO_RULE
         remedy = "grow a group without such collectives, or use --replicas"
-    elif growth.factor > 1 and family and present & bit:
-        cause = f"has a root, rank {int(getattr(trace, str(column))[row])}, in one of many groups alike"
+    elif growth.factor > 1 and family and column is not None and trace.has(column, row):
+        cause = f"has a root, rank {int(getattr(trace, column)[row])}, in one of many groups alike"
         remedy = "leave the root out (the first member is meant then), or use the group of all ranks"
     else:
         return
@@ -222,8 +220,7 @@ def _move_root(trace: Trace, row: int, growth: Growth, held: dict[str, Any]) -> 
     column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
     if column is None:
         return
-    bit = Has.COMM_SRC if column == "comm_src" else Has.COMM_DST
-    if int(trace.present[row]) & bit:
+    if trace.has(column, row):
         root = int(getattr(trace, column)[row])
         moved = int(growth.first_copy(np.array([root], np.int64))[0])
         if moved != root:

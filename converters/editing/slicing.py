@@ -27,7 +27,7 @@ from converters.editing.writing import Change, edited
 from converters.files import watched
 from converters.report import plural
 from et_sim.errors import UsageError
-from et_sim.trace import Has, NodeKind, Trace, Workload
+from et_sim.trace import NodeKind, Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.files import groups_path
 from et_sim.units import format_ranks
@@ -176,11 +176,11 @@ def renumbered_ends(trace: Trace, chosen: Any, new_rank: list[int]) -> dict[int,
     """Peers of messages and roots of collectives that have other numbers now, by row."""
     found: dict[int, dict[str, int]] = {}
     rooted = {int(kind): column for kind, column in ROOT_COLUMN.items()}
-    for column, bit in (("comm_src", Has.COMM_SRC), ("comm_dst", Has.COMM_DST)):
+    for column in ("comm_src", "comm_dst"):
         kinds = [kind for kind, where in rooted.items() if where == column]
         has_end = np.isin(trace.kind, (NodeKind.SEND, NodeKind.RECV))
         has_end |= (trace.kind == NodeKind.COLL) & np.isin(trace.comm_type, kinds)
-        rows = np.flatnonzero(chosen & has_end & ((trace.present & int(bit)) != 0))
+        rows = np.flatnonzero(chosen & has_end & trace.has(column))
         ends = getattr(trace, column)
         for row in rows.tolist():
             old = int(ends[row])

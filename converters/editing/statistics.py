@@ -20,7 +20,7 @@ from converters.editing.delays import durations_ns
 from converters.editing.inputs import Recorded, start_micros
 from et_sim.errors import TraceError
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.preflight.order import edges, fits_row_order, settle
 from et_sim.trace.process_groups import group_key
 from et_sim.trace.tensors import tensor_uses
@@ -170,7 +170,7 @@ def _one_tally(trace: Trace, spans: Any, rows: Any) -> Tally:
 def _count_communication(found: Figures, trace: Trace) -> None:
     names = {int(kind): kind.name.lower() for kind in CollectiveKind}
     rows = np.flatnonzero(trace.kind == NodeKind.COLL)
-    has_type = (trace.present[rows] & int(Has.COMM_TYPE)) != 0
+    has_type = trace.has("comm_type", rows)
     keys = zip(
         trace.group[rows].tolist(),
         np.where(has_type, trace.comm_type[rows], -1).tolist(),

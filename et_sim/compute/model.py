@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from et_sim.machine.model import System
-from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
 
 FloatColumn = npt.NDArray[np.float64]
-BoolColumn = npt.NDArray[np.bool_]
 
 
 class Treatment(IntEnum):
@@ -81,8 +80,8 @@ class ComputeModel(Protocol):
     def of(cls, system: System) -> Self | None:
         """The model of a system; None if the system does not ask for this one."""
 
-    def needs(self) -> tuple[Has, ...]:
-        """The attributes that every kernel must have."""
+    def needs(self) -> tuple[str, ...]:
+        """The attributes that every kernel must have, by their names in files."""
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         """How long the kernels at these rows take on a rank, and on all others of its class."""

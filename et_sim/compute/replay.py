@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.compute.model import BoolColumn, Durations, Treatment
+from et_sim.compute.model import Durations, Treatment
 from et_sim.machine.model import System
-from et_sim.trace.columns import Has, IntColumn, Trace
+from et_sim.trace.columns import IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
 
@@ -18,13 +18,13 @@ class Replay:
         """Every system can replay."""
         return cls()
 
-    def needs(self) -> tuple[Has, ...]:
+    def needs(self) -> tuple[str, ...]:
         """Nothing: a node without a duration takes one nanosecond."""
         return ()
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
         """The recorded durations; which of them are not recorded."""
-        is_recorded = (trace.duration_us[rows] != 0) | has_exact_duration(trace)[rows]
+        is_recorded = (trace.duration_us[rows] != 0) | trace.has("duration_ns", rows)
         treatment = np.where(is_recorded, Treatment.REPLAYED, Treatment.DEFAULTED).astype(np.uint8)
         return Durations(recorded_ns(trace)[rows], treatment)
 
@@ -36,12 +36,6 @@ class Replay:
         return True
 
 
-def has_exact_duration(trace: Trace) -> BoolColumn:
-    """Whether each node's duration is in nanoseconds."""
-    is_exact: BoolColumn = (trace.present & int(Has.DURATION_NS)) != 0
-    return is_exact
-
-
 def recorded_ns(trace: Trace) -> IntColumn:
     """How long each node took: exactly if the trace says so, else by its microseconds.
 
@@ -50,4 +44,4 @@ def recorded_ns(trace: Trace) -> IntColumn:
     """
     micros = trace.duration_us
     rounded = np.where(micros == 0, 1, np.minimum(micros, LONGEST_NS // 1000 + 1) * 1000)
-    return np.where(has_exact_duration(trace), trace.duration_ns, rounded)
+    return np.where(trace.has("duration_ns"), trace.duration_ns, rounded)

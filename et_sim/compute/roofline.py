@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.compute.model import Durations, Treatment, Utilisation
 from et_sim.machine.model import System
-from et_sim.trace.columns import Has, IntColumn, Trace
+from et_sim.trace.columns import IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
 
@@ -30,9 +30,9 @@ class Roofline:
         is_used = system.roofline and not system.replay_only
         return cls(system.peak_perf, system.local_mem_bw) if is_used else None
 
-    def needs(self) -> tuple[Has, ...]:
+    def needs(self) -> tuple[str, ...]:
         """Arithmetic and traffic."""
-        return Has.TENSOR_SIZE, Has.NUM_OPS
+        return "tensor_size", "num_ops"
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
         """Kernels that touch no memory complete at once, as in the reference."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol, Self
 
 from et_sim.machine.model import Machine
-from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+from et_sim.trace.columns import IntColumn, RowColumn, Trace
 
 NO_SERVER = -1
 
@@ -21,7 +21,7 @@ class MemoryModel(Protocol):
     def of(cls, machine: Machine) -> Self | None:
         """The memory of a machine; None if it has no memory of this kind."""
 
-    def needs(self) -> tuple[Has, ...]:
+    def needs(self) -> tuple[str, ...]:
         """The attributes that every request must have."""
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:

@@ -12,7 +12,7 @@ import numpy as np
 
 from et_sim.machine.model import Machine, MemoryKind, RemoteMemory
 from et_sim.memory.model import NO_SERVER
-from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+from et_sim.trace.columns import IntColumn, RowColumn, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Remote:
         """The memory of a machine whose memory file describes one."""
         return None if machine.memory.kind is MemoryKind.NONE else cls(machine.memory)
 
-    def needs(self) -> tuple[Has, ...]:
+    def needs(self) -> tuple[str, ...]:
         """How much is moved."""
-        return (Has.TENSOR_SIZE,)
+        return ("tensor_size",)
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
         """Latency and transfer; without a bandwidth the transfer takes no time."""

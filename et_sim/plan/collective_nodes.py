@@ -17,7 +17,7 @@ from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action
-from et_sim.trace.columns import CollectiveKind, Has, Trace
+from et_sim.trace.columns import CollectiveKind, Trace
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 
@@ -147,7 +147,7 @@ def _count_like(nodes: Any, rows: Any) -> None:
 
 def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:
     """What distinguishes collectives, one row of integers each."""
-    says_involved = (trace.present[rows] & int(Has.INVOLVED_DIM)) != 0
+    says_involved = trace.has("involved_dim", rows)
     columns = (
         _operations(trace, rows),
         np.where(trace.comm_type[rows] == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows]),  # moves nothing
@@ -163,16 +163,13 @@ def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:
 
 def _roots(trace: Trace, rows: Any) -> Any:
     """The rank that data of a rooted collective comes from (comm_src) or goes to (comm_dst), if said."""
-    kinds, present = trace.comm_type[rows], trace.present[rows]
+    kinds = trace.comm_type[rows]
     from_root = np.isin(kinds, [op for op in GOES_DOWN if op not in GOES_UP])
     to_root = np.isin(kinds, [op for op in GOES_UP if op not in GOES_DOWN])
     out = np.full(len(rows), NO_ROOT, np.int64)
-    for which, bit, column in (
-        (from_root, Has.COMM_SRC, trace.comm_src),
-        (to_root, Has.COMM_DST, trace.comm_dst),
-    ):
-        said = which & ((present & int(bit)) != 0)
-        out[said] = column[rows[said]]
+    for which, name in ((from_root, "comm_src"), (to_root, "comm_dst")):
+        said = which & trace.has(name, rows)
+        out[said] = getattr(trace, name)[rows[said]]
     return out
 
 

@@ -23,7 +23,7 @@ from et_sim.plan.groups import GroupTable
 from et_sim.plan.peers import Endpoints, check_peers, find_endpoints, rank_place
 from et_sim.plan.tables import Action
 from et_sim.plan.templates import TemplateTables
-from et_sim.trace.columns import Has, NodeKind, Trace
+from et_sim.trace.columns import NodeKind, Trace
 from et_sim.trace.files import read_workload
 from et_sim.units import exact_bytes
 
@@ -139,7 +139,7 @@ def _lower(trace: Trace) -> Any:
             remedy="a custom collective consists of these three",
         )
     message = trace.kind != NodeKind.COMP
-    unsized = np.flatnonzero(message & ((trace.present & int(Has.COMM_SIZE)) == 0))
+    unsized = np.flatnonzero(message & ~trace.has("comm_size"))
     if len(unsized):
         raise TraceError(
             f"{trace.describe(int(unsized[0]))} lacks the attribute 'comm_size'",

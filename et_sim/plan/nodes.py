@@ -18,7 +18,7 @@ from et_sim.machine.model import System
 from et_sim.memory import MemoryModel
 from et_sim.plan import tables
 from et_sim.plan.tables import Action, Lane
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.units import LONGEST_NS, MOST_BYTES, format_bytes, format_ns
 
 
@@ -163,11 +163,11 @@ def _check_attributes(trace: Trace, rules: NodeRules, place: str) -> None:
     memory = (kind == NodeKind.MEM_LOAD) | (kind == NodeKind.MEM_STORE)
     barrier = trace.comm_type == CollectiveKind.BARRIER
     needs = {
-        Has.COMM_SIZE: send | receive | (collective & ~barrier),
-        Has.COMM_TYPE: collective,
-        Has.COMM_DST: send,
-        Has.COMM_SRC: receive,
-        Has.COMM_TAG: send | receive,
+        "comm_size": send | receive | (collective & ~barrier),
+        "comm_type": collective,
+        "comm_dst": send,
+        "comm_src": receive,
+        "comm_tag": send | receive,
     }
     kernel = (kind == NodeKind.COMP) & ~cpu
     of_models = ((rules.memory, memory), (rules.compute, kernel))
@@ -176,9 +176,8 @@ def _check_attributes(trace: Trace, rules: NodeRules, place: str) -> None:
             needs[attribute] = needs.get(attribute, False) | which
     replayed = _replayed_broadcasts(trace, rules.system)
     for attribute, which in needs.items():
-        missing = which & ~replayed & ((trace.present & int(attribute)) == 0)
-        name = str(attribute.name).lower()
-        _refuse_first(missing, trace, place, f"lacks the attribute {name!r}", "add it when converting")
+        missing = which & ~replayed & ~trace.has(attribute)
+        _refuse_first(missing, trace, place, f"lacks the attribute {attribute!r}", "add it when converting")
     _refuse_first(
         (send | receive | collective) & cpu,
         trace,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import TraceError
-from et_sim.trace.columns import TAG_RANGE, Has, NodeKind, Trace
+from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.workload import Workload
 
 
@@ -103,8 +103,7 @@ def _check_own_end(workload: Workload, template: int, endpoints: Endpoints, lowe
     """Where a node names its own end, too, that must be the rank that runs it."""
     trace, rows, is_send = workload.templates[template], endpoints.rows, endpoints.is_send
     own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])
-    bit = np.where(is_send, int(Has.COMM_SRC), int(Has.COMM_DST))
-    given = np.flatnonzero((trace.present[rows] & bit) != 0)
+    given = np.flatnonzero(np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows)))
     if not len(given):
         return
     right = 0 if endpoints.relative else lowest

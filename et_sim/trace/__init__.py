@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from et_sim.trace.builder import TraceBuilder
-    from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+    from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
     from et_sim.trace.encode import encode_trace
     from et_sim.trace.files import read_trace, read_workload, write_trace, write_workload
     from et_sim.trace.manifest import read_manifest, write_manifest
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CollectiveKind",
     "GroupRule",
-    "Has",
     "NodeKind",
     "Trace",
     "TraceBuilder",
@@ -38,7 +37,7 @@ __all__ = [
 
 _HOME = {
     "builder": ("TraceBuilder",),
-    "columns": ("CollectiveKind", "Has", "NodeKind", "Trace"),
+    "columns": ("CollectiveKind", "NodeKind", "Trace"),
     "encode": ("encode_trace",),
     "files": ("read_trace", "read_workload", "write_trace", "write_workload"),
     "manifest": ("read_manifest", "write_manifest"),

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from et_sim.errors import TraceError, did_you_mean
 from et_sim.trace.builder_nodes import (
-    ATTRIBUTES,
+    BY_COLUMN,
     ID,
     ROOT_COLUMN,
     SIZE,
@@ -33,11 +34,22 @@ from et_sim.trace.builder_nodes import (
     present_bits,
     value_columns,
 )
-from et_sim.trace.columns import CollectiveKind, IntColumn, NodeKind, RowColumn, Trace
+from et_sim.trace.columns import NUMBERS, CollectiveKind, IntColumn, NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import process_group_text
 from et_sim.trace.tensors import Words, as_lists
 
 Tensors = Mapping[str, int]  # name -> bytes
+
+
+class NodeOptions(TypedDict, total=False):
+    """What every node may have."""
+
+    after: Iterable[int]  # data dependencies
+    ctrl_after: Iterable[int]
+    inputs: Tensors | None  # what it reads
+    outputs: Tensors | None
+    attributes: Mapping[str, int]  # further attributes that are numbers, by their names in files
+    node_id: int | None  # default: one more than the highest
 
 
 @dataclass(slots=True)
@@ -59,11 +71,7 @@ class TraceBuilder:
         num_ops: int | None = None,
         tensor_bytes: int | None = None,
         cpu: bool = False,
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        inputs: Tensors | None = None,
-        outputs: Tensors | None = None,
-        node_id: int | None = None,
+        **options: Unpack[NodeOptions],
     ) -> int:
         """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`.
 
@@ -76,10 +84,7 @@ class TraceBuilder:
             name,
             values | self._timing(nanos, concurrent),
             micros=_micros(micros, nanos),
-            after=after,
-            ctrl_after=ctrl_after,
-            node_id=node_id,
-            tensors=(inputs, outputs),
+            **options,
         )
 
     def collective(
@@ -95,11 +100,7 @@ class TraceBuilder:
         micros: int = 0,
         nanos: int | None = None,
         concurrent: bool = False,
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        inputs: Tensors | None = None,
-        outputs: Tensors | None = None,
-        node_id: int | None = None,
+        **options: Unpack[NodeOptions],
     ) -> int:
         """A collective over `group` ("" is all ranks); `bytes` is what each rank puts in.
 
@@ -117,10 +118,7 @@ class TraceBuilder:
             name or number.name.lower(),
             values | self._timing(nanos, concurrent),
             micros=_micros(micros, nanos),
-            after=after,
-            ctrl_after=ctrl_after,
-            node_id=node_id,
-            tensors=(inputs, outputs),
+            **options,
             group=group or None,
             dims=involved_dims,
         )
@@ -132,23 +130,11 @@ class TraceBuilder:
         tag: int = 0,
         *,
         name: str = "",
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        inputs: Tensors | None = None,
-        outputs: Tensors | None = None,
-        node_id: int | None = None,
+        **options: Unpack[NodeOptions],
     ) -> int:
         """A message to rank `to`; its partner is a `receive` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_dst": to}
-        return self._add(
-            NodeKind.SEND,
-            name or "send",
-            values,
-            after=after,
-            ctrl_after=ctrl_after,
-            node_id=node_id,
-            tensors=(inputs, outputs),
-        )
+        return self._add(NodeKind.SEND, name or "send", values, **options)
 
     def receive(
         self,
@@ -157,69 +143,21 @@ class TraceBuilder:
         tag: int = 0,
         *,
         name: str = "",
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        inputs: Tensors | None = None,
-        outputs: Tensors | None = None,
-        node_id: int | None = None,
+        **options: Unpack[NodeOptions],
     ) -> int:
         """A message from rank `source`; its partner is a `send` of the same tag and size there."""
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_src": source}
-        return self._add(
-            NodeKind.RECV,
-            name or "receive",
-            values,
-            after=after,
-            ctrl_after=ctrl_after,
-            node_id=node_id,
-            tensors=(inputs, outputs),
-        )
+        return self._add(NodeKind.RECV, name or "receive", values, **options)
 
-    def load(
-        self,
-        bytes: int,
-        *,
-        name: str = "",
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        inputs: Tensors | None = None,
-        outputs: Tensors | None = None,
-        node_id: int | None = None,
-    ) -> int:
+    def load(self, bytes: int, *, name: str = "", **options: Unpack[NodeOptions]) -> int:
         """Read `bytes` from memory."""
         values = {"is_cpu": False, "tensor_bytes": bytes}
-        return self._add(
-            NodeKind.MEM_LOAD,
-            name or "load",
-            values,
-            after=after,
-            ctrl_after=ctrl_after,
-            node_id=node_id,
-            tensors=(inputs, outputs),
-        )
+        return self._add(NodeKind.MEM_LOAD, name or "load", values, **options)
 
-    def store(
-        self,
-        bytes: int,
-        *,
-        name: str = "",
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        inputs: Tensors | None = None,
-        outputs: Tensors | None = None,
-        node_id: int | None = None,
-    ) -> int:
+    def store(self, bytes: int, *, name: str = "", **options: Unpack[NodeOptions]) -> int:
         """Write `bytes` to memory."""
         values = {"is_cpu": False, "tensor_bytes": bytes}
-        return self._add(
-            NodeKind.MEM_STORE,
-            name or "store",
-            values,
-            after=after,
-            ctrl_after=ctrl_after,
-            node_id=node_id,
-            tensors=(inputs, outputs),
-        )
+        return self._add(NodeKind.MEM_STORE, name or "store", values, **options)
 
     def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
         """A node that only carries text, such as a description of the process groups."""
@@ -229,16 +167,9 @@ class TraceBuilder:
         """A metadata node that says who is in which group, as PyTorch writes it; no ranks means all."""
         return self.metadata(process_group_text(groups), name="process_group:init", node_id=node_id)
 
-    def invalid(
-        self,
-        name: str = "",
-        *,
-        after: Iterable[int] = (),
-        ctrl_after: Iterable[int] = (),
-        node_id: int | None = None,
-    ) -> int:
+    def invalid(self, name: str = "", **options: Unpack[NodeOptions]) -> int:
         """A node of type INVALID: takes part in dependencies and does nothing."""
-        return self._add(NodeKind.INVALID, name, {}, after=after, ctrl_after=ctrl_after, node_id=node_id)
+        return self._add(NodeKind.INVALID, name, {}, **options)
 
     def _add(
         self,
@@ -249,11 +180,13 @@ class TraceBuilder:
         micros: int = 0,
         after: Iterable[int] = (),
         ctrl_after: Iterable[int] = (),
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
+        attributes: Mapping[str, int] = MappingProxyType({}),
         node_id: int | None = None,
         group: str | None = None,
         dims: Sequence[bool] | None = None,
         text: str = "",
-        tensors: tuple[Tensors | None, Tensors | None] = (None, None),
     ) -> int:
         chosen = self._next_id if node_id is None else self._integer("node_id", node_id, ID)
         if chosen in self._nodes:
@@ -268,8 +201,8 @@ class TraceBuilder:
             name,
             self._integer("micros", micros, SIZE),
             {
-                column: self._integer(column, value, ATTRIBUTES[column][1])
-                for column, value in values.items()
+                column: self._integer(column, value, BY_COLUMN[column].limits)
+                for column, value in (values | self._columns(attributes)).items()
                 if value is not None
             },
             self._ids("after", after),
@@ -277,11 +210,20 @@ class TraceBuilder:
             group,
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
-            (self._words("inputs", tensors[0]), self._words("outputs", tensors[1])),
+            (self._words("inputs", inputs), self._words("outputs", outputs)),
         )
         if chosen < ID[1]:  # a node with the highest id leaves the counting where it was
             self._next_id = max(self._next_id, chosen + 1)
         return chosen
+
+    def _columns(self, attributes: Mapping[str, int]) -> dict[str, int]:
+        """Attributes by the columns that hold them."""
+        known = {number.name: number.column for number in NUMBERS}
+        for name in attributes:
+            if name not in known:
+                remedy = did_you_mean(name, tuple(known)) or f"known: {', '.join(known)}"
+                raise self._wrong(f"there is no attribute {name!r}", remedy)
+        return {known[name]: value for name, value in attributes.items()}
 
     def _timing(self, nanos: int | None, concurrent: bool) -> dict[str, Any]:
         return {"duration_ns": nanos, "is_concurrent": concurrent or None}

@@ -9,14 +9,17 @@ Not here: reading and writing files (`wire`, `files`), and any notion of time or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 IntColumn = npt.NDArray[np.int64]
 RowColumn = npt.NDArray[np.int32]
+BoolColumn = npt.NDArray[np.bool_]
 
 
 # The reference folds the tags of sends and receives into this range.
@@ -51,24 +54,27 @@ class CollectiveKind(IntEnum):
     BARRIER = 9
 
 
-class Has(IntFlag):
-    """Which optional attributes a node carried in its file (column `present`)."""
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """How files spell a column of `Trace`; the column's annotation names it, and no other place need."""
 
-    IS_CPU_OP = 1
-    NUM_OPS = 2
-    TENSOR_SIZE = 4
-    COMM_TYPE = 8
-    COMM_SIZE = 16
-    COMM_TAG = 32
-    COMM_SRC = 64
-    COMM_DST = 128
-    COMM_PRIORITY = 256
-    GROUP = 512
-    INVOLVED_DIM = 1024
-    INPUTS = 2048
-    OUTPUTS = 4096
-    DURATION_NS = 8192
-    CONCURRENT = 16384
+    name: str
+    member: str  # of AttributeProto's value, that writers use; readers take any integer for a number
+    least: int | None = None  # the lowest number allowed, if not the lowest that the column can hold
+    column: str = ""
+    dtype: Any = np.uint64
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is one integer or truth value."""
+        return self.member.endswith("_val") and self.member != "string_val"
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest and the highest number allowed."""
+        is_flag = self.dtype is np.bool_
+        low, high = (0, 1) if is_flag else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
+        return int(low) if self.least is None else self.least, int(high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +86,7 @@ class TensorLists:
     """
 
     row: RowColumn
-    is_output: npt.NDArray[np.bool_]
+    is_output: BoolColumn
     start: IntColumn
     words: RowColumn  # index into `texts`, which are in the order of their first use
     texts: tuple[str, ...]
@@ -111,21 +117,25 @@ class Trace:
     kind: npt.NDArray[np.uint8]  # NodeKind
     name: RowColumn  # index into `names`
     duration_us: IntColumn
-    is_cpu: npt.NDArray[np.bool_]
-    num_ops: IntColumn
-    tensor_bytes: IntColumn
-    comm_type: RowColumn  # CollectiveKind
-    comm_bytes: IntColumn
-    comm_tag: IntColumn
-    comm_src: RowColumn
-    comm_dst: RowColumn
-    comm_priority: IntColumn
-    group: RowColumn  # index into `group_names`; "" is index 0 and means all ranks
-    involved_dims: npt.NDArray[np.uint64]  # bit d set: dimension d takes part (valid if present)
+    is_cpu: Annotated[BoolColumn, Attribute("is_cpu_op", "bool_val")]
+    num_ops: Annotated[IntColumn, Attribute("num_ops", "int64_val", least=0)]
+    tensor_bytes: Annotated[IntColumn, Attribute("tensor_size", "uint64_val", least=0)]
+    comm_type: Annotated[RowColumn, Attribute("comm_type", "int64_val")]  # CollectiveKind
+    comm_bytes: Annotated[IntColumn, Attribute("comm_size", "int64_val", least=0)]
+    comm_tag: Annotated[IntColumn, Attribute("comm_tag", "int32_val")]
+    comm_src: Annotated[RowColumn, Attribute("comm_src", "int32_val")]
+    comm_dst: Annotated[RowColumn, Attribute("comm_dst", "int32_val")]
+    comm_priority: Annotated[IntColumn, Attribute("comm_priority", "int32_val")]
+    # An index into `group_names`; "" is index 0 and means all ranks.
+    group: Annotated[RowColumn, Attribute("pg_name", "string_val")]
+    # Bit d set: dimension d takes part.
+    involved_dims: Annotated[npt.NDArray[np.uint64], Attribute("involved_dim", "bool_list")]
     involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
-    duration_ns: IntColumn  # exact, in place of `duration_us` (valid if present)
-    is_concurrent: npt.NDArray[np.bool_]  # takes no turn: only its dependencies order it
-    present: npt.NDArray[np.uint32]  # Has
+    # Exact, in place of `duration_us`.
+    duration_ns: Annotated[IntColumn, Attribute("duration_ns", "int64_val", least=0)]
+    # Takes no turn: only its dependencies order it.
+    is_concurrent: Annotated[BoolColumn, Attribute("concurrent", "bool_val")]
+    present: npt.NDArray[np.uint32]  # which attributes the node carried, see `has`
     data_start: IntColumn
     data_deps: RowColumn
     ctrl_start: IntColumn
@@ -145,6 +155,11 @@ class Trace:
     def __len__(self) -> int:
         return len(self.node_id)
 
+    def has(self, attribute: str, rows: Any = slice(None)) -> BoolColumn:
+        """Which nodes (of these rows) carried an attribute, by its name in files."""
+        found: BoolColumn = (self.present[rows] & np.uint32(BIT[attribute])) != 0
+        return found
+
     def node_name(self, row: int) -> str:
         """The name of the node at `row`."""
         return self.names[int(self.name[row])]
@@ -159,3 +174,19 @@ class Trace:
         ctrl = self.ctrl_deps[self.ctrl_start[row] : self.ctrl_start[row + 1]]
         merged: RowColumn = np.unique(np.concatenate((data, ctrl))).astype(np.int32)
         return merged
+
+
+_DTYPES = {BoolColumn: np.bool_, RowColumn: np.int32, IntColumn: np.int64}
+
+
+def _attributes() -> Iterator[Attribute]:
+    for column, hint in get_type_hints(Trace, include_extras=True).items():
+        for entry in getattr(hint, "__metadata__", ()):
+            yield replace(entry, column=column, dtype=_DTYPES.get(hint.__origin__, np.uint64))
+
+
+# The registry of attributes with a column of their own, in the order in which they are written.
+ATTRIBUTES = tuple(_attributes())
+NUMBERS = tuple(one for one in ATTRIBUTES if one.is_number)
+# What each is in `present`. Two have no column: their lists are in `Trace.tensors`.
+BIT = {name: 1 << bit for bit, name in enumerate((*(one.name for one in ATTRIBUTES), "inputs", "outputs"))}

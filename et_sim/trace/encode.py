@@ -15,23 +15,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import TraceError
-from et_sim.trace.columns import Has, NodeKind, Trace
+from et_sim.trace.columns import NUMBERS, NodeKind, Trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 
-# (attribute, how the wire spells it, value kind, column), in the order written.
-_NUMBERS = (
-    (Has.IS_CPU_OP, "is_cpu_op", "bool", "is_cpu"),
-    (Has.NUM_OPS, "num_ops", "int64", "num_ops"),
-    (Has.TENSOR_SIZE, "tensor_size", "uint64", "tensor_bytes"),
-    (Has.COMM_TYPE, "comm_type", "int64", "comm_type"),
-    (Has.COMM_SIZE, "comm_size", "int64", "comm_bytes"),
-    (Has.COMM_TAG, "comm_tag", "int32", "comm_tag"),
-    (Has.COMM_SRC, "comm_src", "int32", "comm_src"),
-    (Has.COMM_DST, "comm_dst", "int32", "comm_dst"),
-    (Has.COMM_PRIORITY, "comm_priority", "int32", "comm_priority"),
-    (Has.DURATION_NS, "duration_ns", "int64", "duration_ns"),
-    (Has.CONCURRENT, "concurrent", "bool", "is_concurrent"),
-)
 _VARINT, _LENGTH = 0, 2  # wire types
 _VERSION = 1  # of the metadata record
 _NAME = 1  # of an attribute
@@ -41,9 +27,7 @@ _ID, _NODE_NAME, _TYPE, _CTRL_DEPS, _DATA_DEPS, _DURATION, _INPUTS, _ATTRIBUTE =
 def encode_trace(trace: Trace) -> bytes:
     """The whole file: GlobalMetadata, then one record per row."""
     _refuse_negative(trace, "duration_us", trace.duration_us < 0)
-    _refuse_negative(
-        trace, "tensor_bytes", (trace.tensor_bytes < 0) & ((trace.present & int(Has.TENSOR_SIZE)) != 0)
-    )
+    _refuse_negative(trace, "tensor_bytes", (trace.tensor_bytes < 0) & trace.has("tensor_size"))
     version = trace.version.encode()
     records = [_delimited(_VERSION, version) if version else b""]
     records += map(b"".join, zip(*_columns(trace), strict=True))
@@ -112,16 +96,17 @@ def _metadata_texts(trace: Trace) -> list[bytes]:
 def _attributes(trace: Trace) -> list[list[bytes]]:
     """Exactly the attributes that `present` names."""
     found = []
-    for bit, name, kind, column in _NUMBERS:
-        rows = _rows_with(trace, bit)
+    for number in NUMBERS:
+        rows = np.flatnonzero(trace.has(number.name))
         if len(rows):
-            values = getattr(trace, column)
-            found.append(_spread(trace, rows, _numbers(values[rows], _number_attribute(name, kind))))
-    rows = _rows_with(trace, Has.GROUP)
+            values = getattr(trace, number.column)
+            spell = _number_attribute(number.name, number.member)
+            found.append(_spread(trace, rows, _numbers(values[rows], spell)))
+    rows = np.flatnonzero(trace.has("pg_name"))
     if len(rows):
         groups = [_group(name) for name in trace.group_names]
-        found.append(_spread(trace, rows, [groups[number] for number in trace.group[rows].tolist()]))
-    rows = _rows_with(trace, Has.INVOLVED_DIM)
+        found.append(_spread(trace, rows, [groups[group] for group in trace.group[rows].tolist()]))
+    rows = np.flatnonzero(trace.has("involved_dim"))
     if len(rows):
         flags = zip(trace.involved_dims[rows].tolist(), trace.involved_count[rows].tolist(), strict=True)
         found.append(_spread(trace, rows, [_involved(*dims) for dims in flags]))
@@ -142,10 +127,6 @@ def _tensor_lists(trace: Trace) -> list[bytes]:
     return pieces
 
 
-def _rows_with(trace: Trace, bit: Has) -> Any:
-    return np.flatnonzero((trace.present & int(bit)) != 0)
-
-
 def _spread(trace: Trace, rows: Any, pieces: list[bytes]) -> list[bytes]:
     """Pieces of some rows as a column."""
     if len(rows) == len(trace):
@@ -156,10 +137,10 @@ def _spread(trace: Trace, rows: Any, pieces: list[bytes]) -> list[bytes]:
     return column
 
 
-def _number_attribute(name: str, kind: str) -> Any:
+def _number_attribute(name: str, member: str) -> Any:
     """Spells an attribute; a tag or priority beyond 32 bits is written as int64."""
-    usual = _attribute_head(name, f"{kind}_val")
-    wide = _attribute_head(name, "int64_val") if kind == "int32" else usual
+    usual = _attribute_head(name, member)
+    wide = _attribute_head(name, "int64_val") if member == "int32_val" else usual
 
     def spell(value: int) -> bytes:
         content = (usual if -(2**31) <= value < 2**31 else wide) + _varint(value % 2**64)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace.columns import Has, NodeKind, RowColumn, Trace
+from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.workload import Workload
 
@@ -117,8 +117,8 @@ def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
     if not len(rows):
         return trace
     source, target = trace.comm_src.copy(), trace.comm_dst.copy()
-    for column, bit in ((source, Has.COMM_SRC), (target, Has.COMM_DST)):
-        said = rows[(trace.present[rows] & int(bit)) != 0]
+    for column, name in ((source, "comm_src"), (target, "comm_dst")):
+        said = rows[trace.has(name, rows)]
         column[said] = (column[said].astype(np.int64) + rank) % ranks
     return replace(trace, comm_src=source, comm_dst=target)
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from et_sim.errors import TraceError
-from et_sim.trace.columns import Has, IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
+from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
 from et_sim.trace.workload import Workload
 from et_sim.units import MOST_BYTES, format_bytes
 
@@ -87,7 +87,7 @@ def tensor_uses(trace: Trace, place: str) -> TensorUses:
 
 def unannotated(trace: Trace) -> Any:
     """Which nodes have neither of the two lists."""
-    return (trace.present & int(Has.INPUTS | Has.OUTPUTS)) == 0
+    return ~(trace.has("inputs") | trace.has("outputs"))
 
 
 def remark_on_unannotated(workload: Workload) -> str:

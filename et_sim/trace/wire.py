@@ -19,7 +19,16 @@ import numpy.typing as npt
 
 from et_sim.errors import TraceError
 from et_sim.trace import wire_layout as at
-from et_sim.trace.columns import IntColumn, RowColumn, TensorLists, Trace, no_tensor_lists
+from et_sim.trace.columns import (
+    ATTRIBUTES,
+    NUMBERS,
+    Attribute,
+    IntColumn,
+    RowColumn,
+    TensorLists,
+    Trace,
+    no_tensor_lists,
+)
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import Sink
 from et_sim.trace.wire_names import NameTable, intern_spans, join_spans, name_table
@@ -78,20 +87,9 @@ def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
         kind=small[at.KIND],
         name=narrow[at.NAME],
         duration_us=wide[at.DURATION],
-        is_cpu=small[at.IS_CPU].view(np.bool_),
-        num_ops=wide[at.NUM_OPS],
-        tensor_bytes=wide[at.TENSOR_BYTES],
-        comm_type=narrow[at.COMM_TYPE],
-        comm_bytes=wide[at.COMM_BYTES],
-        comm_tag=wide[at.COMM_TAG],
-        comm_src=narrow[at.COMM_SRC],
-        comm_dst=narrow[at.COMM_DST],
-        comm_priority=wide[at.COMM_PRIORITY],
         group=narrow[at.GROUP],
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
-        duration_ns=wide[at.EXACT_DURATION],
-        is_concurrent=small[at.IS_CONCURRENT].view(np.bool_),
         present=narrow[at.PRESENT].view(np.uint32),
         data_start=sink.wide[at.DATA_START, : nodes + 1],
         data_deps=no_rows,
@@ -104,7 +102,14 @@ def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
         ignored_attributes=_ignored(sink, source),
         tensors=_tensor_lists(sink, source),
         source=source,
+        **{number.column: _column(number, wide, narrow, small) for number in NUMBERS},
     )
+
+
+def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
+    """The column of an attribute in the block that holds it."""
+    meaning = at.KNOWN_ATTRIBUTES.index(number.name)
+    return (wide, narrow, small)[at.BLOCK[meaning]][at.SLOT[meaning]].view(number.dtype)
 
 
 def _ignored(sink: Sink, source: str) -> dict[str, int]:
@@ -232,9 +237,8 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
 
 
 _PER_NODE = (
-    *("node_id", "kind", "name", "duration_us", "is_cpu", "num_ops", "tensor_bytes", "comm_type"),
-    *("comm_bytes", "comm_tag", "comm_src", "comm_dst", "comm_priority", "group", "involved_dims"),
-    *("involved_count", "duration_ns", "is_concurrent", "present"),
+    *("node_id", "kind", "name", "duration_us", "involved_count", "present"),
+    *(one.column for one in ATTRIBUTES),
 )
 
 

@@ -133,20 +133,17 @@ def _store_number(sink: Sink, row: int, meaning: int, member: int, value: Any) -
     if member < at.INT32_VAL or member > at.BOOL_VAL or member & 1 == 0:
         return at.WRONG_ATTRIBUTE_KIND
     number = _as_integer(member, value)
-    if meaning == at.IS_CPU_OP:
-        sink.small[at.IS_CPU, row] = 1 if number != 0 else 0
-        return 0
-    if meaning == at.CONCURRENT:
-        sink.small[at.IS_CONCURRENT, row] = 1 if number != 0 else 0
+    block = at.BLOCK[meaning]
+    if block == at.SMALL:
+        sink.small[at.SLOT[meaning], row] = 1 if number != 0 else 0
         return 0
     is_unsigned = member in (at.UINT64_VAL, at.FIXED64_VAL)
-    rule = at.RULE[meaning]
-    if number < 0 and (is_unsigned or rule == at.NOT_NEGATIVE):
+    if number < at.LEAST[meaning] or (number < 0 and is_unsigned):
         return at.NUMBER_OUT_OF_RANGE
-    if rule != at.INT32:
+    if block == at.WIDE:
         sink.wide[at.SLOT[meaning], row] = number
         return 0
-    if number < -0x80000000 or number > 0x7FFFFFFF:
+    if number > 0x7FFFFFFF:
         return at.NUMBER_OUT_OF_RANGE
     sink.narrow[at.SLOT[meaning], row] = number
     return 0

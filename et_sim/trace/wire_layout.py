@@ -13,79 +13,33 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from et_sim.trace.columns import BIT, NUMBERS
 from et_sim.trace.wire_fields import BYTES, FIXED32, FIXED64, VARINT, Bytes
 from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
 
-# Slots of the int64 block.
-NODE_ID, DURATION, NUM_OPS, TENSOR_BYTES, COMM_BYTES, COMM_TAG, COMM_PRIORITY = range(7)
-INVOLVED_DIMS, DATA_START, CTRL_START, EXACT_DURATION = range(7, 11)
-WIDE_SLOTS = 11
-# Slots of the int32 block.
-NAME, COMM_TYPE, COMM_SRC, COMM_DST, GROUP, PRESENT = range(6)
-NARROW_SLOTS = 6
-# Slots of the uint8 block.
-KIND, IS_CPU, INVOLVED_COUNT, IS_CONCURRENT = range(4)
-SMALL_SLOTS = 4
+# Slots of the int64, int32 and uint8 blocks; after these come the attributes that are numbers.
+NODE_ID, DURATION, INVOLVED_DIMS, DATA_START, CTRL_START = range(5)
+NAME, GROUP, PRESENT = range(3)
+KIND, INVOLVED_COUNT = range(2)
+WIDE, NARROW, SMALL = range(3)  # which block
+_BLOCKS: dict[npt.DTypeLike, int] = {np.int64: WIDE, np.int32: NARROW, np.bool_: SMALL}
 
-# Attributes with a meaning; the number is the attribute's bit in `columns.Has`.
-KNOWN_ATTRIBUTES = (
-    "is_cpu_op",
-    "num_ops",
-    "tensor_size",
-    "comm_type",
-    "comm_size",
-    "comm_tag",
-    "comm_src",
-    "comm_dst",
-    "comm_priority",
-    "pg_name",
-    "involved_dim",
-    "inputs",
-    "outputs",
-    "duration_ns",
-    "concurrent",
+# Attributes with a meaning; the number is that of the attribute's bit in `Trace.present`.
+KNOWN_ATTRIBUTES = tuple(BIT)
+PG_NAME, INVOLVED_DIM, INPUTS, OUTPUTS = (
+    KNOWN_ATTRIBUTES.index(name) for name in ("pg_name", "involved_dim", "inputs", "outputs")
 )
-IS_CPU_OP = 0
-PG_NAME = 9
-INVOLVED_DIM = 10
-INPUTS, OUTPUTS = 11, 12
-DURATION_NS, CONCURRENT = 13, 14
 IGNORED = -1
 
-# What a number attribute may be, and the slot it goes to (the texts and lists in between have neither).
-ANY_SIZE, NOT_NEGATIVE, INT32 = range(3)
-_NO_NUMBERS = [0] * 4
-RULE = np.array(
-    [
-        ANY_SIZE,
-        *([NOT_NEGATIVE] * 2),
-        INT32,
-        NOT_NEGATIVE,
-        ANY_SIZE,
-        INT32,
-        INT32,
-        ANY_SIZE,
-        *_NO_NUMBERS,
-        NOT_NEGATIVE,
-        ANY_SIZE,
-    ]
-)
-SLOT = np.array(
-    [
-        IS_CPU,
-        NUM_OPS,
-        TENSOR_BYTES,
-        COMM_TYPE,
-        COMM_BYTES,
-        COMM_TAG,
-        COMM_SRC,
-        COMM_DST,
-        COMM_PRIORITY,
-        *_NO_NUMBERS,
-        EXACT_DURATION,
-        IS_CONCURRENT,
-    ]
-)
+# Of each known attribute that is a number: its block, its slot there, the lowest value allowed.
+BLOCK, SLOT, LEAST = np.zeros((3, len(KNOWN_ATTRIBUTES)), np.int64)
+_slots = [CTRL_START + 1, PRESENT + 1, INVOLVED_COUNT + 1]
+for _number in NUMBERS:
+    _meaning = KNOWN_ATTRIBUTES.index(_number.name)
+    _block = _BLOCKS[_number.dtype]
+    BLOCK[_meaning], SLOT[_meaning], LEAST[_meaning] = _block, _slots[_block], _number.limits[0]
+    _slots[_block] += 1
+WIDE_SLOTS, NARROW_SLOTS, SMALL_SLOTS = _slots
 
 # AttributeProto: the members of its oneof, by field number (`K_list` is one above `K_val`).
 DOUBLE_VAL, FLOAT_VAL, INT32_VAL, INT64_VAL, UINT32_VAL, UINT64_VAL, SINT32_VAL, SINT64_VAL = range(3, 19, 2)
@@ -116,7 +70,7 @@ class Vocabulary(NamedTuple):
     """What is known about each attribute name seen so far, by its number in `names`."""
 
     names: NameTable
-    meaning: npt.NDArray[np.int64]  # bit in `columns.Has`, or IGNORED
+    meaning: npt.NDArray[np.int64]  # place in KNOWN_ATTRIBUTES, or IGNORED
     nodes: npt.NDArray[np.int64]  # how many nodes carry it
     last_row: npt.NDArray[np.int64]  # the last row that carried it
     successor: npt.NDArray[np.int64]  # the name that followed it last time, or -1; last cell: node start

@@ -11,7 +11,7 @@ import pytest
 import et_sim
 from et_sim.compute import Durations, Treatment, registry
 from et_sim.machine.model import System
-from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+from et_sim.trace.columns import IntColumn, RowColumn, Trace
 
 RANKS = 8
 SYSTEM = {
@@ -33,8 +33,8 @@ class OperatorTable:
     def of(cls, system: System) -> OperatorTable | None:
         return cls() if system.peak_perf == 42 else None
 
-    def needs(self) -> tuple[Has, ...]:
-        return (Has.NUM_OPS,)
+    def needs(self) -> tuple[str, ...]:
+        return ("num_ops",)
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         times = {"matmul": 100, "softmax": 7, "view": 0}

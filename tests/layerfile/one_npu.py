@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind, Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 
 GIB_PER_SECOND = 2**30 / 10**9  # bytes per ns
 REDUCE_SCATTER, ALL_GATHER = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER
@@ -123,7 +123,7 @@ class Play:
         if self.trace.kind[row] == NodeKind.COMP:
             self.after(int(self.trace.duration_ns[row]), lambda: self.end(row))
             return
-        urgent = self.trace.present[row] & Has.COMM_PRIORITY
+        urgent = self.trace.has("comm_priority", row)
         if not urgent:
             self.priority += 1 if self.machine.is_lifo else -1
         flags = int(self.trace.involved_dims[row])

@@ -10,7 +10,7 @@ import pytest
 import et_sim
 from et_sim.machine import Machine
 from et_sim.memory import registry
-from et_sim.trace.columns import Has, IntColumn, RowColumn, Trace
+from et_sim.trace.columns import IntColumn, RowColumn, Trace
 
 SYSTEM = {
     "endpoint-delay": 1,
@@ -31,8 +31,8 @@ class Striped:
     def of(cls, machine: Machine) -> Striped | None:
         return cls() if machine.system.peak_perf == 42 else None
 
-    def needs(self) -> tuple[Has, ...]:
-        return (Has.TENSOR_SIZE,)
+    def needs(self) -> tuple[str, ...]:
+        return ("tensor_size",)
 
     def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
         return trace.tensor_bytes[rows]

@@ -7,7 +7,8 @@ import pytest
 from trace_oracle import assert_same_trace, written_by_library
 
 from et_sim.errors import TraceError
-from et_sim.trace import CollectiveKind, Has, NodeKind, Trace, TraceBuilder, decode, encode_trace
+from et_sim.trace import CollectiveKind, NodeKind, Trace, TraceBuilder, decode, encode_trace
+from et_sim.trace.columns import BIT
 
 
 def everything() -> Trace:
@@ -32,17 +33,15 @@ def test_each_method_makes_its_kind_of_node_with_its_attributes() -> None:
     trace = everything()
     kinds = [NodeKind(kind).name for kind in trace.kind]
     assert kinds == ["METADATA", "COMP", "COMP", "MEM_LOAD", "COLL", "SEND", "RECV", "MEM_STORE", "INVALID"]
-    present = [Has(int(bits)) for bits in trace.present]
-    assert present[0] == Has(0)
-    assert present[1] == Has.IS_CPU_OP | Has.NUM_OPS | Has.TENSOR_SIZE | Has.OUTPUTS
-    assert present[7] == Has.IS_CPU_OP | Has.TENSOR_SIZE | Has.INPUTS
+    present = [{name for name, bit in BIT.items() if bits & bit} for bits in trace.present.tolist()]
+    assert present[0] == set()
+    assert present[1] == {"is_cpu_op", "num_ops", "tensor_size", "outputs"}
+    assert present[7] == {"is_cpu_op", "tensor_size", "inputs"}
     assert trace.tensors.texts == ("x", "8", "weights", "9", "17")
     assert trace.tensors.words.tolist() == [0, 1, 2, 3, 2, 4]
-    assert present[4] == (
-        Has.IS_CPU_OP | Has.COMM_TYPE | Has.COMM_SIZE | Has.COMM_PRIORITY | Has.GROUP | Has.INVOLVED_DIM
-    )
-    assert present[5] == Has.IS_CPU_OP | Has.COMM_SIZE | Has.COMM_TAG | Has.COMM_DST
-    assert present[6] == Has.IS_CPU_OP | Has.COMM_SIZE | Has.COMM_TAG | Has.COMM_SRC
+    assert present[4] == {"is_cpu_op", "comm_type", "comm_size", "comm_priority", "pg_name", "involved_dim"}
+    assert present[5] == {"is_cpu_op", "comm_size", "comm_tag", "comm_dst"}
+    assert present[6] == {"is_cpu_op", "comm_size", "comm_tag", "comm_src"}
     assert trace.metadata_text == {0: "{'groups': []}"}
     assert trace.is_cpu.tolist() == [False, False, True] + [False] * 6
     assert (int(trace.involved_dims[4]), int(trace.involved_count[4])) == (0b101, 3)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from et_sim.trace import Trace, TraceBuilder, Workload
+from et_sim.trace.columns import BIT
 from et_sim.trace.preflight import Problem, find_problems
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import settle
@@ -261,10 +262,8 @@ def test_messages_to_oneself_and_of_no_bytes_are_warnings() -> None:
 def test_a_foreign_own_end_is_found_in_a_shared_trace() -> None:
     from dataclasses import replace
 
-    from et_sim.trace import Has
-
     sent = trace(lambda b: b.send(0, 8))
-    sent = replace(sent, comm_src=np.array([1], np.int32), present=sent.present | np.uint32(Has.COMM_SRC))
+    sent = replace(sent, comm_src=np.array([1], np.int32), present=sent.present | np.uint32(BIT["comm_src"]))
     received = trace(lambda b: (b.receive(1, 8), b.receive(2, 8)))
     problem = only(find_problems(Workload.of([received, sent, sent])), "foreign-end")
     assert problem.ranks == "2"

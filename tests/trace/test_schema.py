@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from et_sim.trace import wire_layout
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.schema import ENUMS, PACKAGE, Field, message_tables, messages
 
 PROTO = Path(__file__).parents[2] / "proto" / "et_def.proto"
@@ -63,13 +62,6 @@ def test_deps_are_packed_on_the_wire() -> None:
 def test_enums_of_the_columns_have_the_numbers_of_the_wire() -> None:
     assert [int(kind) for kind in NodeKind] == [number for _, number in ENUMS["NodeType"]]
     assert [(kind.name, int(kind)) for kind in CollectiveKind] == list(ENUMS["CollectiveCommType"])
-
-
-def test_known_attributes_are_in_the_order_of_their_bits() -> None:
-    bits = {"pg_name": Has.GROUP} | {
-        name: Has[name.upper()] for name in wire_layout.KNOWN_ATTRIBUTES if name != "pg_name"
-    }
-    assert [int(bits[name]) for name in wire_layout.KNOWN_ATTRIBUTES] == [1 << n for n in range(len(bits))]
 
 
 def test_another_registration_of_the_same_names_does_not_collide() -> None:

@@ -21,7 +21,7 @@ INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
 INT32 = {"comm_type": "comm_type", "comm_src": "comm_src", "comm_dst": "comm_dst"}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "involved_dim", "inputs", "outputs", "duration_ns", "concurrent"),
+    *("comm_priority", "pg_name", "involved_dim", "duration_ns", "concurrent", "inputs", "outputs"),
 )
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 

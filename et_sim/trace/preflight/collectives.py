@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.errors import TraceError
-from et_sim.trace.columns import CollectiveKind, Has, NodeKind, RowColumn, Trace
+from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
 from et_sim.trace.preflight.differences import (
     explain_difference,
     explain_missing,
@@ -145,7 +145,7 @@ def _by_group(trace: Trace, rows: Any) -> list[tuple[str, Any]]:
 
 def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
     """The collectives of one group on one template, as numbers that can be compared."""
-    flagged = (trace.present[rows] & int(Has.INVOLVED_DIM)) != 0
+    flagged = trace.has("involved_dim", rows)
     if group:  # listed groups ignore involved_dim
         flagged = np.zeros(len(rows), bool)
     dims = np.where(flagged, trace.involved_dims[rows], _ALL_DIMENSIONS)
@@ -159,19 +159,16 @@ def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
 def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
     """The rank at the root, where a collective has one and says it; -1 elsewhere."""
     roots = np.full(len(rows), -1, np.int64)
-    for of_kinds, bit, column in (
-        (FROM_ROOT, Has.COMM_SRC, trace.comm_src),
-        (TO_ROOT, Has.COMM_DST, trace.comm_dst),
-    ):
-        said = np.isin(kinds, of_kinds) & ((trace.present[rows] & int(bit)) != 0)
-        roots[said] = column[rows[said]]
+    for of_kinds, name in ((FROM_ROOT, "comm_src"), (TO_ROOT, "comm_dst")):
+        said = np.isin(kinds, of_kinds) & trace.has(name, rows)
+        roots[said] = getattr(trace, name)[rows[said]]
     return roots
 
 
 def _empty(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
     """Collectives of 0 bytes; a barrier has none to move."""
     trace = sharing.workload.templates[template]
-    said = (trace.present[rows] & int(Has.COMM_SIZE)) != 0
+    said = trace.has("comm_size", rows)
     empty = rows[said & (trace.comm_bytes[rows] == 0) & (trace.comm_type[rows] != CollectiveKind.BARRIER)]
     if not len(empty):
         return []

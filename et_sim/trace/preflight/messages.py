@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.columns import Has, NodeKind
+from et_sim.trace.columns import NodeKind
 from et_sim.trace.preflight.nearest import Channels, explain_unmatched
 from et_sim.trace.preflight.pairs import (
     Ends,
@@ -120,7 +120,7 @@ def _foreign(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
     """Nodes that say another rank than the one that runs them is their own end."""
     trace = sharing.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
-    said = (trace.present[rows] & np.where(is_send, int(Has.COMM_SRC), int(Has.COMM_DST))) != 0
+    said = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
     own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])[said]
     rows = rows[said]
     users = sharing.ranks_of(template)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace.columns import TAG_RANGE, Has, NodeKind, Trace
+from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
 from et_sim.trace.preflight.problem import Sharing
 
 _RANK_BITS = 31
@@ -49,8 +49,8 @@ class Pairs:
 
 def message_rows(trace: Trace) -> Any:
     """Sends and receives that name their peer; the plan refuses the others."""
-    send = (trace.kind == NodeKind.SEND) & ((trace.present & int(Has.COMM_DST)) != 0)
-    receive = (trace.kind == NodeKind.RECV) & ((trace.present & int(Has.COMM_SRC)) != 0)
+    send = (trace.kind == NodeKind.SEND) & (trace.has("comm_dst"))
+    receive = (trace.kind == NodeKind.RECV) & (trace.has("comm_src"))
     return np.flatnonzero(send | receive)
 
 
