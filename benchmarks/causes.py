@@ -16,8 +16,9 @@ from typing import Any
 from engine import SMALL, all_reduce, describe
 
 from et_sim.engine.drive import run_plan
+from et_sim.engine.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
-from et_sim.network.tables import Model
+from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
 from et_sim.plan.tables import Plan
 from et_sim.timeline import Moments
@@ -25,10 +26,10 @@ from et_sim.timeline import Moments
 REPEATS = 3
 
 
-def seconds(plan: Plan, network: Network, model: Model, record: Callable[[Any], None] | None) -> float:
+def seconds(plan: Plan, network: Network, model: NetworkModel, record: Callable[[Any], None] | None) -> float:
     """CPU time of a run."""
     begin = time.process_time()
-    run_plan(plan, network, model=model, record=record)
+    run_plan(plan, network, model, record=record)
     return time.process_time() - begin
 
 
@@ -37,12 +38,12 @@ def main() -> None:
     print(f"{'network':>12} {'model':>10} {'messages':>10} {'moments':>11} ", end="")
     print(f"{'plain':>7} {'recorded':>14} {'kept':>14} peak")
     for shape, chunks, name, _ in SMALL[2:]:
-        machine, model = read_machine(**describe(shape, chunks)), Model[name.upper()]
+        machine, model = read_machine(**describe(shape, chunks)), model_named(name)
         plan = build_plan(all_reduce(machine.network.ranks), machine)
-        outcome = run_plan(plan, machine.network, model=model)  # compile or load before anything is timed
+        outcome = run_plan(plan, machine.network, model)  # compile or load before anything is timed
         assert outcome is not None
         kept = Moments()
-        run_plan(plan, machine.network, model=model, record=kept.add)
+        run_plan(plan, machine.network, model, record=kept.add)
         moments, best = kept.count, [float("inf")] * 3
         for _ in range(REPEATS):
             kept.clear()

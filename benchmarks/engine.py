@@ -19,7 +19,7 @@ from machines import torus
 from et_sim.api import run
 from et_sim.engine.drive import run_plan
 from et_sim.machine import read_machine
-from et_sim.network.tables import Model
+from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
 from et_sim.trace import TraceBuilder, Workload
 
@@ -56,7 +56,7 @@ def measure(shape: tuple[int, ...], chunks: int, model: str) -> tuple[int, float
     machine = read_machine(**describe(shape, chunks))
     plan = build_plan(all_reduce(machine.network.ranks), machine)
     begin = time.perf_counter()
-    outcome = run_plan(plan, machine.network, model=Model[model.upper()])
+    outcome = run_plan(plan, machine.network, model_named(model))
     seconds = time.perf_counter() - begin
     assert outcome is not None  # every rank is an actor
     return outcome.messages, seconds

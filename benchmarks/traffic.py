@@ -14,8 +14,9 @@ import time
 from engine import SMALL, all_reduce, describe
 
 from et_sim.engine.drive import run_plan
+from et_sim.engine.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
-from et_sim.network.tables import Model
+from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
 from et_sim.plan.tables import Plan
 from et_sim.timeline import Messages
@@ -24,13 +25,13 @@ REPEATS = 3
 WAYS = ((False, False), (False, True), (True, False), (True, True))  # messages, links
 
 
-def seconds(plan: Plan, network: Network, model: Model, messages: bool, links: bool) -> float:
+def seconds(plan: Plan, network: Network, model: NetworkModel, messages: bool, links: bool) -> float:
     """CPU time of a run."""
     kept = Messages() if messages else None
     if kept is not None:
         kept.begin(plan.actor_of_rank)
     begin = time.process_time()
-    run_plan(plan, network, model=model, messages=kept.add if kept else None, links=links)
+    run_plan(plan, network, model, messages=kept.add if kept else None, links=links)
     return time.process_time() - begin
 
 
@@ -39,9 +40,9 @@ def main() -> None:
     print(f"{'network':>12} {'model':>10} {'messages':>10} {'plain':>7} ", end="")
     print(f"{'links':>14} {'messages':>14} {'both':>14} peak")
     for shape, chunks, name, _ in SMALL[2:]:
-        machine, model = read_machine(**describe(shape, chunks)), Model[name.upper()]
+        machine, model = read_machine(**describe(shape, chunks)), model_named(name)
         plan = build_plan(all_reduce(machine.network.ranks), machine)
-        outcome = run_plan(plan, machine.network, model=model)  # compile or load before anything is timed
+        outcome = run_plan(plan, machine.network, model)  # compile or load before anything is timed
         assert outcome is not None
         best = [float("inf")] * len(WAYS)
         for _ in range(REPEATS):

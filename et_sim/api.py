@@ -12,11 +12,13 @@ from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 from et_sim.engine.drive import Outcome, run_plan
-from et_sim.errors import UsageError, did_you_mean
+from et_sim.engine.network_seam import NetworkModel
+from et_sim.errors import UsageError
 from et_sim.fold import fold as fold_ranks
 from et_sim.layer_file_run import LayerRoad, is_layer_file, unused_settings
 from et_sim.machine import Machine, Network, Notice, read_machine
-from et_sim.network.tables import Model
+from et_sim.machine.corrections import Correction
+from et_sim.network.registry import DEFAULT, check_model, model_named
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
@@ -27,7 +29,6 @@ from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
 from et_sim.version import __version__
 
-MODELS = ("analytical", "link")
 ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
 Description = str | Path | Mapping[str, Any]
@@ -57,7 +58,7 @@ def simulate(
     network: Description,
     memory: Description | None = None,
     groups: Description | None = None,
-    model: str = "analytical",
+    model: str = DEFAULT,
     fold: bool = True,
     detail: Detail = "nodes",
 ) -> Result:
@@ -92,7 +93,7 @@ def run(
     network: Description,
     memory: Description | None = None,
     groups: Description | None = None,
-    model: str = "analytical",
+    model: str = DEFAULT,
     fold: bool = True,
     detail: Detail = "nodes",
     watch: Watcher | None = None,
@@ -112,8 +113,8 @@ def run(
         )
     watch.stage("reading machine and traces")
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
-    chosen = Model[model.upper()]
-    check_fits(machine, chosen)
+    chosen = model_named(model)
+    chosen.check(machine.network)
     road = (
         LayerRoad(workload, machine)
         if not isinstance(workload, Workload) and is_layer_file(workload)
@@ -149,7 +150,7 @@ class _Kept:
     messages: Messages | None
     links: bool
 
-    def run(self, plan: Plan, network: Network, model: Model, watch: Watcher) -> Outcome | None:
+    def run(self, plan: Plan, network: Network, model: NetworkModel, watch: Watcher) -> Outcome | None:
         """Simulate a plan, and keep that; whatever was kept before is forgotten."""
         if self.messages is not None:
             self.messages.begin(plan.actor_of_rank)
@@ -159,8 +160,8 @@ class _Kept:
         return run_plan(
             plan,
             network,
-            watch.report,
             model,
+            watch.report,
             record=self.moments.add if self.moments else None,
             log=self.phases.add if self.phases else None,
             messages=self.messages.add if self.messages else None,
@@ -168,14 +169,17 @@ class _Kept:
         )
 
 
-def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher, kept: _Kept) -> Outcome:
+def _simulated(
+    lowering: Lowering, model: NetworkModel, may_fold: bool, watch: Watcher, kept: _Kept
+) -> Outcome:
     """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
     workload, machine = lowering.workload, lowering.machine
     alone = Actors.one_per_rank(workload.ranks)
-    actors = fold_ranks(lowering, on_links=model is Model.LINK) if may_fold else alone
+    whole = machine.system.corrects(Correction.WHOLE_PATH)
+    actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole)) if may_fold else alone
     if lowering.start_together and len(actors) > 1:
         actors = alone  # who starts together must not be told apart by the watch for ties
-    network = machine.network_of(on_links=model is Model.LINK)
+    network = machine.network_of(has_contention=model.HAS_CONTENTION)
     watch.stage("simulating")
     outcome = kept.run(assemble(lowering, actors), network, model, watch)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
@@ -188,24 +192,6 @@ def _simulated(lowering: Lowering, model: Model, may_fold: bool, watch: Watcher,
 def _can_tell_apart(workload: Workload) -> bool:
     """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
     return workload.ranks <= MOST_RANKS_EXPLAINED
-
-
-def check_fits(machine: Machine, model: Model) -> None:
-    """Refuse what the files of ASTRA-sim 1.0 cannot be asked for."""
-    if machine.network.levels and model is not Model.ANALYTICAL:
-        raise UsageError(
-            f"the {model.name.lower()} model needs to know every link, and a network file of 1.0 has bundles",
-            remedy="leave out --model, or describe the network in the form of 2.x",
-        )
-
-
-def check_model(model: str) -> None:
-    """Refuse a network model that does not exist."""
-    if model not in MODELS:
-        raise UsageError(
-            f"network model {model!r} is not known",
-            remedy=did_you_mean(str(model), MODELS) or f"known: {', '.join(MODELS)}",
-        )
 
 
 def make_manifest(

@@ -32,10 +32,10 @@ ALLOWED: dict[str, set[str]] = {
     "collectives": set(),
     "compute": {"machine", "trace"},
     "memory": {"machine", "trace"},
-    "network": {"machine", "plan.tables"},
+    "network": {"machine", "plan.tables", "plan.mixing", "engine"},
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
     "fold": {"plan", "machine", "memory", "trace"},
-    "engine": {"plan", "fold", "network", "machine", "trace"},  # trace: to name nodes in a stall
+    "engine": {"plan", "fold", "machine", "trace"},  # trace: to name nodes in a stall
     "timeline": {"engine", "plan", "trace", "compute", "memory"},
     "views": set(),
     "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
@@ -53,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         "sweep",
         "collectives",
         "layer_file_run",
+        "network.registry",
     },
     "converters": {"trace", "layerfile", "compute"},
 }

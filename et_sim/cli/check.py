@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from et_sim.cli.run import WORKLOAD_HELP, add_machine_options
+from et_sim.cli.run import WORKLOAD_HELP, add_machine_options, add_model_option
 from et_sim.errors import EtSimError
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
     add_machine_options(parser, required=False)
-    parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
+    add_model_option(parser)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what was found; 2 if anything of it is an error."""
-    from et_sim.api import check_model
+    from et_sim.network.registry import check_model
     from et_sim.trace.preflight import find_problems
 
     check_model(options.model)

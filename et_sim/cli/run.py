@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from et_sim.network.registry import DEFAULT, MODELS
+
 if TYPE_CHECKING:
     from et_sim.engine.stall import Stall
     from et_sim.timeline import Keep, Result
@@ -26,7 +28,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
     add_machine_options(parser, required=True)
-    parser.add_argument("--model", default="analytical", help="network model: analytical (default) or link")
+    add_model_option(parser)
     parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
     parser.add_argument(
         "--detail",
@@ -44,6 +46,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--compress", default="lz4", metavar="HOW", help="lz4 (default), zstd or none")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)
+
+
+def add_model_option(parser: argparse.ArgumentParser) -> None:
+    """The choice of the network model."""
+    parser.add_argument("--model", default=DEFAULT, help=f"network model: {' or '.join(MODELS)}")
 
 
 def add_machine_options(parser: argparse.ArgumentParser, *, required: bool) -> None:

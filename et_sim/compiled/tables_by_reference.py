@@ -9,13 +9,20 @@ Functions that take `Tables` are marked `works_on_tables` (called by compiled co
 (called by Python). They are compiled without reference counting, and once: all their integer arguments
 are 64 bits wide, whatever width the field had that a caller read them from.
 
+Where several dataclasses stand for the same thing in different ways (network models, fabrics), a function
+marked `chosen_by_tables` stands for the functions of one name in the modules of these dataclasses: which of
+them is meant follows from the type of the tables, when the caller is compiled.
+
 Not here: which arrays there are (`engine.state`, `network.analytical`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from llvmlite import ir
@@ -56,6 +63,37 @@ def entry_on_tables(function: Callable[Parameters, Result]) -> Callable[Paramete
     return entry(allocates=False, error_model="numpy")(function)
 
 
+def chosen_by_tables(name: str, field: str = "", default: Callable[..., Any] | None = None) -> Any:
+    """A function that stands for all functions `name` in the modules of dataclasses derived from `Tables`.
+
+    Its first argument is of such a dataclass, or has one as `field`. `default` is for modules without it.
+    """
+
+    def called_by_python(first: Any, *others: Any) -> Any:
+        tables = getattr(first, field) if field else first
+        return _function_of(type(tables).__module__, name, default)(first, *others)
+
+    if config.DISABLE_JIT:
+        return called_by_python
+
+    def chosen(arguments: Any) -> Any:
+        kind = dict(arguments[0].fields)[field] if field else arguments[0]
+        return _function_of(kind.module, name, default)
+
+    # Numba asks these two of whatever is called; the stand-in itself is never compiled.
+    stand_in: Any = njit(called_by_python)
+    stand_in.get_call_template = lambda given, named: chosen(given).get_call_template(given, named)
+    stand_in.get_overload = lambda arguments: chosen(arguments).get_overload(arguments)
+    return stand_in
+
+
+def _function_of(module: str, name: str, default: Callable[..., Any] | None) -> Any:
+    found = getattr(importlib.import_module(module), name, default)
+    if found is None:
+        raise TypeError(f"{module} has no function {name!r}")
+    return found
+
+
 class _WideIntegers:
     """Resolves calls of one helper with every integer argument taken as 64 bits wide."""
 
@@ -81,10 +119,10 @@ class Tables:
 class TablesType(types.Type):
     """The compiled type of one dataclass with certain array types."""
 
-    def __init__(self, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
-        self.fields = fields
+    def __init__(self, module: str, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
+        self.module, self.fields = module, fields
         described = ", ".join(f"{field}: {kind}" for field, kind in fields)
-        super().__init__(name=f"{name}({described})")
+        super().__init__(name=f"{module}{_edition(module)}.{name}({described})")
 
     def index(self, field: str) -> int:
         """Position of a field; raises ValueError for an unknown one."""
@@ -94,7 +132,15 @@ class TablesType(types.Type):
 @typeof_impl.register(Tables)
 def _type_of_tables(value: Any, _context: Any) -> TablesType:
     fields = tuple((f.name, typeof(getattr(value, f.name))) for f in dataclasses.fields(value))
-    return TablesType(type(value).__name__, fields)
+    return TablesType(type(value).__module__, type(value).__name__, fields)
+
+
+def _edition(module: str) -> str:
+    """Tells machine code of one edition of a module from another's; of our own, the cache takes care."""
+    source = getattr(importlib.import_module(module), "__file__", None)
+    if source is None or module.partition(".")[0] == __name__.partition(".")[0]:
+        return ""
+    return f"#{hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]}"
 
 
 @register_model(TablesType)

@@ -106,8 +106,8 @@ class Causes(Tables):
     channels: Any  # messages that came before their receives
     handshakes: Any  # requests that came before their messages
     parked: Any
-    transits: Any
-    links: Any  # became free
+    messages: Any  # under way
+    links: Any  # and other resources of the network: became free
     servers: Any  # became free
     custom: Any  # per stream and node of its custom program: all parents so far
     bus_sides: Any
@@ -119,7 +119,7 @@ POOLS = {  # which tables grow with which pool of the run
     "running": "running",
     "streams": "streams",
     "parked": "parked",
-    "transits": "transits",
+    "messages": "messages",
     "posted": "streams",
     "custom": "custom_waiting",
     "bus_requests": "bus_requests",
@@ -157,7 +157,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         channels=_early(sizes["channels"] if reserve else 0),
         handshakes=_early(sizes["handshakes"] if reserve else 0),
         parked=table(CAUSE, 0),
-        transits=table(CAUSE, 0),
+        messages=table(CAUSE, 0),
         links=moments_of("links"),
         servers=moments_of("servers"),
         custom=np.full((0, plan.largest_custom), NONE, np.int64),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import (
-    BOUND,
-    LATENCY,
     LINK,
     LINK_QUEUE,
     NOTHING,
@@ -23,24 +21,13 @@ from et_sim.engine.causes import (
 )
 from et_sim.engine.kinds import STEP
 from et_sim.engine.state import NONE, Run
-from et_sim.network.analytical import hops_between, leg_ns, slowest_of_leg, speed_of_hop
-from et_sim.network.hierarchy import (
-    CARDS_PASSED,
-    LATENCY_PASSED,
-    LINKS_PASSED,
-    MEMORY_PASSED,
-    MEMORY_REACHED,
-    ROUTER_PASSED,
-    distance_along,
-    highest_level,
-    over_level,
-)
-from et_sim.network.speeds import CARDS, MEMORY, PARTS_OF_A_LEVEL, ROUTER, SWITCH
 
 
 @works_on_tables
-def _takes_first(run: Run, what: int, link: int, time: int) -> None:
+def takes_first(run: Run, what: int, link: int, time: int) -> None:
     """Before the next event can take its time, something else takes until `time`."""
+    if not is_recorded(run):
+        return
     now = run.causes.now[0]
     if now.after == NONE:
         now.after, now.after_ns = now.moment, run.clock[0].now
@@ -71,107 +58,57 @@ def follows(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None
 
 
 @works_on_tables
-def flies(run: Run, source: int, target: int, size: int, whole_path: int) -> None:
-    """The next event is the arrival of a message that waits for no link."""
-    if not is_recorded(run):
-        return
-    if len(run.network.levels) > 0:
-        _fly_over_level(run, source, target, size)
-        return
-    at = source
-    for row in range(len(run.network.dimensions)):
-        dimension = run.network.dimensions[row]
-        here, there = source % dimension.npus, target % dimension.npus
-        if here != there:
-            _fly_along(run, row, at, here, there, size)
-            if not whole_path:
-                return
-        at += (there - here) * dimension.stride
-        source //= dimension.npus
-        target //= dimension.npus
+def is_spent(run: Run, what: int, link: int) -> None:
+    """The time until the next event is spent like this."""
+    if is_recorded(run):
+        run.causes.now[0].what, run.causes.now[0].link = what, link
 
 
 @works_on_tables
-def _fly_along(run: Run, row: int, at: int, here: int, there: int, size: int) -> None:
-    """The latencies of the links along one dimension, and then the slowest one's serialisation."""
-    network, now = run.network, run.causes.now[0]
-    begin = run.clock[0].now if now.after == NONE else now.after_ns
-    latency = 0.0
-    hops = hops_between(network.dimensions[row], here, there)
-    for hop in range(hops):
-        speed = speed_of_hop(network, row, at, here, there, hop)
-        latency += network.speeds[speed].latency_ns
-        if hop + 1 == hops or speed_of_hop(network, row, at, here, there, hop + 1) != speed:
-            _takes_first(run, LATENCY, speed, begin + int(latency))
-    slowest = slowest_of_leg(network, row, at, here, there)
-    _takes_first(run, SERIALISATION, slowest, begin + leg_ns(network, row, at, here, there, size))
+def said_so_far(run: Run) -> int:
+    """The moment to which what has been said leads."""
+    now = run.causes.now[0]
+    return now.moment if now.after == NONE else now.after
 
 
 @works_on_tables
-def _fly_over_level(run: Run, source: int, target: int, size: int) -> None:
-    """In a network of ASTRA-sim 1.0: over links, cards and router, and meanwhile through the memory."""
-    row = highest_level(run.network.levels, source, target)
-    if row < 0:
-        return
-    now, level = run.causes.now[0], run.network.levels[row]
-    base = now.moment if now.after == NONE else now.after
-    begin = run.clock[0].now if now.after == NONE else now.after_ns
-    distance, link = distance_along(run.network.levels, row, source, target), row * PARTS_OF_A_LEVEL
-    _takes_first(run, LATENCY, link, begin + over_level(level, distance, size, LATENCY_PASSED))
-    _takes_first(run, SERIALISATION, link, begin + over_level(level, distance, size, LINKS_PASSED))
-    if level.nic_ns > 0:
-        _takes_first(run, LATENCY, link + CARDS, begin + over_level(level, distance, size, CARDS_PASSED))
-    if level.wiring == SWITCH and level.router_ns > 0:
-        _takes_first(run, LATENCY, link + ROUTER, begin + over_level(level, distance, size, ROUTER_PASSED))
-    if level.memory_scale == 0:
-        return
-    through, through_ns = now.after, now.after_ns
-    now.after, now.after_ns = base, begin
-    link += MEMORY
-    _takes_first(run, LATENCY, link, begin + over_level(level, distance, size, MEMORY_REACHED))
-    _takes_first(run, SERIALISATION, link, begin + over_level(level, distance, size, MEMORY_PASSED))
+def said_until(run: Run) -> int:
+    """The time of that moment."""
+    now = run.causes.now[0]
+    return run.clock[0].now if now.after == NONE else now.after_ns
+
+
+@works_on_tables
+def start_from(run: Run, moment: int, moment_ns: int) -> None:
+    """What is said next begins at another moment."""
+    run.causes.now[0].after, run.causes.now[0].after_ns = moment, moment_ns
+
+
+@works_on_tables
+def after_both(run: Run, what: int, moment: int, moment_ns: int) -> None:
+    """The next event follows what has been said and another moment, whichever is later."""
+    now = run.causes.now[0]
     now.link = NONE
-    if now.after_ns > through_ns:
-        now.after = moment_of(run, now.after, through, BOUND, now.after_ns, now.after_ns)
+    if now.after_ns > moment_ns:
+        now.after = moment_of(run, now.after, moment, what, now.after_ns, now.after_ns)
     else:
-        now.after = moment_of(run, through, now.after, BOUND, through_ns, through_ns)
-        now.after_ns = through_ns
+        now.after = moment_of(run, moment, now.after, what, moment_ns, moment_ns)
+        now.after_ns = moment_ns
 
 
 @works_on_tables
-def leaves(run: Run, source: int, target: int) -> None:
-    """The next event is that a message has left its source, which waits for no link."""
-    if not is_recorded(run):
-        return
-    if len(run.network.levels) > 0:
-        run.causes.now[0].what = SERIALISATION
-        run.causes.now[0].link = highest_level(run.network.levels, source, target) * PARTS_OF_A_LEVEL
-        return
-    at = source
-    for row in range(len(run.network.dimensions)):
-        dimension = run.network.dimensions[row]
-        here, there = source % dimension.npus, target % dimension.npus
-        if here != there:
-            run.causes.now[0].what = SERIALISATION
-            run.causes.now[0].link = slowest_of_leg(run.network, row, at, here, there)
-            return
-        source //= dimension.npus
-        target //= dimension.npus
-
-
-@works_on_tables
-def remember_transit(run: Run, row: int) -> None:
+def remember_message(run: Run, row: int) -> None:
     """A message waits for a link from now on."""
     if is_recorded(run):
-        cause = run.causes.transits[row]
+        cause = run.causes.messages[row]
         cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
 
 
 @works_on_tables
-def needs_transit(run: Run, row: int, link_row: int) -> None:
+def needs_message(run: Run, row: int, link_row: int) -> None:
     """A message goes on, over a link that it had to wait for."""
     if is_recorded(run):
-        cause = run.causes.transits[row]
+        cause = run.causes.messages[row]
         run.causes.now[0].node = cause.node
         needs(run, cause.moment, LINK_QUEUE, link_row)
 

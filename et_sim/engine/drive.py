@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TIED, TOO_LATE, simulate
+from et_sim.engine.network_seam import NetworkModel
+from et_sim.engine.records import MESSAGE_FIELDS
+from et_sim.engine.resources import ResourceTable
 from et_sim.engine.room import (
     hand_over,
     hand_over_messages,
@@ -22,14 +25,11 @@ from et_sim.engine.room import (
 )
 from et_sim.engine.state import Run, new_run
 from et_sim.engine.traffic_tables import new_traffic
-from et_sim.engine.transport import REQUEST_BYTES
-from et_sim.errors import InputError
+from et_sim.errors import InputError, UsageError
 from et_sim.machine.model import Network
-from et_sim.network import analytical, link
-from et_sim.network.speeds import speed_names
-from et_sim.network.tables import Model, NetworkTables, check_reach, numbered_links
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
+from et_sim.plan.tables import record as record_of
 from et_sim.units import format_ns
 
 EVENTS_BETWEEN_REPORTS = 2_000_000
@@ -49,8 +49,8 @@ class Outcome:
     end_ns: int  # when the last thing happened
     messages: int
     run: Run
-    link_names: tuple[str, ...]  # of the record of causes
-    links: list[dict[str, Any]]  # and how it numbers single links
+    resources: ResourceTable | None  # of the network, if anything was recorded that names them
+    has_contention: bool  # whether messages wait for each other
 
     @property
     def is_complete(self) -> bool:
@@ -61,8 +61,9 @@ class Outcome:
 def run_plan(
     plan: Plan,
     network: Network,
+    model: NetworkModel,
     report: Report | None = None,
-    model: Model = Model.ANALYTICAL,
+    *,
     record: Callable[[Any], None] | None = None,
     log: Callable[[Any], None] | None = None,
     messages: Callable[[Any], None] | None = None,
@@ -75,13 +76,21 @@ def run_plan(
 
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
-    bits = network.fraction_bits
+    _check(plan, network, model)
+    bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
-    reserve = reserve_per_event(in_units)
-    moments = moments_per_event(in_units, reserve, network) if record else 0
-    tables = _prepare(in_units, network, model)
-    traffic = new_traffic(in_units, tables, reserve.rows if messages else 0, links=links, bits=bits)
-    run = new_run(in_units, tables, traffic, moments, reserve.rows if log else 0)
+    reserve = reserve_per_event(in_units, needs)
+    resources = model.resources(network, in_units) if record or links else None
+    count = len(resources) if resources is not None else 0
+    run = new_run(
+        in_units,
+        model.tables(network, in_units),
+        new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
+        record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
+        resources=count,
+        moments_per_event=moments_per_event(in_units, reserve, needs) if record else 0,
+        phases_per_event=reserve.rows if log else 0,
+    )
     expected = plan.expected_messages if report else 0
     while True:
         status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
@@ -102,7 +111,7 @@ def run_plan(
                 remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
             )
         if status == NEEDS_ROOM:
-            run = make_room(run, reserve)
+            run = make_room(run, reserve, model, needs)
         elif report:
             clock = run.clock[0]
             report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
@@ -117,8 +126,8 @@ def run_plan(
         end_ns=int(clock.now) >> bits,
         messages=_messages(plan, run),
         run=run,
-        link_names=speed_names(network) if record else (),
-        links=numbered_links(tables) if record or links else [],
+        resources=resources,
+        has_contention=model.HAS_CONTENTION,
     )
 
 
@@ -130,11 +139,12 @@ def _messages(plan: Plan, run: Run) -> int:
     return int((run.actors["messages"] * ranks_per_actor).sum())
 
 
-def _prepare(plan: Plan, network: Network, model: Model) -> NetworkTables:
-    columns = (plan.steps, plan.channels)
-    sizes = [int(column["bytes"].max(initial=REQUEST_BYTES)) for column in columns]
-    sizes += [int(plan.trees[name].max(initial=0)) for name in ("up_bytes", "down_bytes")]
-    check_reach(network, max(sizes))
-    if model is Model.LINK:
-        return link.prepare(network, plan.actor_of_rank)
-    return analytical.prepare(network, plan.programs, plan.steps)
+def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
+    """Refuse what the network model cannot do."""
+    model.check(network, plan.largest_message)
+    if plan.pairs_early and not hasattr(model, "flight_ns"):
+        raise UsageError(
+            "on a network of 1.0, messages meet their receives when they are sent, and this network model "
+            "does not know then when they will arrive",
+            remedy="leave out --model, or describe the network in the form of 2.x",
+        )

@@ -11,8 +11,7 @@ ASKED_MESSAGE = 11  # rendezvous: the source of a message is asked for it: a cha
 ASKED_STEP = 12  # the same within a collective: a seat of the source, b and c as in STEP
 INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a channel
 INJECT_STEP = 14  # the same within a collective: a seat of the source, b and c as in STEP
-HOP_DONE = 9  # a message reached the end of a link: a transit
-LINK_FREE = 10  # a link may carry its next message: a link
+NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node
 BUNDLE_AT_ENDPOINT = 6  # a stream, b label (trees), c reduction time; NONE: nothing to reduce

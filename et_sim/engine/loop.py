@@ -10,8 +10,10 @@ from et_sim.compiled.tables_by_reference import entry_on_tables, works_on_tables
 from et_sim.engine import kinds
 from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
 from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
+from et_sim.engine.message_pool import release_message
 from et_sim.engine.messages import inject_held, message_asked
-from et_sim.engine.owners import begin, begin_hop
+from et_sim.engine.network_seam import network_event, rows_left
+from et_sim.engine.owners import begin
 from et_sim.engine.progress import (
     bundle_at_endpoint,
     bundle_ready,
@@ -30,19 +32,15 @@ from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import LATEST, NONE, Run
 from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
 from et_sim.engine.traffic import message_arrives
-from et_sim.engine.transport import enter_link, free_link, has_arrived, release_transit
-from et_sim.network.tables import Model
 
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 
-LINK_MODEL = int(Model.LINK)
-OPENS_BUCKET, MESSAGE, STEP = kinds.OPENS_BUCKET, kinds.MESSAGE, kinds.STEP
+OPENS_BUCKET, MESSAGE, STEP, NETWORK = kinds.OPENS_BUCKET, kinds.MESSAGE, kinds.STEP, kinds.NETWORK
 LATE_STEP = kinds.LATE_STEP
 BUS_SENT, BUS_RECEIVED, BUS_PROCESSED = kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED
 CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
-HOP_DONE, LINK_FREE = kinds.HOP_DONE, kinds.LINK_FREE
 SERVER_FREE, LET_IN, START = kinds.SERVER_FREE, kinds.LET_IN, kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
@@ -89,9 +87,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
 def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
     """How many events can take place before a pool may run short."""
     clock = run.clock[0]
-    rows = min(clock.free_events, clock.free_slots, clock.free_parkeds)
-    if run.network.model[0] == LINK_MODEL:
-        rows = min(rows, clock.free_transits)
+    rows = min(clock.free_events, clock.free_slots, clock.free_parkeds, rows_left(run))
     if len(run.bus_sides) > 0:
         rows = min(rows, clock.free_bus_requests)
     if is_recorded(run):
@@ -120,20 +116,16 @@ def _happen(run: Run, event_row: int) -> None:
         begin_bucket(run, run.buckets[event_row].actor)
     else:
         release_event(run, event_row)
-    if kind == HOP_DONE:
-        if not has_arrived(run, a):
-            begin_hop(run, a)
-            enter_link(run, a)
+    if kind >= NETWORK:
+        row = network_event(run, kind - NETWORK, a, b)
+        if row == NONE:
             return
-        transit = run.transits[a]
-        kind, b, c = transit.kind, transit.b, transit.c
-        message_arrives(run, a)
-        release_transit(run, a)
-        a = transit.a
+        message = run.messages[row]
+        kind, a, b, c = message.kind, message.a, message.b, message.c
+        message_arrives(run, row)
+        release_message(run, row)
     begin(run, kind, a, b, c)
-    if kind == LINK_FREE:
-        free_link(run, a)
-    elif kind == BUNDLE_AT_ENDPOINT:
+    if kind == BUNDLE_AT_ENDPOINT:
         bundle_at_endpoint(run, a, b, c)
     elif kind == BUNDLE_READY:
         bundle_ready(run, a, b)

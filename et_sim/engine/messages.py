@@ -6,7 +6,7 @@ rendezvous, a posted receive first asks its source for a message, and the source
 between the two ranks and with this tag, whatever its size, back until then. With EAGER_SENDS, a send is
 complete when its last byte has left; without, when it has arrived.
 
-Not here: what completes (`ranks`), and how messages travel (`transport`).
+Not here: what completes (`ranks`), and how messages travel (the network model).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from et_sim.engine.causes import NOTHING, RECEIVE, REQUEST, is_recorded, needs_w
 from et_sim.engine.clock import new_event, release_event, schedule
 from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESSAGE, NODE_DONE
 from et_sim.engine.lines import join, leave
+from et_sim.engine.network_seam import inject
 from et_sim.engine.state import NONE, RENDEZVOUS, Run, setting_of
 from et_sim.engine.ties import note_second
 from et_sim.engine.traffic import held_since, hold, tell_receive, tell_send
-from et_sim.engine.transport import REQUEST_BYTES, carry, carry_and_tell
 from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import REQUEST_BYTES
 
 EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
@@ -49,11 +50,10 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 @works_on_tables
 def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     channel = run.plan.channels[channel_row]
+    done = NONE
     if run.plan.settings[EAGER_SENDS]:
         done = NODE_DONE if kind == MESSAGE else CUSTOM_DONE
-        carry_and_tell(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c, done)
-    else:
-        carry(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c)
+    inject(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c, done)
 
 
 @works_on_tables
@@ -84,7 +84,8 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     channel = run.plan.channels[channel_row]
     if run.plan.settings[RENDEZVOUS]:
         tell_receive(run, kind, a, b)
-        carry(run, channel.target, channel.source, REQUEST_BYTES, ASKED_MESSAGE, channel_row, 0, 0)
+        source, target = channel.target, channel.source
+        inject(run, source, target, REQUEST_BYTES, ASKED_MESSAGE, channel_row, 0, 0, NONE)
     state = run.channels[channel_row]
     note_second(run, state)
     if state.arrived > 0:

@@ -22,7 +22,7 @@ MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
-LINK_FREE, START = kinds.LINK_FREE, kinds.START
+START = kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
@@ -43,8 +43,6 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, a)
     elif kind == LATE_STEP:
         begin_own(run, run.streams[a].actor)
-    elif kind == LINK_FREE:
-        begin_own(run, run.network.links[a].home)
     elif kind == ASKED_MESSAGE:
         begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], pair_of(run, a))
     elif kind == INJECT_MESSAGE:
@@ -54,16 +52,15 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
 
 
 @works_on_tables
-def begin_hop(run: Run, transit_row: int) -> None:
-    """A message reached a switch, and is about to join the link to its target."""
+def begin_hop(run: Run, message_row: int, home: int) -> None:
+    """A message reached a switch, and is about to join the link to its target, an actor."""
     if not is_watched(run):
         return
-    transit = run.transits[transit_row]
-    home = run.network.home[transit.at]
-    if transit.kind in (STEP, ASKED_STEP):
-        _begin_step(run, transit.a, transit.b, transit.c)
-    elif transit.kind in (MESSAGE, ASKED_MESSAGE):
-        begin_arrival(run, home, pair_of(run, transit.a))
+    message = run.messages[message_row]
+    if message.kind in (STEP, ASKED_STEP):
+        _begin_step(run, message.a, message.b, message.c)
+    elif message.kind in (MESSAGE, ASKED_MESSAGE):
+        begin_arrival(run, home, pair_of(run, message.a))
     else:
         begin_arrival_from_anywhere(run, home)
 

@@ -30,8 +30,8 @@ CLOCK = record(
     ("free_slots", "i4"),
     ("free_parked", "i4"),
     ("free_parkeds", "i4"),
-    ("free_transit", "i4"),
-    ("free_transits", "i4"),
+    ("free_message", "i4"),
+    ("free_messages", "i4"),
     ("free_bus_request", "i4"),
     ("free_bus_requests", "i4"),
     ("free_running", "i4"),
@@ -198,11 +198,8 @@ CURSOR = record(
     ("rotation", "i4"),  # of dimension 0: by how many places the order of dimensions is turned next
     ("trees", "i4"),  # per collective type, a bit: the next tree has its root first
 )
-TRANSIT = record(
-    ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
+MESSAGE_FIELDS = (  # of a message under way; a network model adds its own
     ("target", "i4"),
-    ("via_switch", "i4"),
-    ("dimension", "i4"),  # of its last hop
     ("next", "i4"),  # in a link's queue
     ("kind", "i4"),  # what happens on arrival
     ("done", "i4"),  # what happens to `c` and `b` when its last byte has left the source; NONE: nothing

@@ -14,11 +14,12 @@ from et_sim.engine.causes import now_of, resume
 from et_sim.engine.causes_of_messages import needs_offer, needs_parked
 from et_sim.engine.clock import schedule
 from et_sim.engine.kinds import ASKED_STEP, INJECT_STEP, STEP
+from et_sim.engine.network_seam import inject
 from et_sim.engine.parking import ASKED, OFFERED, park, take_parked_either_way
 from et_sim.engine.seats import rank_at, seat_at
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.traffic import COLLECTIVE, REQUEST, keep_offer, tell_offered, tell_step
-from et_sim.engine.transport import REQUEST_BYTES, carry
+from et_sim.plan.tables import REQUEST_BYTES
 
 
 @works_on_tables
@@ -43,7 +44,7 @@ def ask_for_step(run: Run, stream_row: int, position: int, label: int, stage: in
     here = _rank_of_seat(run, run.streams[stream_row].seat)
     there, source = rank_at(run, stream_row, position), seat_at(run, stream_row, position)
     tell_step(run, stream_row, label >> 1, REQUEST)
-    carry(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage)
+    inject(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage, NONE)
 
 
 @works_on_tables
@@ -63,7 +64,7 @@ def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
     needs_offer(run, row)
     tell_offered(run, row)
     own_label = offer.step & ~OFFERED
-    carry(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage)
+    inject(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage, NONE)
     return True
 
 

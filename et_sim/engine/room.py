@@ -13,13 +13,12 @@ import numpy as np
 
 from et_sim.engine.cause_tables import POOLS, Causes
 from et_sim.engine.clock import bucket_home, slot_home
+from et_sim.engine.network_seam import Needs, NetworkModel, grown
 from et_sim.engine.parking import parked_home
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Network
-from et_sim.network.tables import Model
 from et_sim.plan.tables import UNLIMITED_LANES, Action, Plan, most_of_a_template
 
 SMALLEST_POOL = 256
@@ -27,7 +26,6 @@ ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
-MOMENTS_OVER_A_LEVEL = 7
 LARGEST_POOL = 2**31 - 1
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
 Beside = TypeVar("Beside", Causes, Traffic)
@@ -41,13 +39,13 @@ class Reserve(NamedTuple):
     streams: int  # rows, in blocks
 
 
-def reserve_per_event(plan: Plan) -> Reserve:
+def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     """The reserve that the largest event of a plan needs.
 
     An event completes at most two nodes, and each may start a collective (or as many as its rank has, if
     these share no lane), post all receives of its rank, or issue a whole custom program. Every one of these
-    things takes a few rows: an event or two, a transit, a request on the bus, and with rendezvous a held
-    message and the one that asks for it.
+    things takes a few rows: an event or two, a message under way, a request on the bus, and with rendezvous a
+    held message and the one that asks for it.
     """
     chunks = plan.collectives["chunks"].astype(np.int64)
     collectives = _most_at_once(plan, np.ones_like(chunks))
@@ -60,28 +58,24 @@ def reserve_per_event(plan: Plan) -> Reserve:
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
     completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.starts_together else 1)
     return Reserve(
-        rows=completions * ROWS_PER_THING * things,
+        rows=completions * (ROWS_PER_THING + needs.events) * things,
         collectives=completions * collectives,
         streams=completions * _most_at_once(plan, blocks),
     )
 
 
-def moments_per_event(plan: Plan, reserve: Reserve, network: Network) -> int:
+def moments_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
     """The most moments of the record of causes that one event may add.
 
-    An event completes nodes, and instant ones among their children complete at once, and so on. Each message
-    flies over some links, the latencies of which are told apart; and no thing sends more than two.
+    An event completes nodes, and instant ones among their children complete at once, and so on. No
+    thing sends more than two messages.
     """
     of_node = MOMENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
     is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
     nodes = most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
     nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
-    links = sum(dimension.npus // 2 + 1 for dimension in network.dimensions)
-    on_the_way = 2 * min(links, len(network.links) + 2) + 2 * len(network.dimensions)
-    if network.levels:
-        on_the_way = MOMENTS_OVER_A_LEVEL
     together = len(plan.actors) if plan.starts_together else 1
-    return together * nodes + (MOMENTS_OF_A_THING + -(-on_the_way // 2)) * reserve.rows
+    return together * nodes + (MOMENTS_OF_A_THING + -(-needs.moments // 2)) * reserve.rows
 
 
 def _most_freed_at_once(plan: Plan) -> int:
@@ -110,7 +104,7 @@ def _most_groups(plan: Plan) -> int:
     return int(np.diff(plan.actors["seat_first"], append=len(plan.actor_seats)).max(initial=1))
 
 
-def make_room(run: Run, reserve: Reserve) -> Run:
+def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> Run:
     """The same run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
     _check_pools(clock)
@@ -127,8 +121,9 @@ def make_room(run: Run, reserve: Reserve) -> Run:
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
     if clock.free_parkeds < reserve.rows:
         changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat")
-    if run.network.model[0] == Model.LINK and clock.free_transits < reserve.rows:
-        changes["transits"] = _grow(run.transits, clock, "free_transit", "next", reserve.rows)
+    changes["network"] = grown(model, run.network, reserve.rows)
+    if needs.record is not None and clock.free_messages < reserve.rows:
+        changes["messages"] = _grow(run.messages, clock, "free_message", "next", reserve.rows)
     if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:
         requests = _grow(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
         changes["bus_requests"] = requests

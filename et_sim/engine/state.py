@@ -37,12 +37,10 @@ from et_sim.engine.records import (
     SLOT,
     STAMP,
     STREAM,
-    TRANSIT,
     WAITING_LINE,
 )
 from et_sim.engine.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.network.tables import NetworkTables
 from et_sim.plan.tables import LANES, Plan, table
 
 NONE = -1
@@ -85,7 +83,7 @@ class Run(Tables):
     """One run: plan, network and state. Compiled functions take it as their first argument."""
 
     plan: PlanTables
-    network: NetworkTables
+    network: Any  # the network model's own tables
     clock: Any
     slots: Any
     slot_index: Any
@@ -116,7 +114,7 @@ class Run(Tables):
     issuers: Any  # per collective of a program, if all ranks start it together: how many have issued it
     custom_waiting: Any  # per stream and node of its custom program: parents not yet completed
     servers: Any
-    transits: Any
+    messages: Any  # under way, if the network model keeps them
     bus_sides: Any
     bus_lines: Any
     bus_requests: Any
@@ -148,12 +146,16 @@ def setting_of(correction: Correction) -> int:
 
 def new_run(
     plan: Plan,
-    network: NetworkTables,
+    network: Tables,
     traffic: Traffic,
+    message: Any,
+    *,
+    resources: int,
     moments_per_event: int = 0,
     phases_per_event: int = 0,
 ) -> Run:
-    """A run that has not begun; with `moments_per_event`, it records what causes what (`causes`).
+    """A run that has not begun. `message` is the record of a message under way, `resources` says how many the
+    network has. With `moments_per_event`, the run records what causes what (`causes`).
 
     With `phases_per_event`, it logs what became of every chunk in every phase; `traffic` says whether it
     records messages and links.
@@ -175,7 +177,7 @@ def new_run(
     clock = table(CLOCK, 1)
     clock["slot"] = clock["bucket"] = NONE
     clock["free_event"] = clock["free_slot"] = NONE
-    clock["free_parked"] = clock["free_running"] = clock["free_transit"] = NONE
+    clock["free_parked"] = clock["free_running"] = clock["free_message"] = NONE
     clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
     issuers = np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32)
@@ -186,7 +188,7 @@ def new_run(
         "queues": len(queues),
         "channels": len(channels),
         "handshakes": len(handshakes),
-        "links": len(network.links),
+        "links": resources,
         "servers": len(servers),
         "bus_sides": len(plan.bus) * actors * BUS_SIDES,
     }
@@ -223,7 +225,7 @@ def new_run(
         issuers=issuers,
         custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
         servers=servers,
-        transits=table(TRANSIT, 0),
+        messages=table(message, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
         causes=new_causes(plan, moments_per_event, sizes),
         bus_lines=_bus_lines(len(plan.bus) * actors),

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import is_recorded, needs_half, now_of, receive_posted, resume, was_early
-from et_sim.engine.causes_of_messages import flies, waits_for_early
+from et_sim.engine.causes_of_messages import waits_for_early
 from et_sim.engine.clock import schedule
 from et_sim.engine.custom import start_custom
 from et_sim.engine.endpoint import cross_endpoint
 from et_sim.engine.kinds import LATE_STEP, STEP
 from et_sim.engine.meeting import pair_step, put_on_calendar
+from et_sim.engine.network_seam import flight_ns, inject, step_flight_ns
 from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, PAIRS_EARLY, RENDEZVOUS, Run
 from et_sim.engine.ties import note_half_tried
-from et_sim.engine.traffic import COLLECTIVE, is_noted, message_flies, tell_step
-from et_sim.engine.transport import carry
+from et_sim.engine.traffic import COLLECTIVE, is_noted, tell_step
 from et_sim.engine.trees import start_tree
-from et_sim.network.analytical import flight_ns
-from et_sim.network.tables import Model
-
-LINK_MODEL = int(Model.LINK)
 
 
 @works_on_tables
@@ -107,28 +103,17 @@ def send_packet(run: Run, stream_row: int) -> None:
 @works_on_tables
 def _inject(run: Run, stream_row: int, step_row: int, position: int, label: int, stage: int) -> None:
     """Put a packet on the network; most flights are known from the plan's step alone."""
-    stream = run.streams[stream_row]
     target_seat = seat_at(run, stream_row, position)
     tell_step(run, stream_row, label >> 1, COLLECTIVE)
-    if run.network.model[0] != LINK_MODEL and run.network.step_flight_ns[step_row] >= 0:
-        if is_recorded(run):
-            here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
-            flies(run, here, there, run.plan.steps[step_row].bytes, False)
-        if is_noted(run):
-            there, size = rank_at(run, stream_row, position), run.plan.steps[step_row].bytes
-            flight = run.network.step_flight_ns[step_row]
-            message_flies(run, run.plan.actors[stream.actor].rank, there, size, flight)
-        _fly(run, stream_row, run.network.step_flight_ns[step_row], target_seat, label)
-        return
-    here = run.plan.actors[stream.actor].rank
-    there = rank_at(run, stream_row, position)
-    if run.plan.settings[PAIRS_EARLY]:
-        flight = flight_ns(run.network, here, there, run.plan.steps[step_row].bytes, 0)
-        message_flies(run, here, there, run.plan.steps[step_row].bytes, flight)
-        flies(run, here, there, run.plan.steps[step_row].bytes, False)
-        _fly(run, stream_row, flight, target_seat, label)
-        return
-    carry(run, here, there, run.plan.steps[step_row].bytes, STEP, target_seat, label, stage)
+    flight = step_flight_ns(run, step_row)
+    if flight == NONE or is_recorded(run) or is_noted(run):
+        here, size = run.plan.actors[run.streams[stream_row].actor].rank, run.plan.steps[step_row].bytes
+        there = rank_at(run, stream_row, position)
+        if not run.plan.settings[PAIRS_EARLY]:
+            inject(run, here, there, size, STEP, target_seat, label, stage, NONE)
+            return
+        flight = flight_ns(run, here, there, size)
+    _fly(run, stream_row, flight, target_seat, label)
 
 
 @works_on_tables

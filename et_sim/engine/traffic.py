@@ -15,14 +15,10 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.kinds import LATE_RECEIVE, MESSAGE
 from et_sim.engine.link_slices import note_busy, note_wait, note_waiting
-from et_sim.engine.state import NONE, Run, setting_of
+from et_sim.engine.state import NONE, Run
 from et_sim.engine.traffic_tables import Sent
-from et_sim.machine.corrections import Correction
-from et_sim.network.analytical import leg_ns, slowest_of_leg
-from et_sim.network.hierarchy import highest_leaving_ns, highest_level
 
 SEND, COLLECTIVE, CUSTOM, REQUEST = (int(sent) for sent in Sent)
-WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
 
 @works_on_tables
@@ -99,93 +95,68 @@ def held_since(run: Run, event_row: int) -> int:
 
 
 @works_on_tables
-def message_flies(run: Run, source: int, target: int, size: int, flight: int) -> None:
-    """A message that waits for no link sets out, and takes so long until it arrives."""
-    if not is_noted(run):
-        return
-    message, now = run.traffic.now[0], run.clock[0].now
-    message.peer, message.bytes = run.plan.actor_of_rank[target], size
-    message.sent_ns = message.start_ns = message.left_ns = now
-    message.arrived_ns = now + flight
-    message.waited_ns, message.dimension = 0, NONE
-    if len(run.network.levels) > 0:
-        message.dimension = highest_level(run.network.levels, source, target)
-        leaving = highest_leaving_ns(run.network, source, target, size)
-        if message.dimension != NONE:
-            message.left_ns += leaving
-            note_busy(run, message.actor * len(run.network.levels) + message.dimension, now, leaving, size)
-    else:
-        _fly_along(run, message, source, target)
-    _log(run, message)
+def sender(run: Run) -> int:
+    """The actor that sends the next message."""
+    return run.traffic.now[0].actor
 
 
 @works_on_tables
-def _fly_along(run: Run, message: Any, source: int, target: int) -> None:
-    """Where a message is charged for several dimensions, it crosses one after the other."""
-    network, at, begin = run.network, source, run.clock[0].now
-    for row in range(len(network.dimensions)):
-        dimension = network.dimensions[row]
-        here, there = source % dimension.npus, target % dimension.npus
-        if here != there:
-            slowest = network.speeds[slowest_of_leg(network, row, at, here, there)]
-            leaving = int(message.bytes / slowest.bytes_per_ns)
-            note_busy(run, message.actor * len(network.dimensions) + row, begin, leaving, message.bytes)
-            if message.dimension == NONE:
-                message.dimension = row
-                message.left_ns += leaving
-            if not run.plan.settings[WHOLE_PATH]:
-                return
-            begin += leg_ns(network, row, at, here, there, message.bytes)
-        at += (there - here) * dimension.stride
-        source //= dimension.npus
-        target //= dimension.npus
+def message_flies(run: Run, target: int, size: int, left: int, flight: int, dimension: int) -> None:
+    """A message that waits for nothing sets out; it has left its source, and arrives, at known times."""
+    if is_noted(run):
+        message, now = run.traffic.now[0], run.clock[0].now
+        message.peer, message.bytes = run.plan.actor_of_rank[target], size
+        message.sent_ns = message.start_ns = now
+        message.left_ns, message.arrived_ns = left, now + flight
+        message.waited_ns, message.dimension = 0, dimension
+        _log(run, message)
 
 
 @works_on_tables
-def message_sets_out(run: Run, transit_row: int) -> None:
+def message_sets_out(run: Run, row: int) -> None:
     """A message is about to take its first link, or to wait for it."""
     if is_noted(run):
-        message, transit = run.traffic.transits[transit_row], run.transits[transit_row]
+        message, sent = run.traffic.messages[row], run.messages[row]
         _copy_told(message, run.traffic.now[0])
-        message.peer, message.bytes = run.plan.actor_of_rank[transit.target], transit.bytes
+        message.peer, message.bytes = run.plan.actor_of_rank[sent.target], sent.bytes
         message.sent_ns, message.start_ns, message.waited_ns = run.clock[0].now, NONE, 0
 
 
 @works_on_tables
-def message_queues(run: Run, transit_row: int, link_row: int) -> None:
+def message_queues(run: Run, row: int, link_row: int) -> None:
     """A message waits for a link from now on."""
     if is_noted(run):
-        run.traffic.joined[transit_row] = run.clock[0].now
+        run.traffic.joined[row] = run.clock[0].now
         note_waiting(run, link_row, 1)
 
 
 @works_on_tables
-def message_goes_on(run: Run, transit_row: int, link_row: int) -> None:
+def message_goes_on(run: Run, row: int, link_row: int) -> None:
     """A message has waited for a link, and takes it."""
     if is_noted(run):
-        wait = run.clock[0].now - run.traffic.joined[transit_row]
-        run.traffic.transits[transit_row].waited_ns += wait
+        wait = run.clock[0].now - run.traffic.joined[row]
+        run.traffic.messages[row].waited_ns += wait
         note_waiting(run, link_row, -1)
         note_wait(run, link_row, wait)
 
 
 @works_on_tables
-def message_takes_link(run: Run, transit_row: int, link_row: int, length: int) -> None:
+def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length: int) -> None:
     """A link serialises a message from now on, for so long."""
     if is_noted(run):
-        message, now = run.traffic.transits[transit_row], run.clock[0].now
+        message, now = run.traffic.messages[row], run.clock[0].now
         note_busy(run, link_row, now, length, message.bytes)
         if message.start_ns == NONE:
             message.start_ns, message.left_ns = now, now + length
-            message.dimension = run.transits[transit_row].dimension
+            message.dimension = dimension
 
 
 @works_on_tables
-def message_arrives(run: Run, transit_row: int) -> None:
+def message_arrives(run: Run, row: int) -> None:
     """A message is at its target."""
     if is_noted(run):
-        run.traffic.transits[transit_row].arrived_ns = run.clock[0].now
-        _log(run, run.traffic.transits[transit_row])
+        run.traffic.messages[row].arrived_ns = run.clock[0].now
+        _log(run, run.traffic.messages[row])
 
 
 @works_on_tables

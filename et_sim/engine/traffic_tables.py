@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.network.tables import Model, NetworkTables
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.tables import record, table
 
 LOGGED_AT_ONCE = 1 << 16
 MOST_SLICES, FEWEST_SLICES = 128, 4  # of a link
@@ -66,8 +65,8 @@ class Traffic(Tables):
     now: Any  # one MESSAGE_LOG: about the message that sets out
     log: Any  # a buffer that is emptied between events; empty if messages are not logged
     logged: Any  # how many are in it
-    transits: Any  # MESSAGE_LOG beside the run's transits
-    joined: Any  # per transit, when it joined the line of a link
+    messages: Any  # MESSAGE_LOG beside the run's messages under way
+    joined: Any  # per message, when it joined the line of a link
     parked: Any  # MESSAGE_LOG beside what is parked: messages that are offered
     held: Any  # per event, when it was made: messages that wait to be asked for
     slices: Any  # of every link; empty if links are not recorded
@@ -75,22 +74,22 @@ class Traffic(Tables):
     grid: Any  # [binary logarithm of a slice's width, slices per link, binary places of time]
 
 
-POOLS = {"transits": "transits", "joined": "transits", "parked": "parked", "held": "events"}
+POOLS = {"messages": "messages", "joined": "messages", "parked": "parked", "held": "events"}
 
 
-def new_traffic(plan: Plan, network: NetworkTables, per_event: int, *, links: bool, bits: int) -> Traffic:
+def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Traffic:
     """Tables for a run; up to `per_event` messages of one event are logged (0: none are).
 
-    Time has `bits` binary places.
+    With `links`, it is noted how busy the `resources` of the network are. Time has `bits` binary places.
     """
-    count = _links(plan, network) if links else 0
+    count = resources if links else 0
     per_link = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))
     return Traffic(
         on=(1,) if per_event or links else (),
         now=table(MESSAGE_LOG, 1),
         log=table(MESSAGE_LOG, per_event and max(LOGGED_AT_ONCE, 2 * per_event)),
         logged=np.zeros(1, np.int64),
-        transits=table(MESSAGE_LOG, 0),
+        messages=table(MESSAGE_LOG, 0),
         joined=np.zeros(0, np.int64),
         parked=table(MESSAGE_LOG, 0),
         held=np.zeros(0, np.int64),
@@ -98,10 +97,3 @@ def new_traffic(plan: Plan, network: NetworkTables, per_event: int, *, links: bo
         lines=table(LINE, count),
         grid=np.array([bits, per_link, bits], np.int64),
     )
-
-
-def _links(plan: Plan, network: NetworkTables) -> int:
-    """The model's own; in the analytical one, an actor and a dimension make one."""
-    if network.model[0] == Model.LINK:
-        return len(network.links)
-    return len(plan.actors) * (len(network.levels) or len(network.dimensions))

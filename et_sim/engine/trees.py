@@ -16,12 +16,12 @@ from et_sim.engine.causes import now_of, receive_posted, resume, was_early
 from et_sim.engine.clock import schedule
 from et_sim.engine.endpoint import cross_endpoint
 from et_sim.engine.kinds import LATE_STEP, STEP
+from et_sim.engine.network_seam import inject
 from et_sim.engine.parking import take_parked
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
 from et_sim.engine.traffic import COLLECTIVE, tell_step
-from et_sim.engine.transport import carry
 
 # Labels of messages (even, as trees have no direction), from or to a child. A parent that holds messages to
 # both children back until they are asked for must tell them apart. START is a bundle that follows no message.
@@ -137,7 +137,7 @@ def _send(run: Run, stream_row: int, position: int, label: int, size: int) -> No
     else:
         here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
         tell_step(run, stream_row, label >> 1, COLLECTIVE)
-        carry(run, here, there, size, STEP, target_seat, label, stage)
+        inject(run, here, there, size, STEP, target_seat, label, stage, NONE)
 
 
 @works_on_tables

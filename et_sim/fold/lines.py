@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.hashing import exchanges, rotations
-from et_sim.fold.paths import Paths
+from et_sim.fold.path_keys import PathKeys
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mixing import mix
 from et_sim.plan.tables import NO_LINE
@@ -77,7 +77,7 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
 class SystemLines:
     """Lines along the dimensions, and the one through the whole system in rank order."""
 
-    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: Paths) -> None:
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
         network = lowering.machine.network
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
         self.fixed: list[Any] = []  # per rank, what never changes
@@ -96,7 +96,7 @@ class SystemLines:
                 self._add_paths(paths, ranks, first, stride, members, pattern)
 
     def _add_paths(
-        self, paths: Paths, ranks: Any, first: Any, stride: int, members: int, pattern: Pattern
+        self, paths: PathKeys, ranks: Any, first: Any, stride: int, members: int, pattern: Pattern
     ) -> None:
         place = (ranks - first) // stride
         for distance in _both_ways(pattern, members):
@@ -127,7 +127,7 @@ def _both_ways(pattern: Pattern, members: int) -> list[int]:
 class GroupLines:
     """Groups that do not span the system: for every use of one by a template, its members."""
 
-    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: Paths) -> None:
+    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
         self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (group x place), usage, pattern
         self.fixed = np.zeros(lowering.workload.ranks, np.uint64)
         self.can_be_folded = True
@@ -138,7 +138,7 @@ class GroupLines:
                 self._blocks.append((members, usage, pattern))
                 self._add_paths(paths, members, usage, pattern)
 
-    def _add_paths(self, paths: Paths, members: Any, usage: Any, pattern: Pattern) -> None:
+    def _add_paths(self, paths: PathKeys, members: Any, usage: Any, pattern: Pattern) -> None:
         with np.errstate(over="ignore"):
             for distance in _both_ways(pattern, members.shape[1]):
                 peer = np.roll(members, -distance, axis=1)

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
-from et_sim.fold.paths import Paths
+from et_sim.fold.path_keys import PathKeys
 from et_sim.fold.shapes import shapes_of_templates
-from et_sim.machine.corrections import Correction
 from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
@@ -31,18 +30,16 @@ LEAST_ROUNDS, MOST_ROUNDS, RANKS_IN_ALL_ROUNDS = 24, 256, 1 << 22
 MOST_ACTORS_PER_RANK = 0.75
 
 
-def fold(lowering: Lowering, *, on_links: bool) -> Actors:
-    """The actors of a workload on a machine; `on_links`: messages queue for links."""
+def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
+    """The actors of a workload on a machine; `paths`: what the network model tells apart, None: all."""
     ranks = lowering.workload.ranks
     alone = Actors.one_per_rank(ranks)
-    if lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
+    if paths is None or lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
         return alone
     colours = _first_colours(lowering)
     if len(np.unique(colours)) == ranks:
         return alone
     patterns = patterns_of_lines(lowering)
-    whole = lowering.machine.system.corrects(Correction.WHOLE_PATH)
-    paths = Paths(lowering.machine.network, on_links=on_links, whole=whole)
     system = SystemLines(lowering, patterns, paths)
     groups = GroupLines(lowering, patterns, paths)
     messages = _Messages(lowering, paths)
@@ -106,7 +103,7 @@ def _first_colours(lowering: Lowering) -> Any:
 class _Messages:
     """Sends and receives: every rank's peers, slot by slot."""
 
-    def __init__(self, lowering: Lowering, paths: Paths) -> None:
+    def __init__(self, lowering: Lowering, paths: PathKeys) -> None:
         ranks = lowering.workload.ranks
         self._owner, self._slot, self._peer = _peers_of_ranks(lowering)
         self._back = _slots_back(self._owner, self._slot, self._peer, ranks)

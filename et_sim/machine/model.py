@@ -294,9 +294,9 @@ class Machine:
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
 
-    def network_of(self, *, on_links: bool) -> Network:
+    def network_of(self, *, has_contention: bool) -> Network:
         """The network as a model counts its time: that of 1.0 with contention has fractions."""
-        if not (self.system.is_version_1 and on_links) or self.system.shared_bus is not None:
+        if not (self.system.is_version_1 and has_contention) or self.system.shared_bus is not None:
             return self.network
         return replace(self.network, fraction_bits=FRACTION_BITS)
 

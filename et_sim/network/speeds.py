@@ -3,7 +3,7 @@
 A link is named by the NPU it belongs to and a port there: its direction round a ring, up or down at a
 switch, the distance among fully connected NPUs.
 
-Not here: what a speed costs a message (`analytical`, `link`).
+Not here: what a speed costs a message (`grid`, `link`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ SHAPE_CODE = {Shape.RING: RING, Shape.FULLY_CONNECTED: FULLY_CONNECTED, Shape.SW
 LINKS_PER_NPU = 2  # in a ring or switch dimension
 CLOCKWISE, ANTICLOCKWISE = 0, 1
 UP, DOWN = 0, 1  # links between an NPU and its switch
-LINKS, CARDS, ROUTER, MEMORY = range(4)  # what a message pays for in a level of a network of ASTRA-sim 1.0
-PARTS_OF_A_LEVEL = 4
 
 SPEED = record(
     ("link", "i8"),  # in the speed's dimension: NPU * ports + port; of a dimension's own speed: none
@@ -76,10 +74,7 @@ def _uneven_rows(network: Network) -> list[tuple[int, int, UnevenLink]]:
 
 
 def speed_names(network: Network) -> tuple[str, ...]:
-    """What has each of the speeds, in the order of the table; if there are levels, the parts of each."""
-    if network.levels:
-        parts = ("", ": cards", ": router", ": memory")
-        return tuple(f"dimension {number}{part}" for number in range(len(network.levels)) for part in parts)
+    """What has each of the speeds, in the order of the table."""
     names = [f"dimension {number}" for number in range(len(network.dimensions))]
     for _, _, link in _uneven_rows(network):
         ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
@@ -88,16 +83,16 @@ def speed_names(network: Network) -> tuple[str, ...]:
 
 
 @works_on_tables
-def speed_of(network: Tables, row: int, npu: int, port: int) -> int:
+def speed_of(fabric: Tables, row: int, npu: int, port: int) -> int:
     """The row of the speed of a link in dimension `row`."""
-    dimension = network.dimensions[row]  # type: ignore[attr-defined]
+    dimension = fabric.dimensions[row]  # type: ignore[attr-defined]
     wanted = npu * dimension.ports + port
     low, high = dimension.uneven_first, dimension.uneven_end
     while low < high:
         middle = (low + high) >> 1
-        if network.speeds[middle].link < wanted:  # type: ignore[attr-defined]
+        if fabric.speeds[middle].link < wanted:  # type: ignore[attr-defined]
             low = middle + 1
         else:
             high = middle
-    is_uneven = low < dimension.uneven_end and network.speeds[low].link == wanted  # type: ignore[attr-defined]
+    is_uneven = low < dimension.uneven_end and fabric.speeds[low].link == wanted  # type: ignore[attr-defined]
     return low if is_uneven else row

@@ -54,6 +54,7 @@ LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
 NO_LINE = -1
+REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
 
@@ -279,6 +280,12 @@ class Plan:
     def largest_custom(self) -> int:
         """Nodes of the largest program of a custom collective."""
         return int(self.templates["nodes"][self.customs["template"]].max(initial=0))
+
+    @property
+    def largest_message(self) -> int:
+        """Bytes of the largest message that the run may send."""
+        sizes = [int(of["bytes"].max(initial=REQUEST_BYTES)) for of in (self.steps, self.channels)]
+        return max(*sizes, *(int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")))
 
     @property
     def expected_messages(self) -> int:

@@ -54,7 +54,7 @@ class MessageSource:
 
     def __init__(self, messages: Messages, outcome: Outcome, workload: Workload) -> None:
         self._messages, self._plan, self._workload = messages, outcome.plan, workload
-        self._on_links = len(outcome.run.network.links) > 0
+        self._has_contention = outcome.has_contention
 
     def blocks(self, keep: Keep) -> Iterator[dict[str, Any]]:
         """Columns of all messages that are kept, block by block; -1 stands for none."""
@@ -63,7 +63,7 @@ class MessageSource:
             mask = kept_messages(every, keep, actors)
             log = every if mask is None else every[mask]
             first = plan.templates["node_first"][plan.actors["template"][log["actor"]]]
-            waited = log["waited_ns"] if self._on_links else np.full(len(log), -1)
+            waited = log["waited_ns"] if self._has_contention else np.full(len(log), -1)
             yield {
                 **{name: log[name] for name in SAME + TIMES},
                 "kind": log["what"].astype(np.int8),

@@ -32,7 +32,7 @@ class PathSource:
 
     def __init__(self, moments: Moments, outcome: Outcome, workload: Workload) -> None:
         self._moments, self._plan, self._workload = moments, outcome.plan, workload
-        self.link_names = outcome.link_names
+        self.link_names = outcome.resources.class_names if outcome.resources else ()
 
     def blocks(self) -> Iterator[dict[str, Any]]:
         """Columns of all moments, block by block; -1 stands for none."""

@@ -197,7 +197,8 @@ class Result:
         """The schema of these."""
         from et_sim.timeline.tables import path_schema
 
-        links = json.dumps(self.outcome.links, sort_keys=True)
+        resources = self.outcome.resources
+        links = json.dumps(resources.wiring if resources else (), sort_keys=True)
         return path_schema(self.manifest_text, links, self.outcome.plan.routes_by_bandwidth)
 
     @property

@@ -195,7 +195,7 @@ def plan_of(builders: list[TraceBuilder], groups: dict[str, list[int]], **keys: 
 def test_groups_that_run_side_by_side_have_queues_of_their_own(concurrent: bool) -> None:
     plan = plan_of(group_first(), {"1": [2, 3]}, corrections={"concurrent-communication": concurrent})
     machine = read_machine(system=system(), network=FOUR)
-    tables = analytical.prepare(machine.network, plan.programs, plan.steps)
+    tables = analytical.tables(machine.network, plan)
     run = new_run(plan, tables, new_traffic(plan, tables, 0, links=False, bits=0))
     first = run.seats["queue_first"]
     assert len(run.queues) == (6 if concurrent else 4)

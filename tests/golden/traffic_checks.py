@@ -48,7 +48,7 @@ def check_traffic(result: Result) -> None:
     """All that holds for every run."""
     sent, links = columns(result, "messages"), columns(result, "links")
     ranks = np.bincount(result.outcome.plan.actor_of_rank)
-    on_links = len(result.outcome.run.network.links) > 0
+    on_links = result.outcome.has_contention
     _check_times(sent, on_links=on_links)
     is_data = sent["kind"] != REQUEST
     if result.is_complete:

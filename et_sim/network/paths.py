@@ -3,7 +3,7 @@
 Where links queue messages, or differ in speed, only paths that use nothing but links of their two ends are
 told apart like that; with others, ranks are not folded.
 
-Not here: the times themselves (`et_sim.network`).
+Not here: the times themselves (the fabrics).
 """
 
 from __future__ import annotations

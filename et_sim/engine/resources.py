@@ -1,0 +1,43 @@
+"""What messages occupy on their way, under numbers that are given once.
+
+First come resources, such as the links of the link model, then the classes of links that share their figures
+(a dimension, or single links that differ from theirs). The engine numbers both from zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SENDING = "all it sends"  # where there are no links
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceTable:
+    """Resources by number, and the names of classes."""
+
+    actor: Any  # that owns the resource
+    dimension: Any  # or level
+    port: Any  # which of the actor's there: a row of `port_names`
+    port_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    wiring: tuple[dict[str, Any], ...]  # of links: per dimension, the first number and the names of ports
+    are_links: bool  # which carry one message at a time
+
+    def __len__(self) -> int:
+        return len(self.actor)
+
+
+def sendings(tiers: int, actors: int, class_names: tuple[str, ...]) -> ResourceTable:
+    """All that an actor sends along each of some dimensions or levels."""
+    return ResourceTable(
+        actor=np.repeat(np.arange(actors, dtype=np.int32), tiers),
+        dimension=np.tile(np.arange(tiers, dtype=np.int32), actors),
+        port=np.zeros(actors * tiers, np.int32),
+        port_names=(SENDING,),
+        class_names=class_names,
+        wiring=(),
+        are_links=False,
+    )

@@ -1,0 +1,34 @@
+"""Which fabric a network has: the module that makes its tables and knows what it consists of."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine.resources import ResourceTable
+from et_sim.machine.model import Network
+from et_sim.network import grid, levels
+
+
+class Fabric(Protocol):
+    """Python's side of a fabric; compiled code's is `fabric`."""
+
+    def tables(self, network: Network, /) -> Tables:
+        """What compiled code knows of it."""
+
+    def flights_along(self, network: Network, along: int, distance: Any, size: Any, /) -> Any:
+        """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
+
+    def check_reach(self, network: Network, most_bytes: int, /) -> None:
+        """Refuse a network on which a message of the run would take longer than any run may."""
+
+    def moments_of_message(self, network: Network, /) -> int:
+        """The most moments of the record of causes that a message may need."""
+
+    def sending_resources(self, network: Network, actors: int, /) -> ResourceTable:
+        """All that an actor sends along each of its tiers."""
+
+
+def fabric_of(network: Network) -> Fabric:
+    """The grid of its dimensions, or the levels of ASTRA-sim 1.0."""
+    return levels if network.levels else grid

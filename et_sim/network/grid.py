@@ -1,0 +1,247 @@
+"""The grid: dimensions of rings, switches and fully connected NPUs, whose links may differ in speed.
+
+A message corrects one coordinate after the other, lowest dimension first. On a ring it goes clockwise unless
+the other way is strictly shorter; a switch stands between any two NPUs of its line; among fully connected
+NPUs there is a link for every pair.
+
+Not here: who has to wait for whom (`analytical`, `link`), and how links are told apart (`speeds`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.causes import LATENCY, SERIALISATION, is_recorded
+from et_sim.engine.causes_of_messages import said_until, takes_first
+from et_sim.engine.resources import ResourceTable, sendings
+from et_sim.engine.state import Run
+from et_sim.machine.model import Dimension, Network
+from et_sim.network.fabric import NONE, Leg
+from et_sim.network.reach import refuse_slow
+from et_sim.network.speeds import (
+    ANTICLOCKWISE,
+    CLOCKWISE,
+    DOWN,
+    FULLY_CONNECTED,
+    RING,
+    SHAPE_CODE,
+    SWITCH,
+    UP,
+    port_names,
+    ports_of,
+    speed_names,
+    speed_of,
+    speed_table,
+)
+from et_sim.plan.tables import record, table
+
+DIMENSION = record(
+    ("npus", "i8"),
+    ("stride", "i8"),
+    ("wiring", "i8"),
+    ("bytes_per_ns", "f8"),
+    ("latency_ns", "f8"),
+    ("ports", "i8"),  # links of an NPU
+    ("uneven_first", "i8"),  # into `speeds`: links of a speed of their own
+    ("uneven_end", "i8"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GridTables(Tables):
+    """What compiled code knows of a grid."""
+
+    dimensions: Any
+    speeds: Any  # the first ones are the dimensions'
+
+
+def tables(network: Network) -> GridTables:
+    """The network's dimensions and the speeds of its links as records."""
+    dimensions = table(DIMENSION, len(network.dimensions))
+    speeds, uneven = speed_table(network)
+    units = 1 << network.fraction_bits  # of time, per ns
+    dimensions["uneven_first"], dimensions["uneven_end"] = uneven[:-1], uneven[1:]
+    speeds["bytes_per_ns"] /= units
+    speeds["latency_ns"] *= units
+    for row, dimension, stride in zip(dimensions, network.dimensions, network.strides, strict=True):
+        row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
+        row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
+        row.ports = ports_of(dimension)
+    return GridTables(dimensions, speeds)
+
+
+def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
+    """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
+    dimension = tables(network).dimensions[along]
+    if dimension.uneven_first < dimension.uneven_end:
+        return None
+    distance = distance.astype(np.int64)
+    hops = {
+        RING: np.minimum(distance, dimension.npus - distance),
+        FULLY_CONNECTED: np.ones_like(distance),
+        SWITCH: np.full_like(distance, 2),
+    }[int(dimension.wiring)]
+    return (hops * dimension.latency_ns + size / dimension.bytes_per_ns).astype(np.int64)
+
+
+def check_reach(network: Network, most_bytes: int) -> None:
+    """Refuse a network on which a message of the run would take longer than any run may."""
+    for number, dimension in enumerate(network.dimensions):
+        uneven = [link for link in network.links if link.dimension == number]
+        bandwidth = min([dimension.bytes_per_ns, *(link.bytes_per_ns for link in uneven)])
+        latency = max([dimension.latency_ns, *(link.latency_ns for link in uneven)])
+        refuse_slow(_most_hops(dimension) * (latency + most_bytes / bandwidth), number, most_bytes)
+
+
+def _most_hops(dimension: Dimension) -> int:
+    return max(dimension.npus // 2, 2)
+
+
+def moments_of_message(network: Network) -> int:
+    """The most moments of the record of causes that a message may need: latencies of links are told apart."""
+    links = sum(dimension.npus // 2 + 1 for dimension in network.dimensions)
+    return 2 * min(links, len(network.links) + 2) + 2 * len(network.dimensions)
+
+
+def sending_resources(network: Network, actors: int) -> ResourceTable:
+    """All that an actor sends along each dimension."""
+    return sendings(len(network.dimensions), actors, speed_names(network))
+
+
+def link_resources(network: Network, actors: int) -> ResourceTable:
+    """Every link of every actor, dimension by dimension."""
+    ports = [ports_of(dimension) for dimension in network.dimensions]
+    counts = np.array([actors * count for count in ports])
+    first = np.cumsum(counts) - counts
+    shapes = [SHAPE_CODE[dimension.shape] for dimension in network.dimensions]
+    named = [port_names(shape, count) for shape, count in zip(shapes, ports, strict=True)]
+    names = tuple(dict.fromkeys(name for of_dimension in named for name in of_dimension))
+    number = {name: row for row, name in enumerate(names)}
+    of_ports = [np.array([number[name] for name in of_dimension], np.int32) for of_dimension in named]
+    return ResourceTable(
+        actor=np.concatenate([np.repeat(np.arange(actors, dtype=np.int32), count) for count in ports]),
+        dimension=np.repeat(np.arange(len(ports), dtype=np.int32), counts),
+        port=np.concatenate([np.tile(of_dimension, actors) for of_dimension in of_ports]),
+        port_names=names,
+        class_names=speed_names(network),
+        wiring=tuple({"first": int(at), "ports": of} for at, of in zip(first, named, strict=True)),
+        are_links=True,
+    )
+
+
+@works_on_tables
+def tiers(fabric: GridTables) -> int:
+    """How many dimensions there are."""
+    return len(fabric.dimensions)
+
+
+@works_on_tables
+def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
+    """Along the lowest dimension in which the ends differ."""
+    for row in range(len(fabric.dimensions)):
+        dimension = fabric.dimensions[row]
+        outermost = row + 1 == len(fabric.dimensions)
+        here = _coordinate(dimension, at, outermost)
+        there = _coordinate(dimension, target, outermost)
+        if here != there:
+            return Leg(row, at, here, there, at + (there - here) * dimension.stride)
+    return Leg(NONE, at, at, at, at)
+
+
+@works_on_tables
+def _coordinate(dimension: Any, rank: int, outermost: bool) -> int:
+    """A rank's place along a dimension; divisions are slow, and one dimension needs none."""
+    if dimension.stride > 1:
+        rank //= dimension.stride
+    return rank if outermost else rank % dimension.npus
+
+
+@works_on_tables
+def hops_of(fabric: GridTables, leg: Leg) -> int:
+    """How many links a message takes along a dimension."""
+    dimension = fabric.dimensions[leg.row]
+    if dimension.wiring == RING:
+        ahead = abs(leg.there - leg.here)
+        return min(ahead, dimension.npus - ahead)
+    return 2 if dimension.wiring == SWITCH else 1
+
+
+@works_on_tables
+def way_round(fabric: GridTables, leg: Leg) -> int:
+    """In which direction a message goes round a ring."""
+    npus = fabric.dimensions[leg.row].npus
+    ahead = places_ahead(fabric, leg)
+    return ANTICLOCKWISE if npus - ahead < ahead else CLOCKWISE
+
+
+@works_on_tables
+def places_ahead(fabric: GridTables, leg: Leg) -> int:
+    """How far ahead the end is, round the dimension."""
+    ahead = leg.there - leg.here
+    return ahead if ahead > 0 else ahead + fabric.dimensions[leg.row].npus
+
+
+@works_on_tables
+def leg_ns(fabric: GridTables, leg: Leg, size: int) -> int:
+    """The latencies of all links on the way, and the serialisation on the slowest."""
+    dimension = fabric.dimensions[leg.row]
+    if dimension.uneven_first == dimension.uneven_end:
+        return int(hops_of(fabric, leg) * dimension.latency_ns + size / dimension.bytes_per_ns)
+    latency, slowest = 0.0, np.inf
+    for hop in range(hops_of(fabric, leg)):
+        speed = fabric.speeds[_speed_of_hop(fabric, leg, hop)]
+        latency += speed.latency_ns
+        slowest = min(slowest, speed.bytes_per_ns)
+    return int(latency + size / slowest)
+
+
+@works_on_tables
+def leaving_ns(fabric: GridTables, leg: Leg, size: int) -> int:
+    """The serialisation alone."""
+    return int(size / fabric.speeds[leaving_class(fabric, leg)].bytes_per_ns)
+
+
+@works_on_tables
+def leaving_class(fabric: GridTables, leg: Leg) -> int:
+    """The speed of the slowest link along a dimension: the first such one."""
+    dimension = fabric.dimensions[leg.row]
+    if dimension.uneven_first == dimension.uneven_end:
+        return leg.row
+    slowest = _speed_of_hop(fabric, leg, 0)
+    for hop in range(1, hops_of(fabric, leg)):
+        speed = _speed_of_hop(fabric, leg, hop)
+        if fabric.speeds[speed].bytes_per_ns < fabric.speeds[slowest].bytes_per_ns:
+            slowest = speed
+    return slowest
+
+
+@works_on_tables
+def _speed_of_hop(fabric: GridTables, leg: Leg, hop: int) -> int:
+    """The row of the speed of one of the links along a dimension."""
+    dimension = fabric.dimensions[leg.row]
+    if dimension.wiring == RING:
+        way = way_round(fabric, leg)
+        place = (leg.here + hop if way == CLOCKWISE else leg.here - hop + dimension.npus) % dimension.npus
+        return speed_of(fabric, leg.row, leg.at + (place - leg.here) * dimension.stride, way)
+    if dimension.wiring == SWITCH:
+        return speed_of(fabric, leg.row, leg.at if hop == 0 else leg.end, UP if hop == 0 else DOWN)
+    return speed_of(fabric, leg.row, leg.at, places_ahead(fabric, leg))
+
+
+@works_on_tables
+def describe_leg(fabric: GridTables, run: Run, leg: Leg, size: int) -> None:
+    """The latencies of the links along one dimension, and then the slowest one's serialisation."""
+    if not is_recorded(run):
+        return
+    begin, latency = said_until(run), 0.0
+    hops = hops_of(fabric, leg)
+    for hop in range(hops):
+        speed = _speed_of_hop(fabric, leg, hop)
+        latency += fabric.speeds[speed].latency_ns
+        if hop + 1 == hops or _speed_of_hop(fabric, leg, hop + 1) != speed:
+            takes_first(run, LATENCY, speed, begin + int(latency))
+    takes_first(run, SERIALISATION, leaving_class(fabric, leg), begin + leg_ns(fabric, leg, size))

@@ -1,0 +1,186 @@
+"""The levels of ASTRA-sim 1.0: a message pays for the *highest* level in which its ends differ.
+
+That is the latency of all hops, then the serialisation on all links of the bundle, two network cards, and a
+router behind a switch; each sum is cut to whole nanoseconds. Where the memory takes longer than all that, it
+takes the memory's time, the only one with a fraction.
+
+Levels are what is wired; dimensions, along which collectives run, may be parts of a level. A ring along a
+part of a level then has hops of several lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.causes import BOUND, LATENCY, SERIALISATION, is_recorded
+from et_sim.engine.causes_of_messages import after_both, said_so_far, said_until, start_from, takes_first
+from et_sim.engine.resources import ResourceTable, sendings
+from et_sim.engine.state import Run
+from et_sim.machine.model import Network
+from et_sim.network.fabric import NONE, Leg
+from et_sim.network.reach import refuse_slow
+from et_sim.network.speeds import RING, SHAPE_CODE, SWITCH
+from et_sim.plan.tables import record, table
+
+# Points on a message's way, and on that through the memory.
+LATENCY_PASSED, LINKS_PASSED, CARDS_PASSED, ROUTER_PASSED, ARRIVED, MEMORY_REACHED, MEMORY_PASSED = range(7)
+LINKS, CARDS, ROUTER, MEMORY = range(4)  # what a message pays for in a level
+PARTS = ("", ": cards", ": router", ": memory")
+PART_COUNT = len(PARTS)
+MOMENTS_OF_MESSAGE = 7
+LEVEL = record(
+    ("npus", "i8"),
+    ("stride", "i8"),
+    ("wiring", "i8"),
+    ("latency_ns", "f8"),
+    ("bytes_per_ns", "f8"),
+    ("nic_ns", "f8"),
+    ("router_ns", "f8"),
+    ("memory_latency_ns", "f8"),
+    ("memory_bytes_per_ns", "f8"),
+    ("memory_scale", "f8"),
+    ("units_per_ns", "f8"),  # in which time is counted
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTables(Tables):
+    """What compiled code knows of the levels."""
+
+    levels: Any
+
+
+def tables(network: Network) -> LevelTables:
+    """The network's levels as records."""
+    levels = table(LEVEL, len(network.levels))
+    stride = 1
+    for row, level in zip(levels, network.levels, strict=True):
+        row.npus, row.stride, row.wiring = level.npus, stride, SHAPE_CODE[level.shape]
+        row.latency_ns, row.bytes_per_ns = level.latency_ns, level.bytes_per_ns
+        row.nic_ns, row.router_ns = level.nic_ns, level.router_ns
+        row.memory_latency_ns, row.memory_bytes_per_ns = level.memory_latency_ns, level.memory_bandwidth
+        row.memory_scale, row.units_per_ns = level.memory_scale, 1 << network.fraction_bits
+        stride *= level.npus
+    return LevelTables(levels)
+
+
+def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
+    """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
+    if network.level_of.count(network.level_of[along]) > 1:
+        return None  # hops along a part of a level differ in length
+    level = tables(network).levels[network.level_of[along]]
+    pairs = zip(distance.tolist(), size.tolist(), strict=True)
+    return np.array([_plain_flight(level, *pair) for pair in pairs], np.int64)
+
+
+def _plain_flight(level: Any, distance: int, size: int) -> int:
+    """`_over_level`, called by Python."""
+    return int(getattr(_over_level, "py_func", _over_level)(level, distance, size, ARRIVED))
+
+
+def check_reach(network: Network, most_bytes: int) -> None:
+    """Refuse a network on which a message of the run would take longer than any run may."""
+    for number, level in enumerate(tables(network).levels):
+        flight = _plain_flight(level, int(level.npus) // 2, most_bytes)
+        refuse_slow(flight / level.units_per_ns, number, most_bytes)
+
+
+def moments_of_message(_network: Network) -> int:
+    """The most moments of the record of causes that a message may need."""
+    return MOMENTS_OF_MESSAGE
+
+
+def sending_resources(network: Network, actors: int) -> ResourceTable:
+    """All that an actor sends over each level; classes are what a message pays for there."""
+    count = len(network.levels)
+    classes = tuple(f"dimension {number}{part}" for number in range(count) for part in PARTS)
+    return sendings(count, actors, classes)
+
+
+@works_on_tables
+def tiers(fabric: LevelTables) -> int:
+    """How many levels there are."""
+    return len(fabric.levels)
+
+
+@works_on_tables
+def next_leg(fabric: LevelTables, at: int, target: int) -> Leg:
+    """All the way, over the highest level in which the ends differ."""
+    row = len(fabric.levels) - 1
+    while row >= 0:
+        level = fabric.levels[row]
+        here, there = at // level.stride % level.npus, target // level.stride % level.npus
+        if here != there:
+            return Leg(row, at, here, there, target)
+        row -= 1
+    return Leg(NONE, at, at, at, at)
+
+
+@works_on_tables
+def leg_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
+    """Time from sending `size` bytes to their arrival."""
+    return _over_level(fabric.levels[leg.row], abs(leg.there - leg.here), size, ARRIVED)
+
+
+@works_on_tables
+def leaving_ns(fabric: LevelTables, leg: Leg, size: int) -> int:
+    """Time from sending `size` bytes until the last has left the source."""
+    level = fabric.levels[leg.row]
+    return int(int(size / level.bytes_per_ns) * level.units_per_ns)
+
+
+@works_on_tables
+def leaving_class(_fabric: LevelTables, leg: Leg) -> int:
+    """The links of the level."""
+    return leg.row * PART_COUNT
+
+
+@works_on_tables
+def describe_leg(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
+    """Over links, cards and router, and meanwhile through the memory."""
+    if not is_recorded(run):
+        return
+    level, distance = fabric.levels[leg.row], abs(leg.there - leg.here)
+    sent, begin, link = said_so_far(run), said_until(run), leg.row * PART_COUNT
+    takes_first(run, LATENCY, link, begin + _over_level(level, distance, size, LATENCY_PASSED))
+    takes_first(run, SERIALISATION, link, begin + _over_level(level, distance, size, LINKS_PASSED))
+    if level.nic_ns > 0:
+        takes_first(run, LATENCY, link + CARDS, begin + _over_level(level, distance, size, CARDS_PASSED))
+    if level.wiring == SWITCH and level.router_ns > 0:
+        takes_first(run, LATENCY, link + ROUTER, begin + _over_level(level, distance, size, ROUTER_PASSED))
+    if level.memory_scale == 0:
+        return
+    through, through_ns = said_so_far(run), said_until(run)
+    start_from(run, sent, begin)
+    link += MEMORY
+    takes_first(run, LATENCY, link, begin + _over_level(level, distance, size, MEMORY_REACHED))
+    takes_first(run, SERIALISATION, link, begin + _over_level(level, distance, size, MEMORY_PASSED))
+    after_both(run, BOUND, through, through_ns)
+
+
+@works_on_tables
+def _over_level(level: Any, distance: int, size: int, point: int) -> int:
+    """Time of a message to another NPU of a level, which is `distance` places away either way: until it
+    arrives, or has come to another point of its way."""
+    traffic = 0.0 if point == MEMORY_REACHED else size / level.memory_bytes_per_ns
+    memory = (level.memory_latency_ns + traffic) * level.memory_scale
+    if point >= MEMORY_REACHED:
+        return int(memory * level.units_per_ns)
+    hops = 1
+    if level.wiring == RING:
+        hops = min(distance, level.npus - distance)
+    elif level.wiring == SWITCH:
+        hops = 2
+    time = int(hops * level.latency_ns)
+    if point >= LINKS_PASSED:
+        time = int(time + size / level.bytes_per_ns)
+    if point >= CARDS_PASSED:
+        time = int(time + 2 * level.nic_ns)
+    if point >= ROUTER_PASSED and level.wiring == SWITCH:
+        time = int(time + level.router_ns)
+    longest = max(float(time), memory) if point == ARRIVED else float(time)
+    return int(longest * level.units_per_ns)

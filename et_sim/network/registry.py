@@ -1,0 +1,41 @@
+"""The network models by name; nothing else in the house knows one.
+
+A name with a dot is that of a module of yours, which offers what `engine.network_seam.NetworkModel` asks for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from et_sim.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from et_sim.engine.network_seam import NetworkModel
+
+MODELS = {
+    "analytical": "et_sim.network.analytical",
+    "link": "et_sim.network.link",
+}
+DEFAULT = "analytical"
+
+
+def check_model(name: str) -> None:
+    """Refuse a network model that does not exist."""
+    if name not in MODELS and "." not in str(name):
+        raise UsageError(
+            f"network model {name!r} is not known",
+            remedy=did_you_mean(str(name), tuple(MODELS)) or f"known: {', '.join(MODELS)}",
+        )
+
+
+def model_named(name: str) -> NetworkModel:
+    """The module of a model."""
+    check_model(name)
+    try:
+        return importlib.import_module(MODELS.get(name, name))
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"network model {name!r} cannot be imported: {error}",
+            remedy=f"known: {', '.join(MODELS)}; another one is the name of a module that Python finds",
+        ) from None
