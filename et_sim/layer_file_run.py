@@ -33,7 +33,7 @@ class LayerRoad:
         from et_sim.layerfile import layer_program, read_layer_file
         from et_sim.layerfile.left_out import left_out
 
-        settings, sizes = machine.layers, tuple(d.npus for d in machine.network.dimensions)
+        settings, sizes = machine.layers, tuple(d.npus for d in machine.network.grid.dimensions)
         layer_file = read_layer_file(path)
         self._program = layer_program(
             layer_file, settings.passes, sizes, settings.compute_scale, settings.comm_scale
@@ -69,7 +69,7 @@ class LayerRoad:
             pass_end_ns=table.pass_end_ns.tolist(),
             sent_bytes=bytes_sent(outcome.plan, network, phases.blocks()),
             dollars=price_of(network) if network.levels else None,
-            dimensions=[f"{d.shape.value} {d.npus}" for d in network.dimensions],
+            dimensions=[f"{d.shape.value} {d.npus}" for d in network.grid.dimensions],
             layer_of=LayerOfNode(layer, phase),
         )
 
@@ -112,7 +112,7 @@ def unused_settings(machine: Machine) -> tuple[Notice, ...]:
 def _cut(machine: Machine, sizes: tuple[int, ...], level_of: tuple[int, ...]) -> Machine:
     """The machine with dimensions that model- and data-parallel groups divide; algorithms go with them."""
     network = machine.network
-    if len(sizes) == len(network.dimensions):
+    if len(sizes) == len(network.grid.dimensions):
         return machine
     if not network.levels:
         raise MachineError(

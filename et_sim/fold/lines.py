@@ -78,20 +78,20 @@ class SystemLines:
     """Lines along the dimensions, and the one through the whole system in rank order."""
 
     def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
-        network = lowering.machine.network
+        grid = lowering.machine.network.grid
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
         self.fixed: list[Any] = []  # per rank, what never changes
         self.can_be_folded = True
         for (line, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
             if line == NO_LINE:
                 continue
-            through_all = line == len(network.dimensions)
-            stride = 1 if through_all else network.strides[line]
+            through_all = line == len(grid.dimensions)
+            stride = 1 if through_all else grid.strides[line]
             self._grids.append((stride, members, pattern))
             if through_all and pattern.places:
                 continue  # a tree through all ranks tells every one of them from the others anyway
-            if (through_all and len(network.dimensions) > 1) or paths.differ_along_lines:
-                ranks = np.arange(network.ranks)
+            if (through_all and len(grid.dimensions) > 1) or paths.differ_along_lines:
+                ranks = np.arange(grid.ranks)
                 first = ranks - ranks // stride % members * stride
                 self._add_paths(paths, ranks, first, stride, members, pattern)
 

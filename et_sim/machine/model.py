@@ -7,6 +7,7 @@ trust it. Not here: file formats, and any simulation.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -130,18 +131,81 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """Dimensions, innermost first; rank ids count dimension 0 fastest.
+class LogicalDimension:
+    """A dimension as collectives see it."""
 
-    Of ASTRA-sim 1.0, a network also has `levels`: a message then pays for the highest level in which its ends
-    differ. Dimensions are what collectives run along; one level may be cut into several (`level_of`).
-    """
+    npus: int
+    shape: Shape  # of what it lies on
+    bandwidth: float  # of an NPU along it, in GiB/s: by which some orders of dimensions weigh them
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalGrid:
+    """What collectives run along: dimensions, innermost first; rank ids count dimension 0 fastest."""
+
+    dimensions: tuple[LogicalDimension, ...]
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return math.prod(dimension.npus for dimension in self.dimensions)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in rank ids between neighbours of each dimension."""
+        return strides_of(self.dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class GridFabric:
+    """What messages cross: dimensions, innermost first, and the links that differ from their dimension's."""
 
     dimensions: tuple[Dimension, ...]
     links: tuple[UnevenLink, ...] = ()
-    levels: tuple[Level, ...] = ()
-    level_of: tuple[int, ...] = ()  # per dimension
+
+    @property
+    def ranks(self) -> int:
+        """How many NPUs it connects."""
+        return math.prod(dimension.npus for dimension in self.dimensions)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in rank ids between neighbours of each dimension."""
+        return strides_of(self.dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFabric:
+    """What messages cross in ASTRA-sim 1.0: they pay for the highest level in which their ends differ.
+
+    A level may be cut into several dimensions of the logical grid.
+    """
+
+    levels: tuple[Level, ...]
+    level_of: tuple[int, ...]  # per dimension of the grid
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some level is cut into several dimensions."""
+        return len(self.levels) < len(self.level_of)
+
+
+Fabric = GridFabric | LevelFabric
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What collectives run along, and what their messages cross."""
+
+    grid: LogicalGrid
+    fabric: Fabric
     fraction_bits: int = 0  # time is counted in 2^-bits ns while a run lasts
+
+    @staticmethod
+    def of_dimensions(dimensions: tuple[Dimension, ...], links: tuple[UnevenLink, ...] = ()) -> Network:
+        """Collectives run along the dimensions that are wired."""
+        seen = (LogicalDimension(one.npus, one.shape, one.bandwidth) for one in dimensions)
+        return Network(LogicalGrid(tuple(seen)), GridFabric(dimensions, links))
 
     @staticmethod
     def of_levels(levels: tuple[Level, ...]) -> Network:
@@ -152,33 +216,33 @@ class Network:
     @staticmethod
     def of_cut_levels(levels: tuple[Level, ...], cut: tuple[tuple[int, int], ...]) -> Network:
         """Dimensions of the given (NPUs, level)."""
-        dimensions = []
+        seen = []
         for npus, number in cut:
             level = levels[number]
-            bandwidth = level.links_used * level.link_bandwidth
-            dimensions.append(Dimension(level.shape, npus, bandwidth, level.latency_ns))
+            seen.append(LogicalDimension(npus, level.shape, level.links_used * level.link_bandwidth))
         bits = FRACTION_BITS if any(level.memory_scale for level in levels) else 0
-        of_cut = tuple(number for _, number in cut)
-        return Network(tuple(dimensions), levels=levels, level_of=of_cut, fraction_bits=bits)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether some level is cut into several dimensions."""
-        return len(self.levels) < len(self.level_of)
+        fabric = LevelFabric(levels, tuple(number for _, number in cut))
+        return Network(LogicalGrid(tuple(seen)), fabric, fraction_bits=bits)
 
     @property
     def ranks(self) -> int:
         """How many NPUs the network connects."""
-        return math.prod(d.npus for d in self.dimensions)
+        return self.grid.ranks
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Distance in rank ids between neighbours of each dimension."""
-        strides, stride = [], 1
-        for dimension in self.dimensions:
-            strides.append(stride)
-            stride *= dimension.npus
-        return tuple(strides)
+    def links(self) -> tuple[UnevenLink, ...]:
+        """Links that differ from the others."""
+        return self.fabric.links if isinstance(self.fabric, GridFabric) else ()
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of ASTRA-sim 1.0, if it is such a network."""
+        return self.fabric.levels if isinstance(self.fabric, LevelFabric) else ()
+
+
+def strides_of(dimensions: Sequence[LogicalDimension | Dimension | Level]) -> tuple[int, ...]:
+    """Distance in rank ids between neighbours of each dimension, innermost first."""
+    return tuple(math.prod(one.npus for one in dimensions[:number]) for number in range(len(dimensions)))
 
 
 @dataclass(frozen=True, slots=True)

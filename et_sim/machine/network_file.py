@@ -11,7 +11,7 @@ from typing import Any
 from et_sim.errors import MachineError
 from et_sim.machine.checks import check, refuse_unknown, show
 from et_sim.machine.keys import Key, Remarks
-from et_sim.machine.model import Dimension, Network, Shape
+from et_sim.machine.model import Dimension, GridFabric, Network, Shape
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import DIMENSION_KEYS, NETWORK_KEYS
 from et_sim.machine.uneven_links import read_links
@@ -35,22 +35,21 @@ def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False
         ]
         for key in DIMENSION_KEYS
     }
-    network = Network(
-        tuple(
-            Dimension(Shape(shape), npus, bandwidth, latency)
-            for shape, npus, bandwidth, latency in zip(
-                *(columns[name] for name in ("topology", "npus_count", "bandwidth", "latency")), strict=True
-            )
+    dimensions = tuple(
+        Dimension(Shape(shape), npus, bandwidth, latency)
+        for shape, npus, bandwidth, latency in zip(
+            *(columns[name] for name in ("topology", "npus_count", "bandwidth", "latency")), strict=True
         )
     )
+    network = Network.of_dimensions(dimensions)
     if network.ranks > _MOST_RANKS:
         cause = f'key "npus_count" is {show(lists["npus_count"])}: {network.ranks} NPUs in all'
         raise MachineError(cause, place=source.place, remedy=f"allowed: at most {_MOST_RANKS}")
-    for index, dimension in enumerate(network.dimensions):
+    for index, dimension in enumerate(dimensions):
         if dimension.npus == 1:
             text = f"index {index} is 1: this dimension never takes part (the reference refuses it)"
             remarks.warn(source.place, "npus_count", text)
-    return replace(network, links=read_links(source, network, remarks))
+    return Network.of_dimensions(dimensions, read_links(source, GridFabric(dimensions), remarks))
 
 
 def _list(key: Key, source: Source) -> list[Any]:

@@ -107,7 +107,7 @@ def _read_network_and_system(
 
 def _check_dimensions(system: System, network: Network, place: str, remarks: Remarks) -> None:
     """Compare the algorithm lists with the network's dimensions."""
-    dimensions = len(network.dimensions)
+    dimensions = len(network.grid.dimensions)
     for field in Implementations.__dataclass_fields__:
         names: tuple[str, ...] | None = getattr(system.implementations, field)
         key = f"{field.replace('_', '-')}-implementation"

@@ -10,22 +10,22 @@ from typing import Any
 from et_sim.errors import MachineError
 from et_sim.machine.checks import check, read_keys, show
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLink
+from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Shape, UnevenLink
 from et_sim.machine.sources import Source
 from et_sim.machine.uneven_tables import LINK_KEYS, LINKS_KEY
 
 SWITCH = "switch"
 
 
-def read_links(source: Source, network: Network, remarks: Remarks) -> tuple[UnevenLink, ...]:
-    """The links that the source changes; `network` has the others."""
+def read_links(source: Source, fabric: GridFabric, remarks: Remarks) -> tuple[UnevenLink, ...]:
+    """The links that the source changes; `fabric` has the others."""
     if LINKS_KEY.name not in source.content:
         return ()
     found: dict[tuple[int, int, int], UnevenLink] = {}
     entries = check(LINKS_KEY, source.content[LINKS_KEY.name], source.place, remarks)
     for index, entry in enumerate(entries):
         place = f'{source.place}: "links" index {index}'
-        link = _link(read_keys(Source(place, entry, ""), LINK_KEYS, remarks), network, place)
+        link = _link(read_keys(Source(place, entry, ""), LINK_KEYS, remarks), fabric, place)
         ends = (link.dimension, link.source, link.target)
         if ends in found:
             raise MachineError("the same link stands there twice", place=place, remedy="keep one of them")
@@ -33,13 +33,13 @@ def read_links(source: Source, network: Network, remarks: Remarks) -> tuple[Unev
     return tuple(found.values())
 
 
-def _link(given: dict[str, Any], network: Network, place: str) -> UnevenLink:
+def _link(given: dict[str, Any], fabric: GridFabric, place: str) -> UnevenLink:
     number = given["dimension"]
-    if number >= len(network.dimensions):
+    if number >= len(fabric.dimensions):
         raise MachineError(
-            f'key "dimension" is {number}, and the network has {len(network.dimensions)}',
+            f'key "dimension" is {number}, and the network has {len(fabric.dimensions)}',
             place=place,
-            remedy=f"allowed: 0 to {len(network.dimensions) - 1}",
+            remedy=f"allowed: 0 to {len(fabric.dimensions) - 1}",
         )
     if "bandwidth" not in given and "latency" not in given:
         raise MachineError(
@@ -47,8 +47,8 @@ def _link(given: dict[str, Any], network: Network, place: str) -> UnevenLink:
             place=place,
             remedy="give its bandwidth, its latency, or both",
         )
-    _check_ends(given["from"], given["to"], network, number, place)
-    dimension = network.dimensions[number]
+    _check_ends(given["from"], given["to"], fabric, number, place)
+    dimension = fabric.dimensions[number]
     return UnevenLink(
         dimension=number,
         source=AT_SWITCH if given["from"] == SWITCH else given["from"],
@@ -58,16 +58,16 @@ def _link(given: dict[str, Any], network: Network, place: str) -> UnevenLink:
     )
 
 
-def _check_ends(source: Any, target: Any, network: Network, number: int, place: str) -> None:
+def _check_ends(source: Any, target: Any, fabric: GridFabric, number: int, place: str) -> None:
     """Refuse two ends that no link of the dimension connects."""
     for name, end in (("from", source), ("to", target)):
-        if end != SWITCH and end >= network.ranks:
+        if end != SWITCH and end >= fabric.ranks:
             raise MachineError(
-                f'key "{name}" is {end}, and the network has {network.ranks} NPUs',
+                f'key "{name}" is {end}, and the network has {fabric.ranks} NPUs',
                 place=place,
-                remedy=f"allowed: 0 to {network.ranks - 1}",
+                remedy=f"allowed: 0 to {fabric.ranks - 1}",
             )
-    dimension = network.dimensions[number]
+    dimension = fabric.dimensions[number]
     named = f"from {show(source)} to {show(target)}"
     if dimension.shape is Shape.SWITCH:
         if (source == SWITCH) == (target == SWITCH):
@@ -77,7 +77,7 @@ def _check_ends(source: Any, target: Any, network: Network, number: int, place: 
                 remedy=f'one end is an NPU, the other one "{SWITCH}"',
             )
         return
-    if SWITCH in (source, target) or not _are_connected(dimension, network.strides[number], source, target):
+    if SWITCH in (source, target) or not _are_connected(dimension, fabric.strides[number], source, target):
         kind = "neighbours" if dimension.shape is Shape.RING else "NPUs"
         raise MachineError(
             f"no link leads {named} in dimension {number}, which is a {dimension.shape.value}",

@@ -27,11 +27,11 @@ from et_sim.engine.network_seam import Needs
 from et_sim.engine.resources import ResourceTable
 from et_sim.engine.state import Run, setting_of
 from et_sim.engine.traffic import is_noted, message_flies, sender
+from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network
 from et_sim.network.fabric import NONE, describe_leg, leaving_class, leaving_ns, leg_ns, next_leg, tiers
 from et_sim.network.fabrics import fabric_of
-from et_sim.network.paths import Paths
 from et_sim.plan.tables import Plan
 
 HAS_CONTENTION = False
@@ -73,9 +73,9 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     return fabric_of(network).sending_resources(network, len(plan.actors))
 
 
-def path_keys(network: Network, *, whole: bool) -> Paths:
+def path_keys(network: Network, *, whole: bool) -> PathKeys:
     """Messages differ by what they are charged for."""
-    return Paths(network, on_links=False, whole=whole)
+    return fabric_of(network).path_keys(network, on_links=False, whole=whole)
 
 
 def needs(network: Network) -> Needs:

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.resources import ResourceTable
-from et_sim.machine.model import Network
+from et_sim.fold.path_keys import PathKeys
+from et_sim.machine.model import GridFabric, Network
 from et_sim.network import grid, levels
 
 
@@ -25,10 +26,13 @@ class Fabric(Protocol):
     def moments_of_message(self, network: Network, /) -> int:
         """The most moments of the record of causes that a message may need."""
 
+    def path_keys(self, network: Network, /, *, on_links: bool, whole: bool) -> PathKeys:
+        """What folding must tell apart; `on_links`: messages wait for links, `whole`: they pay per leg."""
+
     def sending_resources(self, network: Network, actors: int, /) -> ResourceTable:
         """All that an actor sends along each of its tiers."""
 
 
 def fabric_of(network: Network) -> Fabric:
     """The grid of its dimensions, or the levels of ASTRA-sim 1.0."""
-    return levels if network.levels else grid
+    return grid if isinstance(network.fabric, GridFabric) else levels

@@ -19,8 +19,9 @@ from et_sim.engine.causes import LATENCY, SERIALISATION, is_recorded
 from et_sim.engine.causes_of_messages import said_until, takes_first
 from et_sim.engine.resources import ResourceTable, sendings
 from et_sim.engine.state import Run
-from et_sim.machine.model import Dimension, Network
+from et_sim.machine.model import Dimension, GridFabric, Network
 from et_sim.network.fabric import NONE, Leg
+from et_sim.network.paths import GridPaths
 from et_sim.network.reach import refuse_slow
 from et_sim.network.speeds import (
     ANTICLOCKWISE,
@@ -59,15 +60,22 @@ class GridTables(Tables):
     speeds: Any  # the first ones are the dimensions'
 
 
+def wired(network: Network) -> GridFabric:
+    """The network's fabric, which is a grid."""
+    assert isinstance(network.fabric, GridFabric)
+    return network.fabric
+
+
 def tables(network: Network) -> GridTables:
     """The network's dimensions and the speeds of its links as records."""
-    dimensions = table(DIMENSION, len(network.dimensions))
-    speeds, uneven = speed_table(network)
+    fabric = wired(network)
+    dimensions = table(DIMENSION, len(fabric.dimensions))
+    speeds, uneven = speed_table(fabric)
     units = 1 << network.fraction_bits  # of time, per ns
     dimensions["uneven_first"], dimensions["uneven_end"] = uneven[:-1], uneven[1:]
     speeds["bytes_per_ns"] /= units
     speeds["latency_ns"] *= units
-    for row, dimension, stride in zip(dimensions, network.dimensions, network.strides, strict=True):
+    for row, dimension, stride in zip(dimensions, fabric.dimensions, fabric.strides, strict=True):
         row.npus, row.stride, row.wiring = dimension.npus, stride, SHAPE_CODE[dimension.shape]
         row.bytes_per_ns, row.latency_ns = dimension.bytes_per_ns / units, dimension.latency_ns * units
         row.ports = ports_of(dimension)
@@ -90,8 +98,8 @@ def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any
 
 def check_reach(network: Network, most_bytes: int) -> None:
     """Refuse a network on which a message of the run would take longer than any run may."""
-    for number, dimension in enumerate(network.dimensions):
-        uneven = [link for link in network.links if link.dimension == number]
+    for number, dimension in enumerate(wired(network).dimensions):
+        uneven = [link for link in wired(network).links if link.dimension == number]
         bandwidth = min([dimension.bytes_per_ns, *(link.bytes_per_ns for link in uneven)])
         latency = max([dimension.latency_ns, *(link.latency_ns for link in uneven)])
         refuse_slow(_most_hops(dimension) * (latency + most_bytes / bandwidth), number, most_bytes)
@@ -103,21 +111,26 @@ def _most_hops(dimension: Dimension) -> int:
 
 def moments_of_message(network: Network) -> int:
     """The most moments of the record of causes that a message may need: latencies of links are told apart."""
-    links = sum(dimension.npus // 2 + 1 for dimension in network.dimensions)
-    return 2 * min(links, len(network.links) + 2) + 2 * len(network.dimensions)
+    links = sum(dimension.npus // 2 + 1 for dimension in wired(network).dimensions)
+    return 2 * min(links, len(wired(network).links) + 2) + 2 * len(wired(network).dimensions)
+
+
+def path_keys(network: Network, *, on_links: bool, whole: bool) -> GridPaths:
+    """What folding must tell apart."""
+    return GridPaths(wired(network), on_links=on_links, whole=whole)
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
     """All that an actor sends along each dimension."""
-    return sendings(len(network.dimensions), actors, speed_names(network))
+    return sendings(len(wired(network).dimensions), actors, speed_names(wired(network)))
 
 
 def link_resources(network: Network, actors: int) -> ResourceTable:
     """Every link of every actor, dimension by dimension."""
-    ports = [ports_of(dimension) for dimension in network.dimensions]
+    ports = [ports_of(dimension) for dimension in wired(network).dimensions]
     counts = np.array([actors * count for count in ports])
     first = np.cumsum(counts) - counts
-    shapes = [SHAPE_CODE[dimension.shape] for dimension in network.dimensions]
+    shapes = [SHAPE_CODE[dimension.shape] for dimension in wired(network).dimensions]
     named = [port_names(shape, count) for shape, count in zip(shapes, ports, strict=True)]
     names = tuple(dict.fromkeys(name for of_dimension in named for name in of_dimension))
     number = {name: row for row, name in enumerate(names)}
@@ -127,7 +140,7 @@ def link_resources(network: Network, actors: int) -> ResourceTable:
         dimension=np.repeat(np.arange(len(ports), dtype=np.int32), counts),
         port=np.concatenate([np.tile(of_dimension, actors) for of_dimension in of_ports]),
         port_names=names,
-        class_names=speed_names(network),
+        class_names=speed_names(wired(network)),
         wiring=tuple({"first": int(at), "ports": of} for at, of in zip(first, named, strict=True)),
         are_links=True,
     )

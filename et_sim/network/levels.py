@@ -20,8 +20,9 @@ from et_sim.engine.causes import BOUND, LATENCY, SERIALISATION, is_recorded
 from et_sim.engine.causes_of_messages import after_both, said_so_far, said_until, start_from, takes_first
 from et_sim.engine.resources import ResourceTable, sendings
 from et_sim.engine.state import Run
-from et_sim.machine.model import Network
+from et_sim.machine.model import LevelFabric, Network
 from et_sim.network.fabric import NONE, Leg
+from et_sim.network.paths import LevelPaths
 from et_sim.network.reach import refuse_slow
 from et_sim.network.speeds import RING, SHAPE_CODE, SWITCH
 from et_sim.plan.tables import record, table
@@ -54,11 +55,17 @@ class LevelTables(Tables):
     levels: Any
 
 
+def levels_of(network: Network) -> LevelFabric:
+    """The network's fabric, which has levels."""
+    assert isinstance(network.fabric, LevelFabric)
+    return network.fabric
+
+
 def tables(network: Network) -> LevelTables:
     """The network's levels as records."""
-    levels = table(LEVEL, len(network.levels))
+    levels = table(LEVEL, len(levels_of(network).levels))
     stride = 1
-    for row, level in zip(levels, network.levels, strict=True):
+    for row, level in zip(levels, levels_of(network).levels, strict=True):
         row.npus, row.stride, row.wiring = level.npus, stride, SHAPE_CODE[level.shape]
         row.latency_ns, row.bytes_per_ns = level.latency_ns, level.bytes_per_ns
         row.nic_ns, row.router_ns = level.nic_ns, level.router_ns
@@ -70,9 +77,9 @@ def tables(network: Network) -> LevelTables:
 
 def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any:
     """Time of messages over `distance` places along a dimension; None if it depends on who sends them."""
-    if network.level_of.count(network.level_of[along]) > 1:
+    if levels_of(network).level_of.count(levels_of(network).level_of[along]) > 1:
         return None  # hops along a part of a level differ in length
-    level = tables(network).levels[network.level_of[along]]
+    level = tables(network).levels[levels_of(network).level_of[along]]
     pairs = zip(distance.tolist(), size.tolist(), strict=True)
     return np.array([_plain_flight(level, *pair) for pair in pairs], np.int64)
 
@@ -94,9 +101,14 @@ def moments_of_message(_network: Network) -> int:
     return MOMENTS_OF_MESSAGE
 
 
+def path_keys(network: Network, **_: bool) -> LevelPaths:
+    """What folding must tell apart: a message has one leg, and waits for none."""
+    return LevelPaths(levels_of(network))
+
+
 def sending_resources(network: Network, actors: int) -> ResourceTable:
     """All that an actor sends over each level; classes are what a message pays for there."""
-    count = len(network.levels)
+    count = len(levels_of(network).levels)
     classes = tuple(f"dimension {number}{part}" for number in range(count) for part in PARTS)
     return sendings(count, actors, classes)
 

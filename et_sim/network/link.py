@@ -37,11 +37,11 @@ from et_sim.engine.state import NONE, Run
 from et_sim.engine.ties import begin_own, note_second
 from et_sim.engine.traffic import message_flies, message_goes_on, message_queues, message_takes_link
 from et_sim.errors import UsageError
-from et_sim.machine.model import Network
+from et_sim.fold.path_keys import PathKeys
+from et_sim.machine.model import GridFabric, Network
 from et_sim.network import grid
 from et_sim.network.fabric import Leg, next_leg
 from et_sim.network.grid import GridTables, places_ahead, way_round
-from et_sim.network.paths import Paths
 from et_sim.network.speeds import (
     CLOCKWISE,
     DOWN,
@@ -88,7 +88,7 @@ class LinkTables(Tables):
 
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
-    if network.levels:
+    if not isinstance(network.fabric, GridFabric):
         raise UsageError(
             "the link model needs to know every link, and a network file of 1.0 has bundles",
             remedy="leave out --model, or describe the network in the form of 2.x",
@@ -98,14 +98,14 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 def tables(network: Network, plan: Plan) -> LinkTables:
     """All links, idle; actors share theirs."""
-    fabric, home = grid.tables(network), plan.actor_of_rank
+    wired, fabric, home = grid.wired(network), grid.tables(network), plan.actor_of_rank
     homes = int(home.max()) + 1
-    counts = np.array([homes * ports_of(dimension) for dimension in network.dimensions])
+    counts = np.array([homes * ports_of(dimension) for dimension in wired.dimensions])
     links, first = table(LINK, int(counts.sum())), np.cumsum(counts) - counts
     links["head"] = links["tail"] = links["joined_ns"] = NONE
     links["speed"] = np.repeat(np.arange(len(counts)), counts)
-    for link in network.links:
-        npu, port = npu_and_port(network, link)
+    for link in wired.links:
+        npu, port = npu_and_port(wired, link)
         of = fabric.dimensions[link.dimension]
         own = fabric.speeds[of.uneven_first : of.uneven_end]["link"]
         speed = of.uneven_first + np.searchsorted(own, npu * of.ports + port)
@@ -119,9 +119,9 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     return grid.link_resources(network, len(plan.actors))
 
 
-def path_keys(network: Network, *, whole: bool) -> Paths:
+def path_keys(network: Network, *, whole: bool) -> PathKeys:
     """Messages differ by their direction, too."""
-    return Paths(network, on_links=True, whole=whole)
+    return grid.path_keys(network, on_links=True, whole=whole)
 
 
 def needs(network: Network) -> Needs:

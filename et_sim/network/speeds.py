@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.machine.model import AT_SWITCH, Dimension, Network, Shape, UnevenLink
+from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Shape, UnevenLink
 from et_sim.plan.tables import record, table
 
 RING, FULLY_CONNECTED, SWITCH = 0, 1, 2
@@ -40,9 +40,9 @@ def port_names(wiring: int, ports: int) -> list[str]:
     return named.get(wiring) or [f"{distance} further on" for distance in range(ports)]
 
 
-def npu_and_port(network: Network, link: UnevenLink) -> tuple[int, int]:
+def npu_and_port(fabric: GridFabric, link: UnevenLink) -> tuple[int, int]:
     """Whose link it is, and at which port."""
-    dimension, stride = network.dimensions[link.dimension], network.strides[link.dimension]
+    dimension, stride = fabric.dimensions[link.dimension], fabric.strides[link.dimension]
     if dimension.shape is Shape.SWITCH:
         return (link.source, UP) if link.target == AT_SWITCH else (link.target, DOWN)
     ahead = (link.target - link.source) // stride % dimension.npus
@@ -51,12 +51,12 @@ def npu_and_port(network: Network, link: UnevenLink) -> tuple[int, int]:
     return link.source, CLOCKWISE if ahead == 1 else ANTICLOCKWISE
 
 
-def speed_table(network: Network) -> tuple[Any, Any]:
+def speed_table(fabric: GridFabric) -> tuple[Any, Any]:
     """(the speeds: first those of the dimensions, then by dimension and link; where those of each begin)."""
-    count = len(network.dimensions)
-    rows = _uneven_rows(network)
+    count = len(fabric.dimensions)
+    rows = _uneven_rows(fabric)
     speeds = table(SPEED, count + len(rows))
-    for speed, dimension in zip(speeds, network.dimensions, strict=False):
+    for speed, dimension in zip(speeds, fabric.dimensions, strict=False):
         speed.link, speed.bytes_per_ns, speed.latency_ns = -1, dimension.bytes_per_ns, dimension.latency_ns
     for speed, (_, code, link) in zip(speeds[count:], rows, strict=True):
         speed.link, speed.bytes_per_ns, speed.latency_ns = code, link.bytes_per_ns, link.latency_ns
@@ -64,19 +64,19 @@ def speed_table(network: Network) -> tuple[Any, Any]:
     return speeds, first
 
 
-def _uneven_rows(network: Network) -> list[tuple[int, int, UnevenLink]]:
+def _uneven_rows(fabric: GridFabric) -> list[tuple[int, int, UnevenLink]]:
     """(dimension, link, its figures) in the order of the table."""
     rows = []
-    for link in network.links:
-        npu, port = npu_and_port(network, link)
-        rows.append((link.dimension, npu * ports_of(network.dimensions[link.dimension]) + port, link))
+    for link in fabric.links:
+        npu, port = npu_and_port(fabric, link)
+        rows.append((link.dimension, npu * ports_of(fabric.dimensions[link.dimension]) + port, link))
     return sorted(rows, key=lambda row: row[:2])
 
 
-def speed_names(network: Network) -> tuple[str, ...]:
+def speed_names(fabric: GridFabric) -> tuple[str, ...]:
     """What has each of the speeds, in the order of the table."""
-    names = [f"dimension {number}" for number in range(len(network.dimensions))]
-    for _, _, link in _uneven_rows(network):
+    names = [f"dimension {number}" for number in range(len(fabric.dimensions))]
+    for _, _, link in _uneven_rows(fabric):
         ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
         names.append(f"dimension {link.dimension}: {' to '.join(ends)}")
     return tuple(names)

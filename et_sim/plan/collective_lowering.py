@@ -106,7 +106,7 @@ class CollectiveTables:
         self._machine = machine
         self._groups = groups
         self._customs = customs
-        self._system_line = len(machine.network.dimensions)
+        self._system_line = len(machine.network.grid.dimensions)
         self._lines = self._dimension_lines()
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._loads_after: dict[CollectiveRequest, Loads] = {}
@@ -173,7 +173,7 @@ class CollectiveTables:
         spanning: bool,
     ) -> list[Route]:
         """The order of dimensions of every chunk; a group that is a part of the system knows one only."""
-        system, dimensions = self._machine.system, self._machine.network.dimensions
+        system, dimensions = self._machine.system, self._machine.network.grid.dimensions
         if not spanning:
             return [Route(run, ((0,),)) for run in runs]
         members = {part.dimension: part.members for part in parts}
@@ -257,7 +257,7 @@ class CollectiveTables:
         """The group's own, the whole system's, or that of one dimension; None: nobody but oneself."""
         if not request.group.spans_system:
             return tables.NO_LINE if request.group.members > 1 else None
-        dimensions = self._machine.network.dimensions
+        dimensions = self._machine.network.grid.dimensions
         real = [d for d, dimension in enumerate(dimensions) if dimension.npus > 1]
         involved = request.involved
         if involved is None or request.group.listed:
@@ -301,7 +301,7 @@ class CollectiveTables:
             involved = (True,) * (LISTED_GROUP_DIMENSIONS if listed else DEFAULT_INVOLVED_DIMENSIONS)
         parts = []
         for dimension, algorithm in enumerate(algorithms):
-            own = self._machine.network.dimensions[dimension].npus
+            own = self._machine.network.grid.dimensions[dimension].npus
             members = self._machine.network.ranks if algorithm.spans_system else own
             if members > 1 and dimension < len(involved) and involved[dimension]:
                 parts.append(self._part(dimension, members, algorithm))
@@ -363,13 +363,13 @@ class CollectiveTables:
 
     def _dimension_lines(self) -> list[tuple[int, int, int, int, int]]:
         """A line per dimension, then one through the whole system in rank order."""
-        network, endpoint = self._machine.network, self._machine.system.endpoint_delay_ns
+        grid, endpoint = self._machine.network.grid, self._machine.system.endpoint_delay_ns
         lines = [
             (stride, dimension.npus, -1, endpoint, d)
-            for d, (stride, dimension) in enumerate(zip(network.strides, network.dimensions, strict=True))
+            for d, (stride, dimension) in enumerate(zip(grid.strides, grid.dimensions, strict=True))
         ]
-        along = 0 if len(network.dimensions) == 1 else -1
-        return [*lines, (1, network.ranks, -1, endpoint, along)]
+        along = 0 if len(grid.dimensions) == 1 else -1
+        return [*lines, (1, grid.ranks, -1, endpoint, along)]
 
     def lines(self) -> tuple[Any, Any]:
         """(line table, the row of every group's own line)."""

@@ -131,7 +131,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     actor_table["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     return Plan(
         ranks=workload.ranks,
-        dimensions=len(machine.network.dimensions),
+        dimensions=len(machine.network.grid.dimensions),
         queues_per_dim=system.queues_per_dim,
         queue_order=_waiting_order(system),
         running_limit=-(-system.active_chunks // system.queues_per_dim),
@@ -168,7 +168,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         arrivals_by_sender=lowering.start_together and system.boost_mode and bool(machine.network.levels),
         latest=LONGEST_NS,
         compute=lowering.compute,
-        routes_by_bandwidth=system.dimension_order in GREEDY and len(machine.network.dimensions) > 1,
+        routes_by_bandwidth=system.dimension_order in GREEDY and len(machine.network.grid.dimensions) > 1,
         tensors=lowering.tensors,
     )
 

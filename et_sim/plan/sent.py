@@ -22,7 +22,7 @@ def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]
     for phases in logged:
         own = phases["phase_row"][phases["actor"] == actor]
         count += np.bincount(own, minlength=len(count))
-    sent = np.zeros(len(network.levels or network.dimensions), np.int64)
+    sent = np.zeros(len(network.levels or network.grid.dimensions), np.int64)
     for row in np.flatnonzero(count).tolist():
         for place, size in _of_phase(plan, network, row):
             sent[place] += count[row] * size

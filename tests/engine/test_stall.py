@@ -43,7 +43,7 @@ def machine(*npus: int, groups: dict[int, tuple[int, ...]] | None = None, **syst
     names = ("ring",) * len(npus)
     described = {"splits": 4, "implementations": Implementations(names, names, names, names)} | system
     memory = RemoteMemory(MemoryKind.POOL, 100, 3)
-    return Machine(Network(dimensions), System(**described), memory, groups=groups or {})  # type: ignore[arg-type]
+    return Machine(Network.of_dimensions(dimensions), System(**described), memory, groups=groups or {})  # type: ignore[arg-type]
 
 
 def run(traces: list[Trace], on: Machine) -> tuple[Outcome, Workload]:
@@ -484,7 +484,7 @@ def queue_deadlock(**system: object) -> tuple[Outcome, Workload]:
     dimensions = tuple(Dimension(Shape.FULLY_CONNECTED, 2, bw, latency) for bw in (400.0, 50.0, 400.0))
     ring = Implementations(("ring",) * 3)
     described = System(splits=2, implementations=ring, local_mem_bw=50.0)
-    on = Machine(Network(dimensions), replace(described, **system))  # type: ignore[arg-type]
+    on = Machine(Network.of_dimensions(dimensions), replace(described, **system))  # type: ignore[arg-type]
     traces = []
     for micros in (20, 20, 0, 100, 0, 20, 0, 0):
         build = TraceBuilder()

@@ -20,7 +20,7 @@ NETWORK_FILES = sorted(path.name for path in DATA.glob("*.yml"))
 def test_a_golden_configuration_is_readable(case: dict[str, Any]) -> None:
     given = {part: case.get(part) for part in ("system", "network", "memory", "groups")}
     machine = read_machine(**given)
-    assert [dimension.npus for dimension in machine.network.dimensions] == case["network"]["npus_count"]
+    assert [dimension.npus for dimension in machine.network.grid.dimensions] == case["network"]["npus_count"]
     assert machine.groups == {int(name): tuple(ranks) for name, ranks in (case.get("groups") or {}).items()}
 
 
@@ -37,7 +37,7 @@ def test_the_h100_example_means_what_it_says() -> None:
     machine = read_machine(
         system=DATA / "HGX-H100-validated_sys.json", network=DATA / "HGX-H100-validated.yml"
     )
-    dimension = machine.network.dimensions[0]
+    dimension = machine.network.fabric.dimensions[0]
     assert (dimension.shape, dimension.npus, dimension.bandwidth) == (Shape.SWITCH, 8, 400.0)
     assert dimension.latency_ns == 936.25
     assert (machine.system.splits, machine.system.active_chunks, machine.system.local_mem_bw) == (

@@ -36,21 +36,21 @@ def from_text(text: str, folder: Path) -> Network:
 
 def test_dimensions_come_in_order() -> None:
     ring, switch = Dimension(Shape.RING, 4, 50.0, 936.25), Dimension(Shape.SWITCH, 2, 25.0, 0.0)
-    assert network() == Network((ring, switch))
+    assert network() == Network.of_dimensions((ring, switch))
 
 
 def test_a_bare_bandwidth_is_in_units_of_two_to_the_thirty() -> None:
-    assert network().dimensions[0].bytes_per_ns == 53.6870912
+    assert network().fabric.dimensions[0].bytes_per_ns == 53.6870912
 
 
 def test_bandwidth_and_latency_may_have_units() -> None:
-    first, second = network(bandwidth=["400Gbps", "50GiB/s"], latency=["1.5us", "7ns"]).dimensions
+    first, second = network(bandwidth=["400Gbps", "50GiB/s"], latency=["1.5us", "7ns"]).fabric.dimensions
     assert (first.bytes_per_ns, second.bandwidth) == (50.0, 50.0)
     assert (first.latency_ns, second.latency_ns) == (1500.0, 7.0)
 
 
 def test_an_infinite_bandwidth_is_an_ideal_link() -> None:
-    assert network(bandwidth=[float("inf"), 1]).dimensions[0].bandwidth == float("inf")
+    assert network(bandwidth=[float("inf"), 1]).fabric.dimensions[0].bandwidth == float("inf")
 
 
 @pytest.mark.parametrize(

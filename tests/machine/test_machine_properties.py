@@ -88,5 +88,5 @@ def test_a_network_written_by_any_writer_reads_back_exactly(
     ):
         path.write_text(text, encoding="utf-8")
         network = read_machine(system={}, network=path).network
-        read_back = [(d.shape.value, d.npus, d.bandwidth, d.latency_ns) for d in network.dimensions]
+        read_back = [(d.shape.value, d.npus, d.bandwidth, d.latency_ns) for d in network.fabric.dimensions]
         assert read_back == dimensions

@@ -56,7 +56,7 @@ def test_both_files_are_recognised_by_their_content(tmp_path: Path) -> None:
     assert [level.links_used for level in read.network.levels] == [2, 4]
     per_ns = [level.bytes_per_ns for level in read.network.levels]
     assert per_ns == pytest.approx([100 * 2**30 / 1e9, 50 * 2**30 / 1e9])
-    assert [dimension.bandwidth for dimension in read.network.dimensions] == [100, 100]
+    assert [dimension.bandwidth for dimension in read.network.grid.dimensions] == [100, 100]
     assert {notice.key for notice in read.warnings} == {"links-count"}
 
 
@@ -81,7 +81,7 @@ def test_names_of_2023_mean_those_of_2022(tmp_path: Path) -> None:
 
 def test_options_of_the_command_line_replace_the_network_s_lists(tmp_path: Path) -> None:
     read = machine(tmp_path, as_text(SYSTEM | {"units-count": "8_2", "link-latency": "1_2"}))
-    assert [dimension.npus for dimension in read.network.dimensions] == [8, 2]
+    assert [dimension.npus for dimension in read.network.grid.dimensions] == [8, 2]
     assert [level.latency_ns for level in read.network.levels] == [1, 2]
 
 
