@@ -5,5 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-for folder in ("golden", "engine", "trace"):
+for folder in ("golden", "engine", "trace", "conformance"):
     sys.path.insert(0, str(Path(__file__).parent / folder))

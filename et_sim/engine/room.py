@@ -110,25 +110,27 @@ def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> 
     _check_pools(clock)
     changes: dict[str, Any] = {}
     if clock.free_events < reserve.rows:
-        changes["events"] = _grow(run.events, clock, "free_event", "next", reserve.rows)
+        changes["events"] = grow_pool(run.events, clock, "free_event", "next", reserve.rows)
         changes["buckets"] = _extend(run.buckets, len(changes["events"]))
         changes["buckets"]["time"][len(run.buckets) :] = NONE
         if len(run.watch) > 0:
             changes["stamps"] = _extend(run.stamps, len(changes["events"]))
     if clock.free_slots < reserve.rows:
-        changes["slots"] = _grow(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
+        changes["slots"] = grow_pool(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
         changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
     if clock.free_parkeds < reserve.rows:
-        changes["parked"] = _grow(run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat")
+        changes["parked"] = grow_pool(
+            run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat"
+        )
     changes["network"] = grown(model, run.network, reserve.rows)
     if needs.record is not None and clock.free_messages < reserve.rows:
-        changes["messages"] = _grow(run.messages, clock, "free_message", "next", reserve.rows)
+        changes["messages"] = grow_pool(run.messages, clock, "free_message", "next", reserve.rows)
     if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:
-        requests = _grow(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
+        requests = grow_pool(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
         changes["bus_requests"] = requests
     if clock.free_runnings < reserve.collectives:
-        changes["running"] = _grow(run.running, clock, "free_running", "next", reserve.collectives)
+        changes["running"] = grow_pool(run.running, clock, "free_running", "next", reserve.collectives)
     if clock.streams_top + reserve.streams > len(run.streams):
         rows = max(2 * len(run.streams), clock.streams_top + _spare(reserve.streams), SMALLEST_POOL)
         changes["streams"] = _extend(run.streams, rows)
@@ -196,8 +198,8 @@ def _extend(array: Any, rows: int) -> Any:
     return larger.view(np.recarray) if array.dtype.names else larger
 
 
-def _grow(pool: Any, clock: Any, head: str, link: str, reserve: int, free_mark: str | None = None) -> Any:
-    """A larger pool whose new rows are on the free list."""
+def grow_pool(pool: Any, clock: Any, head: str, link: str, reserve: int, free_mark: str | None = None) -> Any:
+    """A larger pool, whose new rows are on the free list that `head` in `clock` begins."""
     old = len(pool)
     new = max(2 * old, old + _spare(reserve), SMALLEST_POOL)
     if new > LARGEST_POOL:

@@ -18,6 +18,7 @@ MODELS = {
     "link": "et_sim.network.link",
 }
 DEFAULT = "analytical"
+ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
 
 
 def check_model(name: str) -> None:
@@ -33,9 +34,16 @@ def model_named(name: str) -> NetworkModel:
     """The module of a model."""
     check_model(name)
     try:
-        return importlib.import_module(MODELS.get(name, name))
+        model = importlib.import_module(MODELS.get(name, name))
     except ModuleNotFoundError as error:
         raise UsageError(
             f"network model {name!r} cannot be imported: {error}",
             remedy=f"known: {', '.join(MODELS)}; another one is the name of a module that Python finds",
         ) from None
+    missing = [each for each in ASKED_FOR if not hasattr(model, each)]
+    if missing:
+        raise UsageError(
+            f"module {name!r} is not a network model: it has no {missing[0]}",
+            remedy=f"known: {', '.join(MODELS)}; what one must offer stands in et_sim/engine/network_seam.py",
+        )
+    return model

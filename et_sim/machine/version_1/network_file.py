@@ -1,7 +1,7 @@
 """The network file of ASTRA-sim 1.0: one list per property, one entry per dimension.
 
 A message pays for the highest dimension in which its ends differ, and for the bundle of all links that an
-NPU has there. Not here: that rule in compiled code (`et_sim.network.hierarchy`).
+NPU has there. Not here: that rule in compiled code (`et_sim.network.levels`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,170 @@
+"""What every network model must keep to: those of the registry, and two that stand beside these tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import finish_times, network, simulate, system
+from toys.fixed_delay import DELAY_NS
+from toys.shared_medium import BYTES_PER_NS
+
+from et_sim.errors import UsageError
+from et_sim.network.registry import MODELS, model_named
+from et_sim.timeline import Result
+from et_sim.timeline.writer import write_run
+from et_sim.trace import TraceBuilder
+
+TOYS = ("toys.fixed_delay", "toys.shared_medium")
+ALL = (*MODELS, *TOYS)
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
+LATENCY, BANDWIDTH = 500, 50 * 2**30 / 1e9  # of `machines.network`, in ns and bytes per ns
+GRID = network(["Ring", "Switch", "FullyConnected"], [3, 2, 2])
+EVERYTHING = "phases,messages,links,path"
+
+
+def one_after_the_other(hops: int, size: int) -> int:
+    return hops * int(LATENCY + size / BANDWIDTH)
+
+
+# What a lone message takes over so many hops, as documented.
+LONE: dict[str, Callable[[int, int], int]] = {
+    "analytical": lambda hops, size: int(hops * LATENCY + size / BANDWIDTH),
+    "link": one_after_the_other,
+    "toys.fixed_delay": lambda _hops, _size: DELAY_NS,
+    "toys.shared_medium": lambda _hops, size: math.ceil(size / BYTES_PER_NS),
+}
+
+
+def exchange(ranks: int, sizes: dict[tuple[int, int], int]) -> list[TraceBuilder]:
+    """Sends of so many bytes between ranks, all at once."""
+    builders = [TraceBuilder() for _ in range(ranks)]
+    for tag, ((source, target), size) in enumerate(sizes.items()):
+        builders[source].send(target, size, tag=tag)
+        builders[target].receive(source, size, tag=tag)
+    return builders
+
+
+def everybody(ranks: int, kind: str, size: int = 1 << 16) -> list[TraceBuilder]:
+    builder = TraceBuilder()
+    builder.collective(kind, size)
+    return [builder] * ranks
+
+
+def arrival(model: str, shape: str, ranks: int, target: int, size: int) -> int:
+    """When a message from rank 0 has come, alone."""
+    return finish_times(exchange(ranks, {(0, target): size}), network([shape], [ranks]), model=model)[target]
+
+
+@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize(
+    ("shape", "target", "hops"), [("Ring", 2, 2), ("Switch", 3, 2), ("FullyConnected", 3, 1)]
+)
+def test_a_lone_message_takes_what_is_documented(model: str, shape: str, target: int, hops: int) -> None:
+    for size in (1, 4096, 10**6):
+        assert arrival(model, shape, 5, target, size) == LONE[model](hops, size)
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_a_larger_message_never_comes_earlier(model: str) -> None:
+    times = [arrival(model, "Ring", 6, 3, size) for size in (0, 1, 2, 63, 64, 65, 1000, 12345, 10**7)]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("rendezvous", [False, True])
+def test_all_bytes_that_are_sent_arrive_once(model: str, rendezvous: bool) -> None:
+    sizes = {(0, 1): 5000, (1, 0): 1, (2, 5): 77, (11, 0): 10**6, (7, 7): 4096, (0, 2): 5000}
+    described = system(dimensions=3, **{"rendezvous-protocol": rendezvous})
+    result = simulate(exchange(12, sizes), GRID, described, model=model, detail=EVERYTHING, fold=False)
+    assert result.is_complete
+    table = result.table("messages").to_pydict()
+    sent = {
+        (source, target): size
+        for source, target, size, kind in zip(
+            *(table[n] for n in ("actor", "peer", "bytes", "kind")), strict=True
+        )
+        if kind == "send"
+    }
+    assert sent == sizes
+    assert all(one is not None for one in table["arrived_ns"])
+
+
+@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("rendezvous", [False, True])
+@pytest.mark.parametrize("kind", KINDS + ROOTED)
+def test_every_collective_completes_and_folding_changes_nothing(
+    model: str, rendezvous: bool, kind: str
+) -> None:
+    keys: dict[str, Any] = {"rendezvous-protocol": rendezvous, "preferred-dataset-splits": 3}
+    if kind in ROOTED:
+        keys["corrections"] = {"simulated-broadcast": True}
+    described = system(dimensions=3, **keys)
+    folded, unfolded = (
+        simulate(everybody(12, kind), GRID, described, model=model, fold=fold) for fold in (True, False)
+    )
+    assert folded.is_complete
+    assert (folded.finish_ns > 0).all()
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    assert folded.outcome.messages == unfolded.outcome.messages
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling", "doubleBinaryTree", "oneRing"])
+@pytest.mark.parametrize("model", TOYS)
+def test_a_model_from_outside_runs_every_algorithm(model: str, algorithm: str) -> None:
+    described = system(algorithm, **{"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2})
+    times = finish_times(everybody(8, "all_reduce"), network(["Ring"], [8]), described, model=model)
+    assert min(times) > 0
+
+
+def test_with_a_fixed_delay_all_ranks_are_one_actor() -> None:
+    result = simulate(everybody(12, "all_reduce"), GRID, model="toys.fixed_delay")
+    assert len(result.outcome.plan.actors) == 1
+
+
+def test_on_a_shared_medium_messages_slow_each_other() -> None:
+    """Three messages of equal size share it; a fourth, as long as the others together, has the rest alone."""
+    size = 10**6
+    builders = exchange(8, {(0, 4): size, (1, 5): size, (2, 6): size, (3, 7): 3 * size})
+    times = finish_times(builders, network(["Ring"], [8]), model="toys.shared_medium")
+    assert times[4:7] == pytest.approx([4 * size / BYTES_PER_NS] * 3, abs=4)
+    assert times[7] == pytest.approx(6 * size / BYTES_PER_NS, abs=8)
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_a_run_repeats_to_the_byte(model: str, tmp_path: Path) -> None:
+    def written(name: str) -> dict[str, bytes]:
+        described = system(dimensions=3)
+        result = simulate(everybody(12, "all_reduce"), GRID, described, model=model, detail=EVERYTHING)
+        write_run(result, tmp_path / name)
+        return {path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())}
+
+    assert written("one") == written("two")
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_the_record_of_causes_reaches_the_end_of_the_run(model: str) -> None:
+    result = simulate(everybody(12, "all_reduce"), GRID, model=model, detail="path", fold=False)
+    moments = np.concatenate(list(_moments(result)))
+    assert moments["end_ns"].max() == result.makespan_ns
+    needed = moments["by"][1:]
+    assert (moments["end_ns"][needed[needed >= 0]] <= moments["end_ns"][1:][needed >= 0]).all()
+
+
+def _moments(result: Result) -> Any:
+    assert result.moments is not None
+    return result.moments.blocks()
+
+
+def test_a_model_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="not known"):
+        model_named("lynk")
+    with pytest.raises(UsageError, match="cannot be imported"):
+        model_named("no.such.module")
+    with pytest.raises(UsageError, match="is not a network model"):
+        model_named("os.path")

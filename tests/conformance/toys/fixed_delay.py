@@ -1,0 +1,71 @@
+"""A network model outside the package: every message takes the same time, whatever its size and way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.causes import LATENCY
+from et_sim.engine.causes_of_messages import takes_first
+from et_sim.engine.clock import schedule
+from et_sim.engine.network_seam import Needs
+from et_sim.engine.resources import ResourceTable, sendings
+from et_sim.engine.state import NONE, Run
+from et_sim.engine.traffic import message_flies
+from et_sim.machine.model import Network
+from et_sim.plan.tables import Plan
+
+HAS_CONTENTION = False
+DELAY_NS = 1234
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelayTables(Tables):
+    delay: Any
+
+
+class NoDifference:
+    """All paths are alike."""
+
+    differ_along_lines = False
+
+    def codes(self, source: Any, target: Any) -> Any:
+        return np.zeros(np.broadcast(source, target).shape, np.int64)
+
+    def can_be_folded(self, _source: Any, _target: Any) -> bool:
+        return True
+
+
+def check(_network: Network, _most_bytes: int = 0) -> None:
+    """It can do everything."""
+
+
+def tables(network: Network, _plan: Plan) -> FixedDelayTables:
+    return FixedDelayTables(np.array([DELAY_NS << network.fraction_bits], np.int64))
+
+
+def resources(_network: Network, plan: Plan) -> ResourceTable:
+    return sendings(1, len(plan.actors), ("dimension 0",))
+
+
+def path_keys(_network: Network, *, whole: bool) -> NoDifference:  # noqa: ARG001
+    return NoDifference()
+
+
+def needs(_network: Network) -> Needs:
+    return Needs(moments=1)
+
+
+@works_on_tables
+def inject(
+    run: Run, _source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    now, delay = run.clock[0].now, run.network.delay[0]
+    if done != NONE:
+        schedule(run, now, done, c, b, 0)
+    message_flies(run, target, size, now, delay, 0)
+    takes_first(run, LATENCY, 0, now + delay)
+    schedule(run, now + delay, kind, a, b, c)

@@ -1,0 +1,153 @@
+"""A network model outside the package: all messages share one medium fairly, so that each slows the others.
+
+It has state, a pool of its own that grows, and events that are overtaken by others: whenever a message sets
+out or is through, the next end is planned anew, and the end that was planned before is stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.causes import SERIALISATION
+from et_sim.engine.causes_of_messages import is_spent
+from et_sim.engine.clock import schedule
+from et_sim.engine.kinds import NETWORK
+from et_sim.engine.message_pool import new_message
+from et_sim.engine.network_seam import Needs
+from et_sim.engine.records import MESSAGE_FIELDS
+from et_sim.engine.resources import ResourceTable, sendings
+from et_sim.engine.room import grow_pool
+from et_sim.engine.state import NONE, Run
+from et_sim.engine.traffic import message_takes_link
+from et_sim.machine.model import Network
+from et_sim.plan.tables import Plan, record, table
+
+HAS_CONTENTION = True
+BYTES_PER_NS = 50.0
+THROUGH = 0
+STATE = record(
+    ("version", "i8"),  # of the end that is planned
+    ("since_ns", "i8"),  # flows are as they were then
+    ("active", "i8"),
+    ("head", "i4"),
+    ("free_flow", "i4"),
+    ("free_flows", "i4"),
+)
+FLOW = record(("left", "f8"), ("message", "i4"), ("next", "i4"))
+
+
+@dataclass(frozen=True, slots=True)
+class MediumTables(Tables):
+    state: Any
+    flows: Any
+    bytes_per_unit: Any
+
+
+def check(_network: Network, _most_bytes: int = 0) -> None:
+    """It can do everything."""
+
+
+def tables(network: Network, _plan: Plan) -> MediumTables:
+    state = table(STATE, 1)
+    state["head"] = state["free_flow"] = NONE
+    return MediumTables(state, table(FLOW, 0), np.array([BYTES_PER_NS / (1 << network.fraction_bits)]))
+
+
+def grown(tables: MediumTables, rows: int) -> MediumTables:
+    state = tables.state[0]
+    if state.free_flows >= rows:
+        return tables
+    return replace(tables, flows=grow_pool(tables.flows, state, "free_flow", "next", rows))
+
+
+def resources(_network: Network, plan: Plan) -> ResourceTable:
+    return sendings(1, len(plan.actors), ("dimension 0",))
+
+
+def path_keys(_network: Network, *, whole: bool) -> None:
+    """Everybody shares with everybody."""
+
+
+def needs(_network: Network) -> Needs:
+    return Needs(moments=1, record=record(*MESSAGE_FIELDS), events=2)
+
+
+@works_on_tables
+def rows_left(run: Run) -> int:
+    return min(run.clock[0].free_messages, run.network.state[0].free_flows)
+
+
+@works_on_tables
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    medium = run.network.state[0]
+    message = new_message(run, target, size, kind, a, b, c, done)
+    message_takes_link(run, message, source, 0, 0)
+    _catch_up(run)
+    row = medium.free_flow
+    flow = run.network.flows[row]
+    medium.free_flow = flow.next
+    medium.free_flows -= 1
+    medium.active += 1
+    flow.left, flow.message, flow.next = size, message, medium.head
+    medium.head = row
+    _plan_next(run)
+
+
+@works_on_tables
+def network_event(run: Run, _kind: int, row: int, version: int) -> int:
+    medium = run.network.state[0]
+    if version != medium.version:
+        return NONE  # it was planned anew
+    _catch_up(run)
+    flow, before, at = run.network.flows[row], NONE, medium.head
+    while at != row:
+        before, at = at, run.network.flows[at].next
+    if before == NONE:
+        medium.head = flow.next
+    else:
+        run.network.flows[before].next = flow.next
+    flow.next = medium.free_flow
+    medium.free_flow = row
+    medium.free_flows += 1
+    medium.active -= 1
+    if medium.active > 0:
+        _plan_next(run)
+    message = run.messages[flow.message]
+    if message.done != NONE:
+        schedule(run, run.clock[0].now, message.done, message.c, message.b, 0)
+    return flow.message
+
+
+@works_on_tables
+def _catch_up(run: Run) -> None:
+    """Every flow has had its share until now."""
+    medium, now = run.network.state[0], run.clock[0].now
+    if medium.active > 0:
+        share = (now - medium.since_ns) * run.network.bytes_per_unit[0] / medium.active
+        at = medium.head
+        while at != NONE:
+            flow = run.network.flows[at]
+            flow.left = max(flow.left - share, 0.0)
+            at = flow.next
+    medium.since_ns = now
+
+
+@works_on_tables
+def _plan_next(run: Run) -> None:
+    """The flow with least left will be through first; of several, the one that set out last."""
+    medium = run.network.state[0]
+    least, at = medium.head, run.network.flows[medium.head].next
+    while at != NONE:
+        if run.network.flows[at].left < run.network.flows[least].left:
+            least = at
+        at = run.network.flows[at].next
+    medium.version += 1
+    rest = run.network.flows[least].left * medium.active / run.network.bytes_per_unit[0]
+    is_spent(run, SERIALISATION, 0)
+    schedule(run, run.clock[0].now + int(np.ceil(rest)), NETWORK + THROUGH, least, medium.version, 0)
