@@ -6,10 +6,12 @@ work of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from et_sim.engine.drive import Outcome, run_plan
 from et_sim.engine.network_seam import NetworkModel
@@ -18,12 +20,13 @@ from et_sim.fold import fold as fold_ranks
 from et_sim.layer_file_run import LayerRoad, is_layer_file, unused_settings
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction
-from et_sim.network.registry import DEFAULT, check_model, model_named
+from et_sim.network.registry import check_model, model_named
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
+from et_sim.run_options import RunOptions
 from et_sim.timeline import Keep, Messages, Moments, Phases, Result
-from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, Detail, details_of
+from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, details_of
 from et_sim.timeline.keep import EVERYTHING
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
@@ -31,7 +34,8 @@ from et_sim.version import __version__
 
 ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
-Description = str | Path | Mapping[str, Any]
+Given = TypeVar("Given")
+Fields = ParamSpec("Fields")
 
 
 class Watcher(Protocol):
@@ -51,17 +55,26 @@ class _Nobody:
     def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None: ...
 
 
-def simulate(
-    workload: str | Path | Workload,
-    *,
-    system: Description,
-    network: Description,
-    memory: Description | None = None,
-    groups: Description | None = None,
-    model: str = DEFAULT,
-    fold: bool = True,
-    detail: Detail = "nodes",
-) -> Result:
+def _with_keywords(
+    options: Callable[Fields, RunOptions],
+) -> Callable[[Callable[[Given, RunOptions], Result]], Callable[Concatenate[Given, Fields], Result]]:
+    """Make a function of a workload and `RunOptions` one that takes the fields of these as keywords."""
+
+    def decorate(call: Callable[[Given, RunOptions], Result]) -> Callable[Concatenate[Given, Fields], Result]:
+        @wraps(call)
+        def called(workload: Given, /, *args: Fields.args, **fields: Fields.kwargs) -> Result:
+            return call(workload, options(*args, **fields))
+
+        first = next(iter(signature(call).parameters.values()))
+        shown = Signature([first, *signature(options).parameters.values()])
+        called.__signature__ = shown  # type: ignore[attr-defined]
+        return called
+
+    return decorate
+
+
+@_with_keywords(RunOptions)
+def simulate(workload: str | Path | Workload, options: RunOptions) -> Result:
     """Simulate a workload on a machine.
 
     `workload` is a trace prefix or a `Workload`; the machine's parts are file paths, or dicts with the
@@ -69,16 +82,7 @@ def simulate(
     them with commas between or in a list. Raises `StallError` if some rank cannot finish (its `report`
     explains why), and another `EtSimError` for input that cannot be used.
     """
-    result = run(
-        workload,
-        system=system,
-        network=network,
-        memory=memory,
-        groups=groups,
-        model=model,
-        fold=fold,
-        detail=detail,
-    )
+    result = execute(workload, options)
     if not result.is_complete:
         from et_sim.engine.stall import explain_stall
 
@@ -86,34 +90,36 @@ def simulate(
     return result
 
 
-def run(
+@_with_keywords(RunOptions)
+def run(workload: str | Path | Workload, options: RunOptions) -> Result:
+    """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
+    return execute(workload, options)
+
+
+def execute(
     workload: str | Path | Workload,
+    options: RunOptions,
     *,
-    system: Description,
-    network: Description,
-    memory: Description | None = None,
-    groups: Description | None = None,
-    model: str = DEFAULT,
-    fold: bool = True,
-    detail: Detail = "nodes",
     watch: Watcher | None = None,
     keep: Keep = EVERYTHING,
 ) -> Result:
-    """Like `simulate`, but a run in which ranks never finish is returned instead of raised.
+    """Carry out a run; one in which ranks never finish is returned like any other.
 
     `keep` says which part of the run will be written: ranks that the run does not have are refused at once.
     """
     watch = watch or _Nobody()
-    check_model(model)
-    details = details_of(detail)
+    check_model(options.model)
+    details = details_of(options.detail)
     if not isinstance(workload, str | Path | Workload):
         raise UsageError(
             f"a workload cannot be a {type(workload).__name__}",
             remedy="give the prefix of trace files, or an et_sim.Workload",
         )
     watch.stage("reading machine and traces")
-    machine = read_machine(system=system, network=network, memory=memory, groups=groups)
-    chosen = model_named(model)
+    machine = read_machine(
+        system=options.system, network=options.network, memory=options.memory, groups=options.groups
+    )
+    chosen = model_named(options.model)
     chosen.check(machine.network)
     road = (
         LayerRoad(workload, machine)
@@ -133,9 +139,9 @@ def run(
         messages=Messages(keep) if MESSAGES in details else None,
         links=LINKS in details,
     )
-    outcome = _simulated(lowering, chosen, fold, watch, kept)
+    outcome = _simulated(lowering, chosen, options.fold, watch, kept)
     notices = outcome.plan.notices if road is not None else (*outcome.plan.notices, *unused_settings(machine))
-    manifest = make_manifest(workload, machine, model, notices)
+    manifest = make_manifest(workload, machine, options.model, notices)
     manifest["detail"] = list(details if road is None else details_of((*details, PHASES)))
     layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
     return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers, kept.messages)

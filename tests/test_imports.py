@@ -38,8 +38,19 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"plan", "fold", "machine", "trace"},  # trace: to name nodes in a stall
     "timeline": {"engine", "plan", "trace", "compute", "memory"},
     "views": set(),
+    "run_options": {"network"},
     "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
-    "api": {"trace", "machine", "plan", "fold", "network", "engine", "timeline", "layer_file_run"},
+    "api": {
+        "trace",
+        "machine",
+        "plan",
+        "fold",
+        "network",
+        "engine",
+        "timeline",
+        "layer_file_run",
+        "run_options",
+    },
     "sweep": {"api", "machine", "timeline", "views", "trace"},
     "cli": {
         "api",
@@ -53,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
         "sweep",
         "collectives",
         "layer_file_run",
+        "run_options",
         "network.registry",
     },
     "converters": {"trace", "layerfile", "compute"},

@@ -13,8 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from et_sim.cli.run import WORKLOAD_HELP, add_machine_options, add_model_option
+from et_sim.cli.options import add_run_options
+from et_sim.cli.run import WORKLOAD_HELP
 from et_sim.errors import EtSimError
+from et_sim.run_options import MACHINE
 
 if TYPE_CHECKING:
     from et_sim.machine import Machine
@@ -32,8 +34,7 @@ def add_parser(commands: Any) -> None:
         description="Check a workload, alone or together with a machine, without running it.",
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_machine_options(parser, required=False)
-    add_model_option(parser)
+    add_run_options(parser, *MACHINE, "model", required=False)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
@@ -85,7 +86,7 @@ def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine
         return None
     from et_sim.machine import read_machine
 
-    given = {name: getattr(options, name) for name in ("system", "network", "memory", "groups")}
+    given = {name: getattr(options, name) for name in MACHINE}
     machine = _attempt(found, lambda: read_machine(**given))
     if machine:
         found += [_warning("machine", f"{n.place}: key {n.key!r}: {n.text}") for n in machine.warnings]

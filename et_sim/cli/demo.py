@@ -29,6 +29,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the inputs, then do what `et-sim run` does with them."""
     from et_sim.cli.run import simulate_into
+    from et_sim.run_options import RunOptions
     from et_sim.timeline import check_target
 
     folder: Path = options.out
@@ -36,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     _write_inputs(folder)
     print("One training step of a 12-layer transformer, data-parallel on a ring of 8; rank 5 is slow.\n")
     sys.stdout.flush()
-    machine: dict[str, Any] = {name.partition(".")[0]: str(folder / name) for name in MACHINE}
-    status = simulate_into(folder / RUN, str(folder / TRACES / STEP), as_json=False, **machine)
+    machine = RunOptions(system=folder / "system.json", network=folder / "network.yml")
+    status = simulate_into(folder / RUN, str(folder / TRACES / STEP), machine, as_json=False)
     print("\nThe inputs are files too. Change one, say the bandwidth, and simulate again:")
     print(_repeat(folder))
     return status

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.network.registry import DEFAULT, MODELS
+from et_sim.cli.options import add_run_options, run_options
 
 if TYPE_CHECKING:
     from et_sim.engine.stall import Stall
+    from et_sim.run_options import RunOptions
     from et_sim.timeline import Keep, Result
-
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
@@ -27,15 +27,7 @@ def add_parser(commands: Any) -> None:
         "run", help="simulate a workload on a machine", description="Simulate a workload on a machine."
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_machine_options(parser, required=True)
-    add_model_option(parser)
-    parser.add_argument("--no-fold", action="store_true", help="simulate every rank by itself")
-    parser.add_argument(
-        "--detail",
-        action="append",
-        help="what to record besides nodes: phases (of every chunk), messages, links (over time), path "
-        "(what caused what, for critical paths); several with commas between",
-    )
+    add_run_options(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -46,23 +38,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--compress", default="lz4", metavar="HOW", help="lz4 (default), zstd or none")
     parser.add_argument("--json", action="store_true", help="print the content of summary.json")
     parser.set_defaults(run=run)
-
-
-def add_model_option(parser: argparse.ArgumentParser) -> None:
-    """The choice of the network model."""
-    parser.add_argument("--model", default=DEFAULT, help=f"network model: {' or '.join(MODELS)}")
-
-
-def add_machine_options(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """The options that describe the machine, as `run` and `check` share them."""
-    parser.add_argument(
-        "--system", required=required, help="system description (JSON; of ASTRA-sim 1.0: text)"
-    )
-    parser.add_argument(
-        "--network", required=required, help="network description (YAML; of ASTRA-sim 1.0: JSON)"
-    )
-    parser.add_argument("--memory", help="remote-memory description (JSON)")
-    parser.add_argument("--groups", help="communicator groups (JSON)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -78,23 +53,11 @@ def run(options: argparse.Namespace) -> int:
 
         part = selection(options.ranks, options.window)
         keep = Keep(part.ranks, part.window, options.compress)
-    return simulate_into(
-        target,
-        options.workload,
-        as_json=options.json,
-        keep=keep,
-        system=options.system,
-        network=options.network,
-        memory=options.memory,
-        groups=options.groups,
-        model=options.model,
-        fold=not options.no_fold,
-        detail=options.detail or "nodes",
-    )
+    return simulate_into(target, options.workload, run_options(options), as_json=options.json, keep=keep)
 
 
 def simulate_into(
-    target: Path, workload: str, *, as_json: bool, keep: Keep | None = None, **machine: Any
+    target: Path, workload: str, options: RunOptions, *, as_json: bool, keep: Keep | None = None
 ) -> int:
     """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
     from et_sim import api
@@ -102,7 +65,7 @@ def simulate_into(
     from et_sim.timeline import Keep, write_run
 
     with Progress() as progress:
-        result = api.run(workload, watch=progress, keep=keep or Keep(), **machine)
+        result = api.execute(workload, options, watch=progress, keep=keep or Keep())
         stall = _stall_of(result)
         progress.stage("adding up and writing")
         write_run(result, target, stall.as_dict() if stall else None, keep or Keep())

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import et_sim
-from et_sim.api import run
+from et_sim.api import execute, run
 from et_sim.cli import main
 from et_sim.engine.traffic_tables import MOST_SLICES
+from et_sim.run_options import RunOptions
 from et_sim.timeline import Keep, Result, write_run
 
 SYSTEM: dict[str, Any] = {
@@ -161,7 +162,7 @@ def test_a_part_of_a_run_holds_the_rows_that_touch_it(
     whole = run(_training(), **machine)
     first, last = window or (0, 2**62)
     actors = {rank for one in ranks for rank in one} or set(range(4))
-    part = run(_training(), **machine, keep=keep)
+    part = execute(_training(), RunOptions(**machine), keep=keep)
     assert part.messages is not None
     assert whole.messages is not None
     write_run(part, tmp_path / "kept", keep=keep)

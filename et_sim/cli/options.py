@@ -1,0 +1,29 @@
+"""Options of runs on the command line: one for each field of `RunOptions`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import MISSING, fields
+from typing import Any
+
+from et_sim.run_options import DEFAULTS, HELP, RunOptions
+
+
+def add_run_options(parser: argparse.ArgumentParser, *names: str, required: bool = True) -> None:
+    """Add the options of these names, or all; with `required`, those without a default must be given."""
+    for name in names or tuple(HELP):
+        default: Any = DEFAULTS[name]
+        if default is True:
+            parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=HELP[name])
+        elif name == "detail":
+            parser.add_argument(f"--{name}", action="append", help=HELP[name])
+        elif default is MISSING:
+            parser.add_argument(f"--{name}", required=required, help=HELP[name])
+        else:
+            parser.add_argument(f"--{name}", default=default, help=HELP[name])
+
+
+def run_options(options: argparse.Namespace) -> RunOptions:
+    """What was given on the command line."""
+    given = {field.name: getattr(options, field.name) for field in fields(RunOptions)}
+    return RunOptions(**{name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,37 @@
+"""What a run can be asked for, declared once: for the command line, for Python, and for sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from et_sim.network.registry import DEFAULT, MODELS
+
+Description = str | Path | Mapping[str, Any]  # a file, or a dict with the keys of one
+Detail = str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """A machine, and how a workload is simulated on it; each field's text is the help of its option."""
+
+    system: Annotated[Description, "system description (JSON; of ASTRA-sim 1.0: text)"]
+    network: Annotated[Description, "network description (YAML; of ASTRA-sim 1.0: JSON)"]
+    memory: Annotated[Description | None, "remote-memory description (JSON)"] = None
+    groups: Annotated[Description | None, "communicator groups (JSON)"] = None
+    model: Annotated[str, f"network model: {' or '.join(MODELS)}"] = DEFAULT
+    fold: Annotated[bool, "simulate every rank by itself"] = True
+    detail: Annotated[
+        Detail,
+        "what to record besides nodes: phases (of every chunk), messages, links (over time), path "
+        "(what caused what, for critical paths); several with commas between",
+    ] = "nodes"
+
+
+MACHINE = ("system", "network", "memory", "groups")
+HELP: dict[str, str] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()
+}
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunOptions)}
