@@ -20,7 +20,7 @@ from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESS
 from et_sim.engine.lines import join, leave
 from et_sim.engine.network_seam import inject
 from et_sim.engine.state import NONE, RENDEZVOUS, Run, setting_of
-from et_sim.engine.ties import note_second
+from et_sim.engine.tie_rules import note_came, note_met, note_met_waiting, note_second
 from et_sim.engine.traffic import held_since, hold, tell_receive, tell_send
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import REQUEST_BYTES
@@ -41,6 +41,7 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     hold(run, held_row)
     join(run.events, handshake, held_row)
     if handshake.arrived > 0:
+        note_met(run, handshake)
         moment = now_of(run)
         _take_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake, REQUEST)
         schedule(run, run.clock[0].now, INJECT_MESSAGE, channel_row, 0, 0)
@@ -60,6 +61,8 @@ def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 def message_asked(run: Run, channel_row: int) -> None:
     """A source is asked for a message: the first one held back starts."""
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+    note_met(run, handshake)
+    note_came(run, handshake)
     if handshake.head == NONE:
         handshake.arrived += 1
         _note_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake)
@@ -71,6 +74,7 @@ def message_asked(run: Run, channel_row: int) -> None:
 def inject_held(run: Run, channel_row: int) -> None:
     """The first message held back starts."""
     handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+    note_met_waiting(run, handshake.head)
     held_row = _leave(run, handshake)
     held = run.events[held_row]
     needs_waiting(run, held_row, REQUEST, NONE)
@@ -89,6 +93,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     state = run.channels[channel_row]
     note_second(run, state)
     if state.arrived > 0:
+        note_met(run, state)
         state.arrived -= 1
         moment = now_of(run)
         _take_early(run, run.causes.channels, channel_row, RECEIVE)
@@ -102,10 +107,13 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
 def match(run: Run, channel_row: int) -> int:
     """A message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
     state = run.channels[channel_row]
+    note_met(run, state)
+    note_came(run, state)
     if state.head == NONE:
         state.arrived += 1
         _note_early(run, run.causes.channels, channel_row)
         return NONE
+    note_met_waiting(run, state.head)
     return _leave(run, state)
 
 

@@ -10,6 +10,7 @@ from et_sim.engine import kinds
 from et_sim.engine.parking import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state import NONE, Run
 from et_sim.engine.ties import (
+    NOT_A_STREAM,
     begin_arrival,
     begin_arrival_from_anywhere,
     begin_entry,
@@ -32,11 +33,11 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
     if not is_watched(run):
         return
     if kind in (BUNDLE_AT_ENDPOINT, BUNDLE_READY):
-        begin_entry(run, run.streams[a].actor)
+        begin_entry(run, run.streams[a].actor, a)
     elif kind in (STEP, ASKED_STEP):
         _begin_step(run, a, b, c)
     elif kind == NODE_DONE and run.clock[0].bucket != NONE:
-        begin_entry(run, a)
+        begin_entry(run, a, NOT_A_STREAM)
     elif kind == MESSAGE:
         begin_own(run, c)
     elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot

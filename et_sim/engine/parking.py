@@ -12,6 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes_of_messages import remember_parked
 from et_sim.engine.lines import unchain
 from et_sim.engine.state import NONE, Run
+from et_sim.engine.tie_rules import note_came, note_met
 
 PHASE_BITS = 8
 STAGE_BITS = 28
@@ -51,6 +52,7 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size
     run.parked_index[home] = row
     run.seats[seat].parked += 1
     remember_parked(run, row)
+    note_came(run, message)
     return row
 
 
@@ -69,6 +71,7 @@ def take_parked(run: Run, seat: int, label: int, stage: int) -> int:
     message = run.parked[row]
     unchain(run.parked, run.parked_index, home, row)
     clock = run.clock[0]
+    note_met(run, message)
     message.seat = NONE
     message.chain = clock.free_parked
     clock.free_parked = row

@@ -42,7 +42,16 @@ from et_sim.engine.seats import rank_at
 from et_sim.engine.state import NONE, STARTS_TOGETHER, Run, setting_of
 from et_sim.engine.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.streams import end_collective, leave_last_queue, next_phase, release_running
-from et_sim.engine.ties import begin_arrival, contribute, count_message, note_received
+from et_sim.engine.tie_rules import note_expected, note_received
+from et_sim.engine.ties import (
+    OF_BUNDLE,
+    OF_CHUNK,
+    begin_arrival,
+    contribute,
+    count_message,
+    note_turn,
+    take_turn,
+)
 from et_sim.engine.trees import START, hear, peer_of, spend_tree_bundle
 from et_sim.machine.corrections import Correction
 
@@ -106,7 +115,10 @@ def bundle_ready(run: Run, stream_row: int, label: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
     stream = run.streams[stream_row]
     bundle_counts(run, stream_row)
-    contribute(run, stream)
+    if run.plan.programs[stream.program].start_bundles > 1:
+        note_turn(run, stream_row)
+    else:
+        contribute(run, stream, OF_BUNDLE)
     if run.plan.programs[stream.program].tree_first != NONE:
         is_complete = spend_tree_bundle(run, stream_row, label)
     else:
@@ -158,7 +170,7 @@ def _leave_phase(run: Run, stream_row: int, label: int) -> None:
         next_phase(run, stream_row)
         return
     running.remaining -= 1
-    contribute(run, running)
+    contribute(run, running, OF_CHUNK)
     chunk_done(run, running_row)
     is_last_chunk, moment = running.remaining == 0, now_of(run)
     if is_last_chunk:
@@ -229,12 +241,13 @@ def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int
 @works_on_tables
 def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
     """Complete the receive that a message meets; `sender_node` is NONE inside a custom collective."""
+    target = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
+    begin_arrival(run, target, pair_of(run, channel_row))  # another rank, perhaps of the same actor
     met = match(run, channel_row)
     if met == NONE:
         return
     kind, receiver, node = run.events[met].kind, run.events[met].a, run.events[met].b
     needs_waiting(run, met, RECEIVE, NONE)
-    begin_arrival(run, receiver, pair_of(run, channel_row))  # another rank, perhaps of the same actor
     if kind == CUSTOM_DONE:
         custom_done(run, receiver, node)
         return
@@ -254,6 +267,9 @@ def receive_step(run: Run, stream_row: int, label: int) -> None:
     else:
         stream.received += 1
         note_received(run, stream)
+        if run.plan.programs[stream.program].start_bundles > 1:
+            take_turn(run, stream.actor, stream_row)
+            note_turn(run, stream_row)
         first_half_arrived(run, stream_row)
         make_bundle(run, stream_row)
 
@@ -264,6 +280,7 @@ def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     count_message(run, run.plan.seats[seat_row].actor)
     stream_row = stream_expecting(run, seat_row, label, stage)
     if stream_row != NONE:
+        note_expected(run, run.streams[stream_row], label >> 1)
         step_received(run, stream_row, label)
         receive_step(run, stream_row, label)
     else:

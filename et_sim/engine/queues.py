@@ -16,7 +16,8 @@ from et_sim.engine.kinds import LET_IN
 from et_sim.engine.queue_order import place_in_queue
 from et_sim.engine.state import NONE, RUNNING_LIMIT, Run, setting_of
 from et_sim.engine.steps import start_phase
-from et_sim.engine.ties import note_queued, note_standstill, note_started
+from et_sim.engine.tie_rules import note_queued, note_standstill, note_started
+from et_sim.engine.ties import OF_QUEUE, contribute_to, origin_now, restore_origin
 from et_sim.machine.corrections import Correction
 
 TWO_WAY_QUEUES = setting_of(Correction.TWO_WAY_QUEUES)
@@ -68,9 +69,11 @@ def remove(run: Run, stream_row: int) -> None:
 @works_on_tables
 def pump(run: Run, queue_row: int) -> None:
     """Start waiting streams while the queue may run more."""
-    queue = run.queues[queue_row]
+    queue, origin = run.queues[queue_row], origin_now(run)
+    contribute_to(run, queue, OF_QUEUE, queue_row)
     while queue.waiting != NONE and queue.running < run.plan.settings[RUNNING_LIMIT]:
         _start_first(run, queue_row)
+    restore_origin(run, origin)
 
 
 @works_on_tables
@@ -79,7 +82,7 @@ def _start_first(run: Run, queue_row: int) -> None:
     stream_row = queue.waiting
     queue.waiting = run.streams[stream_row].next
     after = stream_row if queue.waiting == NONE else queue.waiting
-    note_started(run, queue, run.streams[stream_row].priority, run.streams[after].priority)
+    note_started(run, queue, run.streams[stream_row], run.streams[after].priority)
     queue.running += 1
     moment = now_of(run)
     chunk_starts(run, stream_row, queue_row)

@@ -28,7 +28,8 @@ from et_sim.engine.messages import post_receive, send
 from et_sim.engine.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.state import NONE, Run, setting_of
 from et_sim.engine.streams import start_collective
-from et_sim.engine.ties import contribute, is_watched, note_beside, note_freed, note_issue, note_pass
+from et_sim.engine.tie_rules import needs_lane, note_beside, note_freed, note_issue, note_parent, note_pass
+from et_sim.engine.ties import is_watched, note_part, origin_now, restore_origin
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Action, Lane
 
@@ -82,11 +83,12 @@ def issue_ready(run: Run, actor_row: int) -> None:
 def _issue_pass(run: Run, actor_row: int) -> None:
     state = run.actors[actor_row]
     state.issuing = 1
-    moment = now_of(run)
+    moment, origin = now_of(run), origin_now(run)
     lane = lowest_free_lane(run, actor_row)
     while lane != NONE:
         _issue(run, actor_row, pop_ready(run, actor_row, lane), lane)
         resume(run, moment)
+        restore_origin(run, origin)
         lane = lowest_free_lane(run, actor_row)
     state.issuing = 0
     node = state.late
@@ -114,6 +116,8 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     elif not is_unlimited(lane):
         note_issue(run, lane_state, node, state.ready_ns)
         lane_state.busy = 1
+    if is_watched(run):
+        needs_lane(run, actor_row * LANES + lane, run.node_marks[actor.node_first + node])
     run.actors[actor_row].running += 1
     action = plan_node.action
     if action == DELAY:
@@ -197,16 +201,17 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     lane.busy = 0
     lane.last = node
     note_freed(run, lane)
+    note_part(run)
     state.running -= 1
     state.completed += 1
     run.clock[0].completed += 1
     if plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
-    origin, moment = run.clock[0].origin, now_of(run)
+    origin, moment = origin_now(run), now_of(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         _release(run, actor_row, run.plan.children[index], node)
-        run.clock[0].origin = origin
+        restore_origin(run, origin)
         resume(run, moment)
 
 
@@ -216,13 +221,14 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     state = run.nodes[run.plan.actors[actor_row].node_first + node]
     state.waiting -= 1
     parent_done(run, run.plan.actors[actor_row].node_first + node)
+    is_late = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
     if is_watched(run):
-        contribute(run, run.node_marks[run.plan.actors[actor_row].node_first + node])
+        note_parent(run, run.node_marks[run.plan.actors[actor_row].node_first + node], is_late)
     if state.waiting > 0:
         return
     state.ready_ns = run.clock[0].now
     state.released_by = parent
-    if run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]:
+    if is_late:
         state.link = run.actors[actor_row].late
         run.actors[actor_row].late = node
     else:

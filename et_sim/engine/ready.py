@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import LANES_IN_USE, NONE, Run
-from et_sim.engine.ties import note_ready
+from et_sim.engine.tie_rules import note_ready
 from et_sim.plan.tables import LANES, UNLIMITED_LANES
 
 RECEIVE_LANE, COLLECTIVE_LANE, FREE_CPU_LANE, FREE_COMPUTE_LANE = (int(lane) for lane in UNLIMITED_LANES)

@@ -16,8 +16,10 @@ CLOCK = record(
     ("delivered", "i8"),  # messages
     ("completed", "i8"),  # nodes
     ("ties", "i8"),  # events whose order would decide something; what follows is about them (`ties`)
-    ("group", "i8"),  # of the event under way, and its origin
+    ("group", "i8"),  # of the event under way, its origin, and how many nodes it has completed
     ("origin", "i8"),
+    ("part", "i8"),
+    ("before", "i8"),  # the stream before the present one among the things of one origin
     ("posted_ns", "i8"),  # when it was put on the calendar, and as part of what
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
@@ -49,7 +51,9 @@ BUCKET = record(  # of an event that opens one: its row is the event's
 )
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
 STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
-MARK = record(("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"))
+MARK_FIELDS = (("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"), ("mark_part", "i8"))
+NODE_MARK = record(*MARK_FIELDS, ("late", "i4"))
+TURN = record(("tag", "i8"), ("origin", "i8"), ("last", "i8"))
 PARKED = record(
     ("stage", "i8"),
     ("bytes", "i8"),
@@ -59,6 +63,7 @@ PARKED = record(
     ("peer", "i4"),  # the seat an offered message is for
     ("rank", "i4"),  # and the rank
     ("chain", "i4"),
+    *MARK_FIELDS,
 )
 NODE_STATE = record(
     ("waiting", "i4"),  # parents not yet completed
@@ -128,9 +133,7 @@ RUNNING = record(
     ("chunks", "i4"),
     ("remaining", "i4"),
     ("next", "i4"),
-    ("mark_ns", "i8"),  # to notice ties
-    ("mark_group", "i8"),
-    ("mark_origin", "i8"),
+    *MARK_FIELDS,  # to notice ties
 )
 STREAM = record(  # what every message needs comes first, and fits a line of the cache
     ("sequence", "i8"),
@@ -155,9 +158,14 @@ STREAM = record(  # what every message needs comes first, and fits a line of the
     ("next", "i4"),
     ("started", "i4"),
     ("tree", "i4"),  # row of its actor's place in the tree of the phase
-    ("mark_ns", "i8"),  # to notice ties
-    ("mark_group", "i8"),
-    ("mark_origin", "i8"),
+    *MARK_FIELDS,  # this and what follows: to notice ties
+    ("posted_ns", "i8"),  # its last receive, and the first one in that nanosecond and group
+    ("posted_group", "i8"),
+    ("posted_origin", "i8"),
+    ("posted_from", "i4"),
+    ("turn_before", "i4"),  # who was before it when its first bundle of a nanosecond and group counted
+    ("turn_ns", "i8"),
+    ("turn_group", "i8"),
     ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried
     ("half_done_ns", "i8"),  # when its first half had arrived
     ("ended", "i4"),  # of the first actor, where phases end together: how many have ended this one
@@ -190,6 +198,7 @@ QUEUE = record(
     ("started_group", "i8"),
     ("started_origin", "i8"),
     ("started_priority", "i8"),
+    *MARK_FIELDS,
 )
 CURSOR = record(
     ("next", "i4"),
@@ -236,5 +245,6 @@ WAITING_LINE = record(  # of events without a time
     ("joined_ns", "i8"),
     ("joined_group", "i8"),
     ("joined_origin", "i8"),
+    *MARK_FIELDS,
 )
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))

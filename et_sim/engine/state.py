@@ -26,7 +26,7 @@ from et_sim.engine.records import (
     CURSOR,
     EVENT,
     LANE_STATE,
-    MARK,
+    NODE_MARK,
     NODE_STATE,
     PARKED,
     PHASE_LOG,
@@ -37,6 +37,7 @@ from et_sim.engine.records import (
     SLOT,
     STAMP,
     STREAM,
+    TURN,
     WAITING_LINE,
 )
 from et_sim.engine.traffic_tables import Traffic
@@ -44,6 +45,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Plan, table
 
 NONE = -1
+TURNS = 1 << 12  # a power of two
 PHASES_KEPT = 1 << 16
 BLOCK_SIZES = 32  # streams come in blocks of a power of two
 
@@ -95,6 +97,7 @@ class Run(Tables):
     watch: Any  # a tuple, empty unless ties matter (`ties`): its length is known when the engine is compiled
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
+    turns: Any  # who was last among the things of an origin; likewise
     parked: Any
     parked_index: Any
     nodes: Any
@@ -169,9 +172,9 @@ def new_run(
     state = table(ACTOR_STATE, actors)
     state["finish_ns"] = state["late"] = state["group_ns"] = state["passed_ns"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
-    channels["head"] = channels["tail"] = channels["joined_ns"] = NONE
+    channels["head"] = channels["tail"] = channels["joined_ns"] = channels["mark_ns"] = NONE
     handshakes = table(WAITING_LINE, plan.handshakes)
-    handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = NONE
+    handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = handshakes["mark_ns"] = NONE
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
     clock = table(CLOCK, 1)
@@ -205,7 +208,8 @@ def new_run(
         events=table(EVENT, 0),
         watch=(1,) if plan.is_folded else (),
         stamps=table(STAMP, 0),
-        node_marks=table(MARK, len(node_states) if plan.is_folded else 0),
+        turns=table(TURN, TURNS if plan.is_folded else 0),
+        node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
         parked=table(PARKED, 0),
         parked_index=np.full(1, NONE, np.int32),
         nodes=node_states,

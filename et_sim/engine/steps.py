@@ -21,7 +21,7 @@ from et_sim.engine.parking import take_parked_either_way
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, PAIRS_EARLY, RENDEZVOUS, Run
-from et_sim.engine.ties import note_half_tried
+from et_sim.engine.tie_rules import note_half_tried, note_posted
 from et_sim.engine.traffic import COLLECTIVE, is_noted, tell_step
 from et_sim.engine.trees import start_tree
 
@@ -129,6 +129,7 @@ def _fly(run: Run, stream_row: int, flight: int, seat: int, label: int) -> None:
 def _post_receive(run: Run, stream_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     seat = run.streams[stream_row].seat
+    note_posted(run, run.streams[stream_row])
     run.streams[stream_row].waited_ns -= run.clock[0].now
     receive_posted(run, stream_row, label)
     if run.seats[seat].parked == 0:

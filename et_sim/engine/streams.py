@@ -297,7 +297,8 @@ def _enter_phase(run: Run, stream_row: int, index: int) -> None:
     stream.started = 0
     stream.sent = stream.received = stream.credit = stream.bundles = 0
     stream.step = stream.bundle = 0
-    stream.half_tried_ns = stream.half_done_ns = stream.mark_ns = NONE
+    stream.half_tried_ns = stream.half_done_ns = NONE
+    stream.mark_ns = stream.turn_ns = stream.posted_ns = NONE
     variant = line.members if root_first else 0
     stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
 

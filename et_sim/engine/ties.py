@@ -11,18 +11,10 @@ group, events of one *origin* do, too, and those of different origins may change
 put on the calendar at different times are in different groups. Of those put there at the same time, the
 entries of an actor's bucket keep the groups and origins of the events that did it; messages are all of one
 group, and their origin is the peer that sent them, with the origin there. What needs several events (a step
-its bundles, a node its parents) has an origin made of theirs.
+its bundles, a node its parents, a chunk its place in a queue) has an origin made of theirs.
 
-A tie is noted when, within a nanosecond and a group, things of different origin
-- make nodes ready for one lane, of which one is issued then, or would have been in another order;
-- complete nodes, and one leaves ready nodes behind that the next one issues;
-- issue collectives that run side by side;
-- put chunks into a queue with no place left, or ahead of one started by priority (in other orders than by
-  priority, every chunk counts as one that could be ahead);
-- put messages on a link, receives on a channel, or messages held back by rendezvous between two ranks;
-or when the second half of a direct exchange is tried and its first half completes, or when a message meets
-a bucket that its receiver opened in the nanosecond in which it was sent, or when blocked queues let chunks
-in over their limits. All else commutes.
+`docs/folding.md` has the argument, and what is done for every mechanism of the engine: where things that may
+change places meet, they commute, or are needed together (`contribute`), or a tie is noted (`note_…`).
 
 All of this is idle unless actors stand for several ranks. Not here: which ranks share an actor (`fold`).
 """
@@ -32,10 +24,15 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state import NONE, QUEUE_ORDER, Run
+from et_sim.engine.state import NONE, TURNS, Run
 
 ANYBODY = 0  # the origin of what happens at the very beginning
 OWN = -1  # in place of a peer
+# Kinds of things that need several events.
+OF_NODE, OF_BUNDLE, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
+KINDS = 8
+MOST_TRIES = 1 << 8
+NOT_A_STREAM = -2
 LOWEST_63_BITS = (1 << 63) - 1
 
 
@@ -100,8 +97,8 @@ def begin_bucket(run: Run, actor_row: int) -> None:
 
 
 @works_on_tables
-def begin_entry(run: Run, actor_row: int) -> None:
-    """The event is an entry of the actor's bucket that is being drained."""
+def begin_entry(run: Run, actor_row: int, which: int) -> None:
+    """The event is an entry, about `which` stream, of the actor's bucket that is being drained."""
     if not is_watched(run):
         return
     clock, actor = run.clock[0], run.actors[actor_row]
@@ -111,6 +108,11 @@ def begin_entry(run: Run, actor_row: int) -> None:
         actor.group += 1
     clock.group = actor.group
     clock.origin = clock.posted_origin
+    clock.part += 1
+    if which == NOT_A_STREAM:
+        clock.strangers += 1
+        which = NOT_A_STREAM - clock.strangers
+    take_turn(run, actor_row, which)
 
 
 @works_on_tables
@@ -147,6 +149,7 @@ def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
     actor.entry_ns = NONE - 1
     clock.group = actor.group
     clock.origin = clock.posted_origin
+    clock.part += 1
 
 
 @works_on_tables
@@ -158,159 +161,96 @@ def mixed(one: int, two: int) -> int:
 
 
 @works_on_tables
-def contribute(run: Run, mark: Any) -> None:
-    """The event is one of several that something needs; what follows has an origin made of theirs."""
+def contribute(run: Run, mark: Any, kind: int) -> None:
+    """The event is one of several that something needs; what follows has an origin made of theirs.
+
+    Two things of one kind that need the same parts of the same events come in the same order whichever of
+    these events is the last. `kind` tells things apart that may come in another order then.
+    """
     if not is_watched(run):
         return
     clock = run.clock[0]
-    if mark.mark_ns == clock.now and mark.mark_group == clock.group and mark.mark_origin != clock.origin:
-        clock.origin = mixed(mark.mark_origin, clock.origin)
+    if may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin):
+        before = mixed(mark.mark_origin, mark.mark_part)
+        clock.origin = mixed(mixed(before, mixed(clock.origin, clock.part)), kind)
+    mark_now(clock, mark)
+
+
+@works_on_tables
+def contribute_to(run: Run, mark: Any, kind: int, row: int) -> None:
+    """The same for one of several things of a kind that an event may need: a queue, a link."""
+    contribute(run, mark, KINDS * row + kind)
+
+
+@works_on_tables
+def mark_now(clock: Any, mark: Any) -> None:
     mark.mark_ns = clock.now
     mark.mark_group = clock.group
     mark.mark_origin = clock.origin
+    mark.mark_part = clock.part
 
 
 @works_on_tables
-def _may_change_places(clock: Any, ns: int, group: int, origin: int) -> bool:
+def origin_now(run: Run) -> int:
+    """The origin of what happens now, to be restored after a part of the event that needed others, too."""
+    return run.clock[0].origin
+
+
+@works_on_tables
+def restore_origin(run: Run, origin: int) -> None:
+    """What follows is a part of the event that needs nothing else."""
+    run.clock[0].origin = origin
+
+
+@works_on_tables
+def note_part(run: Run) -> None:
+    """A node is complete: another part of the event begins."""
+    if is_watched(run):
+        run.clock[0].part += 1
+
+
+@works_on_tables
+def note_turn(run: Run, stream_row: int) -> None:
+    """The event is one of several, any of which lets a stream do its next step.
+
+    The first of them does the next step, the second the one after, whichever they are. The steps of two
+    streams come in a certain order if the same stream is before the other among the events of every origin.
+    """
+    if not is_watched(run):
+        return
+    clock, stream = run.clock[0], run.streams[stream_row]
+    if stream.turn_ns != clock.now or stream.turn_group != clock.group:
+        stream.turn_ns = clock.now
+        stream.turn_group = clock.group
+        stream.turn_before = clock.before
+    else:
+        clock.ties += clock.before != stream_row and clock.before != stream.turn_before
+    if may_change_places(clock, stream.mark_ns, stream.mark_group, stream.mark_origin):
+        clock.origin = mixed(mixed(stream.mark_origin, clock.origin), OF_BUNDLE)
+    mark_now(clock, stream)
+
+
+@works_on_tables
+def take_turn(run: Run, actor_row: int, which: int) -> None:
+    """Note who was before `which` among the things of the present origin."""
+    if not is_watched(run):
+        return
+    clock = run.clock[0]
+    tag = mixed(mixed(actor_row, clock.now), clock.group)
+    at = mixed(tag, clock.origin) & (TURNS - 1)
+    for _ in range(MOST_TRIES):
+        turn = run.turns[at]
+        if turn.tag != tag:  # of another group, and no longer needed
+            turn.tag, turn.origin, turn.last = tag, clock.origin, NONE
+        if turn.origin == clock.origin:
+            clock.before = turn.last
+            turn.last = which
+            return
+        at = (at + 1) & (TURNS - 1)
+    clock.ties += 1
+
+
+@works_on_tables
+def may_change_places(clock: Any, ns: int, group: int, origin: int) -> bool:
     """Whether what was noted may come later than what happens now, for other ranks."""
     return ns == clock.now and group == clock.group and origin != clock.origin
-
-
-@works_on_tables
-def note_ready(run: Run, lane: Any, node: int) -> None:
-    """A node becomes ready on a lane that holds one node at a time."""
-    if not is_watched(run):
-        return
-    clock = run.clock[0]
-    if _may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin):
-        came_later_anyway = lane.issued_freed and lane.busy and node > lane.issued_node
-        clock.ties += not came_later_anyway
-    if lane.readied_ns != clock.now or lane.readied_group != clock.group:
-        lane.readied_ns = clock.now
-        lane.readied_group = clock.group
-        lane.readied_origin = clock.origin
-        lane.readied_apart = 0
-    elif lane.readied_origin != clock.origin:
-        lane.readied_apart = 1
-
-
-@works_on_tables
-def note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
-    """A node is issued on such a lane; it has been taken from the lane's heap."""
-    if not is_watched(run):
-        return
-    clock = run.clock[0]
-    in_group = lane.readied_ns == clock.now and lane.readied_group == clock.group
-    apart = in_group and (lane.readied_apart or lane.readied_origin != clock.origin)
-    clock.ties += apart and ready_ns == clock.now and lane.ready > 0
-    lane.issued_ns = clock.now
-    lane.issued_group = clock.group
-    lane.issued_origin = clock.origin
-    lane.issued_node = node
-    lane.issued_freed = lane.freed_ns == clock.now and not _may_change_places(
-        clock, lane.freed_ns, lane.freed_group, lane.freed_origin
-    )
-
-
-@works_on_tables
-def note_beside(run: Run, lane: Any) -> None:
-    """A node is issued on a lane without a limit, where the order of issue still decides."""
-    if not is_watched(run):
-        return
-    clock = run.clock[0]
-    clock.ties += _may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin)
-    lane.issued_ns = clock.now
-    lane.issued_group = clock.group
-    lane.issued_origin = clock.origin
-
-
-@works_on_tables
-def note_freed(run: Run, lane: Any) -> None:
-    """A lane becomes free."""
-    if is_watched(run):
-        lane.freed_ns = run.clock[0].now
-        lane.freed_group = run.clock[0].group
-        lane.freed_origin = run.clock[0].origin
-
-
-@works_on_tables
-def note_pass(run: Run, actor_row: int, leaves: bool) -> None:
-    """An actor has issued what it could, but for nodes that became ready meanwhile if it `leaves` some."""
-    clock, actor = run.clock[0], run.actors[actor_row]
-    if actor.passed_ns != clock.now or actor.passed_group != clock.group:
-        actor.passed_ns = clock.now
-        actor.passed_group = clock.group
-        actor.passed_apart = 0
-        actor.passed_leaving = 0
-    elif actor.passed_origin != clock.origin:
-        actor.passed_apart = 1
-    actor.passed_origin = clock.origin
-    actor.passed_leaving |= leaves
-    clock.ties += actor.passed_apart and actor.passed_leaving
-
-
-@works_on_tables
-def note_queued(run: Run, queue: Any, priority: int, limit: int) -> None:
-    """A chunk is about to join a queue."""
-    if not is_watched(run):
-        return
-    clock = run.clock[0]
-    second = _may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
-    if queue.joined_ns != clock.now or queue.joined_group != clock.group:
-        queue.joined_apart = 0
-    queue.joined_apart |= second
-    overtakes = _may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin) and (
-        queue.started_priority < priority or run.plan.settings[QUEUE_ORDER] != 0
-    )
-    clock.ties += (queue.joined_apart and queue.running >= limit) or overtakes
-    queue.joined_ns = clock.now
-    queue.joined_group = clock.group
-    queue.joined_origin = clock.origin
-
-
-@works_on_tables
-def note_started(run: Run, queue: Any, priority: int, next_priority: int) -> None:
-    """A chunk of a queue starts; `next_priority` is that of the one behind it, or its own."""
-    if not is_watched(run):
-        return
-    clock = run.clock[0]
-    apart = _may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
-    clock.ties += apart and (next_priority != priority or run.plan.settings[QUEUE_ORDER] != 0)
-    queue.started_ns = clock.now
-    queue.started_group = clock.group
-    queue.started_origin = clock.origin
-    queue.started_priority = priority
-
-
-@works_on_tables
-def note_standstill(run: Run) -> None:
-    """Blocked queues are about to let chunks in, one queue after the other."""
-    run.clock[0].ties += 1
-
-
-@works_on_tables
-def note_half_tried(run: Run, stream: Any) -> None:
-    """The second half of a direct exchange is tried, whether or not its first half has arrived."""
-    if is_watched(run):
-        stream.half_tried_ns = run.clock[0].now
-        run.clock[0].ties += stream.half_done_ns == stream.half_tried_ns
-
-
-@works_on_tables
-def note_received(run: Run, stream: Any) -> None:
-    """A stream received a message, perhaps the last of the first half of a direct exchange."""
-    if is_watched(run) and stream.received == run.plan.programs[stream.program].half:
-        stream.half_done_ns = run.clock[0].now
-        run.clock[0].ties += stream.half_done_ns == stream.half_tried_ns
-
-
-@works_on_tables
-def note_second(run: Run, line: Any) -> None:
-    """Something joins a line in which order matters: a link's, a channel's."""
-    if not is_watched(run):
-        return
-    clock = run.clock[0]
-    clock.ties += _may_change_places(clock, line.joined_ns, line.joined_group, line.joined_origin)
-    line.joined_ns = clock.now
-    line.joined_group = clock.group
-    line.joined_origin = clock.origin

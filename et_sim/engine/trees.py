@@ -21,6 +21,7 @@ from et_sim.engine.parking import take_parked
 from et_sim.engine.rendezvous import ask_for_step, offer_step
 from et_sim.engine.seats import rank_at, seat_at, stage_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run
+from et_sim.engine.tie_rules import note_posted
 from et_sim.engine.traffic import COLLECTIVE, tell_step
 
 # Labels of messages (even, as trees have no direction), from or to a child. A parent that holds messages to
@@ -145,6 +146,7 @@ def _post_receive(run: Run, stream_row: int, label: int) -> None:
     stream = run.streams[stream_row]
     stage = stage_of(stream)
     stream.credit |= 1 << label
+    note_posted(run, stream)
     stream.waited_ns -= run.clock[0].now
     receive_posted(run, stream_row, label)
     if run.plan.settings[RENDEZVOUS]:

@@ -4,6 +4,9 @@ A line of a ring or a direct exchange looks the same from two places if reading 
 the same colours; exchanges in pairs look the same if swapping halves, quarters, … does; in a tree every
 place differs. Lines of one colour only are the common case, and cost one comparison.
 
+A group that spans the system runs along the system's lines. Ranks that know one by different numbers, or
+not at all, begin with different colours.
+
 Not here: sends and receives (`partition`).
 """
 
@@ -77,7 +80,14 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
 class SystemLines:
     """Lines along the dimensions, and the one through the whole system in rank order."""
 
-    def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
+    def __init__(
+        self,
+        lowering: Lowering,
+        patterns: dict[tuple[int, int], Pattern],
+        paths: PathKeys,
+        *,
+        shares_links: bool,
+    ) -> None:
         grid = lowering.machine.network.grid
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
         self.fixed: list[Any] = []  # per rank, what never changes
@@ -92,15 +102,23 @@ class SystemLines:
                 continue  # a tree through all ranks tells every one of them from the others anyway
             if (through_all and len(grid.dimensions) > 1) or paths.differ_along_lines:
                 ranks = np.arange(grid.ranks)
-                first = ranks - ranks // stride % members * stride
-                self._add_paths(paths, ranks, first, stride, members, pattern)
+                place = ranks // stride % members
+                self._add_paths(paths, ranks, place, stride, members, pattern)
+                if pattern.pairs:
+                    code = paths.codes if pattern.shifts or shares_links else paths.costs
+                    self._add_partners(code, ranks, place, stride, members)
+
+    def _add_partners(self, code: Any, ranks: Any, place: Any, stride: int, members: int) -> None:
+        """Whom exchanges in pairs are with: ahead for some, behind for others."""
+        for distance, partner in _partners(members):
+            peer = ranks + (partner[place] - place) * stride
+            self.fixed.append(mix(code(ranks, peer), members + distance))
 
     def _add_paths(
-        self, paths: PathKeys, ranks: Any, first: Any, stride: int, members: int, pattern: Pattern
+        self, paths: PathKeys, ranks: Any, place: Any, stride: int, members: int, pattern: Pattern
     ) -> None:
-        place = (ranks - first) // stride
         for distance in _both_ways(pattern, members):
-            peer = first + (place + distance) % members * stride
+            peer = ranks + ((place + distance) % members - place) * stride
             self.fixed.append(mix(paths.codes(ranks, peer), distance))
             if not paths.can_be_folded(ranks, peer):
                 self.can_be_folded = False
@@ -122,6 +140,13 @@ def _both_ways(pattern: Pattern, members: int) -> list[int]:
     if pattern.places or pattern.pairs:
         return list(range(1, members))
     return sorted({way for d in pattern.distances for way in (d % members, -d % members)} - {0})
+
+
+def _partners(members: int) -> list[tuple[int, Any]]:
+    """(distance, by place the partner's place) of exchanges in pairs."""
+    place = np.arange(members)
+    doubling = [1 << level for level in range(members.bit_length() - 1)]
+    return [(d, np.where(place // d % 2 == 0, place + d, place - d) % members) for d in doubling]
 
 
 class GroupLines:
@@ -147,6 +172,11 @@ class GroupLines:
                 if not paths.can_be_folded(members, peer):
                     self.can_be_folded = False
                     return
+            if pattern.pairs and paths.differ_along_lines:
+                of_pair = paths.codes if paths.messages_queue else paths.costs
+                for distance, partner in _partners(members.shape[1]):
+                    code = mix(of_pair(members, members[:, partner]), members.shape[1] + distance)
+                    np.add.at(self.fixed, members, mix(code, 2) * (mix(usage, 3) | np.uint64(1)))
 
     def look(self, mixed: Any, seed: int) -> Any:
         """What every rank sees in its groups."""
@@ -176,3 +206,24 @@ def _groups_in_use(lowering: Lowering) -> list[tuple[Any, Any]]:
         if members.shape[1] < workload.ranks:
             found.append((usage_of_rank, members))
     return found
+
+
+def numbers_of_spanning_groups(lowering: Lowering) -> Any:
+    """Per template a number for how it numbers the groups of all ranks; equal numbers, equal groups."""
+    spanning = [
+        name
+        for name in sorted({name for used in lowering.used_groups for name in used})
+        if _spans_system(lowering, name)
+    ]
+    known: dict[tuple[int, ...], int] = {}
+    numbers = [
+        known.setdefault(tuple(used.index(name) if name in used else -1 for name in spanning), len(known))
+        for used in lowering.used_groups
+    ]
+    return np.array(numbers, np.int64)
+
+
+def _spans_system(lowering: Lowering, name: str) -> bool:
+    if lowering.groups.is_rule(name):
+        return lowering.workload.group_rules[name].size == lowering.workload.ranks
+    return lowering.groups.spans_system(lowering.groups.row(name, 0))

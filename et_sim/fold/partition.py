@@ -16,14 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.fold.lines import GroupLines, SystemLines, patterns_of_lines
+from et_sim.fold.lines import (
+    GroupLines,
+    Pattern,
+    SystemLines,
+    numbers_of_spanning_groups,
+    patterns_of_lines,
+)
 from et_sim.fold.path_keys import PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.mixing import mix
-from et_sim.plan.tables import Action
+from et_sim.plan.tables import NO_LINE, Action
 
 NOT_KNOWN = -1
 LEAST_ROUNDS, MOST_ROUNDS, RANKS_IN_ALL_ROUNDS = 24, 256, 1 << 22
@@ -40,9 +46,10 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     if len(np.unique(colours)) == ranks:
         return alone
     patterns = patterns_of_lines(lowering)
-    system = SystemLines(lowering, patterns, paths)
-    groups = GroupLines(lowering, patterns, paths)
     messages = _Messages(lowering, paths)
+    shares_links = paths.messages_queue and (messages.are_any or _crosses_dimensions(lowering, patterns))
+    system = SystemLines(lowering, patterns, paths, shares_links=shares_links)
+    groups = GroupLines(lowering, patterns, paths)
     if not (system.can_be_folded and groups.can_be_folded and messages.can_be_folded):
         return alone
     fixed = groups.fixed + messages.fixed
@@ -80,10 +87,19 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
     return None
 
 
+def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
+    """Whether collectives run on lines that may use the links of any dimension, beside others."""
+    through_all = len(lowering.machine.network.grid.dimensions)
+    lines = {line for line, _ in patterns}
+    return NO_LINE in lines or (through_all in lines and len(lines) > 1)
+
+
 def _first_colours(lowering: Lowering) -> Any:
-    """Shape of the program and start; ranks that share a memory with others are like nobody else."""
+    """Shape of the program, numbers of groups, start; ranks that share a memory are like nobody else."""
     ranks = lowering.workload.ranks
-    colours = shapes_of_templates(lowering)[lowering.workload.template_of_rank]
+    colours = shapes_of_templates(lowering) * len(lowering.workload.templates)
+    colours += numbers_of_spanning_groups(lowering)
+    colours = colours[lowering.workload.template_of_rank]
     shares = lowering.memory_server != NO_SERVER
     if shares.any():
         asks = np.zeros(len(lowering.workload.templates), bool)
@@ -93,7 +109,7 @@ def _first_colours(lowering: Lowering) -> Any:
             nodes = lowering.nodes["action"][first : first + int(row.nodes)]
             asks[template] = bool((nodes == Action.MEMORY).any())
         which = shares & asks[lowering.workload.template_of_rank]
-        colours = np.where(which, len(asks) + np.arange(ranks), colours)
+        colours = np.where(which, len(asks) ** 2 + np.arange(ranks), colours)
     if lowering.paces.start_ns is not None:
         starts, late = np.unique(lowering.paces.start_ns, return_inverse=True)
         colours = colours * len(starts) + late.reshape(-1)
@@ -106,6 +122,7 @@ class _Messages:
     def __init__(self, lowering: Lowering, paths: PathKeys) -> None:
         ranks = lowering.workload.ranks
         self._owner, self._slot, self._peer = _peers_of_ranks(lowering)
+        self.are_any = len(self._owner) > 0
         self._back = _slots_back(self._owner, self._slot, self._peer, ranks)
         code = paths.codes(self._owner, self._peer)
         self.can_be_folded = paths.can_be_folded(self._owner, self._peer)

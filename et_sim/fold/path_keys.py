@@ -10,8 +10,13 @@ class PathKeys(Protocol):
 
     differ_along_lines: bool  # whether pairs equally far apart along one dimension can have different paths
 
+    messages_queue: bool  # whether messages wait for each other on links
+
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair of ranks."""
+
+    def costs(self, source: Any, target: Any) -> Any:
+        """The same where it does not matter which of its links each source takes."""
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
         """Whether the codes of these pairs say all about their paths."""

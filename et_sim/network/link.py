@@ -31,10 +31,11 @@ from et_sim.engine.lines import join, leave
 from et_sim.engine.message_pool import new_message
 from et_sim.engine.network_seam import Needs
 from et_sim.engine.owners import begin_hop
-from et_sim.engine.records import MESSAGE_FIELDS
+from et_sim.engine.records import MARK_FIELDS, MESSAGE_FIELDS
 from et_sim.engine.resources import ResourceTable
 from et_sim.engine.state import NONE, Run
-from et_sim.engine.ties import begin_own, note_second
+from et_sim.engine.tie_rules import note_second
+from et_sim.engine.ties import OF_LINK, begin_own, contribute_to, origin_now, restore_origin
 from et_sim.engine.traffic import message_flies, message_goes_on, message_queues, message_takes_link
 from et_sim.errors import UsageError
 from et_sim.fold.path_keys import PathKeys
@@ -67,6 +68,7 @@ LINK = record(
     ("joined_ns", "i8"),  # this and what follows: to notice ties
     ("joined_group", "i8"),
     ("joined_origin", "i8"),
+    *MARK_FIELDS,
 )
 MESSAGE = record(
     ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
@@ -102,7 +104,7 @@ def tables(network: Network, plan: Plan) -> LinkTables:
     homes = int(home.max()) + 1
     counts = np.array([homes * ports_of(dimension) for dimension in wired.dimensions])
     links, first = table(LINK, int(counts.sum())), np.cumsum(counts) - counts
-    links["head"] = links["tail"] = links["joined_ns"] = NONE
+    links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
     links["speed"] = np.repeat(np.arange(len(counts)), counts)
     for link in wired.links:
         npu, port = npu_and_port(wired, link)
@@ -175,6 +177,8 @@ def _enter_link(run: Run, row: int) -> None:
     link_row = _take_hop(run.network, run.messages[row])
     link = run.network.links[link_row]
     note_second(run, link)
+    origin = origin_now(run)
+    contribute_to(run, link, OF_LINK, link_row)
     if not link.busy:
         moment = now_of(run)
         needs_link(run, link_row)
@@ -184,6 +188,7 @@ def _enter_link(run: Run, row: int) -> None:
         remember_message(run, row)
         message_queues(run, row, link_row)
         join(run.messages, link, row)
+    restore_origin(run, origin)
 
 
 @works_on_tables
@@ -212,6 +217,7 @@ def _free_link(run: Run, link_row: int) -> None:
     """A link is free again: the first message in its queue starts."""
     link = run.network.links[link_row]
     link.busy = 0
+    contribute_to(run, link, OF_LINK, link_row)
     link_freed(run, link_row)
     row = leave(run.messages, link)
     if row != NONE:

@@ -25,6 +25,7 @@ class LevelPaths:
     def __init__(self, fabric: LevelFabric) -> None:
         self._levels = fabric.levels
         self.differ_along_lines = fabric.is_cut
+        self.messages_queue = False
 
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair."""
@@ -33,6 +34,10 @@ class LevelPaths:
             hops = _hops(level, ahead)
             code = np.where(hops > 0, hops * len(self._levels) + number, code)
         return code
+
+    def costs(self, source: Any, target: Any) -> Any:
+        """Paths are the same in both directions."""
+        return self.codes(source, target)
 
     def can_be_folded(self, _source: Any, _target: Any) -> bool:
         """The codes say all."""
@@ -47,7 +52,7 @@ class GridPaths:
     """
 
     def __init__(self, fabric: GridFabric, *, on_links: bool, whole: bool) -> None:
-        self._fabric, self._on_links, self._whole = fabric, on_links, whole
+        self._fabric, self.messages_queue, self._whole = fabric, on_links, whole
         # Whether two pairs of ranks equally far apart along one dimension can have different paths.
         self._are_directed = self.differ_along_lines = on_links or bool(fabric.links)
         self._uneven = _UnevenLinks(fabric) if fabric.links else None
@@ -56,7 +61,17 @@ class GridPaths:
         """A number for the path of each pair, there and (where links differ) back."""
         if not (self._whole or self._are_directed):
             return self._lowest_distance(source, target)
-        code = self._distances(source, target)
+        return self._with_speeds(self._distances(source, target, directed=self._are_directed), source, target)
+
+    def costs(self, source: Any, target: Any) -> Any:
+        """The same where it does not matter which of its links each source takes."""
+        if self._whole:
+            code = self._distances(source, target, directed=False)
+        else:
+            code = self._lowest_distance(source, target)
+        return self._with_speeds(code, source, target)
+
+    def _with_speeds(self, code: Any, source: Any, target: Any) -> Any:
         if self._uneven is None:
             return code
         there, back = self._uneven.on_path(source, target), self._uneven.on_path(target, source)
@@ -68,7 +83,7 @@ class GridPaths:
         if not self._are_directed:
             return True
         has_one_link = self._has_one_link(source, target)
-        if self._on_links:
+        if self.messages_queue:
             return bool(has_one_link.all())
         uneven = {link.dimension for link in self._fabric.links}
         touched = np.zeros(has_one_link.shape, bool)
@@ -77,14 +92,14 @@ class GridPaths:
                 touched |= ahead != 0
         return bool((has_one_link | ~touched).all())
 
-    def _distances(self, source: Any, target: Any) -> Any:
-        """A number for the hops of each pair per dimension, or for how far it goes where paths are directed.
+    def _distances(self, source: Any, target: Any, *, directed: bool) -> Any:
+        """A number for the hops of each pair per dimension, or for how far it goes (`directed`).
 
         Behind a switch all are equally far: a message takes its source's link up and its target's link down.
         """
         code = np.zeros(np.broadcast(source, target).shape, np.int64)
         for _, dimension, ahead in places_ahead(self._fabric.dimensions, source, target):
-            is_ahead = self._are_directed and dimension.shape is not Shape.SWITCH
+            is_ahead = directed and dimension.shape is not Shape.SWITCH
             code = code * dimension.npus + (ahead if is_ahead else _hops(dimension, ahead))
         return code
 

@@ -31,9 +31,12 @@ class NoDifference:
     """All paths are alike."""
 
     differ_along_lines = False
+    messages_queue = False
 
     def codes(self, source: Any, target: Any) -> Any:
         return np.zeros(np.broadcast(source, target).shape, np.int64)
+
+    costs = codes
 
     def can_be_folded(self, _source: Any, _target: Any) -> bool:
         return True

@@ -1,0 +1,230 @@
+"""Random small runs in which much happens at once, drawn so as to favour what folding could miss.
+
+Several groups with equal members, programs that name different ones, point-to-point messages beside
+collectives, explicit priorities, several queues, every profile, both network models, late and slow ranks.
+A case follows from its seed alone.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+from machines import network, system
+
+from et_sim.api import run
+from et_sim.errors import EtSimError
+from et_sim.trace import Trace, TraceBuilder, Workload
+
+SHAPES = ("Ring", "FullyConnected", "Switch")
+ALGORITHMS = ("ring", "ring", "direct", "halvingDoubling", "halvingDoubling", "doubleBinaryTree", "direct2")
+ALL_TO_ALL = ("ring", "direct", "direct2")
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+ROOTED = ("broadcast", "reduce", "gather", "scatter", "barrier")
+SIZES = (1, 64, 1000, 1024, 4096, 65536, 65536, 100_001)
+GRIDS = ((2,), (3,), (4,), (4,), (5,), (6,), (8,), (2, 2), (2, 3), (4, 2), (2, 2, 2))
+
+
+class Case(NamedTuple):
+    """A workload and the arguments of a run."""
+
+    workload: Workload
+    machine: dict[str, Any]
+
+
+class Step(NamedTuple):
+    """A part of a program: what it does, and after which earlier parts."""
+
+    what: str
+    after: list[int]
+    details: tuple[Any, ...]
+
+
+def random_case(seed: int) -> Case:
+    """The case of a seed."""
+    draw = Random(seed)
+    npus = list(draw.choice(GRIDS))
+    ranks = int(np.prod(npus))
+    groups = _groups(draw, ranks)
+    machine = _machine(draw, npus)
+    machine["system"] |= _stragglers(draw, ranks)
+    if groups:
+        machine["groups"] = {name: list(members) for name, members in groups.items()}
+    program = _program(draw, ranks)
+    variants = draw.choice((1, 1, 2, 3))
+    of_rank = _variant_of_ranks(draw, ranks, variants, npus[0])
+    traces, template_of = [], []
+    known: dict[tuple[Any, ...], int] = {}
+    pace = draw.choice((0, 0, 1, 2))
+    twist = draw.random() < 0.4
+    for rank in range(ranks):
+        named = _groups_of_rank(draw, groups, rank, twist, of_rank[rank])
+        key = (of_rank[rank], named)
+        if key not in known:
+            known[key] = len(traces)
+            traces.append(_trace(program, ranks, named, of_rank[rank], pace))
+        template_of.append(known[key])
+    workload = Workload(tuple(traces), np.array(template_of, np.int32), relative_peers=(True,) * len(traces))
+    return Case(workload, machine)
+
+
+def _machine(draw: Random, npus: list[int]) -> dict[str, Any]:
+    shapes = [draw.choice(SHAPES) for _ in npus]
+    keys: dict[str, Any] = {
+        "profile": draw.choice(("reference", "corrected")),
+        "scheduling-policy": draw.choice(("LIFO", "FIFO", "EXPLICIT")),
+        "preferred-dataset-splits": draw.choice((1, 1, 2, 3, 5)),
+        "active-chunks-per-dimension": draw.choice((1, 1, 2, 4)),
+        "num-queues-per-dim": draw.choice((1, 1, 2, 3)),
+        "endpoint-delay": draw.choice((0, 0, 10, 500)),
+        "local-mem-bw": draw.choice((0, 50, 50)),
+        "rendezvous-protocol": draw.random() < 0.2,
+        "collective-optimization": draw.choice(("baseline", "localBWAware")),
+    }
+    if keys["profile"] == "corrected" and draw.random() < 0.3:
+        keys["inter-dimension-scheduling"] = draw.choice(("roundRobin", "offlineGreedy", "onlineGreedy"))
+        keys["intra-dimension-scheduling"] = draw.choice(
+            ("FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst")
+        )
+    for kind in ("all-reduce", "all-gather", "reduce-scatter"):
+        keys[f"{kind}-implementation"] = [draw.choice(ALGORITHMS)] * len(npus)
+    keys["all-to-all-implementation"] = [draw.choice(ALL_TO_ALL)] * len(npus)
+    speeds = {"bandwidth": draw.choice((50.0, 50.0, 1.0)), "latency": draw.choice((500.0, 500.0, 10.0, 0.0))}
+    return {
+        "network": network(shapes, npus, **speeds),
+        "system": system("ring", len(npus), **keys),
+        "model": draw.choice(("analytical", "link")),
+    }
+
+
+def _stragglers(draw: Random, ranks: int) -> dict[str, Any]:
+    if draw.random() < 0.8:
+        return {}
+    which = draw.choice(("0", f"{ranks - 1}", f"0-{ranks - 1}/2"))
+    what = draw.choice(({"delay": "1us"}, {"delay": "500ns"}, {"compute": 1.5}, {"compute": 2.0}))
+    return {"stragglers": [{"ranks": which, **what}]}
+
+
+def _groups(draw: Random, ranks: int) -> dict[str, tuple[int, ...]]:
+    """Groups of a file: some span the system, some have equal members."""
+    groups: dict[str, tuple[int, ...]] = {}
+    everyone = tuple(range(ranks))
+    for number in range(draw.choice((0, 0, 1, 2, 3, 4))):
+        kind = draw.random()
+        if kind < 0.45:
+            members = everyone
+        elif kind < 0.8 and ranks % 2 == 0:
+            first = draw.choice((everyone[: ranks // 2], everyone[::2]))
+            members = draw.choice((first, tuple(rank for rank in everyone if rank not in first)))
+        elif groups and kind < 0.9:
+            members = draw.choice(list(groups.values()))
+        else:
+            members = tuple(draw.sample(everyone, draw.randint(1, ranks)))
+        groups[str(number + 1)] = members
+    return groups
+
+
+def _groups_of_rank(
+    draw: Random, groups: dict[str, tuple[int, ...]], rank: int, twist: bool, variant: int
+) -> tuple[str, ...]:
+    """What the rank calls the first, second and third group of the program."""
+    mine = [name for name, members in groups.items() if rank in members]
+    if not mine:
+        return ("", "", "")
+    if twist and draw.random() < 0.3:
+        return tuple(draw.choice(["", *mine]) for _ in range(3))
+    return (mine[0], mine[-1], mine[variant % len(mine)])
+
+
+def _program(draw: Random, ranks: int) -> list[Step]:
+    steps: list[Step] = []
+    chained = draw.choice((0.0, 0.3, 0.7))
+    common = draw.choice(SIZES)
+    for number in range(draw.randint(1, 7)):
+        after = [place for place in range(number) if draw.random() < chained][-2:]
+        what = draw.choice(("compute", "collective", "collective", "exchange", "exchange", "instant"))
+        size = common if draw.random() < 0.5 else draw.choice(SIZES)
+        if what == "compute":
+            details: tuple[Any, ...] = (draw.choice((0, 1, 1, 3)), draw.random() < 0.2, draw.random() < 0.3)
+        elif what == "collective":
+            kind = draw.choice(KINDS) if draw.random() < 0.9 else draw.choice(ROOTED)
+            group = draw.choice((None, None, 0, 1, 2))
+            priority = draw.choice((None, None, 0, 1, 5))
+            details = (kind, size, group, priority, draw.random() < 0.2)
+        elif what == "exchange":
+            distance = draw.choice((1, 1, ranks - 1, draw.randint(1, ranks - 1)))
+            details = (distance, size, draw.choice((0, 1, 2, number)), draw.random() < 0.3)
+        else:
+            details = ()
+        steps.append(Step(what, after, details))
+    return steps
+
+
+def _variant_of_ranks(draw: Random, ranks: int, variants: int, row: int) -> list[int]:
+    kind = draw.random()
+    if kind < 0.4:
+        return [rank % variants for rank in range(ranks)]
+    if kind < 0.7:
+        return [rank // row % variants for rank in range(ranks)]
+    return [draw.randrange(variants) for _ in range(ranks)]
+
+
+def _trace(program: list[Step], ranks: int, named: tuple[str, ...], variant: int, pace: int) -> Trace:
+    build = TraceBuilder()
+    made: list[list[int]] = []
+    for number, (what, after, details) in enumerate(program):
+        parents = [node for place in after for node in made[place]]
+        if what == "compute":
+            micros, cpu, concurrent = details
+            micros += variant * pace
+            made.append(
+                [
+                    build.compute(
+                        f"compute{number}", micros=micros, cpu=cpu, concurrent=concurrent, after=parents
+                    )
+                ]
+            )
+        elif what == "collective":
+            kind, size, group, priority, concurrent = details
+            name = "" if group is None else named[group]
+            made.append(
+                [
+                    build.collective(
+                        kind, size, group=name, priority=priority, concurrent=concurrent, after=parents
+                    )
+                ]
+            )
+        elif what == "exchange":
+            distance, size, tag, receives_first = details
+            if receives_first:
+                received = build.receive(ranks - distance, size, tag=tag, after=parents)
+                made.append([received, build.send(distance, size, tag=tag, after=parents)])
+            else:
+                sent = build.send(distance, size, tag=tag, after=parents)
+                made.append([sent, build.receive(ranks - distance, size, tag=tag, after=parents)])
+        else:
+            made.append([build.invalid(f"instant{number}", after=parents)])
+    return build.build()
+
+
+def outcome(case: Case, fold: bool) -> Any:
+    """What can be seen of a run, rank by rank: whether it ended, and all times; or why it was refused."""
+    try:
+        result = run(case.workload, **case.machine, fold=fold)
+    except EtSimError as error:
+        return f"{type(error).__name__}: {error}"
+    plan, nodes = result.outcome.plan, result.outcome.nodes
+    times = []
+    for rank in range(case.workload.ranks):
+        actor = plan.actors[int(plan.actor_of_rank[rank])]
+        first = int(actor.node_first)
+        count = int(plan.templates[int(actor.template)].nodes)
+        mine = nodes[first : first + count]
+        times.append([mine[column].tolist() for column in ("ready_ns", "start_ns", "end_ns")])
+    return result.is_complete, result.finish_ns.tolist(), times, result.outcome.messages
+
+
+def actors_of(case: Case) -> int:
+    """How many actors the folded run of a case ended with."""
+    return len(run(case.workload, **case.machine).outcome.plan.actors)

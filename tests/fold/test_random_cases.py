@@ -1,0 +1,114 @@
+"""Random runs in which much happens at once are the same folded and unfolded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from machines import network, system
+from random_cases import Case, actors_of, outcome, random_case
+
+from et_sim.trace import Trace, TraceBuilder, Workload
+
+A_FEW, PER_TEST, DEEP = 400, 50, 20_000
+FIRST_OF_DEEP = 1_000_000
+
+
+def assert_same(case: Case) -> None:
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
+@pytest.mark.parametrize("first", range(0, A_FEW, PER_TEST))
+def test_random_cases_fold_exactly(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, 10 * PER_TEST))
+def test_many_random_cases_fold_exactly(first: int) -> None:
+    for seed in range(first, first + 10 * PER_TEST):
+        assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
+
+
+def test_random_cases_fold_often_and_stall_at_times() -> None:
+    cases = [random_case(seed) for seed in range(60)]
+    folded = [case for case in cases if actors_of(case) < case.workload.ranks]
+    stalled = [case for case in cases if not outcome(case, fold=True)[0]]
+    assert len(folded) >= 15
+    assert 5 <= len(stalled) <= 30
+
+
+def alike(ranks: int, trace: Trace) -> Workload:
+    """Every rank runs one program, with peers relative to itself."""
+    return Workload((trace,), np.zeros(ranks, np.int32), relative_peers=(True,))
+
+
+def test_groups_with_equal_members_are_not_one_group() -> None:
+    """Rank 0 waits in group 3 for ranks that wait in group 1."""
+    traces = []
+    for name in ("3", "1", "1"):
+        build = TraceBuilder()
+        work = build.compute("work", micros=3)
+        build.collective("all_reduce", 65536, group=name, after=[work])
+        traces.append(build.build())
+    on = system("ring", **{"endpoint-delay": 0, "profile": "reference", "scheduling-policy": "FIFO"})
+    machine = {"network": network(["FullyConnected"], [3]), "system": on}
+    case = Case(Workload.of(traces), machine | {"groups": {name: [0, 1, 2] for name in ("1", "2", "3")}})
+    assert_same(case)
+    is_complete, finish_ns, *_ = outcome(case, fold=True)
+    assert (is_complete, finish_ns) == (False, [-1, -1, -1])
+
+
+def test_ranks_that_number_spanning_groups_differently_are_told_apart() -> None:
+    traces = []
+    for first, second in (("1", "2"), ("2", "1")) * 2:
+        build = TraceBuilder()
+        build.collective("all_reduce", 65536, group=first)
+        build.collective("all_reduce", 65536, group=second)
+        traces.append(build.build())
+    on = system("ring", profile="corrected")
+    machine = {"network": network(["Ring"], [4]), "system": on, "groups": {n: [0, 1, 2, 3] for n in "12"}}
+    assert_same(Case(Workload.of(traces), machine))
+
+
+def test_a_link_that_a_pair_shares_with_a_message_tells_even_ranks_from_odd_ones() -> None:
+    """Even ranks exchange with the next rank, to which they also send; odd ones with the one before."""
+    build = TraceBuilder()
+    build.collective("all_gather", 65536)
+    build.compute(micros=1)
+    build.send(1, 65536, tag=1)
+    build.receive(3, 65536, tag=1)
+    keys = {"profile": "corrected", "scheduling-policy": "EXPLICIT", "preferred-dataset-splits": 2}
+    on = system("halvingDoubling", **keys, **{"all-to-all-implementation": ["ring"]})
+    machine = {"network": network(["FullyConnected"], [4]), "system": on, "model": "link"}
+    case = Case(alike(4, build.build()), machine)
+    assert_same(case)
+    assert outcome(case, fold=True)[1] == [5810, 5720, 5810, 5720]
+    assert actors_of(case) == 2
+
+
+def test_exchanges_in_pairs_alone_still_fold_to_one_actor() -> None:
+    build = TraceBuilder()
+    build.collective("all_reduce", 65536)
+    on = system("halvingDoubling", **{"profile": "corrected", "all-to-all-implementation": ["ring"]})
+    case = Case(
+        alike(8, build.build()), {"network": network(["FullyConnected"], [8]), "system": on, "model": "link"}
+    )
+    assert_same(case)
+    assert actors_of(case) == 1
+
+
+@pytest.mark.parametrize("active", [1, 4])
+def test_messages_that_arrive_as_their_receives_are_posted_are_watched(active: int) -> None:
+    build = TraceBuilder()
+    build.collective("reduce_scatter", 65536)
+    build.collective("all_to_all", 65536)
+    build.send(1, 64, tag=0)
+    build.receive(2, 64, tag=0)
+    build.collective("reduce_scatter", 1024)
+    build.collective("all_to_all", 1024)
+    keys = {"scheduling-policy": "EXPLICIT", "endpoint-delay": 0, "num-queues-per-dim": 2}
+    on = system("ring", **keys, **{"preferred-dataset-splits": 3, "all-to-all-implementation": ["direct"]})
+    on["active-chunks-per-dimension"] = active
+    machine = {"network": network(["Ring"], [3]), "system": on, "model": "link"}
+    assert_same(Case(alike(3, build.build()), machine))
