@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ def _is_comparable(case: Case) -> bool:
     )
 
 
+# Actors that a folded run of each case ends with.
+ACTORS = json.loads((Path(__file__).parent / "data" / "actors.json").read_text())
 CASES = [case for case in all_cases() if _is_comparable(case)]
 
 
@@ -40,7 +43,10 @@ def test_equals_the_reference(case: Case, tmp_path: Path, monkeypatch: pytest.Mo
     case.write_programs(tmp_path)
     monkeypatch.chdir(tmp_path)  # paths of custom programs are relative to the working folder
     for fold in (True, False):
-        _compare(case, run(case.workload(), **case.machine, model=case.model, fold=fold))
+        result = run(case.workload(), **case.machine, model=case.model, fold=fold)
+        _compare(case, result)
+        if fold:
+            assert len(result.outcome.plan.actors) <= ACTORS[case.name], "folds less than it did"
 
 
 def _compare(case: Case, result: Result) -> None:
