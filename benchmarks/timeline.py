@@ -90,7 +90,7 @@ def _write(folder: Path, rows: int, times: int) -> None:
     for compression in ("lz4", "zstd", "none"):
         best, above = [float("inf")] * 2, 0.0
         for _ in range(times):
-            result._measures.clear()  # so that each pass does everything
+            result.__dict__.pop("measurement", None)  # so that each pass does everything
             before = _from_here_mib()
             wall, processor = time.perf_counter(), time.process_time()
             write_run(result, folder / compression, keep=Keep(compression=compression))

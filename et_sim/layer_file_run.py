@@ -19,8 +19,7 @@ from et_sim.machine.model import Implementations, LayerSettings, Network
 from et_sim.machine.version_1.price import price_of
 from et_sim.plan.sent import bytes_sent
 from et_sim.timeline import Phases
-from et_sim.timeline.layers import LayerRun
-from et_sim.timeline.phases import LayerOfNode
+from et_sim.timeline.layers import LayerOfNode, LayerRun
 from et_sim.trace import Workload
 
 NO_LAYER = -1

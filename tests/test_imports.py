@@ -36,8 +36,9 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
     "fold": {"plan", "machine", "memory", "trace"},
     "engine": {"plan", "fold", "machine", "trace"},  # trace: to name nodes in a stall
-    "timeline": {"engine", "plan", "trace", "compute", "memory"},
-    "views": set(),
+    "tables": set(),
+    "timeline": {"tables", "engine", "plan", "trace", "compute", "memory"},
+    "views": {"tables"},
     "run_options": {"network"},
     "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
     "api": {

@@ -60,6 +60,14 @@ class Keep:
         first, last = self.window
         return (start_ns < last) & ((np.maximum(end_ns, start_ns + 1) > first) | (end_ns < 0))
 
+    def mask(self, actors: Any, actor: Any, start_ns: Any, end_ns: Any) -> Any:
+        """Which rows are kept, as a mask, where `actors` tells which actors are; None: all."""
+        of_actors = None if actors is None else actors[actor]
+        touched = self.touches(start_ns, end_ns)
+        if of_actors is None or touched is None:
+            return touched if of_actors is None else of_actors
+        return of_actors & touched
+
     def as_dict(self) -> dict[str, Any]:
         """What the manifest says of it; empty if everything is kept."""
         said: dict[str, Any] = {}
@@ -71,10 +79,3 @@ class Keep:
 
 
 EVERYTHING = Keep()
-
-
-def both(mask: Any, other: Any) -> Any:
-    """Both masks at once; None keeps everything."""
-    if mask is None or other is None:
-        return other if mask is None else mask
-    return mask & other

@@ -9,9 +9,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from et_sim.timeline.phases import LayerOfNode
 
-PHASES = ("forward", "input_gradient", "weight_gradient")
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerOfNode:
+    """To which layer, and to which of its three phases, the collectives of a layer file's trace belong."""
+
+    layer: Any  # per row of the trace; -1: to none
+    phase: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,15 +32,6 @@ class LayerRun:
     dimensions: list[str]  # those that collectives run along
     dollars: float | None  # what the network costs; None: it is not one of ASTRA-sim 1.0
     layer_of: LayerOfNode
-
-    def columns(self) -> dict[str, Any]:
-        """By the names of the fields of layers.arrow."""
-        figures = {"compute": self.compute_ns, "exposed": self.exposed_ns, "total": self.total_ns}
-        columns: dict[str, Any] = {"layer": list(self.names)}
-        for figure, values in figures.items():
-            for number, phase in enumerate(PHASES):
-                columns[f"{phase}_{figure}_ns"] = values[:, number]
-        return columns
 
     def figures(self) -> str:
         """The metadata of layers.arrow."""

@@ -1,7 +1,7 @@
 """Local memory over time: rows of the timeline and the tensors that their nodes name, as changes of what is
 alive.
 
-Not here: how long tensors live (`et_sim.memory`), and Arrow (`tables`).
+Not here: how long tensors live (`et_sim.memory`).
 """
 
 from __future__ import annotations

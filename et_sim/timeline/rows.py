@@ -1,6 +1,6 @@
 """Engine columns -> the rows of the timeline: one per node that was issued.
 
-Rows come actor by actor, in ascending node id. Not here: Arrow (`tables`) and statistics.
+Rows come actor by actor, in ascending node id. Not here: statistics.
 """
 
 from __future__ import annotations

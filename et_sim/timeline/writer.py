@@ -15,24 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError
+from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tables
 from et_sim.timeline.keep import EVERYTHING, Keep
 from et_sim.timeline.result import Result
-
-MANIFEST, SUMMARY, TIMELINE, ACTORS, MEMORY, PHASES, MESSAGES, LINKS, LAYERS, PATH, STALL = (
-    "run.json",
-    "summary.json",
-    "timeline.arrow",
-    "actors.arrow",
-    "memory.arrow",
-    "phases.arrow",
-    "messages.arrow",
-    "links.arrow",
-    "layers.arrow",
-    "path.arrow",
-    "stall.json",
-)
-TABLES = (TIMELINE, ACTORS, MEMORY, PHASES, MESSAGES, LINKS, LAYERS, PATH)
-FILES = frozenset({MANIFEST, SUMMARY, *TABLES, STALL})
 
 
 def check_target(target: Path) -> None:
@@ -50,7 +35,7 @@ def check_target(target: Path) -> None:
             f"{target} is not empty and does not hold an earlier run",
             remedy="choose another directory with --out; nothing was overwritten",
         )
-    foreign = [name for name in found if name not in FILES]
+    foreign = [name for name in found if name not in all_files()]
     if foreign:
         raise UsageError(
             f"{target} holds an earlier run and also {foreign[0]!r}, which et-sim did not write",
@@ -102,24 +87,12 @@ def write_run(
 
 
 def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None, keep: Keep) -> None:
-    from et_sim.timeline.tables import memory_schema, timeline_schema
+    from et_sim.timeline.tables import filled
 
-    _write_table(folder / TIMELINE, timeline_schema(result.manifest_text), result.batches(keep), keep)
-    actors = result.actors_table()
-    _write_table(folder / ACTORS, actors.schema, actors.to_batches(), keep)
-    if result.tracks_memory:
-        _write_table(folder / MEMORY, memory_schema(result.manifest_text), result.memory_batches(keep), keep)
-    if result.phases is not None:
-        _write_table(folder / PHASES, result.phase_schema, result.phase_batches(keep), keep)
-    if result.messages is not None:
-        _write_table(folder / MESSAGES, result.message_schema, result.message_batches(keep), keep)
-    if result.records_links:
-        _write_table(folder / LINKS, result.link_schema, result.link_batches(keep), keep)
-    layers = result.layers_table()
-    if layers is not None:
-        _write_table(folder / LAYERS, layers.schema, layers.to_batches(), keep)
-    if result.moments is not None:
-        _write_table(folder / PATH, result.path_schema, result.path_batches(), keep)
+    for table in all_tables():
+        found = filled(table, result, keep)
+        if found is not None:
+            _write_table(folder / table.file, found.schema, found.batches(), keep)
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)

@@ -48,7 +48,7 @@ def test_frames_hold_the_rows_of_the_tables(result: Any, library: str, table: st
     pytest.importorskip(library)
     frame = getattr(result, f"to_{library}")(table)
     column = "end_ns" if table == "timeline" else "finish_ns"
-    expected = result.timeline if table == "timeline" else result.actors_table()
+    expected = result.timeline if table == "timeline" else result.table("actors")
     assert list(frame[column]) == expected[column].to_pylist()
     assert list(frame.columns) == expected.column_names
 

@@ -12,7 +12,9 @@ from transcripts import REPOSITORY
 
 import et_sim
 from et_sim.cli import main
-from et_sim.timeline import links, memory, messages, path, rows, tables
+from et_sim.tables.registry import PHASES_OF_LAYERS
+from et_sim.timeline import memory, rows
+from et_sim.timeline.contents import links, messages, path
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
 MACHINE = {"system": "et_sim/generate/demo/system.json", "network": "et_sim/generate/demo/network.yml"}
@@ -102,12 +104,5 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
-    words |= {*memory.EVENTS, *path.WHAT_NAMES, *tables.LAYER_PHASES, *messages.SENT_NAMES, links.SENDING}
+    words |= {*memory.EVENTS, *path.KIND_NAMES, *PHASES_OF_LAYERS, *messages.SENT_NAMES, links.SENDING}
     assert _undocumented(words - not_simulated) == []
-
-
-def test_the_file_itself_explains_its_columns() -> None:
-    fields = (*tables.TIMELINE_FIELDS, *tables.ACTOR_FIELDS, *tables.MEMORY_FIELDS, *tables.PATH_FIELDS)
-    fields += (*tables.MESSAGE_FIELDS, *tables.LINK_FIELDS)
-    for field in (*fields, *tables.PHASE_FIELDS, *tables.LAYER_OF_PHASE_FIELDS, *tables.LAYER_FIELDS):
-        assert len(field.metadata[b"meaning"]) > 10

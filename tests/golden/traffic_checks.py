@@ -13,7 +13,7 @@ from et_sim.engine.cause_tables import What
 from et_sim.engine.link_slices import BITS
 from et_sim.machine.corrections import Correction
 from et_sim.timeline import Result
-from et_sim.timeline.messages import SENT_NAMES
+from et_sim.timeline.contents.messages import SENT_NAMES
 
 DETAIL = "phases,messages,links"
 REQUEST = SENT_NAMES.index("request")

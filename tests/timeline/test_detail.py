@@ -13,8 +13,9 @@ import et_sim
 from et_sim import api
 from et_sim.cli import main
 from et_sim.errors import UsageError
+from et_sim.tables.registry import details
 from et_sim.timeline import write_run
-from et_sim.timeline.detail import DETAILS, details_of
+from et_sim.timeline.detail import details_of
 
 MACHINE: dict[str, Any] = {
     "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
@@ -61,7 +62,9 @@ def test_details_are_named_in_one_order_whatever_the_order_asked(
 
 @pytest.mark.parametrize("asked", ["everything", "phases,", "", ["path", "phase"], "phases;path"])
 def test_an_unknown_detail_is_refused_with_all_choices(asked: str | list[str]) -> None:
-    with pytest.raises(UsageError, match=f"is not known.*known: {', '.join(DETAILS)}, or several of them"):
+    with pytest.raises(
+        UsageError, match=f"is not known.*known: {', '.join(('nodes', *details()))}, or several of them"
+    ):
         details_of(asked)
 
 

@@ -228,7 +228,7 @@ def test_a_window_keeps_the_changes_in_it_and_what_is_in_use_when_it_opens(
 
     def kept(folder: str, keep: Keep) -> list[dict[str, Any]]:
         write_run(result, tmp_path / folder, keep=keep)
-        return list(open_run(tmp_path / folder).memory().to_pylist())
+        return list(open_run(tmp_path / folder).table("memory").to_pylist())
 
     def times(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
         return [(row["actor"], row["time_ns"], row["alive_bytes"]) for row in rows]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.critical.record import NONE, QUEUES, WHAT, PathRecord
+from et_sim.views.critical.record import KINDS, NONE, QUEUES, PathRecord
 
 CAUSES = (
     "compute",
@@ -74,11 +74,11 @@ class CriticalPath:
     def cause(self) -> Any:
         """Of every moment of the chain, its cause but for queueing, as an index into CAUSES."""
         record, cause = self.record, np.full(len(self.rows), CAUSES.index("other"))
-        what = record.what[self.rows]
+        what = record.kind[self.rows]
         for name in _PLAIN:
-            cause[what == WHAT.index(name)] = CAUSES.index(name)
-        cause[what == WHAT.index("late_start")] = CAUSES.index("idle")
-        is_node = (what == WHAT.index("node")) & (self.node != NONE)
+            cause[what == KINDS.index(name)] = CAUSES.index(name)
+        cause[what == KINDS.index("late_start")] = CAUSES.index("idle")
+        is_node = (what == KINDS.index("node")) & (self.node != NONE)
         cause[is_node] = self.causes_of_nodes()[self.node[is_node]]
         return cause
 
@@ -137,10 +137,10 @@ class CriticalPath:
     def by_single_link(self) -> list[dict[str, Any]]:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
         record, rows = self.record, self.rows
-        at = np.flatnonzero(record.is_what("serialisation")[rows] & (record.place[rows] != NONE))
+        at = np.flatnonzero(record.is_kind("serialisation")[rows] & (record.resource[rows] != NONE))
         found = []
-        for place in np.unique(record.place[rows[at]]).tolist():
-            part = at[record.place[rows[at]] == place]
+        for place in np.unique(record.resource[rows[at]]).tolist():
+            part = at[record.resource[rows[at]] == place]
             queued = int(self.queued_ns[part].sum())
             spent = int(self.spent_ns[part].sum())
             name = record.link_name(place)
@@ -179,7 +179,7 @@ class CriticalPath:
 
 def _walk(record: PathRecord) -> Any:
     """The chain's rows, from the first moment of the run to its last."""
-    by, row, rows = record.by, record.last, []
+    by, row, rows = record.critical_parent, record.last, []
     while row != NONE:
         rows.append(row)
         row = int(by[row])
@@ -189,10 +189,10 @@ def _walk(record: PathRecord) -> Any:
 def _queued(record: PathRecord, rows: Any) -> Any:
     """Of the time of every moment of the chain, how long what comes later on it waited behind it."""
     queued = np.zeros(len(rows), np.int64)
-    of_queues = {WHAT.index(name) for name in QUEUES}
-    what, since = record.what[rows].tolist(), record.makespan_ns
+    of_queues = {KINDS.index(name) for name in QUEUES}
+    what, since = record.kind[rows].tolist(), record.makespan_ns
     start, end = record.start_ns[rows].tolist(), record.end_ns[rows].tolist()
-    also = record.also[rows].tolist()
+    also = record.other_parent[rows].tolist()
     for at in range(len(rows) - 1, -1, -1):
         if what[at] in of_queues and also[at] != NONE:
             since = min(since, int(record.end_ns[also[at]]))
@@ -232,7 +232,7 @@ def _hop_codes(nodes: Any, node: Any) -> Any:
 
 def _messages(record: PathRecord, rows: Any) -> int:
     """How many messages a stretch of the chain passes: every one has its serialisation, or only a latency."""
-    flying = record.is_what("latency", "serialisation")[rows]
+    flying = record.is_kind("latency", "serialisation")[rows]
     return int(np.count_nonzero(np.diff(flying.astype(np.int8), prepend=0) == 1))
 
 
@@ -247,7 +247,7 @@ STARTED = {"lane": "its lane", "dependency": "a dependency", "begin": "nothing"}
 
 def _after(record: PathRecord, rows: Any, node: int) -> str:
     """What a hop began after: what let its node start, or what met on the way to it."""
-    names = {WHAT[code] for code in record.what[rows].tolist()}
+    names = {KINDS[code] for code in record.kind[rows].tolist()}
     if "node_start" in names and node != NONE:
         cause = record.nodes.start_cause
         return STARTED.get(cause.texts[cause.codes[node]] or "", "")

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
+from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import Words, coded, integers, stems_of, words
-from et_sim.views.run.directory import AGAIN, PATH, RunDirectory
+from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.recorded_part import kept_text
-from et_sim.views.run.schema import PATH_COLUMNS
 
 NONE = -1
-# The words of the column `what` that the views know; those in which time passes come first.
+# The words of the column `kind` that the views know; those in which time passes come first.
 TIMES = ("late_start", "node", "latency", "serialisation", "endpoint", "reduction", "bus")
 QUEUES = ("link_queue", "server_queue", "bus_queue")
 MEETINGS = (
@@ -31,11 +31,21 @@ MEETINGS = (
     "chunk_start",
     "parents",
     "lane",
-    "room",
+    "queue_slot",
     "link",
 )
-OTHERS = ("server", "bus_side", "receive", "request", "bundles", "half", "chunks", "together", "bound")
-WHAT = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
+OTHERS = (
+    "server",
+    "bus_side",
+    "receive",
+    "request",
+    "endpoint_transfers",
+    "half",
+    "chunks",
+    "barrier",
+    "bound",
+)
+KINDS = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
 AT_ONCE = 1 << 20  # moments
 NODE_COLUMNS = (
     "actor",
@@ -87,18 +97,19 @@ class PathRecord:
             )
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
-        self._run, place = run, str(run.path / PATH)
+        self._run, place = run, str(run.table_path("path"))
         about = run.metadata("path")
         self._links = json.loads(about.get(b"links", b"[]"))
         self.routes_by_bandwidth = about.get(b"routes") == b"by bandwidth"
         columns = _columns(run, place)
-        self.by, self.also, self.place, self.actor = (columns[n] for n in ("by", "also", "place", "actor"))
+        self.critical_parent, self.other_parent = columns["critical_parent"], columns["other_parent"]
+        self.resource, self.actor = columns["resource"], columns["actor"]
         self.start_ns, self.end_ns = columns["start_ns"], columns["end_ns"]
-        self.node_id, self.what, self.link = columns["node"], columns["what"], columns["link"]
+        self.node_id, self.kind, self.link = columns["node"], columns["kind"], columns["link"]
         self._check(place)
 
     def __len__(self) -> int:
-        return len(self.by)
+        return len(self.critical_parent)
 
     def _check(self, place: str) -> None:
         """Whatever an analysis relies on."""
@@ -106,19 +117,21 @@ class PathRecord:
         for first in range(0, len(self), AT_ONCE):
             part = slice(first, first + AT_ONCE)
             rows = np.arange(first, min(first + AT_ONCE, len(self)))
-            in_order &= bool((self.by[part] < rows).all() and (self.also[part] < rows).all())
+            in_order &= bool(
+                (self.critical_parent[part] < rows).all() and (self.other_parent[part] < rows).all()
+            )
             in_order = in_order and bool((self.start_ns[part] == self._needed_ns(part)).all())
         if not in_order:
             raise UsageError("its moments do not follow from each other", place=place, remedy=AGAIN)
 
     def _needed_ns(self, part: slice) -> Any:
         """When all that some moments need had come."""
-        by, also = self.by[part], self.also[part]
+        by, also = self.critical_parent[part], self.other_parent[part]
         return np.maximum(np.where(by < 0, 0, self.end_ns[by]), np.where(also < 0, 0, self.end_ns[also]))
 
-    def is_what(self, *names: str) -> Any:
+    def is_kind(self, *names: str) -> Any:
         """Which moments are of these kinds."""
-        return np.isin(self.what, [WHAT.index(name) for name in names])
+        return np.isin(self.kind, [KINDS.index(name) for name in names])
 
     def link_name(self, place: int) -> str:
         """What a link is called that has a number of its own (link model)."""
@@ -131,13 +144,13 @@ class PathRecord:
         """The moment at which the run was over: the end of its last node; in a stall, whatever was last."""
         ends = np.flatnonzero(self.end_ns == self.makespan_ns)
         if self.is_complete:
-            ends = ends[self.is_what("node_end")[ends]]
+            ends = ends[self.is_kind("node_end")[ends]]
         return int(ends[-1]) if len(ends) else 0
 
     @cached_property
     def nodes(self) -> Nodes:
         """All nodes of the run."""
-        rows = self._run.timeline(NODE_COLUMNS).unify_dictionaries().combine_chunks()
+        rows = self._run.table("timeline", NODE_COLUMNS).unify_dictionaries().combine_chunks()
         names = words(rows["name"])
         stems = stems_of(names)
         return Nodes(
@@ -167,21 +180,23 @@ class PathRecord:
 
 def _columns(run: RunDirectory, place: str) -> dict[str, Any]:
     """The columns of the record, each as narrow as it can be: they are long."""
-    count = sum(len(rows) for rows in run.batches("path", ("what",)))
+    count = sum(len(rows) for rows in run.batches("path", ("kind",)))
     narrow = np.int32 if count <= np.iinfo(np.int32).max else np.int64
-    kinds: dict[str, Any] = {**dict.fromkeys(PATH_COLUMNS, np.int64), "by": narrow, "also": narrow}
-    kinds |= {"place": np.int32, "actor": np.int32, "link": np.int32, "what": np.int8}
+    names = table_named("path").column_names
+    kinds: dict[str, Any] = dict.fromkeys(names, np.int64)
+    kinds |= {"critical_parent": narrow, "other_parent": narrow}
+    kinds |= {"resource": np.int32, "actor": np.int32, "link": np.int32, "kind": np.int8}
     columns: dict[str, Any] = {name: np.empty(count, kind) for name, kind in kinds.items()}
     texts: tuple[str | None, ...] = (None,)
     first = 0
-    for rows in run.batches("path", tuple(PATH_COLUMNS)):
+    for rows in run.batches("path", names):
         if first == 0:
             texts = (*rows["link"].dictionary.to_pylist(), None)  # the same in all batches
         here = slice(first, first + len(rows))
-        for name in ("by", "also", "place", "actor", "start_ns", "end_ns"):
+        for name in ("critical_parent", "other_parent", "resource", "actor", "start_ns", "end_ns"):
             columns[name][here] = integers(rows[name], missing=NONE)
         columns["node"][here] = integers(rows["node"].view("int64"), missing=0)
-        columns["what"][here] = _recoded(words(rows["what"]), place)
+        columns["kind"][here] = _recoded(words(rows["kind"]), place)
         columns["link"][here] = coded(rows["link"])
         first += len(rows)
     columns["link"] = Words(texts, columns["link"])
@@ -189,8 +204,8 @@ def _columns(run: RunDirectory, place: str) -> dict[str, Any]:
 
 
 def _recoded(found: Words, place: str) -> Any:
-    unknown = [text for text in found.texts if text is not None and text not in WHAT]
+    unknown = [text for text in found.texts if text is not None and text not in KINDS]
     if unknown:
         raise UsageError(f"holds moments of an unknown kind, {unknown[0]!r}", place=place, remedy=AGAIN)
-    of_code = np.array([WHAT.index(text) if text else 0 for text in found.texts], np.int8)
+    of_code = np.array([KINDS.index(text) if text else 0 for text in found.texts], np.int8)
     return of_code[found.codes]

@@ -81,7 +81,7 @@ class Sensitivities:
 
     def __init__(self, path: CriticalPath) -> None:
         self.path, self._record = path, path.record
-        self._ends = np.flatnonzero(self._record.is_what("node_end"))
+        self._ends = np.flatnonzero(self._record.is_kind("node_end"))
         self._time, self._slope = np.zeros((2, len(self._record)))
 
     def all(self) -> list[Sensitivity]:
@@ -101,8 +101,8 @@ class Sensitivities:
         """The makespan if the parameter's durations are stretched, and how it goes on."""
         record = self._record
         times_and_slopes(
-            record.by,
-            record.also,
+            record.critical_parent,
+            record.other_parent,
             parameter.scaled,
             parameter.fixed,
             parameter.figures,
@@ -195,18 +195,18 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
         if link is not None:
             on = record.link.codes == code
             chooses = record.routes_by_bandwidth and ":" not in link
-            passing = on & record.is_what("serialisation")
+            passing = on & record.is_kind("serialisation")
             yield from times(f"bandwidth of {link}", passing, is_rate=True, chooses_routes=chooses)
-            yield from times(f"latency of {link}", on & record.is_what("latency"))
-    yield from times("endpoint delay", record.is_what("endpoint"))
-    yield from times("time of the shared bus", record.is_what("bus"))
-    yield from times("late starts", record.is_what("late_start"))
+            yield from times(f"latency of {link}", on & record.is_kind("latency"))
+    yield from times("endpoint delay", record.is_kind("endpoint"))
+    yield from times("time of the shared bus", record.is_kind("bus"))
+    yield from times("late starts", record.is_kind("late_start"))
     yield from _of_nodes(path, record, spent, times)
 
 
 def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) -> Iterator[Parameter]:
     """What nodes take: by what limits kernels, and by operation."""
-    nodes, rows = record.nodes, np.flatnonzero(record.is_what("node"))
+    nodes, rows = record.nodes, np.flatnonzero(record.is_kind("node"))
     of = record.nodes_of(rows)
     rows, of = rows[of != NONE], of[of != NONE]
     arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
@@ -239,7 +239,7 @@ def _of_roofline(
     scaled[kernels] = spent[kernels] * own / longer
     fixed[kernels] = spent[kernels] * other / longer
     if name == "local memory bandwidth":
-        reductions = record.is_what("reduction")
+        reductions = record.is_kind("reduction")
         scaled[reductions], fixed[reductions] = spent[reductions], 0
         figures[reductions] = ROUNDINGS_OF_A_REDUCTION
     if (scaled > 0).any():

@@ -53,7 +53,7 @@ def pairs_in_order(record: PathRecord) -> Pairs:
         _one_after_the_other(*_arrivals(record, "server", "server_queue", None)),
         _one_after_the_other(*_at_places(record, "chunk_queued")),
         _between(*_at_places(record, "chunk_queued"), *_at_places(record, "chunk_start")),
-        _overtaking(record, "chunk_start", "room"),
+        _overtaking(record, "chunk_start", "queue_slot"),
         _between(*_ready(record), *_at_places(record, "node_start")),
         _overtaking(record, "node_start", "lane"),
         *_waiting_for_a_pass(record),
@@ -89,35 +89,35 @@ def _distinct(*found: tuple[Any, Any]) -> tuple[Any, Any]:
 
 def _posted(record: PathRecord) -> Any:
     """For each moment, the one at which the event that it is part of was put on the calendar."""
-    passes, flies = record.is_what(*TIMES), record.is_what("latency", "serialisation")
-    by = np.maximum(record.by, 0)
-    same_flight = flies & flies[by] & (record.place == NONE)
+    passes, flies = record.is_kind(*TIMES), record.is_kind("latency", "serialisation")
+    by = np.maximum(record.critical_parent, 0)
+    same_flight = flies & flies[by] & (record.resource == NONE)
     # Where messages do not wait for links, a latency after a serialisation on the same ones is another's.
-    again = (record.what[by] > record.what) & (record.link.codes == record.link.codes[by])
-    same_flight &= ~(again & (record.place[by] == NONE))
+    again = (record.kind[by] > record.kind) & (record.link.codes == record.link.codes[by])
+    same_flight &= ~(again & (record.resource[by] == NONE))
     posted = np.zeros(len(record), np.int64)
-    posted_at(record.by, ~passes | same_flight, posted)
+    posted_at(record.critical_parent, ~passes | same_flight, posted)
     return posted
 
 
 def _at_places(record: PathRecord, what: str) -> tuple[Any, Any]:
     """(moments, their places) of a kind, where they have one."""
-    rows = np.flatnonzero(record.is_what(what) & (record.place != NONE))
-    return rows, record.place[rows]
+    rows = np.flatnonzero(record.is_kind(what) & (record.resource != NONE))
+    return rows, record.resource[rows]
 
 
 def _arrivals(record: PathRecord, free: str, queue: str, service: str | None) -> tuple[Any, Any]:
     """(moments at which something came to be served, where), in the order of service."""
     if service is None:
-        rows = np.flatnonzero(record.is_what(free, queue))
+        rows = np.flatnonzero(record.is_kind(free, queue))
         met = rows
     else:
         rows, _ = _at_places(record, service)
-        met = record.by[rows]
-    waited = record.is_what(queue)[met]
-    was_free = record.is_what(free)[met]
-    came = np.where(waited, record.also[met], np.where(was_free, record.by[met], met))
-    return came, record.place[rows]
+        met = record.critical_parent[rows]
+    waited = record.is_kind(queue)[met]
+    was_free = record.is_kind(free)[met]
+    came = np.where(waited, record.other_parent[met], np.where(was_free, record.critical_parent[met], met))
+    return came, record.resource[rows]
 
 
 def _one_after_the_other(rows: Any, place: Any) -> tuple[Any, Any]:
@@ -129,29 +129,31 @@ def _one_after_the_other(rows: Any, place: Any) -> tuple[Any, Any]:
 def _ready(record: PathRecord) -> tuple[Any, Any]:
     """(moments at which nodes were ready, their lanes)."""
     rows, place = _at_places(record, "node_start")
-    return np.where(record.also[rows] == NONE, record.by[rows], record.also[rows]), place
+    return np.where(
+        record.other_parent[rows] == NONE, record.critical_parent[rows], record.other_parent[rows]
+    ), place
 
 
 def _bundles(record: PathRecord) -> tuple[Any, Any]:
     """Each bundle of a phase lets the next message go, whichever it is."""
-    rows = np.flatnonzero(record.is_what("bundles"))
-    return record.also[rows], record.by[rows]
+    rows = np.flatnonzero(record.is_kind("endpoint_transfers"))
+    return record.other_parent[rows], record.critical_parent[rows]
 
 
 def _halves(record: PathRecord) -> tuple[Any, Any]:
     """The second half of a direct exchange is tried with every bundle, and begins with the first one after
     all messages of the first half."""
-    rows = np.flatnonzero(record.is_what("half"))
-    half, tried = record.also[rows], record.by[rows]
-    before = np.where(record.is_what("bundles")[tried], record.also[tried], NONE)
+    rows = np.flatnonzero(record.is_kind("half"))
+    half, tried = record.other_parent[rows], record.critical_parent[rows]
+    before = np.where(record.is_kind("endpoint_transfers")[tried], record.other_parent[tried], NONE)
     failed = (before != NONE) & (before < half)
     return np.concatenate((half, before[failed])), np.concatenate((tried, half[failed]))
 
 
 def _on_buses(record: PathRecord) -> tuple[Any, Any]:
     """Whatever begins or ends on the bus of an actor, one after the other."""
-    rows = np.flatnonzero(record.is_what("bus", "bus_queue"))
-    touched = np.concatenate((rows, record.by[rows], record.also[rows]))
+    rows = np.flatnonzero(record.is_kind("bus", "bus_queue"))
+    touched = np.concatenate((rows, record.critical_parent[rows], record.other_parent[rows]))
     touched = np.unique(touched[touched != NONE])
     order = np.lexsort((touched, record.end_ns[touched], record.actor[touched]))
     return _one_after_the_other(touched[order], record.actor[touched][order])
@@ -160,27 +162,29 @@ def _on_buses(record: PathRecord) -> tuple[Any, Any]:
 def _overtaking(record: PathRecord, start: str, free: str) -> tuple[Any, Any]:
     """What started before others that had come before it had itself come before there was room."""
     starts, place = _at_places(record, start)
-    by, span = record.by[starts], len(record) + 1
-    came = np.where(record.also[starts] == NONE, by, record.also[starts])
+    by, span = record.critical_parent[starts], len(record) + 1
+    came = np.where(record.other_parent[starts] == NONE, by, record.other_parent[starts])
     order = np.lexsort((starts, place))
     key = (place.astype(np.int64) * span + came)[order]
     first_of_others = np.append(np.minimum.accumulate(key[::-1])[::-1][1:], np.iinfo(np.int64).max)
     overtakes = order[first_of_others[: len(key)] < key]  # those at other places come behind all of its own
-    freed = np.where(record.is_what(free)[by] & (record.also[by] != NONE), record.also[by], by)
+    freed = np.where(
+        record.is_kind(free)[by] & (record.other_parent[by] != NONE), record.other_parent[by], by
+    )
     return came[overtakes], freed[overtakes]
 
 
 def _waiting_for_a_pass(record: PathRecord) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """What became ready while its rank was issuing waited for the next node of that rank to complete."""
-    starts = np.flatnonzero(record.is_what("node_start"))
-    by = record.by[starts]
-    met_lane = record.is_what("lane")[by]
-    end = np.where(met_lane, record.by[by], by)
-    ready = np.where(record.also[starts] == NONE, by, record.also[starts])
-    is_lane_its = ~met_lane & (record.place[end] == record.place[starts])
-    late = record.is_what("node_end")[end] & (ready < end) & ~is_lane_its
+    starts = np.flatnonzero(record.is_kind("node_start"))
+    by = record.critical_parent[starts]
+    met_lane = record.is_kind("lane")[by]
+    end = np.where(met_lane, record.critical_parent[by], by)
+    ready = np.where(record.other_parent[starts] == NONE, by, record.other_parent[starts])
+    is_lane_its = ~met_lane & (record.resource[end] == record.resource[starts])
+    late = record.is_kind("node_end")[end] & (ready < end) & ~is_lane_its
     end, ready = end[late], ready[late]
-    nodes = [np.flatnonzero(record.is_what(what)) for what in ("node_start", "node_end")]
+    nodes = [np.flatnonzero(record.is_kind(what)) for what in ("node_start", "node_end")]
     began, ended = (rows[np.lexsort((record.node_id[rows], record.actor[rows]))] for rows in nodes)
     span = len(record) + 1
     actor = record.actor.astype(np.int64) * span

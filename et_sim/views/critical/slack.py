@@ -31,10 +31,10 @@ class OperationSlack:
 
 def slack_of_nodes(record: PathRecord) -> tuple[Any, Any]:
     """(rows of `record.nodes`, their slack in ns), in the order in which the nodes complete."""
-    ends = np.flatnonzero(record.is_what("node_end"))
+    ends = np.flatnonzero(record.is_kind("node_end"))
     latest = np.full(len(record), np.iinfo(np.int64).max // 2)
     latest[ends] = record.makespan_ns
-    latest_ends(record.by, record.also, record.end_ns - record.start_ns, latest)
+    latest_ends(record.critical_parent, record.other_parent, record.end_ns - record.start_ns, latest)
     rows = record.nodes_of(ends)
     known = rows != NONE
     return rows[known], (latest - record.end_ns)[ends][known]

@@ -5,11 +5,12 @@ Not here: any of its figures (`et_sim.views.critical.path`).
 
 from __future__ import annotations
 
+from et_sim.tables.registry import table_named
 from et_sim.units import format_ns
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
-from et_sim.views.run.directory import ABSENT, RunDirectory
+from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import kept_text
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import plural, share, shortened
@@ -27,7 +28,7 @@ def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
         return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
     if found is None:
         what = "What let everything happen was not recorded"
-        return section("critical", "Critical path", absent(what, ABSENT["path"]))
+        return section("critical", "Critical path", absent(what, table_named("path").how_to_get_it))
     whole = found.makespan_ns
     causes = sorted(found.by_cause().items(), key=lambda one: -one[1])
     stacked = bar([(f"cause-{name}", name, spent) for name, spent in causes], whole)

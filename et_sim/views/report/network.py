@@ -79,10 +79,10 @@ def links(run: RunDirectory, path: CriticalPath | None, makespan: int) -> Heat |
     if path is None or run.summary["model"] != "link":
         return None
     record = path.record
-    rows = np.flatnonzero(record.is_what("serialisation") & (record.place >= 0))
+    rows = np.flatnonzero(record.is_kind("serialisation") & (record.resource >= 0))
     if not len(rows):
         return None
-    places, owner = np.unique(record.place[rows], return_inverse=True)
+    places, owner = np.unique(record.resource[rows], return_inverse=True)
     busy = union(owner.reshape(-1), record.start_ns[rows], record.end_ns[rows])
     chosen = _busiest(busy.lengths(len(places)))
     shares = busy.shares(len(places), COLUMNS, makespan)[chosen]

@@ -1,6 +1,6 @@
-"""What the files of a run have to hold for the views to read them.
+"""What summary.json and stall.json have to hold for the views to read them.
 
-Not here: opening files (`directory`), and what the figures mean.
+Not here: tables (`et_sim.tables`), and opening files (`directory`).
 """
 
 from __future__ import annotations
@@ -76,109 +76,6 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "remedies": [str],
     }
 )
-TABLES_VERSION = 1
-# Columns that views read, and how their Arrow types begin.
-TIMELINE_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "actor": "int32",
-        "node": "uint64",
-        "name": "dictionary<values=string",
-        "kind": "dictionary<values=string",
-        "lane": "dictionary<values=string",
-        "treatment": "dictionary<values=string",
-        "group": "dictionary<values=string",
-        "start_ns": "int64",
-        "end_ns": "int64",
-        "start_cause": "dictionary<values=string",
-        "bytes": "int64",
-        "compute_utilisation": "double",
-        "memory_utilisation": "double",
-        "operational_intensity": "double",
-    }
-)
-ACTOR_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {"actor": "int32", "ranks": "string", "rank_count": "int64", "finish_ns": "int64"}
-)
-PATH_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "by": "int64",
-        "also": "int64",
-        "start_ns": "int64",
-        "end_ns": "int64",
-        "what": "dictionary<values=string",
-        "actor": "int32",
-        "node": "uint64",
-        "link": "dictionary<values=string",
-        "place": "int32",
-    }
-)
-MEMORY_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "actor": "int32",
-        "time_ns": "int64",
-        "tensor": "dictionary<values=string",
-        "node": "uint64",
-        "delta_bytes": "int64",
-        "alive_bytes": "int64",
-    }
-)
-PHASE_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "actor": "int32",
-        "node": "uint64",
-        "chunk": "int32",
-        "phase": "int32",
-        "dimension": "int32",
-        "operation": "dictionary<values=string",
-        "bytes": "int64",
-        "queued_ns": "int64",
-        "start_ns": "int64",
-        "end_ns": "int64",
-        "messages": "int32",
-        "message_wait_ns": "int64",
-    }
-)
-MESSAGE_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "actor": "int32",
-        "node": "uint64",
-        "kind": "dictionary<values=string",
-        "peer": "int32",
-        "dimension": "int32",
-        "bytes": "int64",
-        "ready_ns": "int64",
-        "sent_ns": "int64",
-        "start_ns": "int64",
-        "left_ns": "int64",
-        "arrived_ns": "int64",
-        "link_wait_ns": "int64",
-    }
-)
-LINK_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "actor": "int32",
-        "dimension": "int32",
-        "link": "dictionary<values=string",
-        "start_ns": "int64",
-        "end_ns": "int64",
-        "busy_ns": "int64",
-        "bytes": "int64",
-        "messages": "int64",
-        "wait_ns": "int64",
-        "longest_wait_ns": "int64",
-        "most_waiting": "int32",
-    }
-)
-LAYER_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "layer": "dictionary<values=string",
-        **{
-            f"{phase}_{figure}_ns": "int64"
-            for phase in ("forward", "input_gradient", "weight_gradient")
-            for figure in ("compute", "exposed", "total")
-        },
-    }
-)
 
 WORDS: Mapping[type, str] = MappingProxyType(
     {
@@ -222,22 +119,3 @@ def _wrong_type(content: Any, wanted: type | tuple[type, ...], place: str) -> st
         return ""
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
     return f"{place or 'it'} is not {' or '.join(WORDS[kind] for kind in kinds)}"
-
-
-def column_misfit(schema: Any, columns: Mapping[str, str]) -> str:
-    """The same for an Arrow schema."""
-    for name, start in columns.items():
-        at = schema.get_field_index(name)
-        if at < 0:
-            return f"column {name!r} is missing"
-        if not str(schema.field(at).type).startswith(start):
-            return f"column {name!r} is of type {schema.field(at).type}"
-    return ""
-
-
-def version_misfit(schema: Any) -> str:
-    """What is wrong with the version of a table; those without a version came before there were any."""
-    version = (schema.metadata or {}).get(b"et-sim.tables", b"0").decode(errors="replace")
-    if version.isdecimal() and int(version) <= TABLES_VERSION:
-        return ""
-    return f"is of table version {version}, and this et-sim reads versions up to {TABLES_VERSION}"

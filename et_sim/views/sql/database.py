@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.views.run.directory import ABSENT, TABLES, RunDirectory
+from et_sim.tables.registry import all_tables
+from et_sim.views.run.directory import RunDirectory
 
 FIGURES_OF_RUN = ("status", "makespan_ns", "ranks", "messages", "model", "profile")
 RANKS_VIEW = """
@@ -29,7 +30,7 @@ class Database:
 
         # What Python variables are called must not decide what a query means.
         self.connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
-        present = [name for name in TABLES if run.holds(name)]
+        present = [table.name for table in all_tables() if run.holds(table.name)]
         for name in present:
             self.connection.register(name, _rows_of(run, name))
         self.connection.register("spans", _spans(run))
@@ -42,7 +43,7 @@ class Database:
         ):
             self.connection.execute(f"SET {setting}")
         self.tables = {name: self._columns(name) for name in (*present, "ranks", "run")}
-        self.absent = {name: ABSENT[name] for name in TABLES if name not in present}
+        self.absent = {table.name: table.how_to_get_it for table in all_tables() if table.name not in present}
 
     def _columns(self, table: str) -> tuple[str, ...]:
         return tuple(row[0] for row in self.connection.execute(f"DESCRIBE {table}").fetchall())

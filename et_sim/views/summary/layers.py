@@ -45,7 +45,7 @@ class Layers:
 
     @cached_property
     def _table(self) -> Any:
-        table = self.run.layers()
+        table = self.run.table("layers")
         if table is None:
             raise UsageError(
                 "this run is not one of a layer file, so it has no layers",
@@ -57,8 +57,10 @@ class Layers:
     @cached_property
     def phases(self) -> Any:
         """Phases of the chunks of rank 0, as numpy columns."""
-        table = self.run.phases(("actor", "dimension", "phase", "layer", "queued_ns", "start_ns", "end_ns"))
-        messages = self.run.phases(("messages", "message_wait_ns"))
+        table = self.run.table(
+            "phases", ("actor", "dimension", "phase", "layer", "queued_ns", "start_ns", "end_ns")
+        )
+        messages = self.run.table("phases", ("messages", "message_wait_ns"))
         columns = {name: table[name].to_numpy() for name in table.column_names}
         columns |= {name: messages[name].to_numpy() for name in messages.column_names}
         own = columns["actor"] == self.run.actor_of(0)

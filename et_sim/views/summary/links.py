@@ -24,7 +24,7 @@ from et_sim.views.run.recorded_part import kept_text
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, plural, share
 
-COLUMNS = ("start_ns", "end_ns", "what", "place")
+COLUMNS = ("start_ns", "end_ns", "kind", "resource")
 SLICES = 20
 SHOWN = 20
 HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
@@ -120,10 +120,10 @@ def _occupation(run: RunDirectory, part: Selection, links: int) -> tuple[Any, An
     length = part.length_ns(run.summary["makespan_ns"])
     messages, busy = np.zeros(links, np.int64), np.zeros((links, SLICES), np.int64)
     for rows in run.batches("path", COLUMNS):
-        names = rows["what"].dictionary.to_pylist()
-        place = integers(rows["place"], missing=-1)
+        names = rows["kind"].dictionary.to_pylist()
+        place = integers(rows["resource"], missing=-1)
         start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        is_serial = coded(rows["what"]) == names.index("serialisation")
+        is_serial = coded(rows["kind"]) == names.index("serialisation")
         is_use = is_serial & (place >= 0) & part.touches(start, end)
         place, start, end = place[is_use], start[is_use] - begin, end[is_use] - begin
         np.add.at(messages, place, 1)

@@ -14,10 +14,11 @@ import numpy as np
 from et_sim.units import format_bytes, format_ns, format_ranks
 from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.schema import MEMORY_COLUMNS
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called, ranks_named
 from et_sim.views.text import fitted, plural, shortened
+
+COLUMNS = ("actor", "time_ns", "tensor", "node", "delta_bytes", "alive_bytes")
 
 LARGEST = 20  # tensors named per peak
 SHOWN_PEAKS = 12
@@ -95,7 +96,7 @@ def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
     """All rows of one or more actors, block by block, and the names of tensors."""
     kept: list[_Rows] = []
     names: Sequence[str | None] = ()
-    for batch in run.batches("memory", tuple(MEMORY_COLUMNS)):
+    for batch in run.batches("memory", COLUMNS):
         names = names or (*batch["tensor"].dictionary.to_pylist(), None)  # the same in all batches
         rows = _Rows(
             actor=batch["actor"].to_numpy(),

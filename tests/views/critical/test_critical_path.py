@@ -238,7 +238,11 @@ def test_a_run_without_the_record_says_how_to_get_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "value", "complaint"),
-    [("by", 10_000, "do not follow"), ("end_ns", 7, "do not follow"), ("also", 3, "do not follow")],
+    [
+        ("critical_parent", 10_000, "do not follow"),
+        ("end_ns", 7, "do not follow"),
+        ("other_parent", 3, "do not follow"),
+    ],
 )
 def test_a_damaged_record_is_refused(tmp_path: Path, column: str, value: int, complaint: str) -> None:
     build = et_sim.TraceBuilder()

@@ -32,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, RunDirectory]:
     for rows in BATCHES:
         target = folder / str(rows)
         shutil.copytree(whole, target)
-        table = found[0].timeline()
+        table = found[0].table("timeline")
         name = str(target / "timeline.arrow")
         with pa.OSFile(name, "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
             out.write_table(table, max_chunksize=rows)
@@ -53,7 +53,7 @@ def test_drawn_are_the_longest_nodes_under_way_in_the_window(
     shown = shown_ranks(run, ranks, 64)
     nodes, slices = nodes_drawn(run, shown, window, limit)
     first, last = window
-    rows = [row for row in run.timeline().to_pylist() if row["actor"] in shown.actors]
+    rows = [row for row in run.table("timeline").to_pylist() if row["actor"] in shown.actors]
     inside = [
         row
         for row in rows

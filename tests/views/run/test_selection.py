@@ -66,7 +66,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     run = open_run(folder)
     ranks = {row["actor"]: row["ranks"] for row in run.actors().to_pylist()}
     found = []
-    for row in run.timeline().to_pylist():
+    for row in run.table("timeline").to_pylist():
         for span in ranks[row["actor"]].split(","):
             first, _, last = span.partition("-")
             found += [{**row, "rank": rank} for rank in range(int(first), int(last or first) + 1)]

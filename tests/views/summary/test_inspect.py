@@ -68,7 +68,7 @@ def test_operations_take_numbered_names_together(tmp_path: Path) -> None:
 
 def test_operations_add_up_to_the_rows_of_the_timeline(tmp_path: Path) -> None:
     run = open_run(_written([_trace(10), _trace(20), _trace(5)], tmp_path / "run"))
-    rows = run.timeline().to_pylist()
+    rows = run.table("timeline").to_pylist()
     found = operations(run)
     assert sum(one.count for one in found) == len(rows)
     assert sum(one.total_ns for one in found) == sum(row["end_ns"] - row["start_ns"] for row in rows)

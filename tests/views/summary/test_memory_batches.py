@@ -31,7 +31,7 @@ def test_peaks_and_curves_are_the_same_however_the_table_is_cut(tmp_path: Path, 
     workload = et_sim.Workload.of([_trace(rank) for rank in range(4)])
     whole = written(workload, tmp_path / "whole", system={"track-local-mem": 1})
     shutil.copytree(whole, cut := tmp_path / "cut")
-    table = open_run(whole).memory()
+    table = open_run(whole).table("memory")
     name = str(cut / "memory.arrow")
     with pa.OSFile(name, "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
         out.write_table(table, max_chunksize=rows_per_batch)

@@ -62,8 +62,8 @@ def test_phases_add_up(run: RunDirectory, ranks: str | None, window: str | None)
     begin, end = part.window or (0, 2**62)
     expected: dict[tuple[int, str], list[int]] = {}
     weights = _weights(run, part)
-    for row in run.phases(
-        ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
+    for row in run.table(
+        "phases", ("actor", "dimension", "operation", "bytes", "queued_ns", "start_ns", "end_ns")
     ).to_pylist():
         if row["queued_ns"] >= end or row["end_ns"] <= begin or not weights[row["actor"]]:
             continue
@@ -79,7 +79,7 @@ def test_phases_add_up(run: RunDirectory, ranks: str | None, window: str | None)
 
 
 def test_groups_add_up(run: RunDirectory) -> None:
-    rows, weights = run.timeline().to_pylist(), _weights(run, EVERYTHING)
+    rows, weights = run.table("timeline").to_pylist(), _weights(run, EVERYTHING)
     for one in group_totals(run):
         of_group = [row for row in rows if (row["group"], row["kind"]) == (one.group, one.kind)]
         assert one.count == sum(weights[row["actor"]] for row in of_group)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, LONGEST_AXIS, MEMORY, Spent, together, union
-from et_sim.timeline.tables import timeline_schema
+from et_sim.tables.arrow import schema_of
+from et_sim.tables.registry import TIMELINE
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.rank_times import rank_entries
@@ -116,7 +117,7 @@ def _run(folder: Path, spans: list[tuple[int, int, int, int]], rows_per_batch: i
         }
         for n, (a, s, d, w) in enumerate(spans)
     ]
-    schema = timeline_schema("{}")
+    schema = schema_of(TIMELINE, "{}", {})
     table = pa.Table.from_pylist([{**dict.fromkeys(schema.names), **row} for row in rows], schema)
     with pa.OSFile(str(folder / "timeline.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as out:
         out.write_table(table.unify_dictionaries(), max_chunksize=rows_per_batch)

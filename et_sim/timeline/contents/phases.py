@@ -6,31 +6,20 @@ Not here: when phases are logged (`engine.progress`), and what the rows add up t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from et_sim.engine.drive import Outcome
-from et_sim.engine.records import PHASE_LOG
-from et_sim.timeline.spool import Spool
+from et_sim.tables.registry import PHASES_OF_LAYERS
+from et_sim.timeline.content import Content, Texts
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.layers import LayerOfNode
+from et_sim.timeline.recorded import RecordedRun
+from et_sim.timeline.rows import COLLECTIVE_NAMES
+from et_sim.timeline.spool import Phases
 from et_sim.trace.workload import Workload
-
-
-class Phases(Spool):
-    """All phases of a run, in the order in which they ended."""
-
-    def __init__(self) -> None:
-        super().__init__(PHASE_LOG)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerOfNode:
-    """To which layer, and to which of its three phases, the collectives of a layer file's trace belong."""
-
-    layer: Any  # per row of the trace; -1: to none
-    phase: Any
 
 
 class PhaseSource:
@@ -41,17 +30,19 @@ class PhaseSource:
     ) -> None:
         self._phases, self._plan, self._workload, self._layer_of = phases, outcome.plan, workload, layer_of
 
-    def blocks(self) -> Iterator[dict[str, Any]]:
-        """Columns of all phases, block by block."""
-        plan = self._plan
-        for log in self._phases.blocks():
+    def blocks(self, keep: Keep) -> Iterator[dict[str, Any]]:
+        """Columns of all phases that are kept, block by block."""
+        plan, actors = self._plan, keep.actors(self._plan.actor_of_rank)
+        for every in self._phases.blocks():
+            mask = keep.mask(actors, every["actor"], every["queued_ns"], every["end_ns"])
+            log = every if mask is None else every[mask]
             rows = plan.phases[log["phase_row"]]
             first = plan.templates["node_first"][plan.actors["template"][log["actor"]]]
             columns = {name: log[name] for name in ("actor", "chunk", "phase", "messages")}
             columns |= {
                 "node": self._node_ids[first + log["node"]],
                 "dimension": rows["dimension"],
-                "operation": rows["operation"].astype(np.int8),
+                "operation": Texts(rows["operation"].astype(np.int8), COLLECTIVE_NAMES),
                 "bytes": rows["bytes"],
                 "queued_ns": log["queued_ns"],
                 "start_ns": log["start_ns"],
@@ -60,9 +51,18 @@ class PhaseSource:
             }
             if self._layer_of is not None:  # the workload has one trace
                 columns["layer"] = self._layer_of.layer[log["node"]]
-                columns["layer_phase"] = self._layer_of.phase[log["node"]]
+                columns["layer_phase"] = Texts(self._layer_of.phase[log["node"]], PHASES_OF_LAYERS)
             yield columns
 
     @cached_property
     def _node_ids(self) -> Any:
         return np.concatenate([trace.node_id for trace in self._workload.templates])
+
+
+def phases_content(run: RecordedRun, keep: Keep) -> Content | None:
+    """phases.arrow; of a layer file also with the layers."""
+    if run.phases is None:
+        return None
+    layer_of = run.layers.layer_of if run.layers else None
+    source = PhaseSource(run.phases, run.outcome, run.workload, layer_of)
+    return Content(source.blocks(keep), without=() if layer_of else ("layer", "layer_phase"))

@@ -14,39 +14,16 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.drive import Outcome
-from et_sim.engine.traffic_tables import MESSAGE_LOG, Sent
-from et_sim.timeline.keep import EVERYTHING, Keep, both
-from et_sim.timeline.spool import Spool
+from et_sim.engine.traffic_tables import Sent
+from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.recorded import RecordedRun
+from et_sim.timeline.spool import Messages, kept_messages
 from et_sim.trace.workload import Workload
 
 SENT_NAMES = tuple(sent.name.lower() for sent in Sent)
 SAME = ("actor", "peer", "chunk", "phase", "step", "dimension", "bytes")
 TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns")
-
-
-class Messages(Spool):
-    """All messages of a run that are kept: on the link model in the order of arrival, else of departure."""
-
-    def __init__(self, keep: Keep = EVERYTHING) -> None:
-        super().__init__(MESSAGE_LOG)
-        self._keep = keep
-        self._actors: Any = None
-
-    def begin(self, actor_of_rank: Any) -> None:
-        """A run begins, perhaps again: forget all messages."""
-        self.clear()
-        self._actors = self._keep.actors(actor_of_rank)
-
-    def add(self, records: Any) -> None:
-        """Take a block of them."""
-        mask = kept_messages(records, self._keep, self._actors)
-        super().add(records if mask is None else records[mask])
-
-
-def kept_messages(log: Any, keep: Keep, actors: Any) -> Any:
-    """Which messages are kept, as a mask: those of these actors that were under way then. None: all."""
-    touched = keep.touches(log["ready_ns"], log["arrived_ns"])
-    return both(None if actors is None else actors[log["actor"]], touched)
 
 
 class MessageSource:
@@ -65,12 +42,19 @@ class MessageSource:
             first = plan.templates["node_first"][plan.actors["template"][log["actor"]]]
             waited = log["waited_ns"] if self._has_contention else np.full(len(log), -1)
             yield {
-                **{name: log[name] for name in SAME + TIMES},
-                "kind": log["what"].astype(np.int8),
+                **{name: not_negative(log[name]) for name in SAME + TIMES},
+                "kind": Texts(log["what"].astype(np.int8), SENT_NAMES),
                 "node": self._node_ids[first + log["node"]],
-                "link_wait_ns": waited,
+                "link_wait_ns": not_negative(waited),
             }
 
     @cached_property
     def _node_ids(self) -> Any:
         return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
+
+
+def messages_content(run: RecordedRun, keep: Keep) -> Content | None:
+    """messages.arrow."""
+    if run.messages is None:
+        return None
+    return Content(MessageSource(run.messages, run.outcome, run.workload).blocks(keep))

@@ -12,7 +12,9 @@ import numpy as np
 
 from et_sim.engine.drive import Outcome
 from et_sim.engine.link_slices import BITS, PER_LINK, SHIFT
-from et_sim.timeline.keep import Keep, both
+from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.recorded import RecordedRun
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -37,9 +39,9 @@ class LinkSource:
             part = self._slices[begin : begin + at_once]
             which = np.flatnonzero((part["busy_ns"] > 0) | (part["messages"] > 0) | (part["waiting"] > 0))
             columns = self._columns(part[which], (begin + which) // self._per_link, which % self._per_link)
-            touched = keep.touches(columns["start_ns"], columns["end_ns"])
-            mask = both(None if actors is None else actors[columns["actor"]], touched)
-            yield columns if mask is None else {name: column[mask] for name, column in columns.items()}
+            mask = keep.mask(actors, columns["actor"], columns["start_ns"], columns["end_ns"])
+            kept = {name: not_negative(c if mask is None else c[mask]) for name, c in columns.items()}
+            yield {**kept, "link": Texts(np.ma.getdata(kept["link"]), self.names)}
 
     def _columns(self, slices: Any, link: Any, number: Any) -> dict[str, Any]:
         resources, width = self._resources, 1 << self._shift >> self._bits
@@ -57,3 +59,10 @@ class LinkSource:
             "longest_wait_ns": slices["longest_ns"] >> self._bits if resources.are_links else none,
             "most_waiting": slices["waiting"] if resources.are_links else none,
         }
+
+
+def links_content(run: RecordedRun, keep: Keep) -> Content | None:
+    """links.arrow."""
+    if not len(run.outcome.run.traffic.slices):
+        return None
+    return Content(LinkSource(run.outcome).blocks(keep))

@@ -1,0 +1,62 @@
+"""Declared tables as Arrow schemas, and Arrow schemas against what was declared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from et_sim.tables.declaration import STRING, TEXT, WORD, Column, Table
+from et_sim.tables.registry import VERSION
+
+VERSION_KEY = b"et-sim.tables"
+TYPES = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    STRING: pa.string(),
+    WORD: pa.dictionary(pa.int8(), pa.string()),
+    TEXT: pa.dictionary(pa.int32(), pa.string()),
+}
+
+
+def schema_of(table: Table, manifest: str, metadata: Mapping[str, str], without: Collection[str] = ()) -> Any:
+    """The schema of a table; its metadata say what went into the run, and the version of the tables."""
+    fields = [_field(column) for column in table.columns if column.name not in without]
+    about = {"et-sim": manifest, VERSION_KEY.decode(): str(VERSION)}
+    return pa.schema(fields, metadata={**about, **metadata})
+
+
+def _field(column: Column) -> Any:
+    said = {"meaning": column.meaning, "unit": column.unit, "refers_to": column.refers_to}
+    return pa.field(column.name, TYPES[column.kind], metadata=said)
+
+
+def version_misfit(schema: Any) -> str:
+    """What is wrong with the version of a table, as the end of a sentence; empty if nothing is."""
+    version = (schema.metadata or {}).get(VERSION_KEY, b"0").decode(errors="replace")
+    if version == str(VERSION):
+        return ""
+    return f"is of table version {version}, and this et-sim reads version {VERSION}"
+
+
+def column_misfit(schema: Any, table: Table) -> str:
+    """What is wrong with the columns."""
+    for column in table.columns:
+        at = schema.get_field_index(column.name)
+        if at < 0:
+            if column.only_of:
+                continue
+            return f"column {column.name!r} is missing"
+        if not _is_of(schema.field(at).type, column.kind):
+            return f"column {column.name!r} is of type {schema.field(at).type}"
+    return ""
+
+
+def _is_of(found: Any, kind: str) -> bool:
+    if kind in (WORD, TEXT):
+        return bool(pa.types.is_dictionary(found) and found.value_type == pa.string())
+    return bool(found == TYPES[kind])

@@ -1,0 +1,59 @@
+"""What is declared of a table, and of each of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIGURES = ("int32", "int64", "uint64", "float64", "bool")
+WORD, TEXT = "word", "text"  # texts in a dictionary: of at most 127 different ones, or of many
+STRING = "string"  # texts without a dictionary
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; null stands for "there is none"."""
+
+    name: str
+    kind: str  # one of FIGURES, or WORD, TEXT, STRING
+    meaning: str
+    refers_to: str = ""  # the table whose rows its numbers name; of `actors`, each stands for all its ranks
+    only_of: str = ""  # the runs that have this column, if not all do
+
+    @property
+    def unit(self) -> str:
+        """The unit of its figures, which its name says; empty where they have none."""
+        if self.name.endswith("_ns"):
+            return "ns"
+        return "bytes" if self.name == "bytes" or self.name.endswith("_bytes") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a run; one with neither `detail` nor `remedy` is part of every run."""
+
+    name: str
+    about: str  # what its rows are, and in which order they stand
+    writer: str  # module:function (result, filter) -> Content or None; loaded when a run is written
+    columns: tuple[Column, ...]
+    detail: str = ""  # asked for with --detail
+    remedy: str = ""  # how else to get it
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.name}.arrow"
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a run may lack it."""
+        return bool(self.detail or self.remedy)
+
+    @property
+    def how_to_get_it(self) -> str:
+        """What to do in order to get it, as a remedy."""
+        return self.remedy or f"simulate with --detail {self.detail}"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Those that every run has that holds the table."""
+        return tuple(column.name for column in self.columns if not column.only_of)

@@ -1,0 +1,34 @@
+"""Changes of local memory: the columns of memory.arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from et_sim.timeline.content import Content, Texts, unless
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
+from et_sim.timeline.recorded import RecordedRun
+
+
+def memory_content(run: RecordedRun, keep: Keep) -> Content | None:
+    """memory.arrow; of a window also the last change before it, which says what is in use then."""
+    source = run.measurement.memory
+    return None if source is None else Content(_memory_blocks(run, source, keep))
+
+
+def _memory_blocks(run: RecordedRun, source: MemorySource, keep: Keep) -> Iterator[dict[str, Any]]:
+    actors = keep.actors(run.measurement.actor_of_rank)
+    for rows in run.measurement.source.blocks():
+        found = source.changes(rows)
+        mask = keep.mask(actors, found.owner, found.time_ns, until_next(found))
+        found = found if mask is None else found.where(mask)
+        yield {
+            "actor": found.owner,
+            "time_ns": found.time_ns,
+            "event": Texts(events_of(found), EVENTS),
+            "tensor": Texts(found.tensor, source.names),
+            "node": unless(rows.node_id[found.node], found.node < 0),
+            "delta_bytes": found.delta_bytes,
+            "alive_bytes": found.alive_bytes,
+        }

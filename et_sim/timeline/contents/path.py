@@ -1,0 +1,71 @@
+"""The record of causes on its way from the engine to path.arrow: kept in a file, so that memory stays flat.
+
+Not here: what moments are (`engine.causes`), and what can be learned from them (`views`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.cause_tables import What
+from et_sim.engine.drive import Outcome
+from et_sim.engine.state import NONE
+from et_sim.timeline.content import Content, Texts, not_negative, unless
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.recorded import RecordedRun
+from et_sim.timeline.spool import Moments
+from et_sim.trace.workload import Workload
+
+# What the engine calls otherwise.
+RENAMED = {"together": "barrier", "room": "queue_slot", "bundles": "endpoint_transfers"}
+KIND_NAMES = tuple(RENAMED.get(what.name.lower(), what.name.lower()) for what in What)
+
+
+class PathSource:
+    """Makes the columns of path.arrow."""
+
+    def __init__(self, moments: Moments, outcome: Outcome, workload: Workload) -> None:
+        self._moments, self._plan, self._workload = moments, outcome.plan, workload
+        self._link_names = outcome.resources.class_names if outcome.resources else ()
+
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """Columns of all causal events, block by block."""
+        first = self._plan.actors["node_first"]
+        for events in self._moments.blocks():
+            node = events["node"].astype(np.int64)
+            actor = np.searchsorted(first, node, side="right") - 1
+            template = self._plan.actors["template"][actor]
+            at = self._plan.templates["node_first"][template] + node - first[actor]
+            ids = np.zeros(len(node), np.uint64)
+            ids[node != NONE] = self._ids[at[node != NONE]]
+            yield {
+                "critical_parent": not_negative(events["by"]),
+                "other_parent": not_negative(events["also"]),
+                "start_ns": events["start_ns"],
+                "end_ns": events["end_ns"],
+                "kind": Texts(events["what"], KIND_NAMES),
+                "actor": unless(actor.astype(np.int32), node == NONE),
+                "node": unless(ids, node == NONE),
+                "link": Texts(events["link"], self._link_names),
+                "resource": not_negative(events["place"]),
+            }
+
+    @cached_property
+    def _ids(self) -> Any:
+        return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
+
+
+def path_content(run: RecordedRun, _: Keep) -> Content | None:
+    """path.arrow; its metadata say whose link has which number, and what decides routes."""
+    if run.moments is None:
+        return None
+    resources = run.outcome.resources
+    links = {"links": json.dumps(resources.wiring if resources else (), sort_keys=True)}
+    routes = {"routes": "by bandwidth"} if run.outcome.plan.routes_by_bandwidth else {}
+    source = PathSource(run.moments, run.outcome, run.workload)
+    return Content(source.blocks(), {**links, **routes})

@@ -1,0 +1,82 @@
+"""The rows of the timeline: the columns of timeline.arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.state import NONE
+from et_sim.timeline.content import Content, Texts, not_negative, unless
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.recorded import RecordedRun
+from et_sim.timeline.rows import (
+    BEGIN,
+    END_CAUSES,
+    KIND_NAMES,
+    LANE_NAMES,
+    MESSAGE,
+    START_CAUSES,
+    TREATMENT_NAMES,
+    Rows,
+)
+
+KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+
+
+def timeline_content(run: RecordedRun, keep: Keep) -> Content:
+    """timeline.arrow: the rows that are kept, measured on their way."""
+    return Content(_timeline_blocks(run, keep))
+
+
+def _timeline_blocks(run: RecordedRun, keep: Keep) -> Iterator[dict[str, Any]]:
+    measurement = run.measurement
+    actors = keep.actors(measurement.actor_of_rank)
+    names, groups = measurement.source.names, measurement.source.group_names
+    for rows in measurement.blocks():
+        mask = keep.mask(actors, rows.actor, rows.start_ns, rows.end_ns)
+        if mask is None or mask.any():
+            yield _columns(rows if mask is None else rows.where(mask), names, groups)
+
+
+def _columns(rows: Rows, names: tuple[str, ...], groups: tuple[str, ...]) -> dict[str, Any]:
+    never_ended = rows.end_ns < 0
+    end_cause = np.where(never_ended, np.int8(NONE), rows.end_cause) if never_ended.any() else rows.end_cause
+    return {
+        "actor": rows.actor,
+        "node": rows.node_id,
+        "name": Texts(rows.name, names),
+        "kind": Texts(rows.kind, KIND_NAMES),
+        "lane": Texts(rows.lane.view(np.int8), LANE_NAMES),
+        "treatment": Texts(rows.treatment.astype(np.int8), TREATMENT_NAMES),
+        "ready_ns": rows.ready_ns,
+        "start_ns": rows.start_ns,
+        "end_ns": unless(rows.end_ns, never_ended),
+        "bytes": rows.bytes,
+        "group": Texts(rows.group, groups),
+        "sequence": not_negative(rows.sequence),
+        "peer": not_negative(rows.peer),
+        "tag": not_negative(rows.tag),
+        "start_cause": Texts(rows.start_cause, START_CAUSES),
+        "start_cause_node": unless(rows.start_cause_node, rows.start_cause == BEGIN),
+        "end_cause": Texts(end_cause, END_CAUSES),
+        "end_cause_actor": unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
+        "end_cause_node": unless(rows.end_cause_node, ~rows.has_end_node),
+        **_utilisation(rows),
+    }
+
+
+def _utilisation(rows: Rows) -> dict[str, Any]:
+    """What kernels use of the machine; null of everything else."""
+    used = rows.utilisation
+    if used is None:
+        nothing = np.ma.masked_array(np.zeros(len(rows.actor)), np.True_)
+        return {**dict.fromkeys(KERNEL_FIGURES, nothing), "memory_bound": nothing.astype(np.bool_)}
+    is_none = np.isnan(used.compute)
+    return {
+        "compute_utilisation": unless(used.compute, is_none),
+        "memory_utilisation": unless(used.memory, is_none),
+        "operational_intensity": unless(used.intensity, is_none),
+        "memory_bound": unless(used.is_memory_bound, is_none),
+    }

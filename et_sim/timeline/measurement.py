@@ -1,0 +1,105 @@
+"""What is added up of a run: figures per actor and coverage, from a pass over all rows of the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.drive import Outcome
+from et_sim.memory import peaks
+from et_sim.timeline.coverage import CoverageCounter
+from et_sim.timeline.kernels import KernelFigures
+from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.rows import Rows, TimelineSource
+from et_sim.timeline.statistics import Occupation, Statistics, combine
+from et_sim.trace.tensors import unannotated
+from et_sim.trace.workload import Workload
+
+
+class Measurement:
+    """The rows of a run, and what they add up to."""
+
+    def __init__(self, outcome: Outcome, workload: Workload) -> None:
+        self._outcome, self._workload = outcome, workload
+        self._figures: tuple[Statistics, dict[str, Any]] | None = None
+
+    @property
+    def statistics(self) -> Statistics:
+        """All figures, per actor."""
+        return self._measured[0]
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """What was modelled, replayed, defaulted, instant or not executed."""
+        return self._measured[1]
+
+    @property
+    def actor_of_rank(self) -> Any:
+        """Which actor every rank is."""
+        return self._outcome.plan.actor_of_rank
+
+    @cached_property
+    def source(self) -> TimelineSource:
+        """Where rows come from."""
+        return TimelineSource(self._outcome, self._workload)
+
+    @cached_property
+    def memory(self) -> MemorySource | None:
+        """Where changes of local memory come from, if it is tracked."""
+        return MemorySource(self._outcome.plan) if self._outcome.plan.tensors else None
+
+    @cached_property
+    def ranks_per_actor(self) -> Any:
+        """How many ranks every actor stands for."""
+        return np.bincount(self.actor_of_rank, minlength=self.source.actors)
+
+    def ranks_of_actors(self) -> list[Any]:
+        """Which these are."""
+        ranks = np.argsort(self.actor_of_rank, kind="stable")
+        return np.split(ranks, np.cumsum(self.ranks_per_actor)[:-1])
+
+    @property
+    def _measured(self) -> tuple[Statistics, dict[str, Any]]:
+        if self._figures is None:
+            for _ in self.blocks():
+                pass
+        assert self._figures is not None
+        return self._figures
+
+    def blocks(self) -> Iterator[Rows]:
+        """All rows, measured on their way: a pass that writes the timeline need not be repeated."""
+        actors, memory = self.source.actors, self.memory
+        counter = CoverageCounter(self.ranks_per_actor, self._names_tensors)
+        kernels, occupation = KernelFigures.of(actors), Occupation(actors, self._outcome.end_ns)
+        peak = np.full(actors, -1, np.int64) if memory is None else np.zeros(actors, np.int64)
+        is_new = self._figures is None
+        for first, until in self.source.spans():
+            for rows in self._pieces(first, until):
+                if is_new:
+                    occupation.add(rows)
+                    counter.add(rows)
+                    kernels.add(rows)
+                    if memory is not None:
+                        peak += peaks(memory.changes(rows), actors)
+                yield rows
+        if is_new:
+            plan = self._outcome.plan
+            total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
+            statistics = combine(self._outcome, occupation.figures(), kernels, peak)
+            self._figures = statistics, counter.as_dict(self._workload, total)
+
+    def _pieces(self, first: int, until: int) -> Iterator[Rows]:
+        """Rows of actors; where memory is tracked, all of them at once, because tensors live long."""
+        if self.memory is None:
+            return self.source.pieces(first, until)
+        return iter((self.source.rows(first, until),))
+
+    @property
+    def _names_tensors(self) -> Any:
+        """Which nodes of the templates name tensors; None if memory is not tracked."""
+        if not self._outcome.plan.tensors:
+            return None
+        return np.concatenate([~unannotated(trace) for trace in self._workload.templates])
