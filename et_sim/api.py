@@ -24,7 +24,7 @@ from et_sim.network.registry import check_model, model_named
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
-from et_sim.run_options import RunOptions
+from et_sim.run_options import MACHINE, RunOptions
 from et_sim.timeline import Keep, Messages, Moments, Phases, Result
 from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, details_of
 from et_sim.timeline.keep import EVERYTHING
@@ -102,11 +102,14 @@ def execute(
     *,
     watch: Watcher | None = None,
     keep: Keep = EVERYTHING,
+    change: Callable[[Machine], Machine] | None = None,
 ) -> Result:
     """Carry out a run; one in which ranks never finish is returned like any other.
 
     `keep` says which part of the run will be written: ranks that the run does not have are refused at once.
+    `change` makes another machine of the one that was read.
     """
+    command = _command(workload, options)
     watch = watch or _Nobody()
     check_model(options.model)
     details = details_of(options.detail)
@@ -119,6 +122,7 @@ def execute(
     machine = read_machine(
         system=options.system, network=options.network, memory=options.memory, groups=options.groups
     )
+    machine = change(machine) if change else machine
     chosen = model_named(options.model)
     chosen.check(machine.network)
     road = (
@@ -144,7 +148,19 @@ def execute(
     manifest = make_manifest(workload, machine, options.model, notices)
     manifest["detail"] = list(details if road is None else details_of((*details, PHASES)))
     layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
-    return Result(outcome, lowering.workload, manifest, kept.moments, kept.phases, layers, kept.messages)
+    return Result(
+        outcome, lowering.workload, manifest, command, kept.moments, kept.phases, layers, kept.messages
+    )
+
+
+def _command(workload: Any, options: RunOptions) -> dict[str, Any] | None:
+    """What was simulated, and how, if all of it is in files."""
+    given = {"workload": workload} | {name: getattr(options, name) for name in MACHINE}
+    files = {name: path for name, path in given.items() if path is not None}
+    if not all(isinstance(path, str | Path) for path in files.values()):
+        return None
+    where = {name: str(Path(path).resolve()) for name, path in files.items()}
+    return {"files": where, "fold": options.fold}
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--ranks", help='only these ranks, such as "0-3,6"')
     parser.add_argument("--window", metavar="FROM:TO", help="only this time, such as 10ms:20ms")
     parser.add_argument("--top", type=int, metavar="N", help="no more than N lines of each table")
+    parser.add_argument(
+        "--verify", action="store_true", help="of the critical path: simulate again what it foretells"
+    )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the picture goes")
     parser.set_defaults(run=run)
 
@@ -72,7 +75,16 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.csv is not None and options.view != "layers":
         raise UsageError("--csv belongs to the layers view", remedy="et-sim inspect RUN layers --csv DIR")
+    if options.verify and options.view != "critical-path":
+        raise UsageError(
+            "--verify belongs to the critical path", remedy="et-sim inspect RUN critical-path --verify"
+        )
     _check_cuts(options)
+    if options.verify:
+        from et_sim.cli.verify import verify_text
+
+        print(verify_text(options.directory, options.top, as_json=options.json))
+        return 0
     if options.view == "picture":
         return _draw(options)
     if options.csv is not None:

@@ -25,7 +25,6 @@ from et_sim.plan.channels import ChannelTables
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
-from et_sim.plan.dimension_order import GREEDY
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import NodeRules, lower_nodes
 from et_sim.plan.pace import Paces
@@ -168,7 +167,6 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         arrivals_by_sender=lowering.start_together and system.boost_mode and bool(machine.network.levels),
         latest=LONGEST_NS,
         compute=lowering.compute,
-        routes_by_bandwidth=system.dimension_order in GREEDY and len(machine.network.grid.dimensions) > 1,
         tensors=lowering.tensors,
     )
 

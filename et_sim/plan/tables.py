@@ -251,7 +251,6 @@ class Plan:
     latest: int  # the time that no run may pass, in units of time
     # Not for the engine, but for whoever measures what it did:
     compute: ComputeModel  # by which kernels are timed
-    routes_by_bandwidth: bool  # in which order chunks visit dimensions follows from their bandwidths
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 
     @property

@@ -21,6 +21,7 @@ class RecordedRun:
     outcome: Outcome
     workload: Workload
     manifest: dict[str, Any]
+    command: dict[str, Any] | None = None  # what was simulated, and how, if all of it is in files
     moments: Moments | None = None  # what caused what, if that was recorded
     phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
     layers: LayerRun | None = None  # of a layer file

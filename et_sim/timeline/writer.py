@@ -78,7 +78,7 @@ def write_run(
     shutil.rmtree(draft, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
-        _write_files(result, draft, stall, keep)
+        _write_files(result, draft, target, stall, keep)
         _take_place(draft, target)
     except OSError as error:
         raise _cannot_write(target, error.strerror or str(error)) from None
@@ -86,7 +86,9 @@ def write_run(
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None, keep: Keep) -> None:
+def _write_files(
+    result: Result, folder: Path, target: Path, stall: dict[str, Any] | None, keep: Keep
+) -> None:
     from et_sim.timeline.tables import filled
 
     for table in all_tables():
@@ -96,8 +98,11 @@ def _write_files(result: Result, folder: Path, stall: dict[str, Any] | None, kee
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)
-    kept = {"kept": keep.as_dict()} if keep.as_dict() else {}
-    _write_json({**result.manifest, **kept}, folder / MANIFEST)
+    more = {"kept": keep.as_dict()} if keep.as_dict() else {}
+    if result.command is not None:
+        files = {name: os.path.relpath(path, target) for name, path in result.command["files"].items()}
+        more["command"] = {**result.command, "files": files}
+    _write_json({**result.manifest, **more}, folder / MANIFEST)
 
 
 def _write_table(path: Path, schema: Any, batches: Iterable[Any], keep: Keep) -> None:

@@ -1,4 +1,4 @@
-"""Random workloads on machines of ASTRA-sim 1.0: causes, and what changes do, folded and unfolded."""
+"""Random workloads on machines of ASTRA-sim 1.0: causes, folded and unfolded."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 
 from causes import check, check_causes
-from test_causes_of_random_workloads import asks_in_trees, path_of
+from test_causes_of_random_workloads import path_of
 from test_fold import ALGORITHMS, SHAPES, cook, recipes
-from test_sensitivities_1x import change, changed_within, is_within
 
 from et_sim.api import run
 from et_sim.trace import Workload
 from et_sim.trace.workload import GroupRule
-from et_sim.views.critical.sensitivity import Sensitivities, parameters
 
 
 @st.composite
@@ -95,23 +93,3 @@ def test_causes_and_changes_on_machines_of_1_0(drawn: tuple[Workload, dict[str, 
         path = path_of(result)
         check_causes(path, result)
     assert len(makespans) == 1
-    if asks_in_trees(result):
-        return
-    found, groups = Sensitivities(path), path.record.nodes.group
-    in_group = {groups.texts[code] for code in groups.codes.tolist()}
-    by_name = {parameter.name: parameter for parameter in parameters(path)}
-    for one in found.all():
-        if one.parameter == "endpoint delay" and in_group - {None, "all"}:
-            continue  # groups have a delay of their own
-        for side in (one.better, one.worse):
-            for wanted, end in changed_within(side):
-                case = {**machine, "args": {}}
-                changed, multiple = change(case, one.parameter, wanted)
-                if not is_within(multiple, end):
-                    continue
-                factor = 1 / multiple if one.is_rate else multiple
-                foretold = result.makespan_ns + side.slope_ns * (factor - 1)
-                # What durations are rounded by, and as much again: a path within rounding may take over.
-                allowed = 2 * found.rounding_ns(by_name[one.parameter], factor)
-                again = {"network": changed["network"], "system": changed["system"] | changed["args"]}
-                assert abs(run(workload, **again).makespan_ns - foretold) <= allowed

@@ -1,8 +1,8 @@
 """What a run says would change its makespan is what changes it, on workloads of every category.
 
-A parameter of the machine is changed within the range in which path and order stay the same, and the workload
-is simulated again. Changes are such that the machine's files can say them exactly: latencies and delays are
-whole.
+A parameter of the machine is changed a little, within the range in which the path stays the same, and the
+workload is simulated again. Changes are such that the machine's files can say them exactly: latencies and
+delays are whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SYSTEM_KEYS = {
     "peak compute": "peak-perf",
     "endpoint delay": "endpoint-delay",
 }
-FARTHEST = 8.0
+FARTHEST = 1.05  # farther, things are served in another order
 SMALLEST_CHANGE = 0.01  # ranges that end before end where things come within their rounding of each other
 
 
@@ -64,7 +64,7 @@ def sensitivities(result: Result, folder: Path) -> Sensitivities:
 
 
 def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[str, Any], float]]:
-    """Machines with more or less of one parameter while path and order stay the same; and by what factor."""
+    """Machines with more or less of one parameter while the path stays the same; and by what factor."""
     changed = []
     for wanted, end in changed_within(side):
         again = copy.deepcopy(machine)
@@ -91,7 +91,6 @@ def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[s
 
 
 def changed_within(side: Side) -> list[tuple[float, float]]:
-    """(multiples of a parameter, how far it may go) for which path and order stay the same."""
-    ends = (side.same_path_until, side.same_order_until)
-    end = max(min(*ends, FARTHEST), 1.0) if min(ends) >= 1 else min(max(*ends, 1 / FARTHEST), 1.0)
+    """(multiples of a parameter, how far it may go) that keep the path, and as a rule the order."""
+    end = min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
     return [(wanted, end) for wanted in sorted({end**0.3, end**0.9})]

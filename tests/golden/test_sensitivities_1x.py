@@ -1,7 +1,7 @@
 """What a run of ASTRA-sim 1.0 says would change its makespan is what changes it, on networks of every shape.
 
-The figures of the files are changed within the range in which path and order stay the same, and the layer
-file is simulated again.
+The figures of the files are changed a little, within the range in which the path stays the same, and the
+layer file is simulated again.
 """
 
 from __future__ import annotations

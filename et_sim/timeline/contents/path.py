@@ -61,11 +61,10 @@ class PathSource:
 
 
 def path_content(run: RecordedRun, _: Keep) -> Content | None:
-    """path.arrow; its metadata say whose link has which number, and what decides routes."""
+    """path.arrow; its metadata say whose link has which number."""
     if run.moments is None:
         return None
     resources = run.outcome.resources
     links = {"links": json.dumps(resources.wiring if resources else (), sort_keys=True)}
-    routes = {"routes": "by bandwidth"} if run.outcome.plan.routes_by_bandwidth else {}
     source = PathSource(run.moments, run.outcome, run.workload)
-    return Content(source.blocks(), {**links, **routes})
+    return Content(source.blocks(), links)

@@ -131,7 +131,7 @@ class CriticalPath:
                 continue
             sums = dict(zip(CAUSES, self._sums(on).tolist(), strict=True))
             named = {cause: sums[cause] for cause in ("latency", "serialisation", "queueing")}
-            found.append({"link": name, "dimension": int(name.split()[1].rstrip(":")), **named})
+            found.append({"link": name, **named})
         return found
 
     def by_single_link(self) -> list[dict[str, Any]]:

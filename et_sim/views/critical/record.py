@@ -100,7 +100,6 @@ class PathRecord:
         self._run, place = run, str(run.table_path("path"))
         about = run.metadata("path")
         self._links = json.loads(about.get(b"links", b"[]"))
-        self.routes_by_bandwidth = about.get(b"routes") == b"by bandwidth"
         columns = _columns(run, place)
         self.critical_parent, self.other_parent = columns["critical_parent"], columns["other_parent"]
         self.resource, self.actor = columns["resource"], columns["actor"]

@@ -1,16 +1,15 @@
-"""What would make a run shorter or longer, by how much exactly, and how far that holds.
+"""What would make a run shorter or longer, by how much, and how far the same path goes.
 
-While everything is served in the same order, all times of a run are sums and maxima of durations. Durations
-that one parameter sets are stretched by one factor f: that is the parameter itself if it is a time, and 1 / b
-for a bandwidth that grows b-fold. The makespan is then the longest of many paths, each a straight line in f,
-so it is convex; around the run itself it is the line along the critical path, whose slope is the time that
-the parameter sets there. Where the path parts, the slope is another one for f above 1 than below.
+As long as everything is served in the same order, all times of a run are sums and maxima of durations. The
+durations that one parameter sets are stretched by one factor f: that is the parameter itself if it is a time,
+and 1 / b for a bandwidth that grows b-fold. The makespan is then the longest of many paths, each a straight
+line in f, so it is convex; around the run itself it is the line along the critical path, whose slope is the
+time that the parameter sets there. Where the path parts, the slope is another one for f above 1 than below.
 
 The line ends where another path is longer: that is found by evaluating the makespan far away and going back
-to where the lines meet, until nothing lies between. How far things are served in the same order, anywhere in
-the run, is found by bisection. Within both, the answer is exact but for the rounding of every duration to
-whole nanoseconds, for which another path may be longer by as much as the path's durations were rounded.
-Beyond the first change of order, it is an estimate: most such changes make no difference to the makespan.
+to where the lines meet, until nothing lies between. All durations were rounded to whole nanoseconds, so
+another path may be longer by as much as the path's durations were rounded. Whether things are served in
+another order, and whether that matters, a new simulation says (`verification`).
 
 Not here: how long the path is and what it is made of (`path`).
 """
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -27,24 +26,45 @@ import numpy as np
 from et_sim.views.critical.kernels import times_and_slopes
 from et_sim.views.critical.path import CAUSES, CriticalPath
 from et_sim.views.critical.record import NONE, PathRecord
-from et_sim.views.critical.service_order import Pairs, pairs_in_order
 
 FARTHEST = (0.01, 100.0)  # how far the factor is followed: nobody asks for more
-HALVINGS = 24
 MOST_STEPS = 100
 ROUNDINGS_OF_A_REDUCTION = 3  # it reads twice and writes once
 
 
+class Quantity(StrEnum):
+    """What parameters are figures of."""
+
+    BANDWIDTH = "bandwidth"  # of a class of links
+    LATENCY = "latency"
+    ENDPOINT_DELAY = "endpoint delay"
+    SHARED_BUS = "time of the shared bus"
+    LATE_STARTS = "late starts"
+    PEAK_COMPUTE = "peak compute"
+    LOCAL_MEMORY_BANDWIDTH = "local memory bandwidth"
+    REMOTE_MEMORY = "time of remote memory"
+    KERNELS = "time of all kernels"
+    OPERATION = "time of an operation"
+
+
+RATES = (Quantity.BANDWIDTH, Quantity.PEAK_COMPUTE, Quantity.LOCAL_MEMORY_BANDWIDTH)
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Something that sets durations; `is_rate`: the more of it, the shorter they are."""
+    """Something that sets durations."""
 
     name: str
-    is_rate: bool
+    quantity: Quantity
+    link: int  # row of the class of links whose figure it is; NONE: not of links
     figures: Any  # how many of each duration's figures it sets: 0 of those that it does not concern
-    scaled: Any  # per moment, the part of its duration that follows the factor
+    scaled: Any  # per causal event, the part of its duration that follows the factor
     fixed: Any  # and below what it does not fall
-    chooses_routes: bool = False  # the order in which chunks visit dimensions follows from it
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether durations fall as it grows."""
+        return self.quantity in RATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +75,6 @@ class Side:
     slope_ns: float  # the time on the path that it sets
     one_percent_ns: float  # change of the makespan
     same_path_until: float
-    same_order_until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +87,12 @@ class Sensitivity:
     worse: Side
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`; what ends nowhere is null."""
+        """For `--json`; a range without end is null."""
         plain = asdict(self)
         for side in (plain["better"], plain["worse"]):
-            for name in ("same_path_until", "same_order_until"):
-                side[name] = side[name] if 0 < side[name] < np.inf else None
+            side["same_path_until"] = (
+                side["same_path_until"] if 0 < side["same_path_until"] < np.inf else None
+            )
         return plain
 
 
@@ -96,7 +116,7 @@ class Sensitivities:
         )
 
     def evaluate(
-        self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0, gradual: bool = False
+        self, parameter: Parameter, factor: float, towards: float, *, off: float = 0.0
     ) -> tuple[float, float]:
         """The makespan if the parameter's durations are stretched, and how it goes on."""
         record = self._record
@@ -108,7 +128,6 @@ class Sensitivities:
             parameter.figures,
             factor,
             off,
-            gradual,
             towards,
             self._time,
             self._slope,
@@ -121,9 +140,8 @@ class Sensitivities:
     def _side(self, parameter: Parameter, towards: float) -> Side:
         makespan, slope = self.evaluate(parameter, 1.0, towards)
         percent = (0.01 if towards > 0 else -0.01) if not parameter.is_rate else 1 / (1 - 0.01 * towards) - 1
-        ends = self._end_of_path(parameter, towards, makespan, slope), self._end_of_order(parameter, towards)
-        path, order = ((1 / end if end else np.inf) if parameter.is_rate else end for end in ends)
-        return Side(slope, slope * percent, path, order)
+        end = self._end_of_path(parameter, towards, makespan, slope)
+        return Side(slope, slope * percent, (1 / end if end else np.inf) if parameter.is_rate else end)
 
     def _end_of_path(self, parameter: Parameter, towards: float, makespan: float, slope: float) -> float:
         """The factor from which another path is longer."""
@@ -145,62 +163,26 @@ class Sensitivities:
         low, middle, high = (self.evaluate(parameter, factor, 1.0, off=off)[0] for off in (-most, 0.0, most))
         return 1 + max(high - middle, middle - low)
 
-    def _end_of_order(self, parameter: Parameter, towards: float) -> float:
-        """The factor from which something is served in another order."""
-        near, (far, nowhere) = 1.0, (FARTHEST[0], 0.0) if towards < 0 else (FARTHEST[1], np.inf)
-        if parameter.chooses_routes:
-            return near
-        if self._keeps_order(parameter, far, towards):
-            return nowhere
-        for _ in range(HALVINGS):
-            middle = (near * far) ** 0.5
-            if self._keeps_order(parameter, middle, towards):
-                near = middle
-            else:
-                far = middle
-        return near
-
-    def _keeps_order(self, parameter: Parameter, factor: float, towards: float) -> bool:
-        """Also if all durations are rounded up, or down, once they are stretched."""
-        self.evaluate(parameter, factor, towards)
-        if not self._pairs.are_in_order(self._time):
-            return False
-        if not parameter.is_rate:
-            return True  # such are whole as a rule
-        for off in (max(factor, 1.0), -max(factor, 1.0)):
-            self.evaluate(parameter, factor, towards, off=off, gradual=True)
-            if not self._pairs.are_in_order(self._time):
-                return False
-        return True
-
-    @cached_property
-    def _pairs(self) -> Pairs:
-        return pairs_in_order(self._record)
-
 
 def parameters(path: CriticalPath) -> Iterator[Parameter]:
     """Everything that sets durations in a run: of links, memories, kernels, and of operations."""
     record = path.record
     spent = (record.end_ns - record.start_ns).astype(np.float64)
 
-    def times(
-        name: str, rows: Any, *, is_rate: bool = False, chooses_routes: bool = False
-    ) -> Iterator[Parameter]:
+    def times(quantity: Quantity, rows: Any, name: str = "", link: int = NONE) -> Iterator[Parameter]:
         if (spent[rows] > 0).any():
             figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
             figures[rows], scaled[rows], fixed[rows] = 1, spent[rows], 0
-            yield Parameter(name, is_rate, figures, scaled, fixed, chooses_routes)
+            yield Parameter(name or quantity.value, quantity, link, figures, scaled, fixed)
 
     for code, link in enumerate(record.link.texts):
         if link is not None:
             on = record.link.codes == code
-            chooses = record.routes_by_bandwidth and ":" not in link
-            passing = on & record.is_kind("serialisation")
-            yield from times(f"bandwidth of {link}", passing, is_rate=True, chooses_routes=chooses)
-            yield from times(f"latency of {link}", on & record.is_kind("latency"))
-    yield from times("endpoint delay", record.is_kind("endpoint"))
-    yield from times("time of the shared bus", record.is_kind("bus"))
-    yield from times("late starts", record.is_kind("late_start"))
+            for quantity, kind in ((Quantity.BANDWIDTH, "serialisation"), (Quantity.LATENCY, "latency")):
+                yield from times(quantity, on & record.is_kind(kind), f"{quantity.value} of {link}", code)
+    yield from times(Quantity.ENDPOINT_DELAY, record.is_kind("endpoint"))
+    yield from times(Quantity.SHARED_BUS, record.is_kind("bus"))
+    yield from times(Quantity.LATE_STARTS, record.is_kind("late_start"))
     yield from _of_nodes(path, record, spent, times)
 
 
@@ -212,24 +194,24 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
     arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
     kernels = np.flatnonzero(~np.isnan(arithmetic))
     used = rows[kernels], arithmetic[kernels], traffic[kernels]
-    yield from _of_roofline("peak compute", record, spent, *used)
-    yield from _of_roofline("local memory bandwidth", record, spent, used[0], used[2], used[1])
+    yield from _of_roofline(Quantity.PEAK_COMPUTE, record, spent, *used)
+    yield from _of_roofline(Quantity.LOCAL_MEMORY_BANDWIDTH, record, spent, used[0], used[2], used[1])
     cause = path.causes_of_nodes()[of]
-    yield from times("time of remote memory", rows[cause == CAUSES.index("memory")])
+    yield from times(Quantity.REMOTE_MEMORY, rows[cause == CAUSES.index("memory")])
     shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may be of several kinds
     code = np.ravel_multi_index((nodes.kind.codes[of], nodes.stem.codes[of]), shape)
     on_device = np.array([text == "compute" for text in nodes.lane.texts])[nodes.lane.codes[of]]
     is_kernel = on_device & (cause == CAUSES.index("compute"))
     if len(np.unique(code[is_kernel])) > 1:
-        yield from times("time of all kernels", rows[is_kernel])
+        yield from times(Quantity.KERNELS, rows[is_kernel])
     for one in np.unique(code).tolist():
         kind, stem = (int(part) for part in np.unravel_index(one, shape))
         called = nodes.stem.texts[stem] or nodes.kind.texts[kind]
-        yield from times(f"time of {called}", rows[code == one])
+        yield from times(Quantity.OPERATION, rows[code == one], f"time of {called}")
 
 
 def _of_roofline(
-    name: str, record: PathRecord, spent: Any, kernels: Any, own: Any, other: Any
+    quantity: Quantity, record: PathRecord, spent: Any, kernels: Any, own: Any, other: Any
 ) -> Iterator[Parameter]:
     """A kernel takes the longer of its arithmetic and its memory traffic; reductions are traffic alone."""
     figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
@@ -238,9 +220,9 @@ def _of_roofline(
     longer[longer == 0] = 1
     scaled[kernels] = spent[kernels] * own / longer
     fixed[kernels] = spent[kernels] * other / longer
-    if name == "local memory bandwidth":
+    if quantity is Quantity.LOCAL_MEMORY_BANDWIDTH:
         reductions = record.is_kind("reduction")
         scaled[reductions], fixed[reductions] = spent[reductions], 0
         figures[reductions] = ROUNDINGS_OF_A_REDUCTION
     if (scaled > 0).any():
-        yield Parameter(name, True, figures, scaled, fixed)
+        yield Parameter(quantity.value, quantity, NONE, figures, scaled, fixed)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import feather
@@ -73,7 +72,6 @@ def test_a_ring_all_reduce_is_its_closed_form(tmp_path: Path) -> None:
         -steps * (flight - 500) * (1 - 1 / 1.01)
     )
     assert found["endpoint delay"].better.same_path_until == 0
-    assert found["endpoint delay"].worse.same_order_until == np.inf
 
 
 def test_a_slow_rank_is_the_path_and_the_fast_one_has_the_difference_as_slack(tmp_path: Path) -> None:

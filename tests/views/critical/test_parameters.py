@@ -1,4 +1,4 @@
-"""How far the order of service holds: where things overtake others, and go the way that bandwidths choose."""
+"""Which parameters a run has: parts of a network of ASTRA-sim 1.0, and kernels taken together."""
 
 from __future__ import annotations
 
@@ -34,26 +34,6 @@ def of_nodes(*nodes: tuple[str, int, tuple[int, ...]]) -> et_sim.Workload:
     for name, nanos, after in nodes:
         build.compute(name, nanos=nanos, concurrent=name.startswith("beside"), after=after)
     return et_sim.Workload.of([build.build()] * 2)
-
-
-def test_what_overtakes_must_come_before_there_is_room(tmp_path: Path) -> None:
-    """`second` is ready first, but `first`, of a lower id, is issued first if the lane is not free before."""
-    nodes = (
-        ("occupies the lane", 1000, ()),
-        ("beside", 600, ()),
-        ("first", 300, (1,)),
-        ("second", 100, ()),
-        ("beside, after first", 5000, (2,)),
-    )
-    machine = {"system": SYSTEM, "network": NETWORK}
-    result = et_sim.simulate(of_nodes(*nodes), **machine, detail="path")
-    _, parameters = found(result, tmp_path)
-    # 600 ns and 1000 ns: later than that, `second` goes first, and `first` is done 100 ns later.
-    assert parameters["time of beside"].worse.slope_ns == 0
-    assert parameters["time of beside"].worse.same_order_until == pytest.approx(1000 / 600, rel=0.01)
-    for nanos, more in ((999, 0), (1005, 100)):
-        changed = (nodes[0], ("beside", nanos, ()), *nodes[2:])
-        assert et_sim.simulate(of_nodes(*changed), **machine).makespan_ns == result.makespan_ns + more
 
 
 def of_1_0(folder: Path, system: dict[str, Any], network: dict[str, Any], **more: Any) -> Result:
@@ -101,16 +81,6 @@ def test_cards_router_and_memory_are_told_apart(tmp_path: Path, fold: bool) -> N
     assert memory["latency"] == pytest.approx(messages * 500.5, abs=messages)
     assert parameters["bandwidth of dimension 0"].better.slope_ns == 0
     assert 0 < parameters["bandwidth of dimension 0: memory"].better.same_path_until < 10
-
-
-def test_nothing_is_said_about_the_order_where_bandwidths_choose_the_way(tmp_path: Path) -> None:
-    themis = {"inter-dimension-scheduling": "themis"}
-    for system, is_known in (({}, True), (themis, False)):
-        _, parameters = found(of_1_0(tmp_path, system, network_1(2)), tmp_path)
-        bandwidth = parameters["bandwidth of dimension 0"]
-        assert (bandwidth.better.same_order_until > 1) == is_known
-        assert (bandwidth.worse.same_order_until < 1) == is_known
-        assert parameters["latency of dimension 0"].worse.same_order_until > 1
 
 
 def test_all_kernels_together_are_a_parameter_of_their_own(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""What to simulate again in order to verify sensitivities, and what it says.
+
+Each parameter is changed as far as the same path goes, in both directions. Not here: simulating, which is for
+the command line to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from et_sim.units import format_ns
+from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
+from et_sim.views.text import fitted, plural, shortened, terminal_width
+
+FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
+SMALLEST_CHANGE = 0.001
+MOST_PARAMETERS = 10
+# The makespan with a parameter multiplied, and by what in the end; None: it cannot be changed.
+Simulate = Callable[[Parameter, float], tuple[int, float] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A parameter that was changed, and what the makespan was then."""
+
+    parameter: str
+    multiple: float
+    foretold_ns: float
+    simulated_ns: int
+    rounding_ns: float  # by how much the two may differ as durations are whole
+
+    @property
+    def is_as_foretold(self) -> bool:
+        """Whether they agree."""
+        return abs(self.simulated_ns - self.foretold_ns) <= self.rounding_ns + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self) | {"as_foretold": self.is_as_foretold}
+
+
+def verify(found: Sensitivities, simulate: Simulate, top: int | None = None) -> list[Verified]:
+    """Simulate the ends of the ranges of the parameters that change the makespan most."""
+    by_name = {parameter.name: parameter for parameter in parameters(found.path)}
+    every = found.all()[: MOST_PARAMETERS if top is None else top]
+    return [one for each in every for one in _both_ends(found, each, by_name[each.parameter], simulate)]
+
+
+def _both_ends(
+    found: Sensitivities, one: Sensitivity, parameter: Parameter, simulate: Simulate
+) -> Iterator[Verified]:
+    for side in (one.worse, one.better):
+        wanted = _end_of(side)
+        simulated = simulate(parameter, wanted) if abs(wanted - 1) >= SMALLEST_CHANGE else None
+        if simulated is None:
+            continue
+        makespan_ns, multiple = simulated
+        factor = 1 / multiple if parameter.is_rate else multiple
+        foretold = found.path.makespan_ns + side.slope_ns * (factor - 1)
+        rounding = found.rounding_ns(parameter, factor)
+        yield Verified(one.parameter, multiple, foretold, makespan_ns, rounding)
+
+
+def _end_of(side: Side) -> float:
+    """The multiple at which a range ends, or up to which it is verified."""
+    return min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
+
+
+def verification_lines(found: Sequence[Verified]) -> list[str]:
+    """The same as text."""
+    if not found:
+        return ["nothing was simulated again: no figure of the machine changes the makespan along this path"]
+    rows = [
+        (
+            one.parameter,
+            f"{one.multiple:.3g}",
+            format_ns(round(one.foretold_ns)),
+            format_ns(one.simulated_ns),
+            "as foretold" if one.is_as_foretold else _signed(one.simulated_ns - round(one.foretold_ns)),
+        )
+        for one in found
+    ]
+    head = ("simulated again with", "times", "foretold", "simulated", "difference")
+    differ = sum(not one.is_as_foretold for one in found)
+    said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as foretold"
+    reason = ": as a rule, because of another order" if differ else ""
+    width = terminal_width()
+    return [*fitted([head, *rows], "<>>>>", width, shrink={0: 12}), shortened(f"{said}{reason}", width)]
+
+
+def _signed(ns: int) -> str:
+    return f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"

@@ -1,0 +1,110 @@
+"""`inspect RUN critical-path --verify` simulates again what the critical path foretells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.critical.path import CriticalPath
+from et_sim.views.critical.record import PathRecord
+from et_sim.views.critical.sensitivity import Parameter, Sensitivities
+from et_sim.views.critical.verification import FARTHEST, verification_lines, verify
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+
+
+def _workload() -> et_sim.Workload:
+    traces = []
+    for rank in range(4):
+        build = et_sim.TraceBuilder()
+        work = build.compute("work", micros=5 + rank)
+        build.collective("all_reduce", 1 << 18, after=[work])
+        traces.append(build.build())
+    return et_sim.Workload.of(traces)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A recorded run of files."""
+    et_sim.write_workload(_workload(), tmp_path / "job")
+    for name, content in (("system.json", SYSTEM), ("network.yml", NETWORK)):
+        (tmp_path / name).write_text(json.dumps(content))
+    machine = [f"--system={tmp_path / 'system.json'}", f"--network={tmp_path / 'network.yml'}"]
+    assert main(["run", str(tmp_path / "job"), *machine, "--detail=path", f"--out={tmp_path / 'run'}"]) == 0
+    return tmp_path / "run"
+
+
+def _verified(run: Path, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
+    capsys.readouterr()
+    assert main(["inspect", str(run), "critical-path", "--verify", "--json", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_figure_of_the_machine_is_simulated_at_both_ends_of_its_range(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = _verified(run, capsys)
+    changed = {(one["parameter"], one["multiple"] > 1) for one in found}
+    names = ("bandwidth of dimension 0", "latency of dimension 0", "local memory bandwidth", "endpoint delay")
+    assert changed == {(name, is_more) for name in names for is_more in (True, False)}
+    assert all(one["as_foretold"] for one in found)
+    assert len({one["simulated_ns"] for one in found}) == len(found)
+    assert len(_verified(run, capsys, "--top", "1")) == 2
+    assert main(["inspect", str(run), "critical-path", "--verify"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "8 simulations, none not as foretold"
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = run.parent / "network.yml"
+    network.write_text(json.dumps(NETWORK | {"bandwidth": [60]}))
+    assert main(["inspect", str(run), "critical-path", "--verify"]) == 2
+    assert "network.yml has changed since the run, so nothing can be verified" in capsys.readouterr().err
+    network.unlink()
+    assert main(["inspect", str(run), "critical-path", "--verify"]) == 2
+    said = capsys.readouterr().err
+    assert "its inputs cannot be read where they were" in said
+    assert "network.yml" in said
+
+
+def test_a_directory_that_moved_with_its_inputs_can_be_verified(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = run.parent.rename(run.parent.with_name("moved"))
+    assert all(one["as_foretold"] for one in _verified(moved / "run", capsys, "--top", "1"))
+
+
+def test_a_run_that_was_not_made_from_files_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(et_sim.simulate(_workload(), system=SYSTEM, network=NETWORK, detail="path"), tmp_path / "run")
+    assert main(["inspect", str(tmp_path / "run"), "critical-path", "--verify"]) == 2
+    assert "was not simulated from files" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "run"), "ranks", "--verify"]) == 2
+    assert "--verify belongs to the critical path" in capsys.readouterr().err
+
+
+def test_what_is_not_as_foretold_is_told_with_its_reason(run: Path) -> None:
+    found = Sensitivities(CriticalPath(PathRecord(open_run(run))))
+
+    def simulate(parameter: Parameter, multiple: float) -> tuple[int, float] | None:
+        assert 1 / FARTHEST <= multiple <= FARTHEST
+        return (1, multiple) if parameter.name == "endpoint delay" else None
+
+    several = verify(found, simulate)
+    assert [one.is_as_foretold for one in several] == [False, False]
+    lines = verification_lines(several)
+    assert lines[1].split()[-2].startswith("-")
+    assert lines[-1] == "2 simulations, 2 not as foretold: as a rule, because of another order"
+    assert "nothing was simulated again" in verification_lines([])[0]
