@@ -1,6 +1,6 @@
 """The record of causes on its way from the engine to path.arrow: kept in a file, so that memory stays flat.
 
-Not here: what moments are (`engine.causes`), and what can be learned from them (`views`).
+Not here: what causal events are (`engine.causes`), and what can be learned from them (`views`).
 """
 
 from __future__ import annotations

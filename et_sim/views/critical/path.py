@@ -1,7 +1,7 @@
-"""The critical path: the chain of moments that decided how long a run took, and what its time was spent on.
+"""The critical path: the chain of events that decided how long a run took, and what its time was spent on.
 
-It is walked backwards from the last moment, each time to the one that came last of those needed. As that one
-came just before, the times of all moments on the way add up to the makespan, to the nanosecond.
+It is walked backwards from the last event, each time to the one that came last of those needed. As that one
+came just before, the times of all events on the way add up to the makespan, to the nanosecond.
 
 Where something on the chain had to wait in a line, behind others, for a link, a remote memory or a side of a
 bus, the chain goes on with those others. Their time counts as queueing for as long as it waited.
@@ -72,7 +72,7 @@ class CriticalPath:
 
     @cached_property
     def cause(self) -> Any:
-        """Of every moment of the chain, its cause but for queueing, as an index into CAUSES."""
+        """Of every event of the chain, its cause but for queueing, as an index into CAUSES."""
         record, cause = self.record, np.full(len(self.rows), CAUSES.index("other"))
         what = record.kind[self.rows]
         for name in _PLAIN:
@@ -107,7 +107,7 @@ class CriticalPath:
         nodes, sums = self.record.nodes, np.bincount(self.node + 1, self.spent_ns).astype(np.int64)
         found: dict[tuple[str, str, str | None], int] = {}
         for row in np.flatnonzero(sums).tolist():
-            key = ("", "nobody's", None) if row == 0 else operation_of(nodes, row - 1)
+            key = ("", "no node's", None) if row == 0 else operation_of(nodes, row - 1)
             found[key] = found.get(key, 0) + int(sums[row])
         return sorted(
             ((*key, ns) for key, ns in found.items()), key=lambda one: (-one[3], one[:2], one[2] or "")
@@ -178,7 +178,7 @@ class CriticalPath:
 
 
 def _walk(record: PathRecord) -> Any:
-    """The chain's rows, from the first moment of the run to its last."""
+    """The chain's rows, from the first event of the run to its last."""
     by, row, rows = record.critical_parent, record.last, []
     while row != NONE:
         rows.append(row)
@@ -187,7 +187,7 @@ def _walk(record: PathRecord) -> Any:
 
 
 def _queued(record: PathRecord, rows: Any) -> Any:
-    """Of the time of every moment of the chain, how long what comes later on it waited behind it."""
+    """Of the time of every event of the chain, how long what comes later on it waited behind it."""
     queued = np.zeros(len(rows), np.int64)
     of_queues = {KINDS.index(name) for name in QUEUES}
     what, since = record.kind[rows].tolist(), record.makespan_ns

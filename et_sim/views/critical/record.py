@@ -1,6 +1,6 @@
 """The record of what let everything happen, as columns that the analyses share.
 
-Moments stand in the order in which they came about: whatever one needs stands above it. Not here: what is
+Events stand in the order in which they came about: whatever one needs stands above it. Not here: what is
 read off it (`path`, `slack`, `sensitivity`).
 """
 
@@ -46,7 +46,7 @@ OTHERS = (
     "bound",
 )
 KINDS = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
-AT_ONCE = 1 << 20  # moments
+AT_ONCE = 1 << 20  # events
 NODE_COLUMNS = (
     "actor",
     "node",
@@ -79,7 +79,7 @@ class Nodes:
 
 
 class PathRecord:
-    """The moments of a run; -1 stands for none."""
+    """The causal events of a run; -1 stands for none."""
 
     def __init__(self, run: RunDirectory) -> None:
         if not run.holds("path"):
@@ -121,15 +121,15 @@ class PathRecord:
             )
             in_order = in_order and bool((self.start_ns[part] == self._needed_ns(part)).all())
         if not in_order:
-            raise UsageError("its moments do not follow from each other", place=place, remedy=AGAIN)
+            raise UsageError("its events do not follow from each other", place=place, remedy=AGAIN)
 
     def _needed_ns(self, part: slice) -> Any:
-        """When all that some moments need had come."""
+        """When all that some events need had come."""
         by, also = self.critical_parent[part], self.other_parent[part]
         return np.maximum(np.where(by < 0, 0, self.end_ns[by]), np.where(also < 0, 0, self.end_ns[also]))
 
     def is_kind(self, *names: str) -> Any:
-        """Which moments are of these kinds."""
+        """Which events are of these kinds."""
         return np.isin(self.kind, [KINDS.index(name) for name in names])
 
     def link_name(self, place: int) -> str:
@@ -140,7 +140,7 @@ class PathRecord:
 
     @cached_property
     def last(self) -> int:
-        """The moment at which the run was over: the end of its last node; in a stall, whatever was last."""
+        """The event at which the run was over: the end of its last node; in a stall, whatever was last."""
         ends = np.flatnonzero(self.end_ns == self.makespan_ns)
         if self.is_complete:
             ends = ends[self.is_kind("node_end")[ends]]
@@ -166,12 +166,12 @@ class PathRecord:
             memory_utilisation=rows["memory_utilisation"].to_numpy(),
         )
 
-    def nodes_of(self, moments: Any) -> Any:
-        """The row in `nodes` of what some moments are about; -1: of nothing."""
+    def nodes_of(self, events: Any) -> Any:
+        """The row in `nodes` of what some events are about; -1: of nothing."""
         nodes = self.nodes
         ids, code = np.unique(nodes.node, return_inverse=True)
         known = nodes.actor * len(ids) + code.reshape(-1)  # ascending, as the timeline's rows are
-        actor, node = self.actor[moments], self.node_id[moments].view(np.uint64)
+        actor, node = self.actor[events], self.node_id[events].view(np.uint64)
         wanted = actor.astype(np.int64) * len(ids) + np.searchsorted(ids, node)
         row = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         return np.where((actor != NONE) & (known[row] == wanted), row, NONE) if len(known) else actor * 0 - 1
@@ -205,6 +205,6 @@ def _columns(run: RunDirectory, place: str) -> dict[str, Any]:
 def _recoded(found: Words, place: str) -> Any:
     unknown = [text for text in found.texts if text is not None and text not in KINDS]
     if unknown:
-        raise UsageError(f"holds moments of an unknown kind, {unknown[0]!r}", place=place, remedy=AGAIN)
+        raise UsageError(f"holds events of an unknown kind, {unknown[0]!r}", place=place, remedy=AGAIN)
     of_code = np.array([KINDS.index(text) if text else 0 for text in found.texts], np.int8)
     return of_code[found.codes]

@@ -22,7 +22,7 @@ LINES = 10  # of each table
 MOST_NODES = 1000  # in JSON
 BAR_WIDTH = 30
 SMALLEST_CHANGE = 0.0005
-LEGEND = "exact while all is served in the same order (--verify simulates again); ranges are multiples"
+LEGEND = "exact while things keep their order (--verify tells); ranges are multiples"
 NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
 
 
@@ -46,7 +46,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     complete = found.record.is_complete
     return {
         "makespan_ns": found.makespan_ns,
-        "moments": len(found.rows),
+        "events": len(found.rows),
         "causes": found.by_cause(),
         "operations": [
             {"kind": kind, "name": name, "group": group, "ns": ns}
@@ -83,8 +83,8 @@ def _slack_of_nodes(record: PathRecord, most: int) -> list[dict[str, Any]]:
 
 
 def _head(found: CriticalPath) -> list[str]:
-    moments = plural(int(np.count_nonzero(found.spent_ns)), "moment")
-    return [f"critical path: {format_ns(found.makespan_ns)} ({found.makespan_ns:,} ns) in {moments}"]
+    events = plural(int(np.count_nonzero(found.spent_ns)), "event")
+    return [f"critical path: {format_ns(found.makespan_ns)} ({found.makespan_ns:,} ns) in {events}"]
 
 
 def _causes(found: CriticalPath) -> list[str]:
