@@ -44,13 +44,13 @@ def run(options: argparse.Namespace) -> int:
     """Print or write the answer."""
     from et_sim.views import open_run
     from et_sim.views.sql.database import Database
-    from et_sim.views.sql.query_result import Answer
+    from et_sim.views.sql.query_result import QueryResult
 
     form = next((name for name in FORMATS if getattr(options, name) is not None), "text")
     if form == "arrow" and options.arrow == SCREEN:
         raise UsageError("--arrow needs a file", remedy="--arrow answer.arrow")
     with Database(open_run(options.directory)) as database:
-        answer = Answer(database, options.query)
+        answer = QueryResult(database, options.query)
         if form == "text":
             print(answer.text())
         elif form == "arrow":

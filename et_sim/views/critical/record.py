@@ -17,7 +17,7 @@ from et_sim.errors import UsageError
 from et_sim.tables.registry import table_named
 from et_sim.views.run.columns import Words, coded, integers, stems_of, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
-from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.recorded_part import recorded_part
 
 NONE = -1
 # The words of the column `kind` that the views know; those in which time passes come first.
@@ -88,7 +88,7 @@ class PathRecord:
                 place=str(run.path),
                 remedy="simulate again with et-sim run … --detail path",
             )
-        kept = kept_text(run)
+        kept = recorded_part(run)
         if kept:
             raise UsageError(
                 f"holds only the nodes of {kept}, and a critical path leads through all of them",

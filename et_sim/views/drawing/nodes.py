@@ -17,7 +17,7 @@ import numpy as np
 from et_sim.errors import UsageError
 from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import kept_actors, kept_text
+from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.run.selection import Window
 from et_sim.views.summary.rank_table import slowest_first
 from et_sim.views.text import plural
@@ -87,11 +87,11 @@ class Nodes:
 def shown_ranks(run: RunDirectory, asked: str | None, most: int) -> Shown:
     """Ranks to show: those asked for, or one per actor; of more than `most` actors, the slowest."""
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
-    kept = kept_text(run)
+    kept = recorded_part(run)
     held = [f"holds only nodes of {kept}"] if kept else []
     if asked is not None:
         return _asked_for(run, asked, actors, held)
-    there = [actor for actor, is_kept in zip(actors, kept_actors(run).tolist(), strict=True) if is_kept]
+    there = [actor for actor, is_kept in zip(actors, recorded_actors(run).tolist(), strict=True) if is_kept]
     chosen = slowest_first(there)[:most] if len(there) > most else there
     firsts = sorted((parse_ranks(actor["ranks"])[0].start, actor["actor"]) for actor in chosen)
     if len(there) > most:

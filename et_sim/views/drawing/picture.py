@@ -53,7 +53,7 @@ def picture(run: RunDirectory) -> str:
     heights = _strip_positions(painted, len(labels))
     bottom = max(heights.values(), default=TOP) + LANE_HEIGHT
     parts = [*_axis(makespan, bottom), *_actor_labels(list(labels.values()), heights)]
-    parts += _strips(painted, heights, kinds)
+    parts += _tracks(painted, heights, kinds)
     used = [kind for code, kind in enumerate(kinds) if (painted == code).any()]
     hidden = run.summary["folded"]["actors"] - len(labels)
     parts += _legend(used, bottom + 20, hidden)
@@ -72,34 +72,34 @@ def _labels(run: RunDirectory) -> dict[int, str]:
 
 
 def _painted(run: RunDirectory, actors: list[int], makespan: int) -> tuple[Any, tuple[str, ...]]:
-    """Kind per strip and pixel column; -1 where nothing happens, and between slices wide enough to tell.
+    """Kind per track and pixel column; -1 where nothing happens, and between slices wide enough to tell.
 
-    A strip is a lane of an actor. Also the names of the kinds.
+    A track is a lane of an actor. Also the names of the kinds.
     """
-    strips, scale = len(actors) * len(LANES), PIXELS / makespan
+    tracks, scale = len(actors) * len(LANES), PIXELS / makespan
     filled: dict[int, Any] = {}
-    edges = np.zeros((strips, PIXELS), np.bool_)
+    boundaries = np.zeros((tracks, PIXELS), np.bool_)
     kinds: tuple[str, ...] = ()
     for batch in run.batches("timeline", COLUMNS):
         kinds = kinds or (*batch["kind"].dictionary.to_pylist(), CPU, NEVER)
-        strip, kind, start, end = _drawn(batch, actors, makespan, kinds)
+        track, kind, start, end = _drawn(batch, actors, makespan, kinds)
         for code in np.flatnonzero(np.bincount(kind)).tolist():
             this = kind == code
-            more = filling(strip[this], start[this], end[this], 1.0, (strips, PIXELS), makespan)
+            more = filling(track[this], start[this], end[this], 1.0, (tracks, PIXELS), makespan)
             filled[code] = filled[code] + more if code in filled else more
         long = np.flatnonzero(((end - start) * scale >= LEAST_SEPARATED) & (start * scale >= 1))
-        edges[strip[long], (start[long] * scale).astype(np.int64)] = True
-    painted, most = np.full((strips, PIXELS), -1, np.int16), np.zeros((strips, PIXELS))
+        boundaries[track[long], (start[long] * scale).astype(np.int64)] = True
+    painted, most = np.full((tracks, PIXELS), -1, np.int16), np.zeros((tracks, PIXELS))
     for code, changes in sorted(filled.items()):
         here = np.round(levels(changes), 9)  # sums of fractions leave dust
         painted[here > most] = code
         most = np.maximum(most, here)
-    painted[edges] = -1
+    painted[boundaries] = -1
     return painted, kinds
 
 
 def _drawn(batch: Any, actors: list[int], makespan: int, kinds: tuple[str, ...]) -> tuple[Any, ...]:
-    """Strip, kind, start and end of what takes time, of the actors that are shown."""
+    """Track, kind, start and end of what takes time, of the actors that are shown."""
     actor, start = batch["actor"].to_numpy(), batch["start_ns"].to_numpy()
     ended = integers(batch["end_ns"], missing=-1)
     end = np.where(ended < 0, makespan, ended)
@@ -113,7 +113,7 @@ def _drawn(batch: Any, actors: list[int], makespan: int, kinds: tuple[str, ...])
 
 
 def _strip_positions(painted: Any, actors: int) -> dict[int, int]:
-    """Strip -> its y; a resource that no actor uses gets no strip."""
+    """Track -> its y; a resource that no actor uses gets no track."""
     used = (painted >= 0).any(axis=1).reshape(actors, len(LANES)).any(axis=0)
     positions, y = {}, TOP
     for actor in range(actors):
@@ -124,13 +124,13 @@ def _strip_positions(painted: Any, actors: int) -> dict[int, int]:
     return positions
 
 
-def _strips(painted: Any, heights: dict[int, int], kinds: tuple[str, ...]) -> list[str]:
-    """One path per strip and kind."""
+def _tracks(painted: Any, heights: dict[int, int], kinds: tuple[str, ...]) -> list[str]:
+    """One path per track and kind."""
     parts = []
-    for strip, y in heights.items():
-        row = painted[strip]
-        edges = np.flatnonzero(np.diff(row)) + 1
-        firsts = np.concatenate(([0], edges))
+    for track, y in heights.items():
+        row = painted[track]
+        boundaries = np.flatnonzero(np.diff(row)) + 1
+        firsts = np.concatenate(([0], boundaries))
         lengths = np.diff(np.concatenate((firsts, [PIXELS])))
         for code in np.unique(row[row >= 0]).tolist():
             here = row[firsts] == code
@@ -143,7 +143,7 @@ def _strips(painted: Any, heights: dict[int, int], kinds: tuple[str, ...]) -> li
 def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
     parts = []
     for position, label in enumerate(labels):
-        lanes = [y for strip, y in heights.items() if strip // len(LANES) == position]
+        lanes = [y for track, y in heights.items() if track // len(LANES) == position]
         if lanes:
             middle = (lanes[0] + lanes[-1] + LANE_HEIGHT) // 2 + 4
             parts.append(f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end">{escape(label)}</text>')

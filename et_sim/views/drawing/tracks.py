@@ -1,4 +1,4 @@
-"""Where nodes are drawn: a strip per rank and lane, in rows of nodes that do not overlap.
+"""Where nodes are drawn: a track per rank and lane, in rows of nodes that do not overlap.
 
 Most lanes do one thing at a time and are one row; what runs side by side (concurrent nodes, receives that
 wait) takes the first row that is free. Nodes that take no time are in the first row always.
@@ -17,7 +17,7 @@ LANE_ORDER = ("cpu", "compute", "communication", "collective", "send", "receive"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strips:
+class Tracks:
     """Rows of the picture, from top to bottom, and the row of each node."""
 
     place: tuple[int, ...]  # of the rank
@@ -26,7 +26,7 @@ class Strips:
     of_slice: Any
 
 
-def strips_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Strips:
+def tracks_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, end: Any) -> Tracks:
     """Lay out slices given by rank, lane, start and end."""
     order_of = np.array([_position(name, code) for code, name in enumerate(lanes)], np.int64)
     most = len(LANE_ORDER) + len(lanes)
@@ -35,7 +35,7 @@ def strips_of(place: Any, lane: Any, lanes: tuple[str | None, ...], start: Any, 
     width = int(row.max(initial=0)) + 1
     keys, of_slice = np.unique(lane_key * width + row, return_inverse=True)
     names = {position: name or "" for position, name in zip(order_of.tolist(), lanes, strict=True)}
-    return Strips(
+    return Tracks(
         place=tuple((keys // width // most).tolist()),
         lane=tuple(names[position] for position in (keys // width % most).tolist()),
         row=tuple((keys % width).tolist()),

@@ -38,7 +38,7 @@ class Slices:
         return len(self.row)
 
 
-def nodes_drawn(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
+def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -> tuple[Nodes, Slices]:
     """What is drawn of a run, and whatever may be joined to it by arrows, in the order of the timeline."""
     blocks = _Blocks(run, shown)
     place, row, count = blocks.longest(window, limit)

@@ -50,8 +50,8 @@ def _names(contents: Contents) -> Iterator[bytes]:
     for rank in contents.shown.ranks:
         yield _event("M", rank, 0, _json({"name": "process_name", "args": {"name": f"rank {rank}"}}))
         yield _event("M", rank, 0, _json({"name": "process_sort_index", "args": {"sort_index": rank}}))
-    strips = contents.strips
-    for thread, (place, lane, row) in enumerate(zip(strips.place, strips.lane, strips.row, strict=True)):
+    tracks = contents.tracks
+    for thread, (place, lane, row) in enumerate(zip(tracks.place, tracks.lane, tracks.row, strict=True)):
         rank, name = contents.shown.ranks[place], f"{lane} {row + 1}" if row else lane
         yield _event("M", rank, thread, _json({"name": "thread_name", "args": {"name": name}}))
         yield _event("M", rank, thread, _json({"name": "thread_sort_index", "args": {"sort_index": thread}}))
@@ -65,30 +65,30 @@ def _slices(contents: Contents) -> Iterator[bytes]:
     rows = zip(
         *(
             column.tolist()
-            for column in (contents.strips.of_slice, contents.start_ns, contents.end_ns, *columns)
+            for column in (contents.tracks.of_slice, contents.start_ns, contents.end_ns, *columns)
         ),
         strict=True,
     )
-    ranks = [contents.shown.ranks[place] for place in contents.strips.place]
-    for strip, start, end, name, kind, group, node, size, waited, completed in rows:
+    ranks = [contents.shown.ranks[place] for place in contents.tracks.place]
+    for track, start, end, name, kind, group, node, size, waited, completed in rows:
         notes = {"node": node, "bytes": max(size, 0), "group": nodes.groups[group], "waited_ns": waited}
         notes = {key: value for key, value in notes.items() if value or key == "node"}
         if not completed:
             notes["never_completed"] = True
         length = f'"dur":{_micros(end - start)},'.encode()
         rest = b"{" + length + heads[name] + b"," + kinds[kind] + b',"args":' + _json(notes) + b"}"
-        yield _event("X", ranks[strip], strip, rest, start)
+        yield _event("X", ranks[track], track, rest, start)
 
 
 def _arrows(contents: Contents) -> Iterator[bytes]:
     """A message leaves where its send begins, and arrives where its receive ends; collectives are chains."""
-    strip_of = contents.strips.of_slice
+    track_of = contents.tracks.of_slice
 
     def at(phase: str, entry: int, time_ns: int, name: str, flow: int) -> bytes:
-        strip = int(strip_of[entry])
-        rank = contents.shown.ranks[contents.strips.place[strip]]
+        track = int(track_of[entry])
+        rank = contents.shown.ranks[contents.tracks.place[track]]
         rest = _json({"id": flow, "name": name, "cat": name, **({"bp": "e"} if phase == "f" else {})})
-        return _event(phase, rank, strip, rest, time_ns)
+        return _event(phase, rank, track, rest, time_ns)
 
     starts, ends = contents.start_ns.tolist(), contents.end_ns.tolist()
     for flow, (send, receive) in enumerate(contents.messages, start=1):

@@ -1,4 +1,4 @@
-"""What an exported timeline shows: slices in strips, arrows between them, counters, and what was left out.
+"""What an exported timeline shows: slices in tracks, arrows between them, counters, and what was left out.
 
 Not here: formats (`perfetto`, `chrome`).
 """
@@ -12,8 +12,8 @@ import numpy as np
 
 from et_sim.views.drawing.flows import collectives, exchanges, messages
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
-from et_sim.views.drawing.tracks import Strips, strips_of
-from et_sim.views.drawing.visible_nodes import Slices, nodes_drawn
+from et_sim.views.drawing.tracks import Tracks, tracks_of
+from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
 from et_sim.views.export.counters import (
     Counter,
     chunks_in_dimensions,
@@ -36,7 +36,7 @@ class Contents:
     nodes: Nodes
     shown: Shown
     slices: Slices
-    strips: Strips
+    tracks: Tracks
     start_ns: Any
     end_ns: Any
     messages: list[tuple[int, int]]  # send, receive; where messages were recorded, also of collectives
@@ -48,9 +48,9 @@ class Contents:
 def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int = MOST_SLICES) -> Contents:
     """Gather it from a run's files."""
     shown = shown_ranks(run, ranks, MOST_RANKS)
-    nodes, slices = nodes_drawn(run, shown, window, limit)
+    nodes, slices = visible_nodes(run, shown, window, limit)
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
-    strips = strips_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
+    tracks = tracks_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
     slice_of_row = _slice_of_row(nodes, shown, slices)
     sends, receives = (slice_of_row[rows] for rows in messages(nodes))
     both = (sends != NONE) & (receives != NONE)
@@ -75,7 +75,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
         nodes=nodes,
         shown=shown,
         slices=slices,
-        strips=strips,
+        tracks=tracks,
         start_ns=start,
         end_ns=end,
         messages=pairs[:limit],

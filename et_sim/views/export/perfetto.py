@@ -50,19 +50,19 @@ def _packet(*parts: bytes) -> bytes:
 
 
 def _descriptors(contents: Contents) -> Iterator[bytes]:
-    """Tracks: 1, 2, … are ranks, then come strips, then counters."""
-    shown, strips = contents.shown, contents.strips
+    """The first are those of ranks, then come those of lanes, then counters."""
+    shown, tracks = contents.shown, contents.tracks
     for place, rank in enumerate(shown.ranks):
         process = message(PROCESS, number(PID, rank + 1), text(PROCESS_NAME, f"rank {rank}"))
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, 1 + place), process))
     first = 1 + len(shown.ranks)
     thread_id = max(shown.ranks, default=0) + 2  # no process's own
-    for at, (place, lane, row) in enumerate(zip(strips.place, strips.lane, strips.row, strict=True)):
+    for at, (place, lane, row) in enumerate(zip(tracks.place, tracks.lane, tracks.row, strict=True)):
         name = f"{lane} {row + 1}" if row else lane
         parts = number(PID, shown.ranks[place] + 1), number(TID, thread_id + at), text(THREAD_NAME, name)
         track = number(UUID, first + at), number(PARENT, 1 + place), message(THREAD, *parts)
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, *track))
-    first += len(strips.place)
+    first += len(tracks.place)
     for at, counter in enumerate(contents.counters):
         unit = message(COUNTER_TRACK, number(COUNTER_UNIT, UNITS[counter.unit]))
         numbers = number(UUID, first + at) + number(PARENT, 1 + counter.place)
@@ -102,10 +102,10 @@ def _events(contents: Contents) -> tuple[list[int], Iterator[bytes]]:
 
 
 def _written(contents: Contents, kinds: list[int], entries: list[int]) -> Iterator[bytes]:
-    first_strip = 1 + len(contents.shown.ranks)
-    first_counter = first_strip + len(contents.strips.place)
-    track = [number(TRACK, first_strip + strip) for strip in range(len(contents.strips.place))]
-    strip_of = contents.strips.of_slice.tolist()
+    first_track = 1 + len(contents.shown.ranks)
+    first_counter = first_track + len(contents.tracks.place)
+    numbers = [number(TRACK, first_track + track) for track in range(len(contents.tracks.place))]
+    track_of = contents.tracks.of_slice.tolist()
     starts, ends = _flows(contents)
     bodies = _bodies(contents)
     for kind, entry in zip(kinds, entries, strict=True):
@@ -114,10 +114,10 @@ def _written(contents: Contents, kinds: list[int], entries: list[int]) -> Iterat
             value = int(contents.counters[which].value[at])
             yield number(TYPE, COUNTER) + number(TRACK, first_counter + which) + number(VALUE, value)
         elif kind == END:
-            yield number(TYPE, END) + track[strip_of[entry]] + ends.get(entry, b"")
+            yield number(TYPE, END) + numbers[track_of[entry]] + ends.get(entry, b"")
         else:
             flows = starts.get(entry, b"") + (ends.get(entry, b"") if kind == INSTANT else b"")
-            yield number(TYPE, kind) + track[strip_of[entry]] + bodies(entry) + flows
+            yield number(TYPE, kind) + numbers[track_of[entry]] + bodies(entry) + flows
 
 
 def _bodies(contents: Contents) -> Any:

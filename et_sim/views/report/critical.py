@@ -11,7 +11,7 @@ from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
 from et_sim.views.text import plural, share, shortened
 
@@ -22,9 +22,7 @@ MOST_MOMENTS = 2_000_000
 def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
     """Causes, what would change it, and the longest steps; or how to record them."""
     if found is None and run.holds("path"):
-        what = (
-            f"Only the nodes of {kept_text(run)} were written, and a critical path leads through all of them"
-        )
+        what = f"Only the nodes of {recorded_part(run)} were written, and a critical path leads through all of them"
         return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
     if found is None:
         what = "What let everything happen was not recorded"

@@ -81,10 +81,10 @@ def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]
 
 def levels(time: Any, alive: Any, makespan: int) -> Any:
     """In each column of the drawing, the most that is in use."""
-    edges = np.arange(COLUMNS + 1) * makespan // COLUMNS
+    boundaries = np.arange(COLUMNS + 1) * makespan // COLUMNS
     after = np.append(0, alive)  # from the n-th change on
-    first = np.searchsorted(time, edges[:-1], side="right")
-    last = np.searchsorted(time, edges[1:], side="left")
+    first = np.searchsorted(time, boundaries[:-1], side="right")
+    last = np.searchsorted(time, boundaries[1:], side="left")
     found = after[first]
     for column in np.flatnonzero(last > first).tolist():
         found[column] = max(found[column], alive[first[column] : last[column]].max())

@@ -22,7 +22,7 @@ from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import groups_section, headline, operations_section, ranks_section
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import Window
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -59,7 +59,7 @@ def report(
     path = run.path.resolve()
     name = path.name if path.name != "run" else "/".join(path.parts[-2:]).lstrip("/")
     summary = run.summary
-    found = CriticalPath(PathRecord(run)) if run.holds("path") and not kept_text(run) else None
+    found = CriticalPath(PathRecord(run)) if run.holds("path") and not recorded_part(run) else None
     sections = (
         headline(run),
         timeline_section(run, ranks, window, limit, found),

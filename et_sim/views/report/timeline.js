@@ -1,6 +1,6 @@
 // The timeline of the page: nodes as rectangles on a canvas, with zoom, pan, selection and search.
 //
-// Slices are columns of numbers, sorted by strip and start, so that what is visible is found by bisection. Those
+// Slices are columns of numbers, sorted by track and start, so that what is visible is found by bisection. Those
 // narrower than a pixel share one, in the colour of the longest and as dense as they are: what is drawn is bounded by
 // the picture's size. The state is in attributes of #view (data-from, data-to, data-chosen), for tests and scripts.
 "use strict";
@@ -40,30 +40,30 @@
   const laneOf = ([, lane, row]) => (row ? `${lane} ${row + 1}` : lane);
 
   // ---- places ------------------------------------------------------------------------------------------------
-  const strips = data.strips.length;
-  const height = strips <= 40 ? 18 : strips <= 80 ? 13 : strips <= 160 ? 9 : 6;
+  const tracks = data.tracks.length;
+  const height = tracks <= 40 ? 18 : tracks <= 80 ? 13 : tracks <= 160 ? 9 : 6;
   const tops = [];
   let bottom = 6;
-  data.strips.forEach(([place], strip) => {
-    if (strip && place !== data.strips[strip - 1][0]) bottom += height > 9 ? 9 : 4;
+  data.tracks.forEach(([place], track) => {
+    if (track && place !== data.tracks[track - 1][0]) bottom += height > 9 ? 9 : 4;
     tops.push(bottom);
     bottom += height + 1;
   });
   bottom += 6;
-  const firsts = new Array(strips + 1).fill(total);
-  for (let slice = total - 1; slice >= 0; slice -= 1) firsts[column.strip[slice]] = slice;
-  for (let strip = strips - 1; strip >= 0; strip -= 1) firsts[strip] = Math.min(firsts[strip], firsts[strip + 1]);
-  const firstFrom = (strip, moment) => {  // the first slice of a strip that starts then or later
-    let low = firsts[strip], high = firsts[strip + 1];
+  const firsts = new Array(tracks + 1).fill(total);
+  for (let slice = total - 1; slice >= 0; slice -= 1) firsts[column.track[slice]] = slice;
+  for (let track = tracks - 1; track >= 0; track -= 1) firsts[track] = Math.min(firsts[track], firsts[track + 1]);
+  const firstFrom = (track, moment) => {  // the first slice of a track that starts then or later
+    let low = firsts[track], high = firsts[track + 1];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (column.start[middle] < moment) low = middle + 1; else high = middle;
     }
     return low;
   };
-  const firstVisible = (strip, moment) => {
-    let slice = firstFrom(strip, moment);
-    while (slice > firsts[strip] && (endOf(slice - 1) > moment || !column.length[slice - 1])) slice -= 1;
+  const firstVisible = (track, moment) => {
+    let slice = firstFrom(track, moment);
+    while (slice > firsts[track] && (endOf(slice - 1) > moment || !column.length[slice - 1])) slice -= 1;
     return slice;
   };
 
@@ -125,8 +125,8 @@
     pen.clearRect(0, 0, width, tall);
     return pen;
   };
-  const drawStrip = (pen, strip, top, tall, left, first, last, perNs, withNames) => {
-    const until = firsts[strip + 1], right = left + (last - first) * perNs;
+  const drawTrack = (pen, track, top, tall, left, first, last, perNs, withNames) => {
+    const until = firsts[track + 1], right = left + (last - first) * perNs;
     let pixel = -1, busy = 0, longest = -1, meant = false, fill = "", alpha = -1;
     const paint = (colour, density, x, w) => {  // setting a pen's colour costs more than most rectangles
       if (alpha !== density) pen.globalAlpha = alpha = density;
@@ -139,7 +139,7 @@
       paint(fills[column.kind[longest]], density, pixel, 1);
       longest = -1; busy = 0; meant = false;
     };
-    for (let slice = firstVisible(strip, first); slice < until && column.start[slice] < last; slice += 1) {
+    for (let slice = firstVisible(track, first); slice < until && column.start[slice] < last; slice += 1) {
       const begin = left + (column.start[slice] - first) * perNs, wide = column.length[slice] * perNs;
       if (wide < 1) {
         if (begin < left) continue;
@@ -168,11 +168,11 @@
     pen.textBaseline = "middle";
     pen.fillStyle = colours.line;
     for (const tick of ticks()) pen.fillRect(Math.round(xOf(tick)), 0, 1, bottom);
-    data.strips.forEach((strip, at) => {
+    data.tracks.forEach((track, at) => {
       if (tops[at] + height < body.scrollTop - 40 || tops[at] > body.scrollTop + body.clientHeight + 40) return;
       pen.fillStyle = colours.track;
       pen.fillRect(gutter, tops[at], width - gutter, height);
-      drawStrip(pen, at, tops[at], height, gutter, from, to, scale(), height > 9);
+      drawTrack(pen, at, tops[at], height, gutter, from, to, scale(), height > 9);
     });
     drawLabels(pen);
     drawArrows(pen);
@@ -180,19 +180,19 @@
       const x = Math.max(xOf(column.start[chosen]), gutter), end = Math.min(xOf(endOf(chosen)), width);
       pen.strokeStyle = colours.ink;
       pen.lineWidth = 2;
-      if (end >= gutter && x <= width) pen.strokeRect(x - 1, tops[column.strip[chosen]] - 1, Math.max(end - x, 1) + 2, height + 2);
+      if (end >= gutter && x <= width) pen.strokeRect(x - 1, tops[column.track[chosen]] - 1, Math.max(end - x, 1) + 2, height + 2);
     }
   };
   const drawLabels = (pen) => {
-    data.strips.forEach((strip, at) => {
-      const isFirst = !at || data.strips[at - 1][0] !== strip[0];
+    data.tracks.forEach((track, at) => {
+      const isFirst = !at || data.tracks[at - 1][0] !== track[0];
       const middle = tops[at] + height / 2;
       pen.textAlign = "left";
       pen.fillStyle = colours.ink;
-      if (isFirst && (height > 9 || at % 4 === 0)) pen.fillText(data.ranks[strip[0]], 8, height > 9 ? middle : tops[at] + 5);
+      if (isFirst && (height > 9 || at % 4 === 0)) pen.fillText(data.ranks[track[0]], 8, height > 9 ? middle : tops[at] + 5);
       pen.fillStyle = colours.muted;
       pen.textAlign = "right";
-      if (height > 9 && gutter > 100) pen.fillText(short(laneOf(strip)), gutter - 6, middle);
+      if (height > 9 && gutter > 100) pen.fillText(short(laneOf(track)), gutter - 6, middle);
     });
     pen.textAlign = "left";
   };
@@ -201,7 +201,7 @@
     pen.strokeStyle = colours.ink;
     pen.lineWidth = 1.25;
     pen.setLineDash([4, 3]);
-    const middle = (slice) => tops[column.strip[slice]] + height / 2;
+    const middle = (slice) => tops[column.track[slice]] + height / 2;
     const isMessage = (members) => members.length === 2 && data.kinds[column.kind[members[0]]].name === "send";
     for (const members of partners.get(chosen) || []) {
       pen.beginPath();
@@ -242,9 +242,9 @@
     const key = [width, isDark.matches, [...pressed], onPath, byId("search").value, window.devicePixelRatio].join();
     if (key === wholeKey) return;
     wholeKey = key;
-    const pen = prepare(whole, tall), each = (tall - 6) / Math.max(strips, 1);
-    data.strips.forEach((strip, at) => {
-      drawStrip(pen, at, 3 + at * each, Math.max(each - (each > 3 ? 1 : 0), 0.5), gutter, data.from, data.to, perNs, false);
+    const pen = prepare(whole, tall), each = (tall - 6) / Math.max(tracks, 1);
+    data.tracks.forEach((track, at) => {
+      drawTrack(pen, at, 3 + at * each, Math.max(each - (each > 3 ? 1 : 0), 0.5), gutter, data.from, data.to, perNs, false);
     });
   };
   const drawOverview = () => {
@@ -299,15 +299,15 @@
   const reveal = (slice) => {
     const span = to - from, begin = column.start[slice], end = endOf(slice);
     if (begin < from || end > to) show((begin + end - span) / 2, (begin + end + span) / 2);
-    const top = tops[column.strip[slice]];
+    const top = tops[column.track[slice]];
     if (top < body.scrollTop) body.scrollTop = top - 8;
     if (top + height > body.scrollTop + body.clientHeight) body.scrollTop = top + height + 8 - body.clientHeight;
   };
 
   // ---- choosing ----------------------------------------------------------------------------------------------
   const facts = (slice) => {
-    const strip = data.strips[column.strip[slice]], length = column.length[slice], bytes = column.bytes[slice];
-    const found = [["where", `${data.ranks[strip[0]]}, ${laneOf(strip)}`], ["kind", data.kinds[column.kind[slice]].name]];
+    const track = data.tracks[column.track[slice]], length = column.length[slice], bytes = column.bytes[slice];
+    const found = [["where", `${data.ranks[track[0]]}, ${laneOf(track)}`], ["kind", data.kinds[column.kind[slice]].name]];
     found.push(["begins", `${time(column.start[slice])} (${column.start[slice].toLocaleString("en")} ns)`]);
     found.push(["ends", `${time(endOf(slice))} (${endOf(slice).toLocaleString("en")} ns)`], ["takes", time(length)]);
     if (column.count[slice] > 1) {
@@ -319,7 +319,7 @@
     if (bytes) found.push(["bytes", size(bytes)]);
     if (bytes && length) found.push(["bandwidth", `${size(bytes * 1e9 / length)}/s`]);
     const others = (partners.get(slice) || []).flat().filter((one) => one !== slice);
-    const places = [...new Set(others.map((one) => data.strips[column.strip[one]][0]))].sort((a, b) => a - b);
+    const places = [...new Set(others.map((one) => data.tracks[column.track[one]][0]))].sort((a, b) => a - b);
     const named = places.map((place) => data.ranks[place].slice(5));
     if (column.critical[slice]) found.push(["critical path", "on it"]);
     if (named.length) found.push(["with ranks", named.length > 12 ? `${named.slice(0, 12).join(", ")}, …` : named.join(", ")]);
@@ -343,9 +343,9 @@
     }
     draw();
   };
-  const sliceAt = (strip, moment, tolerance) => {
+  const sliceAt = (track, moment, tolerance) => {
     let best = -1, least = Infinity;
-    for (let slice = firstVisible(strip, moment - tolerance); slice < firsts[strip + 1]; slice += 1) {
+    for (let slice = firstVisible(track, moment - tolerance); slice < firsts[track + 1]; slice += 1) {
       if (column.start[slice] > moment + tolerance) break;
       const apart = Math.max(column.start[slice] - moment, moment - endOf(slice), 0);
       if (apart <= tolerance && (apart < least || !column.length[slice])) { best = slice; least = apart; }
@@ -354,24 +354,24 @@
   };
   const sliceUnder = (event) => {
     const box = lanes.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    const strip = tops.findIndex((top) => y >= top && y <= top + height);
-    return strip < 0 || x < gutter ? -1 : sliceAt(strip, momentAt(x), 3 / scale());
+    const track = tops.findIndex((top) => y >= top && y <= top + height);
+    return track < 0 || x < gutter ? -1 : sliceAt(track, momentAt(x), 3 / scale());
   };
   const chooseBeside = (sideways, down) => {
     if (chosen < 0) {
-      for (let strip = 0; strip < strips; strip += 1) {
-        const slice = firstVisible(strip, from);
-        if (slice < firsts[strip + 1] && column.start[slice] < to) { choose(slice); return; }
+      for (let track = 0; track < tracks; track += 1) {
+        const slice = firstVisible(track, from);
+        if (slice < firsts[track + 1] && column.start[slice] < to) { choose(slice); return; }
       }
       return;
     }
-    const strip = column.strip[chosen];
+    const track = column.track[chosen];
     if (sideways) {
       const next = chosen + sideways;
-      if (next >= firsts[strip] && next < firsts[strip + 1]) choose(next);
+      if (next >= firsts[track] && next < firsts[track + 1]) choose(next);
       return;
     }
-    for (let other = strip + down; other >= 0 && other < strips; other += down) {
+    for (let other = track + down; other >= 0 && other < tracks; other += down) {
       const moment = (column.start[chosen] + endOf(chosen)) / 2, slice = sliceAt(other, moment, to - from);
       if (slice >= 0) { choose(slice); return; }
     }

@@ -1,7 +1,7 @@
 """The timeline of the page: columns of numbers for the script that draws it, and a still picture for paper.
 
 Columns are packed: each in the smallest type that holds it, in base 64. Where there are too many nodes for a
-page, short ones that stand close together in a strip become one; they could not be told apart without much
+page, short ones that stand close together in a track become one; they could not be told apart without much
 magnification.
 
 Not here: drawing (`timeline.js`), and which nodes there are (`et_sim.views.drawing.nodes`).
@@ -21,8 +21,8 @@ from et_sim.views.drawing.colours import NEVER, colour_of, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.drawing.picture import picture
-from et_sim.views.drawing.tracks import strips_of
-from et_sim.views.drawing.visible_nodes import Slices, nodes_drawn
+from et_sim.views.drawing.tracks import tracks_of
+from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
@@ -72,12 +72,12 @@ def timeline_section(
 def _data(
     run: RunDirectory, shown: Shown, window: Window, limit: int, path: CriticalPath | None
 ) -> tuple[dict[str, Any], list[str]]:
-    nodes, slices = nodes_drawn(run, shown, window, MOST_NODES)
+    nodes, slices = visible_nodes(run, shown, window, MOST_NODES)
     on_path = _on_path(nodes, path)
     start, end = nodes.start_ns[slices.row], nodes.end_ns[slices.row]
-    strips = strips_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
-    merged = merge(strips.of_slice, start, end, limit)
-    order = np.lexsort((merged.start_ns, strips.of_slice[merged.first]))
+    tracks = tracks_of(slices.place, nodes.lane[slices.row], nodes.lanes, start, end)
+    merged = merge(tracks.of_slice, start, end, limit)
+    order = np.lexsort((merged.start_ns, tracks.of_slice[merged.first]))
     drawn = nodes.take(slices.row[merged.first[order]])
     place_of = np.empty(len(order), np.int64)
     place_of[order] = np.arange(len(order))
@@ -86,7 +86,7 @@ def _data(
     kinds = [*(kind or "" for kind in nodes.kinds), CPU, NEVER]
     is_cpu = drawn.lane == (nodes.lanes.index(CPU) if CPU in nodes.lanes else NONE)
     columns = {
-        "strip": strips.of_slice[merged.first[order]],
+        "track": tracks.of_slice[merged.first[order]],
         "start": merged.start_ns[order],
         "length": (merged.end_ns - merged.start_ns)[order],
         "kind": np.where(drawn.completed, np.where(is_cpu, len(kinds) - 2, drawn.kind), len(kinds) - 1),
@@ -104,7 +104,7 @@ def _data(
         "from": min(window[0], last),
         "to": max(last, min(window[0], last) + 1),
         "ranks": [f"rank {rank}" for rank in shown.ranks],
-        "strips": [list(strip) for strip in zip(strips.place, strips.lane, strips.row, strict=True)],
+        "tracks": [list(track) for track in zip(tracks.place, tracks.lane, tracks.row, strict=True)],
         "kinds": [
             {"name": kind.replace("_", " "), "colour": colour_of(kind), "dark": lighter(kind)}
             for kind in kinds
@@ -151,9 +151,9 @@ def _packed(column: Any) -> list[str]:
     return ["f8", base64.b64encode(column.astype("<f8").tobytes()).decode()]
 
 
-def merge(strip: Any, start: Any, end: Any, limit: int) -> Merged:
+def merge(track: Any, start: Any, end: Any, limit: int) -> Merged:
     """Merge what is short and close until no more than about `limit` slices are left."""
-    count, length = len(strip), end - start
+    count, length = len(track), end - start
     bin_ns = 0
     key = np.arange(count)
     if count > limit:
@@ -161,7 +161,7 @@ def merge(strip: Any, start: Any, end: Any, limit: int) -> Merged:
         bin_ns = max((int(end.max()) - first) // LEAST_BINS, 1)
         while True:
             bins = (start - first) // bin_ns
-            places = strip * (int(bins.max()) + 1) + bins
+            places = track * (int(bins.max()) + 1) + bins
             key = np.where(length < bin_ns, places, int(places.max()) + 1 + np.arange(count))
             if len(np.unique(key)) <= limit or bool((length < bin_ns).all()):
                 break

@@ -11,7 +11,7 @@ from et_sim.units import format_bytes, format_ns
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.recorded_part import kept_actors, kept_text
+from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import called, other_ns, rank_count, slowest_first
 from et_sim.views.text import plural, share, shortened
@@ -72,7 +72,7 @@ def headline(run: RunDirectory) -> str:
 
 
 def _only_part(run: RunDirectory) -> str:
-    kept = kept_text(run)
+    kept = recorded_part(run)
     return (
         f"; timeline, exposed communication and operations are of what was written: {text(kept)}"
         if kept
@@ -178,7 +178,7 @@ def groups_section(run: RunDirectory) -> str:
             "groups", "Exposed communication", tag("p", "There is no communication.", class_="absent")
         )
     counts = run.actors()["rank_count"].to_numpy()
-    ranks, makespan = int(counts[kept_actors(run)].sum()), run.summary["makespan_ns"]
+    ranks, makespan = int(counts[recorded_actors(run)].sum()), run.summary["makespan_ns"]
     rows = []
     for one in found:
         active, exposed = one.active_ns / ranks, one.exposed_ns / ranks

@@ -13,7 +13,7 @@ from et_sim.units import LONGEST_NS, format_ns, parse_ranks
 from et_sim.views.run.directory import RunDirectory
 
 
-def kept_text(run: RunDirectory) -> str:
+def recorded_part(run: RunDirectory) -> str:
     """Ranks and time whose nodes were written, such as `ranks 0-3 from 1 ms`; empty if all were."""
     kept = run.manifest.get("kept", {})
     parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
@@ -23,7 +23,7 @@ def kept_text(run: RunDirectory) -> str:
     return " ".join(parts)
 
 
-def kept_actors(run: RunDirectory) -> Any:
+def recorded_actors(run: RunDirectory) -> Any:
     """Per actor, whether its nodes were written."""
     names = run.actors()["ranks"].to_pylist()
     if "ranks" not in run.manifest.get("kept", {}):

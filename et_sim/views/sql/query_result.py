@@ -33,7 +33,7 @@ _GROUP = re.compile(r'(?<!")\bgroup\b(?!"|\s+by\b)', re.IGNORECASE)
 _NEAR = re.compile(r'syntax error at or near "(.*)"')
 
 
-class Answer:
+class QueryResult:
     """The rows of one query, still to be fetched."""
 
     def __init__(self, database: Database, query: str) -> None:

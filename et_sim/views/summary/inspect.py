@@ -13,7 +13,7 @@ from typing import Any
 
 from et_sim.units import format_ns
 from et_sim.views.run.directory import RunDirectory, open_run
-from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.groups import group_lines, group_totals
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
@@ -83,7 +83,7 @@ def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
 def links_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """How busy links are."""
     run, width = open_run(path), width or terminal_width()
-    found, kept = link_uses(run, part), kept_text(run)
+    found, kept = link_uses(run, part), recorded_part(run)
     if found is None:
         return NOT_RECORDED
     heading = [f"of what was written: {kept}", ""] if kept else []
@@ -106,7 +106,7 @@ def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
     found = memory_peaks(run, part)
     if found is None:
         return "\n".join(_wrapped([NOT_TRACKED], width))
-    kept = kept_text(run)
+    kept = recorded_part(run)
     if "window_ns" in run.manifest.get("kept", {}):
         kept += "; tensors that were alive before then are counted, but not named"
     heading = [f"of what was written: {kept}", ""] if kept else []
@@ -181,7 +181,7 @@ def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _kept(run: RunDirectory) -> str:
     """Which rows were written, if not all."""
-    kept = kept_text(run)
+    kept = recorded_part(run)
     return f"operations are of what was written: {kept}" if kept else ""
 
 

@@ -86,13 +86,13 @@ class Layers:
     def use_of_windows(self) -> list[tuple[int, list[float]]]:
         """(end of a window of 10 µs, share of it that each dimension was in use), for whole windows."""
         windows = int(self.figures["finish_ns"]) // WINDOW_NS
-        edges = np.arange(windows + 1) * WINDOW_NS
+        boundaries = np.arange(windows + 1) * WINDOW_NS
         shares = np.zeros((windows, len(self.figures["dimensions"])))
         for number in range(shares.shape[1]):
             mine = self.phases["dimension"] == number
             busy = _busy(self.phases["start_ns"][mine], self.phases["end_ns"][mine])
-            shares[:, number] = np.diff(busy.before(edges)) / WINDOW_NS
-        return list(zip(edges[1:].tolist(), shares.tolist(), strict=True))
+            shares[:, number] = np.diff(busy.before(boundaries)) / WINDOW_NS
+        return list(zip(boundaries[1:].tolist(), shares.tolist(), strict=True))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for --json."""

@@ -20,7 +20,7 @@ from et_sim.units import format_ns
 from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import LinkTable, link_table
-from et_sim.views.run.recorded_part import kept_text
+from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, plural, share
 
@@ -94,13 +94,13 @@ def _from_path(
     links = max(d["first"] + len(d["ports"]) * len(actors) for d in wiring)
     messages, busy = _occupation(run, part, links)
     length = part.length_ns(run.summary["makespan_ns"])
-    edges = np.arange(SLICES + 1) * length // SLICES
+    boundaries = np.arange(SLICES + 1) * length // SLICES
     found = []
     for place in np.flatnonzero(messages).tolist():
         number = int(np.searchsorted(firsts, place, side="right")) - 1
         actor, port = divmod(place - firsts[number], len(wiring[number]["ports"]))
         if actors[actor]:
-            shares = tuple((busy[place] / np.maximum(np.diff(edges), 1)).tolist())
+            shares = tuple((busy[place] / np.maximum(np.diff(boundaries), 1)).tolist())
             name = wiring[number]["ports"][port]
             total = int(busy[place].sum())
             found.append(LinkUse(number, actors[actor], name, int(messages[place]), total, shares))
@@ -136,17 +136,17 @@ def _occupation(run: RunDirectory, part: Selection, links: int) -> tuple[Any, An
 def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
     """One line for each link, with how busy it was over time."""
     if not found:
-        kept = kept_text(run)
+        kept = recorded_part(run)
         return ["no link carried a message" + (f", of {kept}: no other was written" if kept else "")]
     length = part.length_ns(run.summary["makespan_ns"])
     shown = part.cut(found, SHOWN)
     rows: list[tuple[str, ...]] = [HEAD]
     for one in shown:
-        strip = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.busy_shares)
+        track = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.busy_shares)
         waited = "" if one.wait_ns is None else format_ns(one.wait_ns)
         counted, of_all = f"{one.messages:,}", share(one.busy_ns, length)
         cells = (str(one.dimension), one.ranks, one.link, counted, format_ns(one.busy_ns), of_all)
-        rows.append((*cells, waited, f"|{strip}|"))
+        rows.append((*cells, waited, f"|{track}|"))
     alignment = "<<<>>>><"
     if all(one.wait_ns is None for one in shown):
         rows, alignment = [(*row[:6], row[7]) for row in rows], "<<<>>><"

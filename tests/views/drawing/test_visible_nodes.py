@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runs_to_show import pipeline
 
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
-from et_sim.views.drawing.visible_nodes import nodes_drawn
+from et_sim.views.drawing.visible_nodes import visible_nodes
 from et_sim.views.export.contents import contents_of
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.run.directory import RunDirectory, open_run
@@ -51,7 +51,7 @@ def test_drawn_are_the_longest_nodes_under_way_in_the_window(
 ) -> None:
     run = runs[rows_per_batch]
     shown = shown_ranks(run, ranks, 64)
-    nodes, slices = nodes_drawn(run, shown, window, limit)
+    nodes, slices = visible_nodes(run, shown, window, limit)
     first, last = window
     rows = [row for row in run.table("timeline").to_pylist() if row["actor"] in shown.actors]
     inside = [

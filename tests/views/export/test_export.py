@@ -27,7 +27,7 @@ from et_sim.timeline import Keep
 from et_sim.views import open_run
 from et_sim.views.drawing import flows
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
-from et_sim.views.drawing.tracks import strips_of
+from et_sim.views.drawing.tracks import tracks_of
 from et_sim.views.export import chrome, perfetto
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
 from et_sim.views.export.wire import varint
@@ -400,18 +400,18 @@ spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0,
 def test_rows_never_overlap_and_are_no_more_than_needed(found: list[tuple[int, int, int]]) -> None:
     lane, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
     end = start + length
-    strips = strips_of(np.zeros(len(lane), np.int64), lane, ("cpu", "compute", "x", None), start, end)
-    for strip in range(len(strips.lane)):
+    tracks = tracks_of(np.zeros(len(lane), np.int64), lane, ("cpu", "compute", "x", None), start, end)
+    for track in range(len(tracks.lane)):
         inside = sorted(
-            (s, e) for s, e, at in zip(start, end, strips.of_slice, strict=True) if at == strip and e > s
+            (s, e) for s, e, at in zip(start, end, tracks.of_slice, strict=True) if at == track and e > s
         )
         assert all(one[1] <= other[0] for one, other in pairwise(inside))
-    for name in set(strips.lane):
+    for name in set(tracks.lane):
         code = ("cpu", "compute", "x").index(name)
         moments = [
             sum(s <= t < e for k, s, e in zip(lane, start, end, strict=True) if k == code) for t in range(50)
         ]
-        assert strips.lane.count(name) == max(1, *moments)
+        assert tracks.lane.count(name) == max(1, *moments)
 
 
 @given(
@@ -420,9 +420,9 @@ def test_rows_never_overlap_and_are_no_more_than_needed(found: list[tuple[int, i
     )
 )
 def test_joined_things_get_the_number_of_the_least(given_: tuple[int, list[tuple[int, int]]]) -> None:
-    count, edges = given_
-    one, other = (np.array([edge[at] for edge in edges], np.int64) for at in range(2))
-    graph = nx.Graph(edges)
+    count, boundaries = given_
+    one, other = (np.array([edge[at] for edge in boundaries], np.int64) for at in range(2))
+    graph = nx.Graph(boundaries)
     graph.add_nodes_from(range(count))
     wanted = [min(nx.node_connected_component(graph, node)) for node in range(count)]
     assert flows._components(count, one, other).tolist() == wanted

@@ -117,10 +117,10 @@ def test_the_timeline_holds_every_node_of_the_ranks_that_are_shown(tmp_path: Pat
     column = data["columns"]
     found = Counter()
     for slice_ in range(len(column["start"])):
-        strip = data["strips"][column["strip"][slice_]]
+        track = data["tracks"][column["track"][slice_]]
         start = int(column["start"][slice_])
         name = data["names"][column["name"][slice_]]
-        found[data["ranks"][strip[0]], strip[1], name, start, start + int(column["length"][slice_])] += 1
+        found[data["ranks"][track[0]], track[1], name, start, start + int(column["length"][slice_])] += 1
     ranks = {
         row["actor"]: f"rank {row['ranks']}" for row in feather.read_table(run / "actors.arrow").to_pylist()
     }
@@ -130,7 +130,7 @@ def test_the_timeline_holds_every_node_of_the_ranks_that_are_shown(tmp_path: Pat
         for row in rows
         if ranks[row["actor"]] in ("rank 1", "rank 2", "rank 3")
     )
-    order = np.lexsort((column["start"], column["strip"]))
+    order = np.lexsort((column["start"], column["track"]))
     assert (order == np.arange(len(order))).all()
 
 
@@ -217,9 +217,9 @@ def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> Non
         (f"rank {actors[nodes.actor[row]]}", int(nodes.node[row]))
         for row in path.node[(path.node >= 0) & (path.spent_ns > 0)].tolist()
     }
-    places = [data["ranks"][strip[0]] for strip in data["strips"]]
+    places = [data["ranks"][track[0]] for track in data["tracks"]]
     marked = {
-        (places[column["strip"][one]], int(column["node"][one]))
+        (places[column["track"][one]], int(column["node"][one]))
         for one in np.flatnonzero(column["critical"]).tolist()
     }
     assert marked == wanted
@@ -294,19 +294,19 @@ def test_shares_of_columns_are_those_counted_by_hand(found: list[tuple[int, int,
 
 @given(spans, st.integers(1, 12))
 def test_merging_keeps_what_there_is(found: list[tuple[int, int, int]], limit: int) -> None:
-    strip, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
-    merged = merge(strip, start, start + length, limit)
-    assert int(merged.count.sum()) == len(strip)
+    track, start, length = (np.array([one[at] for one in found], np.int64) for at in range(3))
+    merged = merge(track, start, start + length, limit)
+    assert int(merged.count.sum()) == len(track)
     assert int(merged.busy_ns.sum()) == int(length.sum())
-    for slice_ in range(len(strip)):
+    for slice_ in range(len(track)):
         drawn = merged.of_slice[slice_]
-        assert strip[merged.first[drawn]] == strip[slice_]
+        assert track[merged.first[drawn]] == track[slice_]
         assert merged.start_ns[drawn] <= start[slice_]
         assert merged.end_ns[drawn] >= start[slice_] + length[slice_]
     several = merged.count > 1
     assert ((merged.end_ns - merged.start_ns)[several] < 2 * merged.bin_ns).all()
-    if len(strip) <= limit:
-        assert len(merged.first) == len(strip)
+    if len(track) <= limit:
+        assert len(merged.first) == len(track)
 
 
 @given(
