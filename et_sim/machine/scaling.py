@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
-from et_sim.machine.model import Machine, Network
+from et_sim.machine.model import LevelFabric, Machine, Network
 
 Scaled = tuple[Machine, float] | None
 
@@ -55,25 +55,21 @@ def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:
 
 
 def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: float) -> Scaled:
-    network = machine.network
-    if network.levels:
-        found = _scale(network.levels[level], name, multiple)
-    elif link < len(network.dimensions):
-        found = _scale(network.dimensions[link], name, multiple)
+    network, fabric = machine.network, machine.network.fabric
+    if isinstance(fabric, LevelFabric):
+        found = _scale(fabric.levels[level], name, multiple)
+        if found is None:
+            return None
+        levels = (*fabric.levels[:level], found[0], *fabric.levels[level + 1 :])
+        npus = (dimension.npus for dimension in network.grid.dimensions)
+        changed = Network.of_cut_levels(levels, tuple(zip(npus, fabric.level_of, strict=True)))
     else:
-        return None
-    if found is None:
-        return None
-    if network.levels:
-        changed = _with_level(network, level, found[0])
-    else:
-        changed = replace(network, dimensions=_put(network.dimensions, link, found[0]))
+        found = _scale(fabric.dimensions[link], name, multiple) if link < len(fabric.dimensions) else None
+        if found is None:
+            return None
+        dimensions = (*fabric.dimensions[:link], found[0], *fabric.dimensions[link + 1 :])
+        changed = Network.of_dimensions(dimensions, fabric.links)
     return replace(machine, network=changed), found[1]
-
-
-def _with_level(network: Network, level: int, changed: Any) -> Network:
-    cut = tuple((d.npus, number) for d, number in zip(network.dimensions, network.level_of, strict=True))
-    return Network.of_cut_levels(_put(network.levels, level, changed), cut)
 
 
 def _scale(holder: Any, name: str, multiple: float) -> tuple[Any, float] | None:
@@ -83,7 +79,3 @@ def _scale(holder: Any, name: str, multiple: float) -> tuple[Any, float] | None:
     is_whole = name.endswith("_ns") and before == int(before)
     after = type(before)(round(before * multiple)) if is_whole else before * multiple
     return replace(holder, **{name: after}), after / before
-
-
-def _put(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:at], value, *values[at + 1 :])

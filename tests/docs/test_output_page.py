@@ -12,9 +12,10 @@ from transcripts import REPOSITORY
 
 import et_sim
 from et_sim.cli import main
+from et_sim.engine.resources import SENDING
 from et_sim.tables.registry import PHASES_OF_LAYERS
 from et_sim.timeline import memory, rows
-from et_sim.timeline.contents import links, messages, path
+from et_sim.timeline.contents import messages, path
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
 MACHINE = {"system": "et_sim/generate/demo/system.json", "network": "et_sim/generate/demo/network.yml"}
@@ -104,5 +105,5 @@ def test_every_key_is_described(stalled: Path, name: str) -> None:
 def test_every_word_in_the_columns_is_described() -> None:
     not_simulated = {"reduce", "gather", "scatter", "reduce_scatter_block", "barrier"}
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
-    words |= {*memory.EVENTS, *path.KIND_NAMES, *PHASES_OF_LAYERS, *messages.SENT_NAMES, links.SENDING}
+    words |= {*memory.EVENTS, *path.KIND_NAMES, *PHASES_OF_LAYERS, *messages.SENT_NAMES, SENDING}
     assert _undocumented(words - not_simulated) == []

@@ -22,7 +22,8 @@ MOST_MOMENTS = 2_000_000
 def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
     """Causes, what would change it, and the longest steps; or how to record them."""
     if found is None and run.holds("path"):
-        what = f"Only the nodes of {recorded_part(run)} were written, and a critical path leads through all of them"
+        part = recorded_part(run)
+        what = f"Only the nodes of {part} were written, and a critical path leads through all of them"
         return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
     if found is None:
         what = "What let everything happen was not recorded"
