@@ -23,7 +23,6 @@ class ResourceTable:
     port: Any  # which of the actor's there: a row of `port_names`
     port_names: tuple[str, ...]
     class_names: tuple[str, ...]
-    wiring: tuple[dict[str, Any], ...]  # of links: per dimension, the first number and the names of ports
     are_links: bool  # which carry one message at a time
 
     def __len__(self) -> int:
@@ -38,6 +37,5 @@ def sendings(tiers: int, actors: int, class_names: tuple[str, ...]) -> ResourceT
         port=np.zeros(actors * tiers, np.int32),
         port_names=(SENDING,),
         class_names=class_names,
-        wiring=(),
         are_links=False,
     )

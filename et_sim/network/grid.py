@@ -129,7 +129,6 @@ def link_resources(network: Network, actors: int) -> ResourceTable:
     """Every link of every actor, dimension by dimension."""
     ports = [ports_of(dimension) for dimension in wired(network).dimensions]
     counts = np.array([actors * count for count in ports])
-    first = np.cumsum(counts) - counts
     shapes = [SHAPE_CODE[dimension.shape] for dimension in wired(network).dimensions]
     named = [port_names(shape, count) for shape, count in zip(shapes, ports, strict=True)]
     names = tuple(dict.fromkeys(name for of_dimension in named for name in of_dimension))
@@ -141,7 +140,6 @@ def link_resources(network: Network, actors: int) -> ResourceTable:
         port=np.concatenate([np.tile(of_dimension, actors) for of_dimension in of_ports]),
         port_names=names,
         class_names=speed_names(wired(network)),
-        wiring=tuple({"first": int(at), "ports": of} for at, of in zip(first, named, strict=True)),
         are_links=True,
     )
 

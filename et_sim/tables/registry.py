@@ -178,6 +178,19 @@ LINKS = Table(
         Column("most_waiting", "int32", "the most messages that waited for the link at a time"),
     ),
 )
+RESOURCES = Table(
+    name="resources",
+    about="one row for every link, in the order of their numbers; without link model, for all that an actor "
+    "sends along a dimension",
+    writer="et_sim.timeline.contents.resources:resources_content",
+    remedy="simulate with --detail links or path",
+    columns=(
+        Column("resource", "int32", "its number, which path.arrow refers to"),
+        Column("actor", "int32", "the class of identical ranks that has it", refers_to="actors"),
+        Column("dimension", "int32", "of the network; of network files of 1.0, the level"),
+        Column("link", TEXT, "which of the links of a rank"),
+    ),
+)
 MEMORY = Table(
     name="memory",
     about="one row for every change of local memory, actor by actor, in order of time",
@@ -212,10 +225,14 @@ PATH = Table(
         Column("actor", "int32", "whose work it is", refers_to="actors"),
         Column("node", "uint64", "and the work of which node"),
         Column("link", TEXT, "class of links, for latency and serialisation"),
-        Column("resource", "int32", "number of the lane, link, memory server, queue or side of a bus"),
+        Column(
+            "resource",
+            "int32",
+            "number of the lane, link (resources.arrow), server, queue or side of a bus",
+        ),
     ),
 )
-TABLES = (TIMELINE, ACTORS, LAYERS, PHASES, MESSAGES, LINKS, MEMORY, PATH)
+TABLES = (TIMELINE, ACTORS, LAYERS, PHASES, MESSAGES, LINKS, RESOURCES, MEMORY, PATH)
 
 
 def all_tables() -> tuple[Table, ...]:

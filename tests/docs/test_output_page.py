@@ -69,7 +69,7 @@ def layers(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("table", ["timeline", "actors", "memory", "path", "messages", "links"])
+@pytest.mark.parametrize("table", ["timeline", "actors", "memory", "path", "messages", "links", "resources"])
 def test_every_column_is_described_with_its_type(stalled: Path, table: str) -> None:
     _check_columns(stalled, table)
 

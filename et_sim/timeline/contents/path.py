@@ -5,7 +5,6 @@ Not here: what causal events are (`engine.causes`), and what can be learned from
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -61,10 +60,8 @@ class PathSource:
 
 
 def path_content(run: RecordedRun, _: Keep) -> Content | None:
-    """path.arrow; its metadata say whose link has which number."""
+    """path.arrow; always all of it."""
     if run.moments is None:
         return None
-    resources = run.outcome.resources
-    links = {"links": json.dumps(resources.wiring if resources else (), sort_keys=True)}
     source = PathSource(run.moments, run.outcome, run.workload)
-    return Content(source.blocks(), links)
+    return Content(source.blocks())

@@ -143,7 +143,7 @@ class CriticalPath:
             part = at[record.resource[rows[at]] == place]
             queued = int(self.queued_ns[part].sum())
             spent = int(self.spent_ns[part].sum())
-            name = record.link_name(place)
+            name = record.link_names[place]
             found.append({"link": name, "serialisation": spent - queued, "queueing": queued})
         return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
 

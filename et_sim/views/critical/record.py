@@ -6,7 +6,6 @@ read off it (`path`, `slack`, `sensitivity`).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -98,8 +97,6 @@ class PathRecord:
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
         self._run, place = run, str(run.table_path("path"))
-        about = run.metadata("path")
-        self._links = json.loads(about.get(b"links", b"[]"))
         columns = _columns(run, place)
         self.critical_parent, self.other_parent = columns["critical_parent"], columns["other_parent"]
         self.resource, self.actor = columns["resource"], columns["actor"]
@@ -132,11 +129,12 @@ class PathRecord:
         """Which events are of these kinds."""
         return np.isin(self.kind, [KINDS.index(name) for name in names])
 
-    def link_name(self, place: int) -> str:
-        """What a link is called that has a number of its own (link model)."""
-        dimension = max(row for row, one in enumerate(self._links) if one["first"] <= place)
-        actor, port = divmod(place - self._links[dimension]["first"], len(self._links[dimension]["ports"]))
-        return f"dimension {dimension}: actor {actor} {self._links[dimension]['ports'][port]}"
+    @cached_property
+    def link_names(self) -> list[str]:
+        """What links are called, by their numbers."""
+        columns = self._run.table("resources").select(["dimension", "actor", "link"]).to_pydict()
+        rows = zip(columns["dimension"], columns["actor"], columns["link"], strict=True)
+        return [f"dimension {dimension}: actor {actor} {link}" for dimension, actor, link in rows]
 
     @cached_property
     def last(self) -> int:

@@ -1,7 +1,7 @@
 """The part of the page about the network over time: how busy each link, or dimension, is in every column.
 
-Links are there if the run recorded them (links.arrow), or, on the link model, what let everything happen
-(path.arrow); dimensions, if it recorded chunk phases (phases.arrow). Of many links, the busiest are shown.
+Links are there if the run recorded them (links.arrow); dimensions, if it recorded phases (phases.arrow). Of
+many links, the busiest are shown.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 
 from et_sim.intervals import filled, union
 from et_sim.units import format_ns
-from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import LinkTable, link_table
+from et_sim.views.run.link_table import link_table
 from et_sim.views.text import plural, share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
@@ -38,10 +37,10 @@ class Heat:
     note: str
 
 
-def network_section(run: RunDirectory, path: CriticalPath | None) -> str:
+def network_section(run: RunDirectory) -> str:
     """A heat map for each thing that was recorded, or how to record it."""
     makespan = max(run.summary["makespan_ns"], 1)
-    maps = [heat for heat in (links(run, path, makespan), dimensions(run, makespan)) if heat is not None]
+    maps = [heat for heat in (links(run), dimensions(run, makespan)) if heat is not None]
     if not maps:
         return section("network", "Network over time", absent("Its use was not recorded", NOT_RECORDED))
     parts = [tag("p", text(heat.note), class_="note") + _drawing(heat, makespan) for heat in maps]
@@ -71,28 +70,12 @@ def dimensions(run: RunDirectory, makespan: int) -> Heat | None:
     return Heat(names, np.array([sums[one] for one in sorted(sums)]), note)
 
 
-def links(run: RunDirectory, path: CriticalPath | None, makespan: int) -> Heat | None:
+def links(run: RunDirectory) -> Heat | None:
     """Per link, the share of time in which it carries a message."""
     table = link_table(run)
-    if table is not None:
-        return _of_slices(run, table, makespan)
-    if path is None or run.summary["model"] != "link":
+    if table is None or not len(table.actor):
         return None
-    record = path.record
-    rows = np.flatnonzero(record.is_kind("serialisation") & (record.resource >= 0))
-    if not len(rows):
-        return None
-    places, owner = np.unique(record.resource[rows], return_inverse=True)
-    busy = union(owner.reshape(-1), record.start_ns[rows], record.end_ns[rows])
-    chosen = _busiest(busy.lengths(len(places)))
-    shares = busy.shares(len(places), COLUMNS, makespan)[chosen]
-    names = tuple(record.link_name(int(place)) for place in places[chosen])
-    return Heat(names, shares, CARRIES + _and_not(len(places)))
-
-
-def _of_slices(run: RunDirectory, table: LinkTable, makespan: int) -> Heat | None:
-    if not len(table.actor):
-        return None
+    makespan = max(run.summary["makespan_ns"], 1)
     chosen = _busiest(table.total("busy_ns"))
     row = np.full(len(table.actor), -1)
     row[chosen] = np.arange(len(chosen))

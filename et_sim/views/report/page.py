@@ -67,7 +67,7 @@ def report(
         ranks_section(run),
         groups_section(run),
         operations_section(run),
-        network_section(run, found),
+        network_section(run),
         memory_section(run),
         coverage_section(run),
         configuration_section(run),

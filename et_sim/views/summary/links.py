@@ -1,15 +1,13 @@
-"""How busy links are, over all of the time and in slices of it: from links.arrow, or from path.arrow.
+"""How busy links are, over all of the time and in slices of it: from links.arrow.
 
-A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks. With
-links.arrow, what lies at the edge of a window is taken in proportion; path.arrow (of runs on the link model)
-knows every message, and takes its place there.
+A link is busy while it serialises a message. The links of an actor stand for those of each of its ranks. What
+lies at the edge of a window is taken in proportion.
 
 Not here: which links decide how long the run takes (`et_sim.views.critical`).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,14 +15,12 @@ import numpy as np
 
 from et_sim.intervals import filled
 from et_sim.units import format_ns
-from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, plural, share
 
-COLUMNS = ("start_ns", "end_ns", "kind", "resource")
 SLICES = 20
 SHOWN = 20
 HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
@@ -42,10 +38,10 @@ class LinkUse:
     messages: int
     busy_ns: int
     busy_shares: tuple[float, ...]  # of slices of the time, one after the other
-    bytes: int | None = None  # None here and below: not recorded
-    wait_ns: int | None = None  # by messages, for this link, summed
-    longest_wait_ns: int | None = None
-    most_waiting: int | None = None
+    bytes: int
+    wait_ns: int | None  # by messages, for this link, summed; None here and below: messages wait for no links
+    longest_wait_ns: int | None
+    most_waiting: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -56,11 +52,8 @@ def link_uses(run: RunDirectory, part: Selection = EVERYTHING) -> list[LinkUse] 
     """Links that carried anything, the busiest first; None if the run did not record them."""
     part.check_ranks(run)
     actors = [part.names(ranks) for ranks in run.actors()["ranks"].to_pylist()]
-    wiring = _wiring(run)
-    if run.holds("links") and not (wiring and part.window):
-        table = link_table(run)
-        return None if table is None else _from_table(run, table, actors, part)
-    return _from_path(run, wiring, actors, part) if wiring else None
+    table = link_table(run)
+    return None if table is None else _from_table(run, table, actors, part)
 
 
 def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Selection) -> list[LinkUse]:
@@ -85,52 +78,6 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
             figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited)
             found.append(LinkUse(dimension, ranks, name, *figures))
     return sorted(found, key=lambda one: -one.busy_ns)
-
-
-def _from_path(
-    run: RunDirectory, wiring: list[dict[str, Any]], actors: list[str], part: Selection
-) -> list[LinkUse]:
-    firsts = [dimension["first"] for dimension in wiring]
-    links = max(d["first"] + len(d["ports"]) * len(actors) for d in wiring)
-    messages, busy = _occupation(run, part, links)
-    length = part.length_ns(run.summary["makespan_ns"])
-    boundaries = np.arange(SLICES + 1) * length // SLICES
-    found = []
-    for place in np.flatnonzero(messages).tolist():
-        number = int(np.searchsorted(firsts, place, side="right")) - 1
-        actor, port = divmod(place - firsts[number], len(wiring[number]["ports"]))
-        if actors[actor]:
-            shares = tuple((busy[place] / np.maximum(np.diff(boundaries), 1)).tolist())
-            name = wiring[number]["ports"][port]
-            total = int(busy[place].sum())
-            found.append(LinkUse(number, actors[actor], name, int(messages[place]), total, shares))
-    return sorted(found, key=lambda one: -one.busy_ns)
-
-
-def _wiring(run: RunDirectory) -> list[dict[str, Any]]:
-    """Per dimension: the number of its first link, and the names of the links that every actor has."""
-    about = run.metadata("path") if run.holds("path") else {}
-    content: list[dict[str, Any]] = json.loads(about.get(b"links", b"[]"))
-    return content
-
-
-def _occupation(run: RunDirectory, part: Selection, links: int) -> tuple[Any, Any]:
-    """How many messages each link carried, and how long it was busy in every slice."""
-    begin = part.window[0] if part.window else 0
-    length = part.length_ns(run.summary["makespan_ns"])
-    messages, busy = np.zeros(links, np.int64), np.zeros((links, SLICES), np.int64)
-    for rows in run.batches("path", COLUMNS):
-        names = rows["kind"].dictionary.to_pylist()
-        place = integers(rows["resource"], missing=-1)
-        start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        is_serial = coded(rows["kind"]) == names.index("serialisation")
-        is_use = is_serial & (place >= 0) & part.touches(start, end)
-        place, start, end = place[is_use], start[is_use] - begin, end[is_use] - begin
-        np.add.at(messages, place, 1)
-        for number in range(SLICES):
-            first, last = number * length // SLICES, (number + 1) * length // SLICES
-            np.add.at(busy[:, number], place, np.maximum(np.minimum(end, last) - np.maximum(start, first), 0))
-    return messages, busy
 
 
 def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
@@ -158,6 +105,6 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
     notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]
     if any(one.wait_ns is not None for one in shown):
         notes.append("waiting: how long messages waited for the link, summed")
-    if run.summary["model"] != "link":
+    else:
         notes.append("without link model, messages do not wait for each other: more than 100 % is possible")
     return [*lines, *notes]

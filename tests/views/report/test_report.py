@@ -223,18 +223,12 @@ def test_the_critical_path_is_told_and_marked(tmp_path: Path, model: str) -> Non
         for one in np.flatnonzero(column["critical"]).tolist()
     }
     assert marked == wanted
-    heat = links(run, path, path.makespan_ns)
-    assert (heat is not None) is (model == "link")
-    if heat is not None:
-        messages = path.record.is_what("serialisation") & (path.record.place >= 0)
-        spent = (path.record.end_ns - path.record.start_ns)[messages].sum()
-        assert heat.shares.mean(axis=1).sum() == pytest.approx(spent / path.makespan_ns)
 
 
 @pytest.mark.parametrize("model", ["analytical", "link"])
 def test_links_are_as_busy_as_their_slices(tmp_path: Path, model: str) -> None:
     run = open_run(pipeline(tmp_path / "run", detail="links", model=model, fold=False))
-    heat = links(run, None, run.summary["makespan_ns"])
+    heat = links(run)
     assert heat is not None
     rows = feather.read_table(run.path / "links.arrow").to_pylist()
     assert len(heat.names) == len({(row["actor"], row["link"]) for row in rows})

@@ -1,0 +1,23 @@
+"""The links of a run under their numbers: the columns of resources.arrow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from et_sim.timeline.content import Content, Texts
+from et_sim.timeline.keep import Keep
+from et_sim.timeline.recorded import RecordedRun
+
+
+def resources_content(run: RecordedRun, _: Keep) -> Content | None:
+    """resources.arrow; always all of them."""
+    resources = run.outcome.resources
+    if resources is None:
+        return None
+    columns = {
+        "resource": np.arange(len(resources), dtype=np.int32),
+        "actor": resources.actor,
+        "dimension": resources.dimension,
+        "link": Texts(resources.port, resources.port_names),
+    }
+    return Content(iter([columns]))
