@@ -14,7 +14,7 @@ import numpy as np
 
 from converters.records import Dropped
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.units import format_bytes
+from et_sim.units import format_bytes, plural
 
 _LABEL_WIDTH = 14
 _MISSING_SHOWN = 3
@@ -100,11 +100,6 @@ def as_plain(conversions: list[Converted], notices: Iterable[str]) -> dict[str, 
         for conversion in conversions
     ]
     return {"files": files, "notices": list(notices)}
-
-
-def plural(count: int, noun: str, many: str = "") -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {many or noun + 's'}"
 
 
 def _table(report: Report, each: str) -> Iterable[str]:

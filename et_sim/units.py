@@ -1,5 +1,5 @@
-"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes and nanoseconds;
-and ranks: "0-3,6".
+"""Quantities as people write them: read "64MiB", "1.5us", "400Gbps"; print bytes, nanoseconds
+and counts; and ranks: "0-3,6".
 
 Reading is exact (rational arithmetic, rounded once at the end). Not here: which unit a bare number
 in a configuration file has; that belongs to the key and is documented there.
@@ -203,3 +203,8 @@ def parse_ranks(text: str) -> list[range]:
             raise _refused("ranks", text, _RANKS_FORMS, cause)
         found.append(range(first, last + 1, step))
     return found
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 rank`, `2 ranks`, `1,024 ranks`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

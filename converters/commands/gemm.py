@@ -126,8 +126,7 @@ def _totals(layer_file: LayerFile, phase: Phase) -> dict[str, int]:
 def _facts(
     options: argparse.Namespace, layer_file: LayerFile, shape: Shape, phases: dict[str, dict[str, int]]
 ) -> Iterator[tuple[str, str]]:
-    from converters.report import plural
-    from et_sim.units import format_bytes, format_ns
+    from et_sim.units import format_bytes, format_ns, plural
 
     yield "loop", f"{layer_file.keyword}, {plural(len(layer_file.layers), 'layer')}"
     packages = f" in {shape.packages:,} packages of {shape.per_package:,}" if shape.packages > 1 else ""

@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Choose nodes, draw them, write the file."""
     from converters.editing.drawing import as_dot, as_graphml, draw
     from converters.editing.inputs import read_input
-    from converters.report import plural
     from et_sim.trace.disk import replace_all
+    from et_sim.units import plural
 
     forms = {".dot": as_dot, ".gv": as_dot, ".graphml": as_graphml}
     form = forms.get(options.output.suffix)

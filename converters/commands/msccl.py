@@ -85,8 +85,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _notes(algorithm: Algorithm, size: int, chunk: int, prefix: str) -> Iterator[tuple[str, str]]:
     from converters.msccl_programs import connections
-    from converters.report import plural
-    from et_sim.units import format_bytes
+    from et_sim.units import format_bytes, plural
 
     pairs = plural(connections(algorithm), "connection")
     yield "algorithm", f'"{algorithm.name}" for {plural(len(algorithm.gpus), "GPU")}, {pairs}'

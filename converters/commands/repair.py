@@ -40,8 +40,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     from converters.files import refuse_overwriting, trace_path
     from converters.records import Dropped
     from converters.repairing import repaired
-    from converters.report import Converted, as_plain, as_text, make_report, plural
+    from converters.report import Converted, as_plain, as_text, make_report
     from et_sim.trace import decode, read_workload, write_trace
+    from et_sim.units import plural
 
     _refuse_manifest(options.prefix)
     workload = read_workload(options.prefix, drop_dangling=True)

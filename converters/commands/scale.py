@@ -135,7 +135,7 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
 def _remarks(growth: Growth, scaled: Scaled, *, keep_groups: bool) -> Iterator[str]:
     """How ranks are numbered, which groups grew, and whether copies know each other."""
     from converters.editing.families import uses_all_ranks
-    from converters.report import plural
+    from et_sim.units import plural
 
     templates = plural(len(set(scaled.contents)), "template")
     yield f"{plural(growth.old_ranks, 'rank')} became {growth.ranks:,}, with {templates}"

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _title(path: Path, ranks: int, nodes: int, version: str) -> str:
-    from converters.report import plural
+    from et_sim.units import plural
 
     place = f", one of {plural(ranks, 'rank')}" if ranks > 1 else ""
     written = f", schema version {version}" if version else ""
@@ -92,7 +92,7 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
         from et_sim.trace import read_workload
 
         read_workload(options.trace)  # finds no file either, and says why
-    from converters.report import plural
+    from et_sim.units import plural
 
     listed = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
     raise TraceError(

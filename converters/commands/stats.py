@@ -60,8 +60,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _title(given: Input, ranks: list[int], traces: int, *, is_each: bool) -> str:
-    from converters.report import plural
-    from et_sim.units import format_ranks
+    from et_sim.units import format_ranks, plural
 
     if len(ranks) == 1 and (is_each or given.workload.ranks == 1):
         return given.workload.inputs[ranks[0]][0] if given.workload.has_file_per_rank else f"rank {ranks[0]}"

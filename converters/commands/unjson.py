@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _dangling(trace: Trace) -> Iterator[tuple[str, str]]:
-    from converters.report import plural
+    from et_sim.units import plural
 
     if trace.dropped_dependencies:
         count = plural(trace.dropped_dependencies, "dependency", "dependencies")

@@ -20,9 +20,9 @@ from converters.editing.groups import Groups
 from converters.editing.inputs import recorded_as
 from converters.editing.partners import collectives
 from converters.editing.writing import edited
-from converters.report import plural
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import CollectiveKind
+from et_sim.units import plural
 
 
 class Evening:

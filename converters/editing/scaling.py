@@ -26,12 +26,12 @@ from converters.editing.inputs import Input, Recorded
 from converters.editing.writing import Change, edited
 from converters.files import watched
 from converters.records import frame_bytes
-from converters.report import plural
 from et_sim.errors import TraceError
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import group_key
+from et_sim.units import plural
 
 _CONSTANT = frozenset(
     (

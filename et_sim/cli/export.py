@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _told(contents: Contents) -> str:
-    from et_sim.views.text import plural
+    from et_sim.units import plural
 
     parts = (
         f"{plural(len(contents.slices), 'node')} of {plural(len(contents.shown.ranks), 'rank')}",

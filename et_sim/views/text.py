@@ -74,8 +74,3 @@ def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:
 def shortened(text: str, width: int) -> str:
     """Text of at most `width` characters; what is cut shows as an ellipsis."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """`1 rank`, `2 ranks`, `1,024 ranks`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, RankChange
-from et_sim.views.text import fitted, plural, shortened
+from et_sim.views.text import fitted, shortened
 
 MARGIN = 12
 

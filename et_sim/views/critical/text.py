@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
 from et_sim.views.critical.slack import OperationSlack, slack_of_nodes, slack_of_operations
 from et_sim.views.run.directory import RunDirectory, open_run
-from et_sim.views.text import aligned, bar, plural, share, shortened
+from et_sim.views.text import aligned, bar, share, shortened
 
 LINES = 10  # of each table
 MOST_NODES = 1000  # in JSON

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.critical.sensitivity import Parameter, Sensitivities, Sensitivity, Side, parameters
-from et_sim.views.text import fitted, plural, shortened, terminal_width
+from et_sim.views.text import fitted, shortened, terminal_width
 
 FARTHEST = 8.0  # times a parameter; ranges that go farther are verified up to there
 SMALLEST_CHANGE = 0.001

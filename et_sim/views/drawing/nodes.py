@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
-from et_sim.units import LONGEST_NS, format_ranks, parse_ranks
+from et_sim.units import LONGEST_NS, format_ranks, parse_ranks, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.run.selection import Window
 from et_sim.views.summary.rank_table import slowest_first
-from et_sim.views.text import plural
 
 ALWAYS: Window = (0, LONGEST_NS)
 MOST_ASKED = 10_000

@@ -14,12 +14,12 @@ import numpy as np
 
 from et_sim.errors import UsageError
 from et_sim.intervals import filling, levels
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import NEVER, colour_of
 from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.rank_table import slowest_first
-from et_sim.views.text import plural, shortened
+from et_sim.views.text import shortened
 
 PIXELS = 900
 MOST_ACTORS = 32

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.units import plural
 from et_sim.views.drawing.flows import collectives, exchanges, messages
 from et_sim.views.drawing.nodes import NONE, Nodes, Shown, shown_ranks
 from et_sim.views.drawing.tracks import Tracks, tracks_of
@@ -23,7 +24,6 @@ from et_sim.views.export.counters import (
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
-from et_sim.views.text import plural
 
 MOST_RANKS = 64
 MOST_SLICES = 200_000

@@ -6,14 +6,14 @@ Not here: any of its figures (`et_sim.views.critical.path`).
 from __future__ import annotations
 
 from et_sim.tables.registry import table_named
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import plural, share, shortened
+from et_sim.views.text import share, shortened
 
 MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8
 MOST_MOMENTS = 2_000_000

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.intervals import filled, union
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.drawing.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import link_table
-from et_sim.views.text import plural, share, shortened
+from et_sim.views.text import share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
 LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 220, 900, 14, 60, 6, 26

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.units import plural
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.text import plural, share
+from et_sim.views.text import share
 
 TREATMENTS = (
     ("modelled", "from the machine"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.units import plural
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.drawing.colours import NEVER, colour_of, lighter
 from et_sim.views.drawing.flows import collectives, find, messages
@@ -26,7 +27,6 @@ from et_sim.views.drawing.visible_nodes import Slices, visible_nodes
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
-from et_sim.views.text import plural
 
 MOST_RANKS = 64
 CPU = "cpu"

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.rank_table import called, other_ns, rank_count, slowest_first
-from et_sim.views.text import plural, share, shortened
+from et_sim.views.text import share, shortened
 
 PARTS = (
     ("compute", "compute"),

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.run.columns import coded
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
-from et_sim.views.text import fitted, plural
+from et_sim.views.text import fitted
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
@@ -25,7 +25,7 @@ from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_to
 from et_sim.views.summary.rank_table import LEGEND, other_ns, rank_count, rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.stalls import stall_lines
-from et_sim.views.text import plural, share, shortened, terminal_width
+from et_sim.views.text import share, shortened, terminal_width
 
 RANK_ROWS = 12
 OPERATION_ROWS = 8

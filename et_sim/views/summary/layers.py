@@ -14,9 +14,9 @@ import numpy as np
 
 from et_sim.errors import UsageError
 from et_sim.intervals import Intervals, union
-from et_sim.units import format_bytes, format_ns
+from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.text import aligned, plural, share, shortened
+from et_sim.views.text import aligned, share, shortened
 
 PHASES = ("forward", "input_gradient", "weight_gradient")
 FIGURES = ("compute", "exposed", "total")

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from et_sim.intervals import filled
-from et_sim.units import format_ns
+from et_sim.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.text import fitted, plural, share
+from et_sim.views.text import fitted, share
 
 SLICES = 20
 SHOWN = 20

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns, format_ranks
+from et_sim.units import format_bytes, format_ns, format_ranks, plural
 from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called, ranks_named
-from et_sim.views.text import fitted, plural, shortened
+from et_sim.views.text import fitted, shortened
 
 COLUMNS = ("actor", "time_ns", "tensor", "node", "delta_bytes", "alive_bytes")
 
