@@ -21,7 +21,7 @@ from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan
 from et_sim.plan.tables import Plan
-from et_sim.timeline import Moments
+from et_sim.timeline import CausalEvents
 
 REPEATS = 3
 
@@ -42,7 +42,7 @@ def main() -> None:
         plan = build_plan(all_reduce(machine.network.ranks), machine)
         outcome = run_plan(plan, machine.network, model)  # compile or load before anything is timed
         assert outcome is not None
-        kept = Moments()
+        kept = CausalEvents()
         run_plan(plan, machine.network, model, record=kept.add)
         moments, best = kept.count, [float("inf")] * 3
         for _ in range(REPEATS):

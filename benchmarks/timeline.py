@@ -76,7 +76,7 @@ def main() -> None:
 
 def _write(folder: Path, rows: int, times: int) -> None:
     import et_sim
-    from et_sim.timeline import Keep, write_run
+    from et_sim.timeline import OutputFilter, write_run
 
     build = et_sim.TraceBuilder()
     last: list[int] = []
@@ -93,7 +93,7 @@ def _write(folder: Path, rows: int, times: int) -> None:
             result.__dict__.pop("measurement", None)  # so that each pass does everything
             before = _from_here_mib()
             wall, processor = time.perf_counter(), time.process_time()
-            write_run(result, folder / compression, keep=Keep(compression=compression))
+            write_run(result, folder / compression, output_filter=OutputFilter(compression=compression))
             best[0] = min(best[0], time.perf_counter() - wall)
             best[1] = min(best[1], time.process_time() - processor)
             above = max(above, _mib("VmHWM") - before)

@@ -25,9 +25,9 @@ from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
 from et_sim.run_options import MACHINE, RunOptions
-from et_sim.timeline import Keep, Messages, Moments, Phases, Result
+from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, Result
 from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, details_of
-from et_sim.timeline.keep import EVERYTHING
+from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import remark_on_unannotated
 from et_sim.version import __version__
@@ -101,13 +101,13 @@ def execute(
     options: RunOptions,
     *,
     watch: Watcher | None = None,
-    keep: Keep = EVERYTHING,
+    output_filter: OutputFilter = EVERYTHING,
     change: Callable[[Machine], Machine] | None = None,
 ) -> Result:
     """Carry out a run; one in which ranks never finish is returned like any other.
 
-    `keep` says which part of the run will be written: ranks that the run does not have are refused at once.
-    `change` makes another machine of the one that was read.
+    `output_filter` says which part of the run will be written: ranks that the run does not have are refused
+    at once. `change` makes another machine of the one that was read.
     """
     command = _command(workload, options)
     watch = watch or _Nobody()
@@ -134,13 +134,13 @@ def execute(
         workload, machine = road.workload, road.machine
     elif not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
-    keep.check_ranks(workload.ranks)
+    output_filter.check_ranks(workload.ranks)
     watch.stage("planning")
     lowering = Lowering(workload, machine)
     kept = _Kept(
-        moments=Moments() if PATH in details else None,
+        causal_events=CausalEvents() if PATH in details else None,
         phases=Phases() if PHASES in details or road is not None else None,
-        messages=Messages(keep) if MESSAGES in details else None,
+        messages=Messages(output_filter) if MESSAGES in details else None,
         links=LINKS in details,
     )
     outcome = _simulated(lowering, chosen, options.fold, watch, kept)
@@ -149,7 +149,7 @@ def execute(
     manifest["detail"] = list(details if road is None else details_of((*details, PHASES)))
     layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
     return Result(
-        outcome, lowering.workload, manifest, command, kept.moments, kept.phases, layers, kept.messages
+        outcome, lowering.workload, manifest, command, kept.causal_events, kept.phases, layers, kept.messages
     )
 
 
@@ -167,7 +167,7 @@ def _command(workload: Any, options: RunOptions) -> dict[str, Any] | None:
 class _Kept:
     """What is kept of a run besides the times of its nodes."""
 
-    moments: Moments | None
+    causal_events: CausalEvents | None
     phases: Phases | None
     messages: Messages | None
     links: bool
@@ -176,7 +176,7 @@ class _Kept:
         """Simulate a plan, and keep that; whatever was kept before is forgotten."""
         if self.messages is not None:
             self.messages.begin(plan.actor_of_rank)
-        for spool in (self.moments, self.phases):
+        for spool in (self.causal_events, self.phases):
             if spool is not None:
                 spool.clear()
         return run_plan(
@@ -184,7 +184,7 @@ class _Kept:
             network,
             model,
             watch.report,
-            record=self.moments.add if self.moments else None,
+            record=self.causal_events.add if self.causal_events else None,
             log=self.phases.add if self.phases else None,
             messages=self.messages.add if self.messages else None,
             links=self.links,

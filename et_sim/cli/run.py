@@ -13,7 +13,7 @@ from et_sim.cli.options import add_run_options, run_options
 if TYPE_CHECKING:
     from et_sim.engine.stall import Stall
     from et_sim.run_options import RunOptions
-    from et_sim.timeline import Keep, Result
+    from et_sim.timeline import OutputFilter, Result
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
@@ -42,33 +42,40 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, write the directory, and print the summary."""
-    from et_sim.timeline import Keep, check_target
+    from et_sim.timeline import OutputFilter, check_target
     from et_sim.trace.manifest import ENDING
 
     target = options.out or Path(f"{Path(options.workload).name.removesuffix(ENDING)}.run")
     check_target(target)
-    keep = Keep(compression=options.compress)
+    output_filter = OutputFilter(compression=options.compress)
     if options.ranks is not None or options.window is not None:
         from et_sim.views.run.selection import selection
 
         part = selection(options.ranks, options.window)
-        keep = Keep(part.ranks, part.window, options.compress)
-    return simulate_into(target, options.workload, run_options(options), as_json=options.json, keep=keep)
+        output_filter = OutputFilter(part.ranks, part.window, options.compress)
+    return simulate_into(
+        target, options.workload, run_options(options), as_json=options.json, output_filter=output_filter
+    )
 
 
 def simulate_into(
-    target: Path, workload: str, options: RunOptions, *, as_json: bool, keep: Keep | None = None
+    target: Path,
+    workload: str,
+    options: RunOptions,
+    *,
+    as_json: bool,
+    output_filter: OutputFilter | None = None,
 ) -> int:
     """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
     from et_sim import api
     from et_sim.cli.progress import Progress
-    from et_sim.timeline import Keep, write_run
+    from et_sim.timeline import OutputFilter, write_run
 
     with Progress() as progress:
-        result = api.execute(workload, options, watch=progress, keep=keep or Keep())
+        result = api.execute(workload, options, watch=progress, output_filter=output_filter or OutputFilter())
         stall = _stall_of(result)
         progress.stage("adding up and writing")
-        write_run(result, target, stall.as_dict() if stall else None, keep or Keep())
+        write_run(result, target, stall.as_dict() if stall else None, output_filter or OutputFilter())
     for notice in result.manifest["warnings"]:
         place = f"{notice['place']}: " if notice["place"] else ""
         key = f"key {notice['key']!r}: " if notice["key"] else ""

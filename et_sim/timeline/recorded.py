@@ -10,7 +10,7 @@ from typing import Any
 from et_sim.engine.drive import Outcome
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
-from et_sim.timeline.spool import Messages, Moments, Phases
+from et_sim.timeline.spool import CausalEvents, Messages, Phases
 from et_sim.trace.workload import Workload
 
 
@@ -22,7 +22,7 @@ class RecordedRun:
     workload: Workload
     manifest: dict[str, Any]
     command: dict[str, Any] | None = None  # what was simulated, and how, if all of it is in files
-    moments: Moments | None = None  # what caused what, if that was recorded
+    causal_events: CausalEvents | None = None  # what caused what, if that was recorded
     phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
     layers: LayerRun | None = None  # of a layer file
     messages: Messages | None = None  # all of them, if they were logged

@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.engine.cause_tables import MOMENT
 from et_sim.engine.records import PHASE_LOG
 from et_sim.engine.traffic_tables import MESSAGE_LOG
-from et_sim.timeline.keep import EVERYTHING, Keep
+from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 
 IN_MEMORY = 1 << 24  # bytes
 AT_A_TIME = 1 << 18  # records
@@ -47,8 +47,8 @@ class Spool:
         self._file.seek(0, 2)
 
 
-class Moments(Spool):
-    """All moments of a run, in the order in which they came about."""
+class CausalEvents(Spool):
+    """All causal events of a run, in the order in which they came about."""
 
     def __init__(self) -> None:
         super().__init__(MOMENT)
@@ -64,22 +64,22 @@ class Phases(Spool):
 class Messages(Spool):
     """All messages of a run that are kept: on the link model in the order of arrival, else of departure."""
 
-    def __init__(self, keep: Keep = EVERYTHING) -> None:
+    def __init__(self, output_filter: OutputFilter = EVERYTHING) -> None:
         super().__init__(MESSAGE_LOG)
-        self._keep = keep
+        self._filter = output_filter
         self._actors: Any = None
 
     def begin(self, actor_of_rank: Any) -> None:
         """A run begins, perhaps again: forget all messages."""
         self.clear()
-        self._actors = self._keep.actors(actor_of_rank)
+        self._actors = self._filter.actors(actor_of_rank)
 
     def add(self, records: Any) -> None:
         """Take a block of them."""
-        mask = kept_messages(records, self._keep, self._actors)
+        mask = kept_messages(records, self._filter, self._actors)
         super().add(records if mask is None else records[mask])
 
 
-def kept_messages(log: Any, keep: Keep, actors: Any) -> Any:
+def kept_messages(log: Any, output_filter: OutputFilter, actors: Any) -> Any:
     """Which messages are kept, as a mask: those of these actors that were under way then. None: all."""
-    return keep.mask(actors, log["actor"], log["ready_ns"], log["arrived_ns"])
+    return output_filter.mask(actors, log["actor"], log["ready_ns"], log["arrived_ns"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 from et_sim.tables.arrow import schema_of
 from et_sim.tables.declaration import Table
 from et_sim.timeline.content import Content, Texts
-from et_sim.timeline.keep import EVERYTHING, Keep
+from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 
@@ -69,10 +69,10 @@ def _with_nulls(values: Any) -> Any:
     return pa.array(data, mask=missing)
 
 
-def filled(table: Table, run: RecordedRun, keep: Keep = EVERYTHING) -> FilledTable | None:
+def filled(table: Table, run: RecordedRun, output_filter: OutputFilter = EVERYTHING) -> FilledTable | None:
     """A table of a run, or the rows of it that a filter keeps; None if the run does not have it."""
     module, _, function = table.writer.partition(":")
-    content: Content | None = getattr(import_module(module), function)(run, keep)
+    content: Content | None = getattr(import_module(module), function)(run, output_filter)
     return None if content is None else FilledTable(table, content, run.manifest_text)
 
 

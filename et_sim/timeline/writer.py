@@ -16,7 +16,7 @@ from typing import Any
 
 from et_sim.errors import UsageError
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tables
-from et_sim.timeline.keep import EVERYTHING, Keep
+from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 from et_sim.timeline.result import Result
 
 
@@ -68,17 +68,20 @@ def _cannot_write(target: Path, reason: str) -> UsageError:
 
 
 def write_run(
-    result: Result, target: Path, stall: dict[str, Any] | None = None, keep: Keep = EVERYTHING
+    result: Result,
+    target: Path,
+    stall: dict[str, Any] | None = None,
+    output_filter: OutputFilter = EVERYTHING,
 ) -> None:
-    """Write a run's directory in place of `target`; `keep` says how much of its tables."""
-    keep.check_ranks(result.workload.ranks)
+    """Write a run's directory in place of `target`; `output_filter` says how much of its tables."""
+    output_filter.check_ranks(result.workload.ranks)
     check_target(target)
     target = target.resolve()  # behind a link, the directory it points to is replaced
     draft = target.parent / f".{target.name}.partial-{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
-        _write_files(result, draft, target, stall, keep)
+        _write_files(result, draft, target, stall, output_filter)
         _take_place(draft, target)
     except OSError as error:
         raise _cannot_write(target, error.strerror or str(error)) from None
@@ -87,32 +90,32 @@ def write_run(
 
 
 def _write_files(
-    result: Result, folder: Path, target: Path, stall: dict[str, Any] | None, keep: Keep
+    result: Result, folder: Path, target: Path, stall: dict[str, Any] | None, output_filter: OutputFilter
 ) -> None:
     from et_sim.timeline.tables import filled
 
     for table in all_tables():
-        found = filled(table, result, keep)
+        found = filled(table, result, output_filter)
         if found is not None:
-            _write_table(folder / table.file, found.schema, found.batches(), keep)
+            _write_table(folder / table.file, found.schema, found.batches(), output_filter)
     _write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
         _write_json(stall, folder / STALL)
-    more = {"kept": keep.as_dict()} if keep.as_dict() else {}
+    more = {"recorded_part": output_filter.as_dict()} if output_filter.as_dict() else {}
     if result.command is not None:
         files = {name: os.path.relpath(path, target) for name, path in result.command["files"].items()}
         more["command"] = {**result.command, "files": files}
     _write_json({**result.manifest, **more}, folder / MANIFEST)
 
 
-def _write_table(path: Path, schema: Any, batches: Iterable[Any], keep: Keep) -> None:
+def _write_table(path: Path, schema: Any, batches: Iterable[Any], output_filter: OutputFilter) -> None:
     """A file of these batches, all of which must share the same dictionaries.
 
     One batch is compressed and written while the next one is made; there are never more than these two.
     """
     import pyarrow as pa
 
-    options = pa.ipc.IpcWriteOptions(compression=keep.codec)
+    options = pa.ipc.IpcWriteOptions(compression=output_filter.codec)
     with (
         path.open("wb") as sink,
         pa.ipc.new_file(sink, schema, options=options) as out,

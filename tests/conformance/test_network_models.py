@@ -157,8 +157,8 @@ def test_the_record_of_causes_reaches_the_end_of_the_run(model: str) -> None:
 
 
 def _moments(result: Result) -> Any:
-    assert result.moments is not None
-    return result.moments.blocks()
+    assert result.causal_events is not None
+    return result.causal_events.blocks()
 
 
 def test_a_model_that_does_not_exist_is_refused() -> None:

@@ -13,8 +13,8 @@ from et_sim.views.critical.path import CriticalPath
 
 def check(result: Result) -> None:
     """Recompute the run from its record, and walk back from its end."""
-    assert result.moments is not None
-    moments = np.concatenate(list(result.moments.blocks()))
+    assert result.causal_events is not None
+    moments = np.concatenate(list(result.causal_events.blocks()))
     by, also, end = moments["by"], moments["also"], moments["end_ns"]
     rows = np.arange(len(moments))
     assert (by < rows).all()

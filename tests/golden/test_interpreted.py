@@ -32,10 +32,10 @@ for name in sys.argv[2:]:
     [case] = [case for case in RUNS if case["id"] == name]
     result = simulate(case, Path(sys.argv[1]), fold=False, detail="path")
     digest = hashlib.sha256()
-    for block in result.moments.blocks():
+    for block in result.causal_events.blocks():
         for column in block.dtype.names:
             digest.update(block[column].tobytes())
-    print(name, result.moments.count, digest.hexdigest())
+    print(name, result.causal_events.count, digest.hexdigest())
 """
 RECORDED = ("switch4_hbm_bound", "Switch4_ring_ALLREDUCE_4MB", "tiny_DATA_torus2d_p1_LIFO")
 

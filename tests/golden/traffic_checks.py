@@ -61,7 +61,7 @@ def check_traffic(result: Result) -> None:
         assert (links["busy_ns"] <= links["end_ns"] - links["start_ns"]).all()
     elif Correction.WHOLE_PATH not in result.outcome.plan.corrections:
         _check_sums(sent, links)
-    if result.moments is not None and on_links:
+    if result.causal_events is not None and on_links:
         _check_slices(result, links)
 
 
@@ -130,8 +130,8 @@ def _check_sums(sent: dict[str, Any], links: dict[str, Any]) -> None:
 
 def _check_slices(result: Result, links: dict[str, Any]) -> None:
     """Every slice of every link, recounted from the record of causes."""
-    assert result.moments is not None
-    moments = np.concatenate(list(result.moments.blocks()))
+    assert result.causal_events is not None
+    moments = np.concatenate(list(result.causal_events.blocks()))
     serial = moments[(moments["what"] == What.SERIALISATION) & (moments["place"] >= 0)]
     width = _width(links)
     expected: Counter[tuple[Any, ...]] = Counter()

@@ -13,7 +13,7 @@ import et_sim
 from et_sim.api import run
 from et_sim.cli import main
 from et_sim.errors import TraceError
-from et_sim.timeline import Keep, write_run
+from et_sim.timeline import OutputFilter, write_run
 from et_sim.trace import decode
 from et_sim.trace.schema import messages
 from et_sim.views import open_run
@@ -226,18 +226,21 @@ def test_a_window_keeps_the_changes_in_it_and_what_is_in_use_when_it_opens(
     result = simulated([chain()] * 4, fold=False)
     whole = result.memory.to_pylist()
 
-    def kept(folder: str, keep: Keep) -> list[dict[str, Any]]:
-        write_run(result, tmp_path / folder, keep=keep)
+    def kept(folder: str, output_filter: OutputFilter) -> list[dict[str, Any]]:
+        write_run(result, tmp_path / folder, output_filter=output_filter)
         return list(open_run(tmp_path / folder).table("memory").to_pylist())
 
     def times(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
         return [(row["actor"], row["time_ns"], row["alive_bytes"]) for row in rows]
 
-    assert times(kept("some", Keep((range(1, 2),)))) == times([row for row in whole if row["actor"] == 1])
-    late = Keep(window=(6000, 9000))
+    assert times(kept("some", OutputFilter((range(1, 2),)))) == times(
+        [row for row in whole if row["actor"] == 1]
+    )
+    late = OutputFilter(window=(6000, 9000))
     assert times(kept("late", late)) == [(a, t, n) for a in range(4) for t, n in ((5000, 1001), (8000, 1))]
-    assert times(kept("after", Keep(window=(9000, 10_000)))) == [(actor, 8000, 1) for actor in range(4)]
-    assert times(kept("early", Keep(window=(0, 4000)))) == times(
+    after = OutputFilter(window=(9000, 10_000))
+    assert times(kept("after", after)) == [(actor, 8000, 1) for actor in range(4)]
+    assert times(kept("early", OutputFilter(window=(0, 4000)))) == times(
         [row for row in whole if row["time_ns"] < 4000]
     )
     assert main(["inspect", str(tmp_path / "late"), "memory"]) == 0

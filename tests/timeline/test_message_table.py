@@ -17,7 +17,7 @@ from et_sim.api import execute, run
 from et_sim.cli import main
 from et_sim.engine.traffic_tables import MOST_SLICES
 from et_sim.run_options import RunOptions
-from et_sim.timeline import Keep, Result, write_run
+from et_sim.timeline import OutputFilter, Result, write_run
 
 SYSTEM: dict[str, Any] = {
     "scheduling-policy": "FIFO",
@@ -158,15 +158,15 @@ def test_a_part_of_a_run_holds_the_rows_that_touch_it(
 ) -> None:
     from pyarrow import feather
 
-    machine, keep = _machine(4) | {"model": model, "detail": DETAIL}, Keep(ranks, window)
+    machine, output_filter = _machine(4) | {"model": model, "detail": DETAIL}, OutputFilter(ranks, window)
     whole = run(_training(), **machine)
     first, last = window or (0, 2**62)
     actors = {rank for one in ranks for rank in one} or set(range(4))
-    part = execute(_training(), RunOptions(**machine), keep=keep)
+    part = execute(_training(), RunOptions(**machine), output_filter=output_filter)
     assert part.messages is not None
     assert whole.messages is not None
-    write_run(part, tmp_path / "kept", keep=keep)
-    write_run(whole, tmp_path / "cut", keep=keep)
+    write_run(part, tmp_path / "kept", output_filter=output_filter)
+    write_run(whole, tmp_path / "cut", output_filter=output_filter)
     for name, begin, end in (("messages", "ready_ns", "arrived_ns"), ("links", "start_ns", "end_ns")):
         expected = [
             row
@@ -234,7 +234,7 @@ def everything() -> list[Any]:
                 machine["system"]["all-reduce-implementation"] = [algorithm]
                 result = run(_training(layers=2), **machine, model=model, detail=DETAIL)
                 found += [_rows(result), _rows(result, "links")]
-            moments = run(_training(layers=2), **machine, model=model, detail="path").moments
+            moments = run(_training(layers=2), **machine, model=model, detail="path").causal_events
             assert moments is not None
             found += [list(map(int, moment)) for block in moments.blocks() for moment in block.tolist()]
             machine = _machine(2, **{"rendezvous-protocol": rendezvous})

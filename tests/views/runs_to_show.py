@@ -7,7 +7,7 @@ from typing import Any
 
 import et_sim
 from et_sim.generate.transformer import Transformer, make_transformer
-from et_sim.timeline import Keep, write_run
+from et_sim.timeline import OutputFilter, write_run
 
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 
@@ -17,8 +17,12 @@ def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
     ranks = len(workload.template_of_rank)
     network = {"topology": ["Ring"], "npus_count": [ranks], "bandwidth": ["50GB/s"], "latency": [500]}
     system = SYSTEM | options.pop("system", {})
-    keep = options.pop("keep", Keep())
-    write_run(et_sim.simulate(workload, system=system, network=network, **options), folder, keep=keep)
+    output_filter = options.pop("output_filter", OutputFilter())
+    write_run(
+        et_sim.simulate(workload, system=system, network=network, **options),
+        folder,
+        output_filter=output_filter,
+    )
     return folder
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.timeline.content import Content
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.units import format_ranks
 
 
-def actors_content(run: RecordedRun, _: Keep) -> Content:
+def actors_content(run: RecordedRun, _: OutputFilter) -> Content:
     """actors.arrow: who the actors are, with their figures; always all of them."""
     measurement = run.measurement
     columns = {

@@ -8,12 +8,12 @@ import numpy as np
 
 from et_sim.tables.registry import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts
-from et_sim.timeline.keep import Keep
 from et_sim.timeline.layers import LayerRun
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 
-def layers_content(run: RecordedRun, _: Keep) -> Content | None:
+def layers_content(run: RecordedRun, _: OutputFilter) -> Content | None:
     """layers.arrow; its metadata have figures of the whole run."""
     if run.layers is None:
         return None

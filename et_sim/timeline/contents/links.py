@@ -13,7 +13,7 @@ import numpy as np
 from et_sim.engine.drive import Outcome
 from et_sim.engine.link_slices import BITS, PER_LINK, SHIFT
 from et_sim.timeline.content import Content, Texts, not_negative
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 ROWS_AT_ONCE = 1 << 16
@@ -31,15 +31,15 @@ class LinkSource:
         self._resources = outcome.resources
         self.names = self._resources.port_names
 
-    def blocks(self, keep: Keep) -> Iterator[dict[str, Any]]:
+    def blocks(self, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
         """Columns of all slices that are kept, link by link; -1 stands for none."""
         at_once = max(ROWS_AT_ONCE // self._per_link, 1) * self._per_link
-        actors = keep.actors(self._plan.actor_of_rank)
+        actors = output_filter.actors(self._plan.actor_of_rank)
         for begin in range(0, len(self._slices), at_once):
             part = self._slices[begin : begin + at_once]
             which = np.flatnonzero((part["busy_ns"] > 0) | (part["messages"] > 0) | (part["waiting"] > 0))
             columns = self._columns(part[which], (begin + which) // self._per_link, which % self._per_link)
-            mask = keep.mask(actors, columns["actor"], columns["start_ns"], columns["end_ns"])
+            mask = output_filter.mask(actors, columns["actor"], columns["start_ns"], columns["end_ns"])
             kept = {name: not_negative(c if mask is None else c[mask]) for name, c in columns.items()}
             yield {**kept, "link": Texts(np.ma.getdata(kept["link"]), self.names)}
 
@@ -61,8 +61,8 @@ class LinkSource:
         }
 
 
-def links_content(run: RecordedRun, keep: Keep) -> Content | None:
+def links_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
     """links.arrow."""
     if not len(run.outcome.run.traffic.slices):
         return None
-    return Content(LinkSource(run.outcome).blocks(keep))
+    return Content(LinkSource(run.outcome).blocks(output_filter))

@@ -6,22 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from et_sim.timeline.content import Content, Texts, unless
-from et_sim.timeline.keep import Keep
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 
-def memory_content(run: RecordedRun, keep: Keep) -> Content | None:
+def memory_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
     """memory.arrow; of a window also the last change before it, which says what is in use then."""
     source = run.measurement.memory
-    return None if source is None else Content(_memory_blocks(run, source, keep))
+    return None if source is None else Content(_memory_blocks(run, source, output_filter))
 
 
-def _memory_blocks(run: RecordedRun, source: MemorySource, keep: Keep) -> Iterator[dict[str, Any]]:
-    actors = keep.actors(run.measurement.actor_of_rank)
+def _memory_blocks(
+    run: RecordedRun, source: MemorySource, output_filter: OutputFilter
+) -> Iterator[dict[str, Any]]:
+    actors = output_filter.actors(run.measurement.actor_of_rank)
     for rows in run.measurement.source.blocks():
         found = source.changes(rows)
-        mask = keep.mask(actors, found.owner, found.time_ns, until_next(found))
+        mask = output_filter.mask(actors, found.owner, found.time_ns, until_next(found))
         found = found if mask is None else found.where(mask)
         yield {
             "actor": found.owner,

@@ -16,7 +16,7 @@ import numpy as np
 from et_sim.engine.drive import Outcome
 from et_sim.engine.traffic_tables import Sent
 from et_sim.timeline.content import Content, Texts, not_negative
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.spool import Messages, kept_messages
 from et_sim.trace.workload import Workload
@@ -33,11 +33,11 @@ class MessageSource:
         self._messages, self._plan, self._workload = messages, outcome.plan, workload
         self._has_contention = outcome.has_contention
 
-    def blocks(self, keep: Keep) -> Iterator[dict[str, Any]]:
+    def blocks(self, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
         """Columns of all messages that are kept, block by block; -1 stands for none."""
-        plan, actors = self._plan, keep.actors(self._plan.actor_of_rank)
+        plan, actors = self._plan, output_filter.actors(self._plan.actor_of_rank)
         for every in self._messages.blocks():
-            mask = kept_messages(every, keep, actors)
+            mask = kept_messages(every, output_filter, actors)
             log = every if mask is None else every[mask]
             first = plan.templates["node_first"][plan.actors["template"][log["actor"]]]
             waited = log["waited_ns"] if self._has_contention else np.full(len(log), -1)
@@ -53,8 +53,8 @@ class MessageSource:
         return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
 
 
-def messages_content(run: RecordedRun, keep: Keep) -> Content | None:
+def messages_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
     """messages.arrow."""
     if run.messages is None:
         return None
-    return Content(MessageSource(run.messages, run.outcome, run.workload).blocks(keep))
+    return Content(MessageSource(run.messages, run.outcome, run.workload).blocks(output_filter))

@@ -15,9 +15,9 @@ from et_sim.engine.cause_tables import What
 from et_sim.engine.drive import Outcome
 from et_sim.engine.state import NONE
 from et_sim.timeline.content import Content, Texts, not_negative, unless
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
-from et_sim.timeline.spool import Moments
+from et_sim.timeline.spool import CausalEvents
 from et_sim.trace.workload import Workload
 
 # What the engine calls otherwise.
@@ -28,7 +28,7 @@ KIND_NAMES = tuple(RENAMED.get(what.name.lower(), what.name.lower()) for what in
 class PathSource:
     """Makes the columns of path.arrow."""
 
-    def __init__(self, moments: Moments, outcome: Outcome, workload: Workload) -> None:
+    def __init__(self, moments: CausalEvents, outcome: Outcome, workload: Workload) -> None:
         self._moments, self._plan, self._workload = moments, outcome.plan, workload
         self._link_names = outcome.resources.class_names if outcome.resources else ()
 
@@ -59,9 +59,9 @@ class PathSource:
         return np.concatenate([trace.node_id for trace in self._workload.templates]).astype(np.uint64)
 
 
-def path_content(run: RecordedRun, _: Keep) -> Content | None:
+def path_content(run: RecordedRun, _: OutputFilter) -> Content | None:
     """path.arrow; always all of it."""
-    if run.moments is None:
+    if run.causal_events is None:
         return None
-    source = PathSource(run.moments, run.outcome, run.workload)
+    source = PathSource(run.causal_events, run.outcome, run.workload)
     return Content(source.blocks())

@@ -14,8 +14,8 @@ import numpy as np
 from et_sim.engine.drive import Outcome
 from et_sim.tables.registry import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts
-from et_sim.timeline.keep import Keep
 from et_sim.timeline.layers import LayerOfNode
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import COLLECTIVE_NAMES
 from et_sim.timeline.spool import Phases
@@ -30,11 +30,11 @@ class PhaseSource:
     ) -> None:
         self._phases, self._plan, self._workload, self._layer_of = phases, outcome.plan, workload, layer_of
 
-    def blocks(self, keep: Keep) -> Iterator[dict[str, Any]]:
+    def blocks(self, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
         """Columns of all phases that are kept, block by block."""
-        plan, actors = self._plan, keep.actors(self._plan.actor_of_rank)
+        plan, actors = self._plan, output_filter.actors(self._plan.actor_of_rank)
         for every in self._phases.blocks():
-            mask = keep.mask(actors, every["actor"], every["queued_ns"], every["end_ns"])
+            mask = output_filter.mask(actors, every["actor"], every["queued_ns"], every["end_ns"])
             log = every if mask is None else every[mask]
             rows = plan.phases[log["phase_row"]]
             first = plan.templates["node_first"][plan.actors["template"][log["actor"]]]
@@ -59,10 +59,10 @@ class PhaseSource:
         return np.concatenate([trace.node_id for trace in self._workload.templates])
 
 
-def phases_content(run: RecordedRun, keep: Keep) -> Content | None:
+def phases_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
     """phases.arrow; of a layer file also with the layers."""
     if run.phases is None:
         return None
     layer_of = run.layers.layer_of if run.layers else None
     source = PhaseSource(run.phases, run.outcome, run.workload, layer_of)
-    return Content(source.blocks(keep), without=() if layer_of else ("layer", "layer_phase"))
+    return Content(source.blocks(output_filter), without=() if layer_of else ("layer", "layer_phase"))

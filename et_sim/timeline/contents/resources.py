@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.timeline.content import Content, Texts
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 
-def resources_content(run: RecordedRun, _: Keep) -> Content | None:
+def resources_content(run: RecordedRun, _: OutputFilter) -> Content | None:
     """resources.arrow; always all of them."""
     resources = run.outcome.resources
     if resources is None:

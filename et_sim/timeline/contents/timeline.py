@@ -9,7 +9,7 @@ import numpy as np
 
 from et_sim.engine.state import NONE
 from et_sim.timeline.content import Content, Texts, not_negative, unless
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import (
     BEGIN,
@@ -25,17 +25,17 @@ from et_sim.timeline.rows import (
 KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
 
 
-def timeline_content(run: RecordedRun, keep: Keep) -> Content:
+def timeline_content(run: RecordedRun, output_filter: OutputFilter) -> Content:
     """timeline.arrow: the rows that are kept, measured on their way."""
-    return Content(_timeline_blocks(run, keep))
+    return Content(_timeline_blocks(run, output_filter))
 
 
-def _timeline_blocks(run: RecordedRun, keep: Keep) -> Iterator[dict[str, Any]]:
+def _timeline_blocks(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
     measurement = run.measurement
-    actors = keep.actors(measurement.actor_of_rank)
+    actors = output_filter.actors(measurement.actor_of_rank)
     names, groups = measurement.source.names, measurement.source.group_names
     for rows in measurement.blocks():
-        mask = keep.mask(actors, rows.actor, rows.start_ns, rows.end_ns)
+        mask = output_filter.mask(actors, rows.actor, rows.start_ns, rows.end_ns)
         if mask is None or mask.any():
             yield _columns(rows if mask is None else rows.where(mask), names, groups)
 

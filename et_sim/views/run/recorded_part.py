@@ -15,7 +15,7 @@ from et_sim.views.run.directory import RunDirectory
 
 def recorded_part(run: RunDirectory) -> str:
     """Ranks and time whose nodes were written, such as `ranks 0-3 from 1 ms`; empty if all were."""
-    kept = run.manifest.get("kept", {})
+    kept = run.manifest.get("recorded_part", {})
     parts = [f"ranks {kept['ranks']}"] if "ranks" in kept else []
     if "window_ns" in kept:
         first, last = kept["window_ns"]
@@ -26,9 +26,9 @@ def recorded_part(run: RunDirectory) -> str:
 def recorded_actors(run: RunDirectory) -> Any:
     """Per actor, whether its nodes were written."""
     names = run.actors()["ranks"].to_pylist()
-    if "ranks" not in run.manifest.get("kept", {}):
+    if "ranks" not in run.manifest.get("recorded_part", {}):
         return np.ones(len(names), np.bool_)
-    kept = parse_ranks(run.manifest["kept"]["ranks"])
+    kept = parse_ranks(run.manifest["recorded_part"]["ranks"])
     return np.array([any(_meet(own, some) for own in parse_ranks(name) for some in kept) for name in names])
 
 

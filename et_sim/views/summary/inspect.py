@@ -107,7 +107,7 @@ def memory_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
     if found is None:
         return "\n".join(_wrapped([NOT_TRACKED], width))
     kept = recorded_part(run)
-    if "window_ns" in run.manifest.get("kept", {}):
+    if "window_ns" in run.manifest.get("recorded_part", {}):
         kept += "; tensors that were alive before then are counted, but not named"
     heading = [f"of what was written: {kept}", ""] if kept else []
     return "\n".join([*_wrapped(heading, width), *memory_lines(found, part, width)])

@@ -14,7 +14,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.timeline import Result, write_run
-from et_sim.timeline.keep import Keep
+from et_sim.timeline.output_filter import OutputFilter
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
@@ -216,7 +216,9 @@ def test_a_run_of_nothing_has_an_empty_path(tmp_path: Path) -> None:
 def test_a_run_that_holds_only_some_nodes_has_no_critical_path(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.collective("all_reduce", 1 << 20)
-    write_run(_simulated([build] * 4, fold=False), tmp_path / "run", keep=Keep(ranks=(range(1),)))
+    write_run(
+        _simulated([build] * 4, fold=False), tmp_path / "run", output_filter=OutputFilter(ranks=(range(1),))
+    )
     with pytest.raises(UsageError, match="holds only the nodes of ranks 0") as error:
         critical_path_text(tmp_path / "run")
     assert "without --ranks and --window" in str(error.value)

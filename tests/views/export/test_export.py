@@ -23,7 +23,7 @@ from runs_to_show import pipeline, side_by_side
 
 from et_sim.cli import main
 from et_sim.errors import UsageError
-from et_sim.timeline import Keep
+from et_sim.timeline import OutputFilter
 from et_sim.views import open_run
 from et_sim.views.drawing import flows
 from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
@@ -278,8 +278,8 @@ def test_folded_ranks_lead_to_the_ranks_that_stand_for_the_others(tmp_path: Path
 
 
 def test_a_run_of_which_a_part_was_written_shows_that_part_and_says_so(tmp_path: Path) -> None:
-    keep = Keep((range(2, 4),), (0, 2_000_000))
-    run = pipeline(tmp_path / "part", fold=False, keep=keep)
+    output_filter = OutputFilter((range(2, 4),), (0, 2_000_000))
+    run = pipeline(tmp_path / "part", fold=False, output_filter=output_filter)
     contents = _contents(run)
     assert contents.shown.ranks == (2, 3)
     assert contents.left_out[0] == "holds only nodes of ranks 2-3 from 0 ns to 2 ms"

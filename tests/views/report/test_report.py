@@ -21,7 +21,7 @@ from runs_to_show import pipeline, side_by_side, written
 import et_sim
 from et_sim.cli import main
 from et_sim.intervals import union
-from et_sim.timeline import Keep
+from et_sim.timeline import OutputFilter
 from et_sim.units import format_ns
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
@@ -167,7 +167,7 @@ def test_a_stalled_run_says_so_first(tmp_path: Path) -> None:
 
 def test_a_page_of_a_part_says_so_and_averages_over_its_ranks(tmp_path: Path) -> None:
     whole = open_run(pipeline(tmp_path / "whole", fold=False))
-    part = pipeline(tmp_path / "part", fold=False, keep=Keep((range(4),)))
+    part = pipeline(tmp_path / "part", fold=False, output_filter=OutputFilter((range(4),)))
     content = _page(part)
     Page(content)
     assert "are of what was written: ranks 0-3" in content

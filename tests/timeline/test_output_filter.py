@@ -12,7 +12,7 @@ from pyarrow import feather
 import et_sim
 from et_sim.cli import main
 from et_sim.errors import UsageError
-from et_sim.timeline import Keep, rows, write_run
+from et_sim.timeline import OutputFilter, rows, write_run
 from et_sim.views import open_run
 from et_sim.views.summary.inspect import summary_text
 
@@ -50,7 +50,7 @@ def test_a_part_holds_the_rows_that_touch_it_and_the_whole_summary(
     result: Any, tmp_path: Path, ranks: tuple[range, ...], window: tuple[int, int] | None
 ) -> None:
     write_run(result, tmp_path / "whole")
-    write_run(result, tmp_path / "part", keep=Keep(ranks, window))
+    write_run(result, tmp_path / "part", output_filter=OutputFilter(ranks, window))
     first, last = window or (0, 2**62)
     actors = {result.outcome.plan.actor_of_rank[rank] for one in ranks for rank in one} or set(range(5))
     for table, begin in (("timeline", "start_ns"), ("phases", "queued_ns")):
@@ -62,14 +62,14 @@ def test_a_part_holds_the_rows_that_touch_it_and_the_whole_summary(
         assert _rows(tmp_path / "part", table) == expected
     for name in ("summary.json", "actors.arrow"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    kept = open_run(tmp_path / "part").manifest.get("kept", {})
+    kept = open_run(tmp_path / "part").manifest.get("recorded_part", {})
     assert kept == {**({"ranks": "1,3"} if ranks else {}), **({"window_ns": list(window)} if window else {})}
     assert ("operations are of what was written" in summary_text(tmp_path / "part", width=200)) == bool(kept)
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "none"])
 def test_every_compression_holds_the_same(result: Any, tmp_path: Path, compression: str) -> None:
-    write_run(result, tmp_path / "run", keep=Keep(compression=compression))
+    write_run(result, tmp_path / "run", output_filter=OutputFilter(compression=compression))
     assert _rows(tmp_path / "run") == result.timeline.to_pylist()
     assert open_run(tmp_path / "run").summary["status"] == "complete"
 
@@ -85,9 +85,9 @@ def test_figures_do_not_depend_on_how_many_rows_are_made_at_once(monkeypatch: py
 
 def test_what_cannot_be_kept_is_refused(result: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no rank 7"):
-        write_run(result, tmp_path / "run", keep=Keep((range(3, 8),)))
+        write_run(result, tmp_path / "run", output_filter=OutputFilter((range(3, 8),)))
     with pytest.raises(UsageError, match="did you mean 'zstd'"):
-        Keep(compression="zst")
+        OutputFilter(compression="zst")
     assert not (tmp_path / "run").exists()
 
 

@@ -17,7 +17,7 @@ COMPRESSIONS = ("lz4", "zstd", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class OutputFilter:
     """Rows of the actors of these ranks (all if none are named) that touch this window (or any time)."""
 
     ranks: tuple[range, ...] = ()
@@ -78,4 +78,4 @@ class Keep:
         return said
 
 
-EVERYTHING = Keep()
+EVERYTHING = OutputFilter()
