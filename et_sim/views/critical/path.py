@@ -138,13 +138,14 @@ class CriticalPath:
         """Of the link model, serialisation and waiting per link, the one with the most first."""
         record, rows = self.record, self.rows
         at = np.flatnonzero(record.is_kind("serialisation")[rows] & (record.resource[rows] != NONE))
-        found = []
-        for place in np.unique(record.resource[rows[at]]).tolist():
-            part = at[record.resource[rows[at]] == place]
-            queued = int(self.queued_ns[part].sum())
-            spent = int(self.spent_ns[part].sum())
-            name = record.link_names[place]
-            found.append({"link": name, "serialisation": spent - queued, "queueing": queued})
+        places, of = np.unique(record.resource[rows[at]], return_inverse=True)
+        spent, queued = np.zeros((2, len(places)), np.int64)
+        np.add.at(spent, of.reshape(-1), self.spent_ns[at])
+        np.add.at(queued, of.reshape(-1), self.queued_ns[at])
+        found = [
+            {"link": record.link_names[place], "serialisation": took - waited, "queueing": waited}
+            for place, took, waited in zip(places.tolist(), spent.tolist(), queued.tolist(), strict=True)
+        ]
         return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
 
     def hops(self) -> list[Hop]:
