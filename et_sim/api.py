@@ -1,6 +1,6 @@
 """The one Python call: `simulate(workload, system=…, network=…)`, and what the command line shares with it.
 
-Puts the rooms together in the order of the road: trace, machine, plan, engine, timeline. Not here: any
+Puts the rooms together in the order of the layer_file: trace, machine, plan, engine, timeline. Not here: any
 work of its own.
 """
 
@@ -17,7 +17,7 @@ from et_sim.engine.drive import Outcome, run_plan
 from et_sim.engine.network_seam import NetworkModel
 from et_sim.errors import UsageError
 from et_sim.fold import fold as fold_ranks
-from et_sim.layer_file_run import LayerRoad, is_layer_file, unused_settings
+from et_sim.layer_file_run import LayerFileRun, is_layer_file, unused_settings
 from et_sim.machine import Machine, Network, Notice, read_machine
 from et_sim.machine.corrections import Correction
 from et_sim.network.registry import check_model, model_named
@@ -125,13 +125,13 @@ def execute(
     machine = change(machine) if change else machine
     chosen = model_named(options.model)
     chosen.check(machine.network)
-    road = (
-        LayerRoad(workload, machine)
+    layer_file = (
+        LayerFileRun(workload, machine)
         if not isinstance(workload, Workload) and is_layer_file(workload)
         else None
     )
-    if road is not None:
-        workload, machine = road.workload, road.machine
+    if layer_file is not None:
+        workload, machine = layer_file.workload, layer_file.machine
     elif not isinstance(workload, Workload):
         workload = read_workload(workload, machine.network.ranks)
     output_filter.check_ranks(workload.ranks)
@@ -139,15 +139,21 @@ def execute(
     lowering = Lowering(workload, machine)
     kept = _Kept(
         causal_events=CausalEvents() if PATH in details else None,
-        phases=Phases() if PHASES in details or road is not None else None,
+        phases=Phases() if PHASES in details or layer_file is not None else None,
         messages=Messages(output_filter) if MESSAGES in details else None,
         links=LINKS in details,
     )
     outcome = _simulated(lowering, chosen, options.fold, watch, kept)
-    notices = outcome.plan.notices if road is not None else (*outcome.plan.notices, *unused_settings(machine))
+    notices = (
+        outcome.plan.notices if layer_file is not None else (*outcome.plan.notices, *unused_settings(machine))
+    )
     manifest = make_manifest(workload, machine, options.model, notices)
-    manifest["detail"] = list(details if road is None else details_of((*details, PHASES)))
-    layers = road.figures(outcome, kept.phases) if road and kept.phases and outcome.is_complete else None
+    manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))
+    layers = (
+        layer_file.figures(outcome, kept.phases)
+        if layer_file and kept.phases and outcome.is_complete
+        else None
+    )
     return Result(
         outcome, lowering.workload, manifest, command, kept.causal_events, kept.phases, layers, kept.messages
     )

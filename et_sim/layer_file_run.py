@@ -25,7 +25,7 @@ from et_sim.trace import Workload
 NO_LAYER = -1
 
 
-class LayerRoad:
+class LayerFileRun:
     """A layer file on a machine: `workload` and `machine` are what to simulate."""
 
     def __init__(self, path: str | Path, machine: Machine) -> None:

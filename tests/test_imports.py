@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "collectives": set(),
     "compute": {"machine", "trace"},
     "memory": {"machine", "trace"},
-    "network": {"machine", "plan.tables", "plan.mixing", "fold.path_keys", "engine"},
+    "network": {"machine", "plan.tables", "plan.splitmix", "fold.path_keys", "engine"},
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
     "fold": {"plan", "machine", "memory", "trace"},
     "engine": {"plan", "fold", "machine", "trace"},  # trace: to name nodes in a stall

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
     from pathlib import Path
 
-    from converters.editing.evening import Evening
+    from converters.editing.equalise_sizes import SizeEqualiser
     from converters.files import refuse_overwriting, trace_path
     from converters.records import Dropped
     from converters.repairing import repaired
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     inputs = [Path(path) for path, _ in workload.inputs]
     outputs = [trace_path(options.output, rank) for rank in range(workload.ranks)]
     refuse_overwriting(inputs, outputs)
-    evening = Evening(workload) if options.even_sizes else None
+    evening = SizeEqualiser(workload) if options.even_sizes else None
     converted = []
     held: dict[int, tuple[bytes, Dropped]] = {}
     for rank, template in enumerate(workload.template_of_rank.tolist()):

@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Find the rules of groups, let them grow, write, report."""
-    from converters.editing.families import find_families
+    from converters.editing.group_rules import find_group_rules
     from converters.editing.groups import Groups, read_groups_file
     from converters.editing.growth import Growth
     from converters.editing.inputs import read_input
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         raise UsageError("nothing says how to scale", remedy="give --replicas R or --group NAME=SIZE")
     given = read_input(options.input)
     groups = Groups(given.workload, read_groups_file(options.groups))
-    families = find_families(given.workload, groups, keep_groups=options.keep_groups)
+    families = find_group_rules(given.workload, groups, keep_groups=options.keep_groups)
     growth = Growth(given.workload.ranks, families.rules, given.workload.source)
     for name, size in wanted:
         growth.grow(families.alike(name, given.workload.source), size)
@@ -134,7 +134,7 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
 
 def _remarks(growth: Growth, scaled: Scaled, *, keep_groups: bool) -> Iterator[str]:
     """How ranks are numbered, which groups grew, and whether copies know each other."""
-    from converters.editing.families import uses_all_ranks
+    from converters.editing.group_rules import uses_all_ranks
     from et_sim.units import plural
 
     templates = plural(len(set(scaled.contents)), "template")

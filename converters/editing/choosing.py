@@ -5,7 +5,7 @@ A marker is a node whose name is the marker's text alone or with a number behind
 A node belongs to the latest iteration of whose marker it is, or waits for, whatever its thread or stream:
 kernels belong to the iteration that launched them. Metadata belongs to every slice.
 
-Not here: what becomes of dependencies (`bridging`) and of partners outside the slice (`partners`).
+Not here: what becomes of dependencies (`remove_nodes`) and of partners outside the slice (`partners`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.bridging import Lists, row_order
 from converters.editing.inputs import Recorded
+from converters.editing.remove_nodes import Lists, row_order
 from et_sim.errors import TraceError, UsageError
 from et_sim.trace import Trace
 from et_sim.trace.columns import IntColumn, NodeKind

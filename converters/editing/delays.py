@@ -8,7 +8,7 @@ nodes before it; time that is needed on one way to a node and not on another bec
 Times on all ways are carried along as {ancestor: longest time since it ended}; of the ancestors in one chain,
 those whose time is implied by a later one are left out.
 
-Not here: nodes that leave without a trace (`bridging`), and how delays are written (`stripping`).
+Not here: nodes that leave without a trace (`remove_nodes`), and how delays are written (`stripping`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.bridging import Bridges, Lists, row_order
 from converters.editing.inputs import Recorded
+from converters.editing.remove_nodes import Lists, Rewiring, row_order
 from converters.files import watched
 from et_sim.trace import Trace
 from et_sim.trace.columns import IntColumn
@@ -36,7 +36,7 @@ Times = dict[int, int]  # ancestor -> longest time of leaving nodes since it end
 class Delays:
     """New parents, where numbers from `len(trace)` on are the `extra` delays; and times of delays."""
 
-    bridges: Bridges = field(default_factory=Bridges)
+    bridges: Rewiring = field(default_factory=Rewiring)
     spans: dict[int, int] = field(default_factory=dict)  # rows that become delays -> nanoseconds
     extra: list[tuple[int, int]] = field(default_factory=list)  # (parent or -1, nanoseconds)
 

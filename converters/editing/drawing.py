@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.editing.bridging import Lists
 from converters.editing.delays import durations_ns
+from converters.editing.remove_nodes import Lists
 from et_sim.trace import Trace
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.preflight.order import edges

@@ -5,7 +5,7 @@ group. The data that a rank works on stays the same, so computation does, too. O
 broadcast, reduce-scatter and all-to-all, `comm_size` is all of that data and stays; of an all-gather it is a
 share of it, and becomes smaller. What has no such rule is refused.
 
-Not here: numbers of ranks and sizes of groups (`growth`, `families`), and files per rank (`expanding`).
+Not here: numbers of ranks and sizes of groups (`growth`, `group_rules`), and files per rank (`expanding`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from converters.editing.attributes import set_attributes
-from converters.editing.bridging import Bridges
-from converters.editing.families import Families, Names
+from converters.editing.group_rules import GroupRules, Names
 from converters.editing.groups import rewritten_descriptions
 from converters.editing.growth import Growth
 from converters.editing.inputs import Input, Recorded
+from converters.editing.remove_nodes import Rewiring
 from converters.editing.writing import Change, edited
 from converters.files import watched
 from converters.records import frame_bytes
@@ -68,7 +68,7 @@ class Scaled:
     template_of: list[int]  # the old template of each new one
 
 
-def scale(given: Input, families: Families, growth: Growth) -> Scaled:
+def scale(given: Input, families: GroupRules, growth: Growth) -> Scaled:
     """Everything that `growth` asks for."""
     workload = given.workload
     if growth.factor == 1:
@@ -91,7 +91,7 @@ def scale(given: Input, families: Families, growth: Growth) -> Scaled:
     return Scaled(bigger, contents, notes, [variant.template for variant in variants])
 
 
-def _variants(workload: Workload, families: Families, growth: Growth) -> tuple[list[Variant], Any]:
+def _variants(workload: Workload, families: GroupRules, growth: Growth) -> tuple[list[Variant], Any]:
     """The templates, and which one the copies of each old rank run."""
     number: dict[Variant, int] = {}
     of_old = np.zeros(workload.ranks, np.int32)
@@ -151,7 +151,7 @@ def _write(recorded: Recorded, variant: Variant, growth: Growth) -> tuple[bytes,
     # Lists of members are of no use any more; groups of all ranks, which list none, stay.
     texts, gone = rewritten_descriptions(trace, lambda members: None if members else members)
     changes |= {row: partial(_set_text, text=text) for row, text in texts.items()}
-    content = edited(recorded, np.ones(len(trace), np.bool_), Bridges(), changes)
+    content = edited(recorded, np.ones(len(trace), np.bool_), Rewiring(), changes)
     return content, tuple(_said(smaller, rounded, gone))
 
 

@@ -2,7 +2,8 @@
 
 Ranks of a slice are numbered anew from 0, in ascending order; peers, roots and members of groups follow.
 
-Not here: which nodes are chosen (`choosing`), dependencies that lead out (`bridging`), partners (`partners`).
+Not here: which nodes are chosen (`choosing`), dependencies that lead out
+(`remove_nodes`), partners (`partners`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from converters.editing.attributes import set_attributes
-from converters.editing.bridging import bridge
 from converters.editing.choosing import MARKER, in_iterations, in_window
 from converters.editing.groups import Groups, GroupsFile, groups_text, rewritten_descriptions
 from converters.editing.inputs import Input, Recorded, start_micros
 from converters.editing.outputs import Edited, Notes, sources_of
 from converters.editing.partners import Partners, open_error
+from converters.editing.remove_nodes import remove_nodes
 from converters.editing.stripping import dependency_notes
 from converters.editing.writing import Change, edited
 from converters.files import watched
@@ -158,7 +159,7 @@ def _earliest(trace: Trace, starts: Any) -> int:
 def _write(recorded: Recorded, chosen: Any, new_rank: list[int]) -> tuple[bytes, Notes]:
     """One file, and what became of its nodes and dependencies."""
     trace = recorded.trace
-    bridges = bridge(recorded, chosen)
+    bridges = remove_nodes(recorded, chosen)
     changes: dict[int, Change] = {}
     said = [("kept", f"{int(chosen.sum()):,} of {plural(len(trace), 'node')}"), *dependency_notes(bridges)]
     if new_rank != list(range(len(new_rank))):

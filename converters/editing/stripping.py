@@ -4,7 +4,7 @@ Computation marked `is_cpu_op` leaves. Communication of the host stays, because 
 and memory nodes stay. Without delays the time of the host is gone; with delays every other node can start
 when it could start before.
 
-Not here: how dependencies are bridged (`bridging`) and times kept (`delays`).
+Not here: how dependencies are bridged (`remove_nodes`) and times kept (`delays`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from converters.editing.bridging import Bridges, bridge
 from converters.editing.delays import LONGEST_NS, Delays, delay, durations_ns
 from converters.editing.inputs import Recorded
+from converters.editing.remove_nodes import Rewiring, remove_nodes
 from converters.editing.writing import Change, edited
 from et_sim.errors import TraceError
 from et_sim.trace.columns import NodeKind
@@ -42,7 +42,7 @@ def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
     total = sum(durations_ns(trace)[leaves].tolist())
     label = f"{plural(int(leaves.sum()), 'operator')} of the host, {format_ns(total)} in all"
     if not keep_delays:
-        bridges = bridge(recorded, ~leaves)
+        bridges = remove_nodes(recorded, ~leaves)
         notes = (("removed", label), *dependency_notes(bridges))
         return Stripped(edited(recorded, ~leaves, bridges), notes)
     found = delay(recorded, leaves)
@@ -62,7 +62,7 @@ def strip(recorded: Recorded, *, keep_delays: bool) -> Stripped:
     return Stripped(content, notes)
 
 
-def dependency_notes(bridges: Bridges) -> Iterator[tuple[str, str]]:
+def dependency_notes(bridges: Rewiring) -> Iterator[tuple[str, str]]:
     """What became of dependencies on nodes that left."""
     if bridges.bridged:
         made = plural(bridges.added, "dependency", "dependencies")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from converters.editing.bridging import Bridges
 from converters.editing.inputs import Recorded
+from converters.editing.remove_nodes import Rewiring
 from converters.records import frame_bytes
 from et_sim.trace.schema import messages
 
@@ -19,7 +19,7 @@ Change = Callable[[Any], None]  # of a node's message, in place
 def edited(
     recorded: Recorded,
     keep: Any,
-    bridges: Bridges,
+    bridges: Rewiring,
     changes: Mapping[int, Change] | None = None,
     added: Sequence[Any] = (),
 ) -> bytes:

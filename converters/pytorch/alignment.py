@@ -108,7 +108,7 @@ def _runs(names: Numbers, length: int) -> Any:
 
 
 def _follow(ours: Numbers, theirs: Numbers, shift: int) -> tuple[Numbers, Numbers]:
-    """Equal stretches from one place on, skipping as little as possible between them."""
+    """Equal windows from one place on, skipping as little as possible between them."""
     here, there = max(0, -shift), max(0, shift)
     found: list[tuple[int, int, int]] = []
     while here < len(ours) and there < len(theirs):
@@ -120,10 +120,10 @@ def _follow(ours: Numbers, theirs: Numbers, shift: int) -> tuple[Numbers, Number
         if skip is None:
             break
         here, there = here + skip[0], there + skip[1]
-    stretches = [(np.arange(one, one + size), np.arange(other, other + size)) for one, other, size in found]
-    if not stretches:
+    windows = [(np.arange(one, one + size), np.arange(other, other + size)) for one, other, size in found]
+    if not windows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([one for one, _ in stretches]), np.concatenate([other for _, other in stretches])
+    return np.concatenate([one for one, _ in windows]), np.concatenate([other for _, other in windows])
 
 
 def _equal(ours: Numbers, theirs: Numbers) -> int:

@@ -105,7 +105,7 @@ class HostTrace:
     texts: tuple[bytes, ...]
     groups: tuple[ProcessGroup, ...]  # of all process_group:init nodes, first mention first
     dropped: Mapping[str, int]  # what was left out, and how often
-    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until mended
+    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until corrected
 
     node_id: Numbers  # unique
     parent: Numbers  # id of the node that called this one; the root is its own
@@ -213,7 +213,7 @@ class DeviceTrace:
     metadata: Mapping[str, Any]  # further members of the file's object that are no lists or objects
     window_ns: tuple[int, int] | None  # what the profiler recorded, if it says (its span "PyTorch Profiler")
     dropped: Mapping[str, int]
-    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until mended
+    repaired: int  # blocks of the file that were no valid JSON or UTF-8 until corrected
 
     sort: Kinds  # EventSort
     name: Indices

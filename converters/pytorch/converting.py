@@ -22,10 +22,10 @@ from converters.pytorch.path_steps import InFile
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host, read_linked
 from converters.pytorch.row_file import Overflow
-from converters.pytorch.stretches import LargeExecutionTrace, LargeRecording, Sizes
 from converters.pytorch.timed import convert_timed
 from converters.pytorch.totals import Totals
 from converters.pytorch.untimed import convert_untimed
+from converters.pytorch.windows import LargeExecutionTrace, LargeRecording, Sizes
 from et_sim.errors import TraceError
 
 Watch = Callable[[int], None]
@@ -60,7 +60,7 @@ class Done:
 def convert(job: Job, watch: Watch | None = None, sizes: Sizes = Sizes()) -> Done:  # noqa: B008  (frozen)
     """Convert one rank; `watch` is told how much is done, as bytes of its files.
 
-    Recordings of more than so many bytes (of `sizes`) are converted in stretches.
+    Recordings of more than so many bytes (of `sizes`) are converted in windows.
     """
     give_back_freed_arrays()
     whole = sum(path.stat().st_size for path in job.inputs)
@@ -90,7 +90,7 @@ def convert(job: Job, watch: Watch | None = None, sizes: Sizes = Sizes()) -> Don
 
 
 def _write(path: Path, is_packed: bool, ranks: Iterator[ConvertedRank]) -> int:
-    """The stretches of a rank, one after another; gives how many bytes they are."""
+    """The windows of a rank, one after another; gives how many bytes they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     size = 0
     with gzip.GzipFile(path, "wb", mtime=0) if is_packed else path.open("xb") as file:
@@ -121,11 +121,11 @@ def _ranks(
     sizes: Sizes,
     totals: Totals,
 ) -> Iterator[ConvertedRank]:
-    """The rank, as a whole or in stretches, counted in `totals`."""
+    """The rank, as a whole or in windows, counted in `totals`."""
     host, device = _read(job, lambda size: done(_READING * size / max(size_bytes, 1)), sides)
     if device is not None and any(side.tables for side in sides):
         large, looked = LargeRecording(device, host, sides, sizes), _READING + _LOOKING
-        large.look_around(lambda part: done(_READING + _LOOKING * part))
+        large.survey(lambda part: done(_READING + _LOOKING * part))
         totals.steps = InFile(sides[1].file())
         yield from large.converted(job.without, totals, lambda part: done(looked + (1 - looked) * part))
         return

@@ -64,7 +64,7 @@ def link_data(
 def _link_past(
     draft: Draft, past: Written, before: Column, after: Column, start: Column, node: Column
 ) -> None:
-    """Dependencies on writers of earlier stretches."""
+    """Dependencies on writers of earlier windows."""
     ended = past.end_ns[before] <= start[after]
     before, after = before[ended], after[ended]
     draft.link(Link.DATA, draft.add_others(past.writer[before], past.end_ns[before]), node[after])

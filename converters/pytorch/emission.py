@@ -4,7 +4,7 @@ Attributes have the names and kinds that readers of the format expect. Durations
 nanoseconds (`duration_ns`) and rounded to microseconds. Every node is `concurrent`: threads and streams run
 side by side, and dependencies order what is in one.
 
-Not here: the bytes of a record (`wire_rows`, `pieces`).
+Not here: the bytes of a record (`wire_rows`, `encoded_fields`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.graph import ON_HOST, Column, Link, Role
-from converters.pytorch.lookup import Lookup
-from converters.pytorch.nesting import NONE
-from converters.pytorch.pieces import (
+from converters.pytorch.encoded_fields import (
     NAME_FIELD,
     SHAPES_FIELD,
     TYPES_FIELD,
     VALUES_FIELD,
-    PieceBook,
+    EncodedFields,
     delimited,
     list_attribute,
     number_attribute,
@@ -36,6 +33,9 @@ from converters.pytorch.pieces import (
     text_field,
     varint,
 )
+from converters.pytorch.graph import ON_HOST, Column, Link, Role
+from converters.pytorch.lookup import Lookup
+from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_rows
 from et_sim.trace.columns import CollectiveKind, NodeKind
@@ -131,7 +131,7 @@ class _Writer:
 
     def __init__(self, rank: ConvertedRank) -> None:
         self.rank = rank
-        self.book = PieceBook()
+        self.book = EncodedFields()
         self._heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
         self._tables = [*self._of_host(), *self._of_device()]

@@ -5,8 +5,8 @@ would not is left out and counted, so no node is late when replayed. (The one ex
 one stream that overlaps in the recording: its order decides whether ranks understand each other, and is
 kept.) Nodes are in the order of their start, and every dependency leads to a later row, so there is no cycle.
 
-Of a recording that is converted in stretches, a graph is what one of them adds: its rows have numbers that
-follow those of the stretches before, and may depend on these.
+Of a recording that is converted in windows, a graph is what one of them adds: its rows have numbers that
+follow those of the windows before, and may depend on these.
 
 Not here: what the nodes are (`threads`, `streams`), and writing them (`emission`).
 """
@@ -89,18 +89,18 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Share:
-    """What of a draft belongs to a stretch of the recording, by node."""
+class WindowSlice:
+    """What of a draft belongs to a window of the recording, by node."""
 
     is_own: npt.NDArray[np.bool_]
-    key: Column  # names the node in every stretch that sees it
-    first: int  # nodes of the stretches before
+    key: Column  # names the node in every window that sees it
+    first: int  # nodes of the windows before
     number_of: Callable[[Column], Column]  # numbers of their nodes by key, or NONE
 
-    def and_others(self, key: Column) -> Share:
-        """With further nodes, which do not belong to the stretch."""
+    def and_others(self, key: Column) -> WindowSlice:
+        """With further nodes, which do not belong to the window."""
         is_own = np.concatenate((self.is_own, np.zeros(len(key), np.bool_)))
-        return Share(is_own, np.concatenate((self.key, key)), self.first, self.number_of)
+        return WindowSlice(is_own, np.concatenate((self.key, key)), self.first, self.number_of)
 
 
 def no_ends(outer: Column) -> Column:
@@ -121,7 +121,7 @@ class Graph:
     after: Rows
     kind: npt.NDArray[np.uint8]
     first: int = 0  # number of the first row
-    key: Column | None = None  # of the rows, if this is a stretch of a recording
+    key: Column | None = None  # of the rows, if this is a window of a recording
 
     def __len__(self) -> int:
         return len(self.role)
@@ -157,7 +157,7 @@ class Draft:
     call: list[Rows] = field(default_factory=list)
     work: list[Rows] = field(default_factory=list)
     links: list[tuple[Link, Rows, Rows, bool]] = field(default_factory=list)
-    others: list[Column] = field(default_factory=list)  # keys of the last nodes: those of other stretches
+    others: list[Column] = field(default_factory=list)  # keys of the last nodes: those of other windows
     size: int = 0
 
     def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
@@ -175,7 +175,7 @@ class Draft:
         return np.arange(self.size - count, self.size, dtype=np.int32)
 
     def add_others(self, key: Column, end_ns: Column) -> Rows:
-        """Nodes that earlier stretches have written; no others may come after them."""
+        """Nodes that earlier windows have written; no others may come after them."""
         self.others.append(key)
         return self.add(Role.MARKER, end_ns, end_ns)
 
@@ -193,8 +193,8 @@ class Draft:
         both = (before != NONE) & (after != NONE)
         self.links.append((kind, before[both], after[both], though_late))
 
-    def finished(self, without: frozenset[Link], position: Any, share: Share | None = None) -> Graph:
-        """The graph, without some kinds of dependencies: all of it, or what belongs to a stretch.
+    def finished(self, without: frozenset[Link], position: Any, share: WindowSlice | None = None) -> Graph:
+        """The graph, without some kinds of dependencies: all of it, or what belongs to a window.
 
         `position` says which of several nodes without duration at one instant come first.
         """
@@ -223,7 +223,7 @@ class Draft:
         )
 
     def _links(
-        self, rank: Rows, start: Column, end: Column, without: frozenset[Link], share: Share | None
+        self, rank: Rows, start: Column, end: Column, without: frozenset[Link], share: WindowSlice | None
     ) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
         """All dependencies by rows, each pair once, under the kind that was added first.
 
@@ -257,8 +257,8 @@ class Draft:
         first[1:] = ~same
         return before[first], after[first], kind_of[first]
 
-    def _numbers(self, node: Rows, rank: Rows, share: Share | None) -> tuple[Rows, Any]:
-        """Numbers of nodes, and which have one: a stretch knows only some of those before it."""
+    def _numbers(self, node: Rows, rank: Rows, share: WindowSlice | None) -> tuple[Rows, Any]:
+        """Numbers of nodes, and which have one: a window knows only some of those before it."""
         number: Rows = rank[node]
         if share is None:
             return number, slice(None)

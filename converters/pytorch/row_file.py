@@ -1,6 +1,6 @@
 """Rows of a table that is too large for the memory, in a file that vanishes with the program.
 
-Not here: which rows are kept (`reading.growing`), and in what order they are wanted (`stretches`).
+Not here: which rows are kept (`reading.growing`), and in what order they are wanted (`windows`).
 """
 
 from __future__ import annotations

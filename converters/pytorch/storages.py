@@ -100,7 +100,7 @@ class Uses:
 
 @dataclass(slots=True)
 class Past:
-    """Who wrote which tensor last in the stretches before; writers are keys of nodes."""
+    """Who wrote which tensor last in the windows before; writers are keys of nodes."""
 
     work: Written = field(default_factory=Written)
     calls: Written = field(default_factory=Written)

@@ -1,10 +1,10 @@
-"""Counting what a report says of a recording: everything once, though stretches of it overlap.
+"""Counting what a report says of a recording: everything once, though windows of it overlap.
 
-A recording that is too long for the memory is converted one stretch of time after another, and each stretch
+A recording that is too long for the memory is converted one window of time after another, and each window
 is seen together with some of what comes before and after it. What is counted has a moment, and counts where
-that moment belongs. A recording that is converted as a whole is a single stretch; everything belongs to it.
+that moment belongs. A recording that is converted as a whole is a single window; everything belongs to it.
 
-Not here: how recordings are cut (`stretches`), and what is said of the counts (`report`).
+Not here: how recordings are cut (`windows`), and what is said of the counts (`report`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Placed, Role, Rows, Share
+from converters.pytorch.graph import Column, Draft, Graph, Link, Placed, Role, Rows, WindowSlice
 from converters.pytorch.groups import Groups, collect_groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import Links, belong_together, link
@@ -34,7 +34,7 @@ WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Matter:
+class LinkedRecording:
     """What is to be converted; times count from `origin_ns`."""
 
     device: DeviceTrace
@@ -46,10 +46,10 @@ class Matter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
-    """What a stretch of a recording needs to know besides what it is made of."""
+class Window:
+    """What a window of a recording needs to know besides what it is made of."""
 
-    share_of: Callable[[Calls, Work, Placed], Share]
+    share_of: Callable[[Calls, Work, Placed], WindowSlice]
     past: Past
 
 
@@ -61,11 +61,13 @@ def convert_timed(
     links = link(host, device, calls) if host is not None else None
     tally = Tally()
     say_if_apart(host, device, tally)
-    matter = Matter(device, host, calls, work, links, origin)
+    recording = LinkedRecording(device, host, calls, work, links, origin)
     if links is not None and links.linked and links.device_rate < WHOLE:
         linked = links.host_of_call != NONE
-        matter = within(matter, int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max()), tally)
-    return connected(matter, collect_groups(host, device, tally), without)
+        recording = within(
+            recording, int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max()), tally
+        )
+    return connected(recording, collect_groups(host, device, tally), without)
 
 
 def say_if_apart(host: HostTrace | None, device: DeviceTrace, tally: Tally) -> None:
@@ -75,23 +77,25 @@ def say_if_apart(host: HostTrace | None, device: DeviceTrace, tally: Tally) -> N
 
 
 def connected(
-    matter: Matter, groups: Groups, without: frozenset[Link], stretch: Stretch | None = None
+    recording: LinkedRecording, groups: Groups, without: frozenset[Link], window: Window | None = None
 ) -> ConvertedRank:
     """Find out what depends on what, and what everything is."""
-    device, host, calls, links = matter.device, matter.host, matter.calls, matter.links
+    device, host, calls, links = recording.device, recording.host, recording.calls, recording.links
     tally = groups.tally
     host_of_call = links.host_of_call if links is not None else np.full(len(calls), NONE, np.int32)
     records = HostRecords(host) if host is not None else None
-    carriers = find_carriers(device, calls, matter.work, host_of_call, records, groups)
+    carriers = find_carriers(device, calls, recording.work, host_of_call, records, groups)
     work = carriers.work
-    waits = find_waits(device, calls, work, matter.origin_ns, tally)
+    waits = find_waits(device, calls, work, recording.origin_ns, tally)
     graph, described = _graph(
-        device, host, calls, work, carriers, waits, groups, host_of_call, without, stretch
+        device, host, calls, work, carriers, waits, groups, host_of_call, without, window
     )
     tally.count("calls that end after the call they begin in", calls.outlasting)
     costs = find_costs(device, calls, work, host, host_of_call)
     return replace(
-        _columns(device, host, calls, work, carriers, costs, graph, host_of_call, groups, matter.origin_ns),
+        _columns(
+            device, host, calls, work, carriers, costs, graph, host_of_call, groups, recording.origin_ns
+        ),
         links=links,
         groups=described,
     )
@@ -123,9 +127,9 @@ def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     return calls, work, origin + shift
 
 
-def within(matter: Matter, low: int, high: int, tally: Tally) -> Matter:
+def within(recording: LinkedRecording, low: int, high: int, tally: Tally) -> LinkedRecording:
     """Only what the execution trace covers, where the timeline goes on for much longer."""
-    calls, work, links = matter.calls, matter.work, matter.links
+    calls, work, links = recording.calls, recording.work, recording.links
     assert links is not None
     keep = (calls.start_ns >= low) & (calls.end_ns <= high)
     launched = (work.call != NONE) & keep[work.call]
@@ -152,7 +156,7 @@ def within(matter: Matter, low: int, high: int, tally: Tally) -> Matter:
     is_own = tally.span.holds(kept.start_ns)
     operators = int(((kept.is_operator | kept.is_annotation) & is_own).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
-    return Matter(matter.device, matter.host, kept, rest, inside, matter.origin_ns + low)
+    return LinkedRecording(recording.device, recording.host, kept, rest, inside, recording.origin_ns + low)
 
 
 def _graph(
@@ -165,7 +169,7 @@ def _graph(
     groups: Groups,
     host_of_call: Rows,
     without: frozenset[Link],
-    stretch: Stretch | None,
+    window: Window | None,
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
     draft, since = Draft(groups.tally), Past()
     threads = add_threads(draft, calls, work, waits.until_ns)
@@ -179,17 +183,17 @@ def _graph(
     link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
     if host is not None:
-        past = stretch.past if stretch is not None else None
+        past = window.past if window is not None else None
         since = link_data(draft, host, calls, work, host_of_call, streams.node, threads, past)
     position = np.empty(on_host + len(streams.position), np.int32)
     position[threads.node] = threads.position
     position[on_host:] = streams.position
     del threads, streams  # large, and no longer needed
     described = groups.described()
-    if stretch is not None:
+    if window is not None:
         times = (column[: len(position)] for column in draft.times())
-        share = stretch.share_of(calls, work, Placed(position.astype(np.int64), *times))
-        stretch.past.add(since, share.key)
+        share = window.share_of(calls, work, Placed(position.astype(np.int64), *times))
+        window.past.add(since, share.key)
         return draft.finished(without, position, share), described
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))

@@ -1,6 +1,6 @@
-"""What became of a rank's recordings, in figures: those of its stretches added up.
+"""What became of a rank's recordings, in figures: those of its windows added up.
 
-A recording that is converted as a whole is a single stretch.
+A recording that is converted as a whole is a single window.
 
 Not here: the conversion, and the figures in words (`report`).
 """
@@ -38,7 +38,7 @@ def report_on(rank: ConvertedRank, inputs: list[str], output: str, size_bytes: i
 
 @dataclass(slots=True)
 class Totals:
-    """Takes the stretches of a rank in their order."""
+    """Takes the windows of a rank in their order."""
 
     steps: PathSteps = field(default_factory=InMemory)
     _about: dict[str, Any] = field(default_factory=dict)  # what is the same for all of them
@@ -56,7 +56,7 @@ class Totals:
     _time: _Time = field(default_factory=lambda: _Time())
 
     def add(self, rank: ConvertedRank, ends_of: Callable[[Column], Column] = no_ends) -> Column:
-        """Take a stretch; gives when its nodes end when replayed. `ends_of` says it of earlier ones."""
+        """Take a window; gives when its nodes end when replayed. `ends_of` says it of earlier ones."""
         self._about = {
             "rank": rank.rank if rank.rank >= 0 else None,
             "schema": rank.host.schema if rank.host is not None else None,
@@ -282,8 +282,8 @@ def _dropped(rank: ConvertedRank) -> dict[str, int]:
         for what, count in sorted(trace.dropped.items() if trace is not None else ()):
             found[_plain(what)] = found.get(_plain(what), 0) + count
         if trace is not None and trace.repaired:
-            found["blocks of a file that were mended"] = (
-                found.get("blocks of a file that were mended", 0) + trace.repaired
+            found["blocks of a file that were corrected"] = (
+                found.get("blocks of a file that were corrected", 0) + trace.repaired
             )
     return found
 

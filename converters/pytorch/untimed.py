@@ -17,7 +17,7 @@ import numpy as np
 
 from converters.pytorch.columns import HostTrace, NodeSort
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, Share
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, WindowSlice
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
@@ -30,10 +30,10 @@ from et_sim.errors import TraceError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
-    """What a stretch of an execution trace needs to know besides its nodes."""
+class Window:
+    """What a window of an execution trace needs to know besides its nodes."""
 
-    share_of: Callable[[Column], Share]  # of the nodes with these ids
+    share_of: Callable[[Column], WindowSlice]  # of the nodes with these ids
     past: Past
 
 
@@ -61,16 +61,16 @@ def in_order(
     host: HostTrace,
     groups: Groups,
     without: frozenset[Link],
-    stretch: Stretch | None = None,
+    window: Window | None = None,
 ) -> ConvertedRank:
-    """Nodes in the order of their ids: all of them, or those that belong to a stretch."""
+    """Nodes in the order of their ids: all of them, or those that belong to a window."""
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     parent = parent_rows(host)
     _report_cycle(host, parent, groups.tally)
     communications, by_row = _communications(host, rows, parent, groups)
     described = groups.described()
-    graph = _graph(host, rows, parent, bool(described), without, groups.tally, stretch)
+    graph = _graph(host, rows, parent, bool(described), without, groups.tally, window)
     row = graph.call
     return ConvertedRank(
         graph=graph,
@@ -105,7 +105,7 @@ def _graph(
     has_groups: bool,
     without: frozenset[Link],
     tally: Tally,
-    stretch: Stretch | None,
+    window: Window | None,
 ) -> Graph:
     """Rows in their order, and a node for the groups before them."""
     draft = Draft(tally)
@@ -117,9 +117,9 @@ def _graph(
     _link_threads(draft, host.thread[rows], nodes)
     lane = host.thread[rows].astype(np.int64)
     position = np.arange(len(rows))
-    if stretch is not None:
-        share = stretch.share_of(host.node_id[rows].astype(np.int64))
-        _link_stretch(draft, host, rows, nodes, stretch, share)
+    if window is not None:
+        share = window.share_of(host.node_id[rows].astype(np.int64))
+        _link_window(draft, host, rows, nodes, window, share)
         return draft.finished(without, position, share)
     draft.link(Link.DATA, *Uses.of(host, rows, position).pairs(lane))
     if has_groups:
@@ -128,11 +128,11 @@ def _graph(
     return draft.finished(without, position)
 
 
-def _link_stretch(
-    draft: Draft, host: HostTrace, rows: Column, nodes: Rows, stretch: Stretch, share: Share
+def _link_window(
+    draft: Draft, host: HostTrace, rows: Column, nodes: Rows, window: Window, share: WindowSlice
 ) -> None:
-    """Dependencies through tensors, on writers of earlier stretches, too."""
-    past = stretch.past
+    """Dependencies through tensors, on writers of earlier windows, too."""
+    past = window.past
     near = np.flatnonzero(past.around.holds(host.node_id[rows]))
     position, lane = np.arange(len(near)), host.thread[rows[near]].astype(np.int64)
     uses = Uses.of(host, rows[near], position)

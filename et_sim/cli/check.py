@@ -69,14 +69,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _workload(path: str, ranks: int | None, machine: Machine | None) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
-    from et_sim.layer_file_run import LayerRoad, is_layer_file, workload_without_machine
+    from et_sim.layer_file_run import LayerFileRun, is_layer_file, workload_without_machine
     from et_sim.trace import read_workload
 
     if not is_layer_file(path):
         return read_workload(path, ranks), machine
     if machine is not None:
-        road = LayerRoad(path, machine)
-        return road.workload, road.machine
+        layer_file = LayerFileRun(path, machine)
+        return layer_file.workload, layer_file.machine
     return workload_without_machine(path, ranks), None
 
 

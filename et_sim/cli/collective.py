@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from et_sim.collectives import Accounting, Algorithm, StepProgram, TreeProgram
+    from et_sim.collectives import Algorithm, CostFixes, StepProgram, TreeProgram
     from et_sim.collectives.movement import Movement
     from et_sim.collectives.schedule import Schedule
 
@@ -66,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
     algorithm = _algorithm(options)
     _check(options, algorithm, size)
     operation = Operation[options.type.upper()]
-    accounting = CORRECTED if options.corrected else AS_REFERENCE
+    fixes = CORRECTED if options.corrected else AS_REFERENCE
     root = options.root or 0
-    program = lower(algorithm, operation, options.ranks, size, accounting=accounting, root=root)
-    moved = movement(algorithm, operation, options.ranks, accounting=accounting, root=root)
+    program = lower(algorithm, operation, options.ranks, size, fixes=fixes, root=root)
+    moved = movement(algorithm, operation, options.ranks, fixes=fixes, root=root)
     if options.json:
         print(json.dumps(_data(options, size, program, moved), indent=2))
     else:
-        print("\n".join([*_text(options, size, program, moved), *_remarks(options, algorithm, accounting)]))
+        print("\n".join([*_text(options, size, program, moved), *_remarks(options, algorithm, fixes)]))
     return 0
 
 
@@ -138,11 +138,11 @@ def _text(
     yield from total_lines(program, second_tree=options.second_tree)
 
 
-def _remarks(options: argparse.Namespace, algorithm: Algorithm, accounting: Accounting) -> Iterator[str]:
+def _remarks(options: argparse.Namespace, algorithm: Algorithm, fixes: CostFixes) -> Iterator[str]:
     """What runs, if it is not what the name says."""
     if algorithm.family != DOUBLE_TREE or options.type == "all_reduce":
         return
-    if algorithm.keeps_size(accounting):
+    if algorithm.keeps_size(fixes):
         yield f"{DOUBLE_TREE} does an all-reduce, whatever the type (as the reference simulator does)"
     else:
         yield f"{DOUBLE_TREE} leaves all but all_reduce to a ring"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from et_sim.collectives.direct import direct
 from et_sim.collectives.double_binary_tree import double_binary_tree
 from et_sim.collectives.halving_doubling import halving_doubling
-from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, Accounting, Operation, StepProgram
+from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, StepProgram
 from et_sim.collectives.ring import ring
 from et_sim.collectives.tree import TreeProgram, rooted_tree
 from et_sim.errors import MachineError
@@ -26,15 +26,15 @@ class Algorithm:
     spans_system: bool = False
     window: int | None = None
 
-    def keeps_size(self, accounting: Accounting) -> bool:
+    def keeps_size(self, fixes: CostFixes) -> bool:
         """Whether a phase leaves as many bytes as it found, whatever its operation."""
-        return self.family == "doubleBinaryTree" and not accounting.tree_operations
+        return self.family == "doubleBinaryTree" and not fixes.tree_operations
 
-    def used_for(self, operation: Operation, accounting: Accounting) -> Algorithm:
-        """What really runs: a double binary tree that is mended leaves all but all-reduce to a ring."""
+    def used_for(self, operation: Operation, fixes: CostFixes) -> Algorithm:
+        """What really runs: a double binary tree that is corrected leaves all but all-reduce to a ring."""
         if operation in OVER_A_TREE:
             return TREE
-        mended_tree = self.family == "doubleBinaryTree" and accounting.tree_operations
+        mended_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
         return RING if mended_tree and operation is not Operation.ALL_REDUCE else self
 
 
@@ -68,19 +68,17 @@ def lower(
     size: int,
     *,
     subgroup: bool = False,
-    accounting: Accounting = AS_REFERENCE,
+    fixes: CostFixes = AS_REFERENCE,
     root: int = 0,
 ) -> StepProgram | TreeProgram:
     """The steps of one phase: `members` take part, each starting with `size` bytes."""
-    algorithm = algorithm.used_for(operation, accounting)
+    algorithm = algorithm.used_for(operation, fixes)
     if algorithm is TREE:
         return rooted_tree(operation, members, size, root)
     if algorithm.family == "ring":
-        return ring(operation, members, size, accounting)
+        return ring(operation, members, size, fixes)
     if algorithm.family == "direct":
-        return direct(
-            operation, members, size, window=algorithm.window, subgroup=subgroup, accounting=accounting
-        )
+        return direct(operation, members, size, window=algorithm.window, subgroup=subgroup, fixes=fixes)
     if algorithm.family == "halvingDoubling":
-        return halving_doubling(operation, members, size, accounting)
-    return double_binary_tree(members, size, accounting)
+        return halving_doubling(operation, members, size, fixes)
+    return double_binary_tree(members, size, fixes)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    Accounting,
     Bundles,
+    CostFixes,
     Operation,
     Peer,
     StepProgram,
@@ -32,15 +32,15 @@ def direct(
     *,
     window: int | None,
     subgroup: bool,
-    accounting: Accounting,
+    fixes: CostFixes,
 ) -> StepProgram:
     """The direct program of one phase with `size` input bytes per member."""
     others = members - 1
     width = others if window is None else min(window, others)
-    message = piece_bytes(operation, members, size, accounting)
+    message = piece_bytes(operation, members, size, fixes)
     both_halves = operation is Operation.ALL_REDUCE
     sends = 2 * others if both_halves else others
-    if accounting.direct_reductions:
+    if fixes.direct_reductions:
         bundles = _mended(operation, others, sends, width, message)
     else:
         bundles = bundle_pattern(operation, width, others * width if subgroup else width, message)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.collectives.program import Accounting
+from et_sim.collectives.program import CostFixes
 from et_sim.collectives.tree import TreeProgram, hang
 
 
-def double_binary_tree(members: int, size: int, accounting: Accounting) -> TreeProgram:
+def double_binary_tree(members: int, size: int, fixes: CostFixes) -> TreeProgram:
     """The trees of `members` members that exchange messages of `size` bytes."""
     trees = [hang(members, members - 1, [0], [members - 1]), hang(members, 0, [1], [members])]
     each = np.full(2 * members, size, np.int64)
@@ -29,5 +29,5 @@ def double_binary_tree(members: int, size: int, accounting: Accounting) -> TreeP
         goes_up=True,
         goes_down=True,
         reduces_up=True,
-        reduces_down=not accounting.tree_operations,
+        reduces_down=not fixes.tree_operations,
     )

@@ -1,6 +1,6 @@
 """Halving-doubling: members exchange half of what is left, over distances that halve or double, and back.
 
-Powers of two: pairs exchange over doubling distances. The reference's accounting is kept: sizes are halved
+Powers of two: pairs exchange over doubling distances. The reference's fixes is kept: sizes are halved
 with truncation, a bundle is charged for the packet it will send, and groups of log2(n) bundles start with a
 silent one. Mended (and where truncation would leave nothing to send), the vector is cut into n pieces,
 rounded up, and every message of the reducing half is charged at its own size.
@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    Accounting,
     Bundles,
     Bytes,
+    CostFixes,
     Distances,
     Operation,
     Peer,
@@ -29,7 +29,7 @@ from et_sim.collectives.program import (
 from et_sim.errors import MachineError
 
 
-def halving_doubling(operation: Operation, members: int, size: int, accounting: Accounting) -> StepProgram:
+def halving_doubling(operation: Operation, members: int, size: int, fixes: CostFixes) -> StepProgram:
     """The halving-doubling program of one phase with `size` input bytes per member."""
     if operation is Operation.ALL_TO_ALL:
         raise MachineError(
@@ -37,7 +37,7 @@ def halving_doubling(operation: Operation, members: int, size: int, accounting: 
             place='system key "all-to-all-implementation"',
             remedy="use ring or direct for all-to-all",
         )
-    if uses_pairs(members) and not accounting.exact_halving_doubling:
+    if uses_pairs(members) and not fixes.exact_halving_doubling:
         program = _as_reference(operation, members, size)
         if program.message_bytes.min() > 0:
             return program

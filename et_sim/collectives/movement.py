@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from et_sim.collectives.algorithm import Algorithm
 from et_sim.collectives.halving_doubling import circulant_inward, pairs_inward, uses_pairs
-from et_sim.collectives.program import AS_REFERENCE, Accounting, Operation
+from et_sim.collectives.program import AS_REFERENCE, CostFixes, Operation
 from et_sim.collectives.schedule import UP
 from et_sim.collectives.tree import BY_SUBTREE, subtree_places
 
@@ -164,12 +164,12 @@ def movement(
     operation: Operation,
     members: int,
     *,
-    accounting: Accounting = AS_REFERENCE,
+    fixes: CostFixes = AS_REFERENCE,
     root: int = 0,
 ) -> Movement:
     """The movement of data that an algorithm makes for an operation."""
-    algorithm = algorithm.used_for(operation, accounting)
-    effective = Operation.ALL_REDUCE if algorithm.keeps_size(accounting) else operation
+    algorithm = algorithm.used_for(operation, fixes)
+    effective = Operation.ALL_REDUCE if algorithm.keeps_size(fixes) else operation
     return Movement(algorithm.family, effective, members, root)
 
 

@@ -83,8 +83,8 @@ class StepProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class Accounting:
-    """Which of the reference's inaccuracies are mended."""
+class CostFixes:
+    """Which of the reference's inaccuracies are corrected."""
 
     exact_halving_doubling: bool = False
     tree_operations: bool = False
@@ -92,17 +92,17 @@ class Accounting:
     whole_pieces: bool = False  # a piece of a chunk that does not divide is rounded up, not down
 
 
-AS_REFERENCE = Accounting()
-CORRECTED = Accounting(
+AS_REFERENCE = CostFixes()
+CORRECTED = CostFixes(
     exact_halving_doubling=True, tree_operations=True, direct_reductions=True, whole_pieces=True
 )
 
 
-def piece_bytes(operation: Operation, members: int, size: int, accounting: Accounting) -> int:
+def piece_bytes(operation: Operation, members: int, size: int, fixes: CostFixes) -> int:
     """One member's part of `size` bytes; of an all-gather, what it puts in."""
     if operation is Operation.ALL_GATHER:
         return size
-    return -(-size // members) if accounting.whole_pieces else size // members
+    return -(-size // members) if fixes.whole_pieces else size // members
 
 
 def bundles_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: int) -> Bundles:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    Accounting,
+    CostFixes,
     Operation,
     Peer,
     StepProgram,
@@ -18,9 +18,9 @@ from et_sim.collectives.program import (
 )
 
 
-def ring(operation: Operation, members: int, size: int, accounting: Accounting) -> StepProgram:
+def ring(operation: Operation, members: int, size: int, fixes: CostFixes) -> StepProgram:
     """The ring program of one phase with `size` input bytes per member."""
-    message = piece_bytes(operation, members, size, accounting)
+    message = piece_bytes(operation, members, size, fixes)
     return StepProgram(
         members=members,
         sends=_sends(operation, members),

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.plan.mixing import mix
+from et_sim.plan.splitmix import splitmix64
 
 
 def rotations(words: Any, seed: int) -> Any:
     """The signature of every row of `words`, read round from each of its places (last axis)."""
     count = words.shape[-1]
-    base = int(mix(np.uint64(count), seed)) | 1  # odd, so it has an inverse
+    base = int(splitmix64(np.uint64(count), seed)) | 1  # odd, so it has an inverse
     with np.errstate(over="ignore"):
         powers = _powers(base, 2 * count)
         twice = np.concatenate((words, words), axis=-1) * powers
@@ -36,7 +36,7 @@ def exchanges(words: Any, seed: int) -> Any:
         while distance < count:
             partner = np.where(place // distance % 2 == 0, place + distance, place - distance)
             partner = np.minimum(partner, count - 1)
-            words = mix(words + mix(words[..., partner], seed + distance), seed)
+            words = splitmix64(words + splitmix64(words[..., partner], seed + distance), seed)
             distance *= 2
     return words
 

@@ -20,7 +20,7 @@ import numpy as np
 from et_sim.fold.hashing import exchanges, rotations
 from et_sim.fold.path_keys import PathKeys
 from et_sim.plan.lowering import Lowering
-from et_sim.plan.mixing import mix
+from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import NO_LINE
 
 
@@ -64,7 +64,7 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
     """Signatures of the places of lines (last axis); `words` are their members' colours, mixed."""
     out = np.zeros(words.shape, np.uint64)
     if pattern.places:
-        place = mix(np.arange(words.shape[-1]), seed + 1)
+        place = splitmix64(np.arange(words.shape[-1]), seed + 1)
         with np.errstate(over="ignore"):
             out = out + (words * (place | np.uint64(1))).sum(axis=-1, keepdims=True) + place
     if (words == words[..., :1]).all():  # of one colour: all places look alike
@@ -112,14 +112,14 @@ class SystemLines:
         """Whom exchanges in pairs are with: ahead for some, behind for others."""
         for distance, partner in _partners(members):
             peer = ranks + (partner[place] - place) * stride
-            self.fixed.append(mix(code(ranks, peer), members + distance))
+            self.fixed.append(splitmix64(code(ranks, peer), members + distance))
 
     def _add_paths(
         self, paths: PathKeys, ranks: Any, place: Any, stride: int, members: int, pattern: Pattern
     ) -> None:
         for distance in _both_ways(pattern, members):
             peer = ranks + ((place + distance) % members - place) * stride
-            self.fixed.append(mix(paths.codes(ranks, peer), distance))
+            self.fixed.append(splitmix64(paths.codes(ranks, peer), distance))
             if not paths.can_be_folded(ranks, peer):
                 self.can_be_folded = False
                 return
@@ -131,7 +131,7 @@ class SystemLines:
             grid = np.moveaxis(mixed.reshape(-1, members, stride), 1, -1)
             seen = np.moveaxis(look_around(grid, pattern, seed + 16 * number), -1, 1).reshape(-1)
             with np.errstate(over="ignore"):
-                out += mix(seen, seed + number)
+                out += splitmix64(seen, seed + number)
         return out
 
 
@@ -168,23 +168,29 @@ class GroupLines:
             for distance in _both_ways(pattern, members.shape[1]):
                 peer = np.roll(members, -distance, axis=1)
                 code = paths.codes(members, peer)
-                np.add.at(self.fixed, members, mix(mix(code, distance), 1) * (mix(usage, 3) | np.uint64(1)))
+                np.add.at(
+                    self.fixed,
+                    members,
+                    splitmix64(splitmix64(code, distance), 1) * (splitmix64(usage, 3) | np.uint64(1)),
+                )
                 if not paths.can_be_folded(members, peer):
                     self.can_be_folded = False
                     return
             if pattern.pairs and paths.differ_along_lines:
                 of_pair = paths.codes if paths.messages_queue else paths.costs
                 for distance, partner in _partners(members.shape[1]):
-                    code = mix(of_pair(members, members[:, partner]), members.shape[1] + distance)
-                    np.add.at(self.fixed, members, mix(code, 2) * (mix(usage, 3) | np.uint64(1)))
+                    code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)
+                    np.add.at(
+                        self.fixed, members, splitmix64(code, 2) * (splitmix64(usage, 3) | np.uint64(1))
+                    )
 
     def look(self, mixed: Any, seed: int) -> Any:
         """What every rank sees in its groups."""
         out = np.zeros(len(mixed), np.uint64)
         for members, usage, pattern in self._blocks:
             with np.errstate(over="ignore"):
-                words = mix(mixed[members] + mix(usage, seed), seed + members.shape[1])
-                seen = mix(look_around(words, pattern, seed) + mix(usage, seed + 1), seed)
+                words = splitmix64(mixed[members] + splitmix64(usage, seed), seed + members.shape[1])
+                seen = splitmix64(look_around(words, pattern, seed) + splitmix64(usage, seed + 1), seed)
                 np.add.at(out, members, seen)
         return out
 

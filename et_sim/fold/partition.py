@@ -28,7 +28,7 @@ from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
-from et_sim.plan.mixing import mix
+from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import NO_LINE, Action
 
 NOT_KNOWN = -1
@@ -54,14 +54,14 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
         return alone
     fixed = groups.fixed + messages.fixed
     for column in system.fixed:
-        fixed = mix(fixed + column, 5)
+        fixed = splitmix64(fixed + column, 5)
 
     def refined(colours: Any, seed: int) -> Any:
-        mixed = mix(colours, seed)
+        mixed = splitmix64(colours, seed)
         with np.errstate(over="ignore"):
-            seen = mix(system.look(mixed, seed), 1) + mix(groups.look(mixed, seed), 2)
-            seen += mix(messages.look(mixed, seed), 3) + mix(fixed, 4) + mixed
-        return np.unique(mix(seen, seed), return_inverse=True)[1].reshape(-1)
+            seen = splitmix64(system.look(mixed, seed), 1) + splitmix64(groups.look(mixed, seed), 2)
+            seen += splitmix64(messages.look(mixed, seed), 3) + splitmix64(fixed, 4) + mixed
+        return np.unique(splitmix64(seen, seed), return_inverse=True)[1].reshape(-1)
 
     classes = _refine_until_stable(colours, refined)
     return alone if classes is None else Actors.of_classes(classes)
@@ -110,8 +110,8 @@ def _first_colours(lowering: Lowering) -> Any:
             asks[template] = bool((nodes == Action.MEMORY).any())
         which = shares & asks[lowering.workload.template_of_rank]
         colours = np.where(which, len(asks) ** 2 + np.arange(ranks), colours)
-    if lowering.paces.start_ns is not None:
-        starts, late = np.unique(lowering.paces.start_ns, return_inverse=True)
+    if lowering.variants.start_ns is not None:
+        starts, late = np.unique(lowering.variants.start_ns, return_inverse=True)
         colours = colours * len(starts) + late.reshape(-1)
     return colours
 
@@ -127,7 +127,10 @@ class _Messages:
         code = paths.codes(self._owner, self._peer)
         self.can_be_folded = paths.can_be_folded(self._owner, self._peer)
         with np.errstate(over="ignore"):
-            edge = mix(mix(mix(code, 1) + self._slot.astype(np.uint64), 2) + mix(self._back, 3), 4)
+            edge = splitmix64(
+                splitmix64(splitmix64(code, 1) + self._slot.astype(np.uint64), 2) + splitmix64(self._back, 3),
+                4,
+            )
         self._edge = edge
         self.fixed = self._sum(edge, ranks)
 
@@ -139,7 +142,7 @@ class _Messages:
     def look(self, mixed: Any, seed: int) -> Any:
         """What every rank sees of those it sends to and receives from."""
         with np.errstate(over="ignore"):
-            return self._sum(mix(mixed[self._peer] + self._edge, seed), len(mixed))
+            return self._sum(splitmix64(mixed[self._peer] + self._edge, seed), len(mixed))
 
 
 def _peers_of_ranks(lowering: Lowering) -> tuple[Any, Any, Any]:

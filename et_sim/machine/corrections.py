@@ -1,4 +1,4 @@
-"""The modelling defects of the reference that can be mended, one named switch each.
+"""The modelling defects of the reference that can be corrected, one named switch each.
 
 The reference profile mends none, so that its nanoseconds are the reference's; the corrected profile mends
 all. Whatever the reference aborts or hangs on is no switch: both profiles do something sane there.

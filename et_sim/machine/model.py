@@ -312,7 +312,7 @@ class System:
         return self.profile is Profile.ASTRA_1
 
     def corrects(self, correction: Correction) -> bool:
-        """Whether a defect of the reference is mended."""
+        """Whether a defect of the reference is corrected."""
         return correction in self.corrections
 
 

@@ -1,6 +1,6 @@
 """Stragglers: the entries of the system file about ranks that are slower than the others.
 
-Not here: what they do to a run (`et_sim.plan.pace`).
+Not here: what they do to a run (`et_sim.plan.straggler_variants`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Level, LevelFabric, Shape, strides_of
-from et_sim.plan.mixing import mix
+from et_sim.plan.splitmix import splitmix64
 
 Tier = TypeVar("Tier", Dimension, Level)
 
@@ -76,7 +76,7 @@ class GridPaths:
             return code
         there, back = self._uneven.on_path(source, target), self._uneven.on_path(target, source)
         with np.errstate(over="ignore"):
-            return mix(mix(mix(code, 0) + there, 0) + back, 0)
+            return splitmix64(splitmix64(splitmix64(code, 0) + there, 0) + back, 0)
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
         """Whether the codes of these pairs say all about their paths."""
@@ -151,13 +151,13 @@ class _UnevenLinks:
         found = np.zeros(np.broadcast(source, target).shape, np.uint64)
         if len(self._pair):
             at = np.minimum(np.searchsorted(self._pair, pair), len(self._pair) - 1)
-            found += mix(np.where(self._pair[at] == pair, self._speed[at], 0), 1)
+            found += splitmix64(np.where(self._pair[at] == pair, self._speed[at], 0), 1)
         with np.errstate(over="ignore"):
             for number, up in self._up.items():
                 dimension, stride = self._fabric.dimensions[number], self._fabric.strides[number]
                 crosses = (target // stride - source // stride) % dimension.npus != 0
-                speeds = mix(up[source], 2) + mix(self._down[number][target], 3)
-                found += np.where(crosses, mix(speeds, 4 + number), np.uint64(0))
+                speeds = splitmix64(up[source], 2) + splitmix64(self._down[number][target], 3)
+                found += np.where(crosses, splitmix64(speeds, 4 + number), np.uint64(0))
         return found
 
 

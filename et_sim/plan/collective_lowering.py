@@ -15,8 +15,8 @@ import numpy as np
 from et_sim.collectives import (
     OVER_A_TREE,
     TREE,
-    Accounting,
     Algorithm,
+    CostFixes,
     Operation,
     lower,
     parse_algorithm,
@@ -349,7 +349,7 @@ class CollectiveTables:
                 key.members,
                 key.size,
                 subgroup=subgroup,
-                accounting=self._accounting,
+                fixes=self._accounting,
                 root=key.root,
             )
             if len(self._programs) == MOST_PROGRAMS:
@@ -420,9 +420,9 @@ def _rules_of(system: System) -> Rules:
     return Rules(system.all_reduce_plan, system.corrects(Correction.ALL_QUEUES))
 
 
-def accounting_of(system: System) -> Accounting:
+def accounting_of(system: System) -> CostFixes:
     """What the corrections say about the programs of collectives."""
-    return Accounting(
+    return CostFixes(
         exact_halving_doubling=system.corrects(Correction.EXACT_HALVING_DOUBLING),
         tree_operations=system.corrects(Correction.TREE_OPERATIONS),
         direct_reductions=system.corrects(Correction.DIRECT_REDUCTIONS),

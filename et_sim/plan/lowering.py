@@ -27,9 +27,9 @@ from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.nodes import NodeRules, lower_nodes
-from et_sim.plan.pace import Paces
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.seats import SeatTables
+from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.tables import Plan, WaitingOrder
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.tensors import TensorUses, tensor_uses
@@ -59,8 +59,8 @@ class Lowering:
         _check_rank_count(workload, machine.network.ranks)
         self.compute, memory = compute_model(machine.system), memory_model(machine)
         classes = self.compute.rank_classes(workload.ranks)
-        self.paces = Paces(workload, machine.system.stragglers, classes)
-        workload = self.paces.workload
+        self.variants = StragglerVariants(workload, machine.system.stragglers, classes)
+        workload = self.variants.workload
         self.workload, self.machine = workload, machine
         self.endpoints = endpoints_of_templates(workload)
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
@@ -79,11 +79,11 @@ class Lowering:
             place = trace.source or workload.source
             rank = int(lowest[index])
             nodes = lower_nodes(trace, rules, rank, place)
-            self.paces.apply(nodes, trace, rank)
+            self.variants.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
-        self.paces.check_all_met()
+        self.variants.check_all_met()
         self.templates, self.nodes, self.children = templates.finish()
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -95,7 +95,7 @@ class Lowering:
         return (
             self.machine.system.is_version_1
             and len(self.workload.templates) == 1
-            and self.paces.start_ns is None
+            and self.variants.start_ns is None
             and not any(name for name in self.used_groups[0])
         )
 
@@ -124,8 +124,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     actor_table["channel_first"] = channel_first
     actor_table["seat_first"] = seat_tables.usage_first[:-1]
     actor_table["memory_server"] = lowering.memory_server[actors.representative]
-    if lowering.paces.start_ns is not None:
-        actor_table["start_ns"] = lowering.paces.start_ns[actors.representative]
+    if lowering.variants.start_ns is not None:
+        actor_table["start_ns"] = lowering.variants.start_ns[actors.representative]
     sizes = lowering.templates["nodes"][actor_table["template"]]
     actor_table["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     return Plan(

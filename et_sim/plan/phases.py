@@ -3,7 +3,7 @@
 Pure functions of a collective's type and size and of the dimensions that take part. The reference rounds
 twice: chunks all have the full chunk size, so the bytes moved are at least the bytes asked for, and the
 bytes of a phase are divided among its members without a rest, so some may get lost. `split_exactly` and
-`Part.whole_pieces` mend this.
+`Part.whole_pieces` correct this.
 
 Not here: in which order chunks visit the dimensions (`dimension_order`), and the algorithms.
 """

@@ -30,7 +30,7 @@ from et_sim.trace.columns import (
     no_tensor_lists,
 )
 from et_sim.trace.wire_errors import explain, old_format, old_format_error
-from et_sim.trace.wire_layout import Sink
+from et_sim.trace.wire_layout import DecodeBuffers
 from et_sim.trace.wire_names import NameTable, intern_spans, join_spans, name_table
 from et_sim.trace.wire_nodes import decode_records
 
@@ -48,39 +48,39 @@ def decode(
     """
     if len(content) == 0:
         raise TraceError("is empty", place=source, remedy="a trace has at least a GlobalMetadata record")
-    sink = _run(content)
-    if sink.cells[at.FAILURE] != 0:
-        raise explain(sink, source)
-    start, size = sink.cells[at.VERSION_START], sink.cells[at.VERSION_SIZE]
-    version = bytes(sink.text.data[start : start + size])
+    buffers = _run(content)
+    if buffers.registers[at.FAILURE] != 0:
+        raise explain(buffers, source)
+    start, size = buffers.registers[at.VERSION_START], buffers.registers[at.VERSION_SIZE]
+    version = bytes(buffers.text.data[start : start + size])
     if old_format(version):
         raise old_format_error(source)
-    trace = _in_file_order(sink, version.decode(), source)
-    dependencies = _dependency_ids(sink)
+    trace = _in_file_order(buffers, version.decode(), source)
+    dependencies = _dependency_ids(buffers)
     trace, dependencies = _in_id_order(trace, dependencies)
     return _resolved(trace, dependencies, drop_dangling)
 
 
-def _run(content: bytes | npt.NDArray[np.uint8]) -> Sink:
+def _run(content: bytes | npt.NDArray[np.uint8]) -> DecodeBuffers:
     """Call the compiled decoder until it is done or has failed."""
-    sink = at.empty_sink(content)
-    cells = sink.cells
+    buffers = at.empty_buffers(content)
+    registers = buffers.registers
     # Uncompiled, the hash of names is numpy arithmetic, which warns when it wraps around.
     with np.errstate(over="ignore"):
-        decode_records(sink)
-        if cells[at.FAILURE] == 0:
-            sink = at.with_rows(sink)
-            decode_records(sink)
-        while cells[at.FAILURE] == 0 and cells[at.ROW] < cells[at.NODES]:
-            sink = at.with_longer_lists(sink)
-            decode_records(sink)
-    return sink
+        decode_records(buffers)
+        if registers[at.FAILURE] == 0:
+            buffers = at.with_rows(buffers)
+            decode_records(buffers)
+        while registers[at.FAILURE] == 0 and registers[at.ROW] < registers[at.NODES]:
+            buffers = at.with_longer_lists(buffers)
+            decode_records(buffers)
+    return buffers
 
 
-def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
+def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
     """The columns as they are, still without dependencies."""
-    nodes = int(sink.cells[at.NODES])
-    wide, narrow, small = sink.wide[:, :nodes], sink.narrow[:, :nodes], sink.small[:, :nodes]
+    nodes = int(buffers.registers[at.NODES])
+    wide, narrow, small = buffers.wide[:, :nodes], buffers.narrow[:, :nodes], buffers.small[:, :nodes]
     no_rows = np.zeros(0, np.int32)
     return Trace(
         node_id=wide[at.NODE_ID].view(np.uint64),
@@ -91,16 +91,16 @@ def _in_file_order(sink: Sink, version: str, source: str) -> Trace:
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
         present=narrow[at.PRESENT].view(np.uint32),
-        data_start=sink.wide[at.DATA_START, : nodes + 1],
+        data_start=buffers.wide[at.DATA_START, : nodes + 1],
         data_deps=no_rows,
-        ctrl_start=sink.wide[at.CTRL_START, : nodes + 1],
+        ctrl_start=buffers.wide[at.CTRL_START, : nodes + 1],
         ctrl_deps=no_rows,
-        names=_strings(sink, sink.names, source, "node name"),
-        group_names=("", *_strings(sink, sink.groups, source, "pg_name")),
+        names=_strings(buffers, buffers.names, source, "node name"),
+        group_names=("", *_strings(buffers, buffers.groups, source, "pg_name")),
         version=version,
-        metadata_text=_texts(sink, source),
-        ignored_attributes=_ignored(sink, source),
-        tensors=_tensor_lists(sink, source),
+        metadata_text=_texts(buffers, source),
+        ignored_attributes=_ignored(buffers, source),
+        tensors=_tensor_lists(buffers, source),
         source=source,
         **{number.column: _column(number, wide, narrow, small) for number in NUMBERS},
     )
@@ -112,9 +112,9 @@ def _column(number: Attribute, wide: Any, narrow: Any, small: Any) -> Any:
     return (wide, narrow, small)[at.BLOCK[meaning]][at.SLOT[meaning]].view(number.dtype)
 
 
-def _ignored(sink: Sink, source: str) -> dict[str, int]:
-    known = sink.attributes
-    names = _strings(sink, known.names, source, "attribute name")
+def _ignored(buffers: DecodeBuffers, source: str) -> dict[str, int]:
+    known = buffers.attributes
+    names = _strings(buffers, known.names, source, "attribute name")
     return {
         name: int(known.nodes[number])
         for number, name in enumerate(names)
@@ -122,21 +122,21 @@ def _ignored(sink: Sink, source: str) -> dict[str, int]:
     }
 
 
-def _tensor_lists(sink: Sink, source: str) -> TensorLists:
+def _tensor_lists(buffers: DecodeBuffers, source: str) -> TensorLists:
     """The lists of tensors in the order of rows, inputs before outputs."""
-    lists = sink.lists[: int(sink.cells[at.LISTS])]
+    lists = buffers.lists[: int(buffers.registers[at.LISTS])]
     if not len(lists):
         return no_tensor_lists()
-    spans = sink.words[: int(sink.cells[at.WORDS])]
+    spans = buffers.words[: int(buffers.registers[at.WORDS])]
     table = name_table(len(spans))
     with np.errstate(over="ignore"):  # as in `_run`
-        intern_spans(table, sink.text, spans)
+        intern_spans(table, buffers.text, spans)
     found = TensorLists(
         row=lists[:, 0].astype(np.int32),
         is_output=lists[:, 1] == at.OUTPUTS,
         start=np.append(lists[:, 2], len(spans)),
         words=spans[:, 0].astype(np.int32),
-        texts=_strings(sink, table, source, "name or size of a tensor"),
+        texts=_strings(buffers, table, source, "name or size of a tensor"),
     )
     return _in_row_order(found, found.row)
 
@@ -149,25 +149,25 @@ def _in_row_order(lists: TensorLists, row: RowColumn) -> TensorLists:
     return TensorLists(row[order], lists.is_output[order], start, words, texts)
 
 
-def _texts(sink: Sink, source: str) -> dict[int, str]:
-    spans = sink.texts[: int(sink.cells[at.TEXTS])].tolist()
-    return {row: _text(sink, start, size, source, "inputs.values") for row, start, size in spans}
+def _texts(buffers: DecodeBuffers, source: str) -> dict[int, str]:
+    spans = buffers.texts[: int(buffers.registers[at.TEXTS])].tolist()
+    return {row: _text(buffers, start, size, source, "inputs.values") for row, start, size in spans}
 
 
-def _text(sink: Sink, start: int, size: int, source: str, what: str) -> str:
-    content = bytes(sink.text.data[int(start) : int(start) + int(size)])
+def _text(buffers: DecodeBuffers, start: int, size: int, source: str, what: str) -> str:
+    content = bytes(buffers.text.data[int(start) : int(start) + int(size)])
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         raise _bad_text(source, int(start) + error.start, what) from None
 
 
-def _strings(sink: Sink, table: NameTable, source: str, what: str) -> tuple[str, ...]:
+def _strings(buffers: DecodeBuffers, table: NameTable, source: str, what: str) -> tuple[str, ...]:
     """All names of a table, decoded together: far cheaper than one by one."""
     count = int(table.used[0])
     start, size = table.start[:count], table.size[:count]
     joined = np.empty(int(size.sum()) + count, np.uint8)
-    join_spans(sink.text.data, start, size, joined)
+    join_spans(buffers.text.data, start, size, joined)
     try:
         text = joined.tobytes().decode()
     except UnicodeDecodeError as error:
@@ -180,7 +180,7 @@ def _strings(sink: Sink, table: NameTable, source: str, what: str) -> tuple[str,
         return tuple(pieces)
     # A name holds a zero character itself.
     spans = zip(start.tolist(), size.tolist(), strict=True)
-    return tuple(_text(sink, first, length, source, what) for first, length in spans)
+    return tuple(_text(buffers, first, length, source, what) for first, length in spans)
 
 
 def _bad_text(source: str, offset: int, what: str) -> TraceError:
@@ -191,10 +191,10 @@ def _bad_text(source: str, offset: int, what: str) -> TraceError:
     )
 
 
-def _dependency_ids(sink: Sink) -> tuple[Ids, Ids]:
-    nodes = int(sink.cells[at.NODES])
-    data = sink.data_deps[: int(sink.wide[at.DATA_START, nodes])]
-    ctrl = sink.ctrl_deps[: int(sink.wide[at.CTRL_START, nodes])]
+def _dependency_ids(buffers: DecodeBuffers) -> tuple[Ids, Ids]:
+    nodes = int(buffers.registers[at.NODES])
+    data = buffers.data_deps[: int(buffers.wide[at.DATA_START, nodes])]
+    ctrl = buffers.ctrl_deps[: int(buffers.wide[at.CTRL_START, nodes])]
     return data.view(np.uint64), ctrl.view(np.uint64)
 
 

@@ -27,7 +27,7 @@ from et_sim.trace.wire_fields import (
     read_varint,
     unzigzag,
 )
-from et_sim.trace.wire_layout import Sink, Vocabulary
+from et_sim.trace.wire_layout import DecodeBuffers, Vocabulary
 from et_sim.trace.wire_names import Text, intern, same_bytes
 
 _KNOWN_TEXT = np.frombuffer("".join(at.KNOWN_ATTRIBUTES).encode(), np.uint8)
@@ -35,15 +35,15 @@ _KNOWN_END = np.cumsum([len(name) for name in at.KNOWN_ATTRIBUTES])
 
 
 @compiled(allocates=False, forceinline=True)
-def fail(sink: Sink, code: int, offset: int) -> int:
+def fail(buffers: DecodeBuffers, code: int, offset: int) -> int:
     """Note the first thing that went wrong; returns the (negative) code."""
-    sink.cells[at.FAILURE] = code
-    sink.cells[at.OFFSET] = offset
+    buffers.registers[at.FAILURE] = code
+    buffers.registers[at.OFFSET] = offset
     return code
 
 
 @compiled(allocates=False, forceinline=True)
-def decode_attribute(sink: Sink, start: int, end: int, row: int, previous: int) -> Any:
+def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, previous: int) -> Any:
     """Take in the attribute in `[start, end)`; returns the number of its name, or a failure."""
     name_start = start
     name_size = 0
@@ -52,9 +52,9 @@ def decode_attribute(sink: Sink, start: int, end: int, row: int, previous: int) 
     size = 0
     pos = start
     while pos < end:
-        field, wire, payload, length, after = read_field(sink.text.data, pos, end)
+        field, wire, payload, length, after = read_field(buffers.text.data, pos, end)
         if after < 0:
-            return fail(sink, after, pos)
+            return fail(buffers, after, pos)
         if field == 1 and wire == BYTES:
             name_start = payload
             name_size = length
@@ -63,28 +63,28 @@ def decode_attribute(sink: Sink, start: int, end: int, row: int, previous: int) 
             value = payload
             size = length
         pos = after
-    number = _recognise(sink.attributes, sink.text, name_start, name_size, previous)
+    number = _recognise(buffers.attributes, buffers.text, name_start, name_size, previous)
     if number < 0:
-        return fail(sink, at.TOO_MANY_ATTRIBUTE_NAMES, start)
-    meaning = sink.attributes.meaning[number]
+        return fail(buffers, at.TOO_MANY_ATTRIBUTE_NAMES, start)
+    meaning = buffers.attributes.meaning[number]
     if meaning == at.IGNORED:
-        _count_ignored(sink.attributes, number, row)
+        _count_ignored(buffers.attributes, number, row)
         return number
-    if (sink.narrow[at.PRESENT, row] >> meaning) & 1:
+    if (buffers.narrow[at.PRESENT, row] >> meaning) & 1:
         return number
-    sink.narrow[at.PRESENT, row] |= 1 << meaning
+    buffers.narrow[at.PRESENT, row] |= 1 << meaning
     if meaning == at.PG_NAME:
-        code = _store_group(sink, row, member, value, size)
+        code = _store_group(buffers, row, member, value, size)
     elif meaning == at.INVOLVED_DIM:
-        code = _store_flags(sink, start, end, row, member)
+        code = _store_flags(buffers, start, end, row, member)
     elif meaning == at.INPUTS or meaning == at.OUTPUTS:
-        code = _note_words(sink, start, end, row, meaning, member)
+        code = _note_words(buffers, start, end, row, meaning, member)
     else:
-        code = _store_number(sink, row, meaning, member, value)
+        code = _store_number(buffers, row, meaning, member, value)
     if code < 0:
-        sink.cells[at.ATTRIBUTE_START] = start
-        sink.cells[at.ATTRIBUTE_END] = end
-        return fail(sink, code, start)
+        buffers.registers[at.ATTRIBUTE_START] = start
+        buffers.registers[at.ATTRIBUTE_END] = end
+        return fail(buffers, code, start)
     return number
 
 
@@ -129,23 +129,23 @@ def _count_ignored(vocabulary: Vocabulary, number: int, row: int) -> None:
 
 
 @compiled(allocates=False, forceinline=True)
-def _store_number(sink: Sink, row: int, meaning: int, member: int, value: Any) -> int:
+def _store_number(buffers: DecodeBuffers, row: int, meaning: int, member: int, value: Any) -> int:
     if member < at.INT32_VAL or member > at.BOOL_VAL or member & 1 == 0:
         return at.WRONG_ATTRIBUTE_KIND
     number = _as_integer(member, value)
     block = at.BLOCK[meaning]
     if block == at.SMALL:
-        sink.small[at.SLOT[meaning], row] = 1 if number != 0 else 0
+        buffers.small[at.SLOT[meaning], row] = 1 if number != 0 else 0
         return 0
     is_unsigned = member in (at.UINT64_VAL, at.FIXED64_VAL)
     if number < at.LEAST[meaning] or (number < 0 and is_unsigned):
         return at.NUMBER_OUT_OF_RANGE
     if block == at.WIDE:
-        sink.wide[at.SLOT[meaning], row] = number
+        buffers.wide[at.SLOT[meaning], row] = number
         return 0
     if number > 0x7FFFFFFF:
         return at.NUMBER_OUT_OF_RANGE
-    sink.narrow[at.SLOT[meaning], row] = number
+    buffers.narrow[at.SLOT[meaning], row] = number
     return 0
 
 
@@ -168,45 +168,45 @@ def _as_integer(member: int, value: Any) -> Any:
 
 
 @compiled(allocates=False, forceinline=True)
-def _store_group(sink: Sink, row: int, member: int, start: Any, size: int) -> int:
+def _store_group(buffers: DecodeBuffers, row: int, member: int, start: Any, size: int) -> int:
     """The empty name is group 0, which means all ranks."""
     if member != at.STRING_VAL:
         return at.WRONG_ATTRIBUTE_KIND
-    sink.narrow[at.GROUP, row] = 0 if size == 0 else intern(sink.groups, sink.text, start, size) + 1
+    buffers.narrow[at.GROUP, row] = 0 if size == 0 else intern(buffers.groups, buffers.text, start, size) + 1
     return 0
 
 
 @compiled(allocates=False)
-def _store_flags(sink: Sink, start: int, end: int, row: int, member: int) -> int:
+def _store_flags(buffers: DecodeBuffers, start: int, end: int, row: int, member: int) -> int:
     """Collect a list of flags; protobuf joins the lists if one member occurs repeatedly."""
     if member < at.INT32_VAL + 1 or member > at.BOOL_VAL + 1 or member & 1:
         return at.WRONG_ATTRIBUTE_KIND
     code = 0
     pos = start
     while pos < end and code >= 0:
-        field, wire, payload, size, pos = read_cold_field(sink.text.data, pos, end)
+        field, wire, payload, size, pos = read_cold_field(buffers.text.data, pos, end)
         if field < 3 or field > at.LAST_MEMBER or wire != at.MEMBER_WIRE[field]:
             continue
         if field == member:
-            code = _add_list(sink, payload, payload + size, row, at.MEMBER_WIRE[member - 1])
+            code = _add_list(buffers, payload, payload + size, row, at.MEMBER_WIRE[member - 1])
         else:
-            sink.wide[at.INVOLVED_DIMS, row] = 0
-            sink.small[at.INVOLVED_COUNT, row] = 0
+            buffers.wide[at.INVOLVED_DIMS, row] = 0
+            buffers.small[at.INVOLVED_COUNT, row] = 0
     return code
 
 
 @compiled(allocates=False)
-def _add_list(sink: Sink, pos: int, end: int, row: int, element_wire: int) -> int:
+def _add_list(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wire: int) -> int:
     """One `K_list` message: flags packed in a BYTES field, or one field each."""
     while pos < end:
-        field, wire, payload, size, after = read_cold_field(sink.text.data, pos, end)
+        field, wire, payload, size, after = read_cold_field(buffers.text.data, pos, end)
         if after < 0:
             return after
         code = 0
         if field == 1 and wire == element_wire:
-            code = _add_flag(sink, row, payload)
+            code = _add_flag(buffers, row, payload)
         elif field == 1 and wire == BYTES:
-            code = _add_packed(sink, payload, payload + size, row, element_wire)
+            code = _add_packed(buffers, payload, payload + size, row, element_wire)
         if code < 0:
             return code
         pos = after
@@ -214,72 +214,72 @@ def _add_list(sink: Sink, pos: int, end: int, row: int, element_wire: int) -> in
 
 
 @compiled(allocates=False)
-def _add_packed(sink: Sink, pos: int, end: int, row: int, element_wire: int) -> int:
+def _add_packed(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wire: int) -> int:
     width = 8 if element_wire == 1 else 4
     while pos < end:
         if element_wire == 0:
-            value, pos = read_varint(sink.text.data, pos, end)
+            value, pos = read_varint(buffers.text.data, pos, end)
             if pos < 0:
                 return pos
         elif width > end - pos:
             return OUTSIDE_RECORD
         else:
-            value = read_fixed(sink.text.data, pos, width)
+            value = read_fixed(buffers.text.data, pos, width)
             pos += width
-        if _add_flag(sink, row, value) < 0:
+        if _add_flag(buffers, row, value) < 0:
             return at.TOO_MANY_DIMENSIONS
     return 0
 
 
 @compiled(allocates=False)
-def _add_flag(sink: Sink, row: int, value: Any) -> int:
-    count = np.int64(sink.small[at.INVOLVED_COUNT, row])
+def _add_flag(buffers: DecodeBuffers, row: int, value: Any) -> int:
+    count = np.int64(buffers.small[at.INVOLVED_COUNT, row])
     if count >= at.MAX_DIMENSIONS:
         return at.TOO_MANY_DIMENSIONS
     if value != 0:
-        sink.wide[at.INVOLVED_DIMS, row] |= np.int64(1) << count
-    sink.small[at.INVOLVED_COUNT, row] = count + 1
+        buffers.wide[at.INVOLVED_DIMS, row] |= np.int64(1) << count
+    buffers.small[at.INVOLVED_COUNT, row] = count + 1
     return 0
 
 
 @compiled(allocates=False)
-def _note_words(sink: Sink, start: int, end: int, row: int, meaning: int, member: int) -> int:
+def _note_words(buffers: DecodeBuffers, start: int, end: int, row: int, meaning: int, member: int) -> int:
     """Note where the texts of a list are; writers leave an empty list without a value."""
     if member not in (0, at.STRING_LIST):
         return at.WRONG_ATTRIBUTE_KIND
-    cells = sink.cells
-    first = cells[at.WORDS]
+    registers = buffers.registers
+    first = registers[at.WORDS]
     pos = start
     while pos < end:
-        field, wire, payload, size, pos = read_cold_field(sink.text.data, pos, end)
+        field, wire, payload, size, pos = read_cold_field(buffers.text.data, pos, end)
         if field < 3 or field > at.LAST_MEMBER or wire != at.MEMBER_WIRE[field]:
             continue
         if field != member:
-            cells[at.WORDS] = first  # of a oneof, only the last member counts
+            registers[at.WORDS] = first  # of a oneof, only the last member counts
         else:
-            code = _add_words(sink, payload, payload + size)
+            code = _add_words(buffers, payload, payload + size)
             if code < 0:
                 return code
-    count = cells[at.LISTS]
-    sink.lists[count, 0] = row
-    sink.lists[count, 1] = meaning
-    sink.lists[count, 2] = first
-    sink.lists[count, 3] = cells[at.WORDS] - first
-    cells[at.LISTS] = count + 1
+    count = registers[at.LISTS]
+    buffers.lists[count, 0] = row
+    buffers.lists[count, 1] = meaning
+    buffers.lists[count, 2] = first
+    buffers.lists[count, 3] = registers[at.WORDS] - first
+    registers[at.LISTS] = count + 1
     return 0
 
 
 @compiled(allocates=False)
-def _add_words(sink: Sink, pos: int, end: int) -> int:
+def _add_words(buffers: DecodeBuffers, pos: int, end: int) -> int:
     """One StringList message."""
     while pos < end:
-        field, wire, payload, size, after = read_cold_field(sink.text.data, pos, end)
+        field, wire, payload, size, after = read_cold_field(buffers.text.data, pos, end)
         if after < 0:
             return after
         if field == 1 and wire == BYTES:
-            count = sink.cells[at.WORDS]
-            sink.words[count, 0] = payload
-            sink.words[count, 1] = size
-            sink.cells[at.WORDS] = count + 1
+            count = buffers.registers[at.WORDS]
+            buffers.words[count, 0] = payload
+            buffers.words[count, 1] = size
+            buffers.registers[at.WORDS] = count + 1
         pos = after
     return 0

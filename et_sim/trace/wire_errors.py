@@ -14,7 +14,7 @@ from typing import Any
 from et_sim.errors import TraceError
 from et_sim.trace import wire_fields as wire
 from et_sim.trace import wire_layout as at
-from et_sim.trace.wire_layout import Sink
+from et_sim.trace.wire_layout import DecodeBuffers
 
 _DAMAGED = "the file is damaged or is not a Chakra trace; fetch or write it again"
 _OLD = "write it again with Chakra 0.0.4 (October 2023) or later"
@@ -50,22 +50,25 @@ _SIGNATURES = (
 )
 
 
-def explain(sink: Sink, source: str) -> TraceError:
+def explain(buffers: DecodeBuffers, source: str) -> TraceError:
     """The error for a decoder that stopped early."""
-    content = sink.text.data
-    code = int(sink.cells[at.FAILURE])
-    record = int(sink.cells[at.RECORD])
+    content = buffers.text.data
+    code = int(buffers.registers[at.FAILURE])
+    record = int(buffers.registers[at.RECORD])
     other = foreign_format(bytes(content[:4096]))
     if other is not None:
         return TraceError(f"is {other[0]}, not a Chakra trace", place=source, remedy=other[1])
-    place = f"{source}: byte {int(sink.cells[at.OFFSET])} (record {record})"
+    place = f"{source}: byte {int(buffers.registers[at.OFFSET])} (record {record})"
     if code in _CAUSES:
         cause, remedy = _CAUSES[code]
         if code == at.RECORD_TOO_LONG:
-            size, left = int(sink.cells[at.RECORD_END]), len(content) - int(sink.cells[at.RECORD_START])
+            size, left = (
+                int(buffers.registers[at.RECORD_END]),
+                len(content) - int(buffers.registers[at.RECORD_START]),
+            )
             cause = f"a record of {size % 2**64} bytes is longer than the {left} bytes left in the file"
         return TraceError(cause, place=place, remedy=remedy)
-    return _node_error(sink, code, place)
+    return _node_error(buffers, code, place)
 
 
 def old_format(version: bytes) -> bool:
@@ -98,9 +101,9 @@ def foreign_format(head: bytes) -> tuple[str, str] | None:
     return "plain text", "name the prefix of Chakra traces (PREFIX for PREFIX.0.et, PREFIX.1.et, …)"
 
 
-def _node_error(sink: Sink, code: int, place: str) -> TraceError:
-    start, end = int(sink.cells[at.RECORD_START]), int(sink.cells[at.RECORD_END])
-    record = bytes(sink.text.data[start:end])
+def _node_error(buffers: DecodeBuffers, code: int, place: str) -> TraceError:
+    start, end = int(buffers.registers[at.RECORD_START]), int(buffers.registers[at.RECORD_END])
+    record = bytes(buffers.text.data[start:end])
     who, node = _read_node(record)
     if code == at.BAD_NODE_KIND:
         number = f" {node.type}" if node is not None else ""
@@ -109,8 +112,8 @@ def _node_error(sink: Sink, code: int, place: str) -> TraceError:
         )
     if code == at.BAD_DURATION:
         return TraceError(f"{who} has a duration of 2^63 us or more", place=place, remedy=_DAMAGED)
-    first = int(sink.cells[at.ATTRIBUTE_START])
-    attribute = bytes(sink.text.data[first : int(sink.cells[at.ATTRIBUTE_END])])
+    first = int(buffers.registers[at.ATTRIBUTE_START])
+    attribute = bytes(buffers.text.data[first : int(buffers.registers[at.ATTRIBUTE_END])])
     return _attribute_error(code, who, attribute, place)
 
 

@@ -76,7 +76,7 @@ class Vocabulary(NamedTuple):
     successor: npt.NDArray[np.int64]  # the name that followed it last time, or -1; last cell: node start
 
 
-class Sink(NamedTuple):
+class DecodeBuffers(NamedTuple):
     """Everything the decoder reads and writes."""
 
     text: Text
@@ -91,22 +91,22 @@ class Sink(NamedTuple):
     names: NameTable
     groups: NameTable
     attributes: Vocabulary
-    cells: npt.NDArray[np.int64]  # see below
+    registers: npt.NDArray[np.int64]  # see below
 
 
-# Cells of `Sink.cells`: progress, and what went wrong first (FAILURE is 0 while all is well).
+# `DecodeBuffers.registers`: progress, and what went wrong first (FAILURE is 0 while all is well).
 NODES, ROW, POSITION, ROOM, TEXTS, VERSION_START, VERSION_SIZE = range(7)
 FAILURE, OFFSET, RECORD, RECORD_START, RECORD_END, ATTRIBUTE_START, ATTRIBUTE_END = range(7, 14)
-# Cells with which a node's fields are remembered until its record ends.
+# Registers with which a node's fields are remembered until its record ends.
 NODE_KIND, NAME_START, NAME_SIZE, TEXT_START, TEXT_SIZE = range(14, 19)
 LISTS, WORDS = range(19, 21)
-CELLS = 21
+REGISTERS = 21
 LISTS_PER_NODE = 2
 METADATA = 1  # NodeKind
 
 
-def empty_sink(content: bytes | Bytes) -> Sink:
-    """A sink without rows: enough to count the nodes."""
+def empty_buffers(content: bytes | Bytes) -> DecodeBuffers:
+    """A buffers without rows: enough to count the nodes."""
     names = MAX_ATTRIBUTE_NAMES
     vocabulary = Vocabulary(
         name_table(names),
@@ -115,22 +115,22 @@ def empty_sink(content: bytes | Bytes) -> Sink:
         np.full(names, -1, np.int64),
         np.full(names + 1, -1, np.int64),
     )
-    return _sized(as_text(content), 0, vocabulary, np.zeros(CELLS, np.int64))
+    return _sized(as_text(content), 0, vocabulary, np.zeros(REGISTERS, np.int64))
 
 
-def with_rows(sink: Sink) -> Sink:
-    """The sink with room for the nodes that were counted."""
-    return _sized(sink.text, int(sink.cells[NODES]), sink.attributes, sink.cells)
+def with_rows(buffers: DecodeBuffers) -> DecodeBuffers:
+    """The buffers with room for the nodes that were counted."""
+    return _sized(buffers.text, int(buffers.registers[NODES]), buffers.attributes, buffers.registers)
 
 
-def with_longer_lists(sink: Sink) -> Sink:
-    """The sink with lists that can take the next record and as much again as they hold."""
-    more = int(sink.cells[ROOM])
-    return sink._replace(
-        data_deps=_longer(sink.data_deps, more),
-        ctrl_deps=_longer(sink.ctrl_deps, more),
-        texts=_longer(sink.texts, 1),
-        words=_longer(sink.words, more),
+def with_longer_lists(buffers: DecodeBuffers) -> DecodeBuffers:
+    """The buffers with lists that can take the next record and as much again as they hold."""
+    more = int(buffers.registers[ROOM])
+    return buffers._replace(
+        data_deps=_longer(buffers.data_deps, more),
+        ctrl_deps=_longer(buffers.ctrl_deps, more),
+        texts=_longer(buffers.texts, 1),
+        words=_longer(buffers.words, more),
     )
 
 
@@ -140,11 +140,11 @@ def _longer(held: npt.NDArray[np.int64], more: int) -> npt.NDArray[np.int64]:
     return result
 
 
-def _sized(text: Text, nodes: int, vocabulary: Vocabulary, cells: npt.NDArray[np.int64]) -> Sink:
+def _sized(text: Text, nodes: int, vocabulary: Vocabulary, registers: npt.NDArray[np.int64]) -> DecodeBuffers:
     # An odd number of cache lines per column: at a power of two, the cells of one row would all
     # compete for the same cache set.
     width = ((nodes + 64) // 64 | 1) * 64
-    return Sink(
+    return DecodeBuffers(
         text=text,
         wide=np.zeros((WIDE_SLOTS, width), np.int64),
         narrow=np.zeros((NARROW_SLOTS, width), np.int32),
@@ -157,5 +157,5 @@ def _sized(text: Text, nodes: int, vocabulary: Vocabulary, cells: npt.NDArray[np
         names=name_table(nodes),
         groups=name_table(nodes),
         attributes=vocabulary,
-        cells=cells,
+        registers=registers,
     )

@@ -19,26 +19,26 @@ from et_sim.compiled.decorators import compiled, entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_attributes import decode_attribute, fail
 from et_sim.trace.wire_fields import BYTES, VARINT, as_signed_32, read_cold_field, read_field, read_varint
-from et_sim.trace.wire_layout import Sink
+from et_sim.trace.wire_layout import DecodeBuffers
 from et_sim.trace.wire_names import intern
 
 Integers = npt.NDArray[np.int64]
 
 
 @entry(allocates=False)
-def decode_records(sink: Sink) -> None:
-    """Go on decoding; `sink.cells` tells how far it came and what failed."""
-    cells = sink.cells
-    if cells[at.POSITION] > 0:
-        _decode_while_room(sink)
-    elif _count_nodes(sink) >= 0:
-        cells[at.POSITION] = _decode_header(sink)
+def decode_records(buffers: DecodeBuffers) -> None:
+    """Go on decoding; `buffers.registers` tells how far it came and what failed."""
+    registers = buffers.registers
+    if registers[at.POSITION] > 0:
+        _decode_while_room(buffers)
+    elif _count_nodes(buffers) >= 0:
+        registers[at.POSITION] = _decode_header(buffers)
 
 
 @compiled(allocates=False)
-def _count_nodes(sink: Sink) -> int:
+def _count_nodes(buffers: DecodeBuffers) -> int:
     """Count the records after the first; reads only the record lengths."""
-    data = sink.text.data
+    data = buffers.text.data
     records = 0
     pos = 0
     while pos < len(data):
@@ -47,129 +47,129 @@ def _count_nodes(sink: Sink) -> int:
         if code == 0 and (size < 0 or size > len(data) - start):
             code = at.RECORD_TOO_LONG
         if code < 0:
-            sink.cells[at.RECORD] = records
-            sink.cells[at.RECORD_START] = start
-            sink.cells[at.RECORD_END] = size
-            return fail(sink, code, pos)
+            buffers.registers[at.RECORD] = records
+            buffers.registers[at.RECORD_START] = start
+            buffers.registers[at.RECORD_END] = size
+            return fail(buffers, code, pos)
         records += 1
         pos = start + size
-    sink.cells[at.NODES] = records - 1
+    buffers.registers[at.NODES] = records - 1
     return 0
 
 
 @compiled(allocates=False)
-def _decode_header(sink: Sink) -> Any:
+def _decode_header(buffers: DecodeBuffers) -> Any:
     """Find the version text; refuse a first record that cannot be a GlobalMetadata."""
-    data = sink.text.data
+    data = buffers.text.data
     size, start = read_varint(data, 0, len(data))
     end = start + size
     pos = start
     while pos < end:
         field, wire, payload, length, after = read_cold_field(data, pos, end)
         is_node = wire == VARINT and field in (1, 3)
-        if after < 0 or is_node or (field == 2 and wire == BYTES and not _parses(sink, payload, after)):
-            sink.cells[at.RECORD_START] = start
-            sink.cells[at.RECORD_END] = end
-            return fail(sink, at.NOT_A_HEADER, pos)
+        if after < 0 or is_node or (field == 2 and wire == BYTES and not _parses(buffers, payload, after)):
+            buffers.registers[at.RECORD_START] = start
+            buffers.registers[at.RECORD_END] = end
+            return fail(buffers, at.NOT_A_HEADER, pos)
         if field == 1 and wire == BYTES:
-            sink.cells[at.VERSION_START] = payload
-            sink.cells[at.VERSION_SIZE] = length
+            buffers.registers[at.VERSION_START] = payload
+            buffers.registers[at.VERSION_SIZE] = length
         pos = after
     return end
 
 
 @compiled(allocates=False)
-def _parses(sink: Sink, pos: Any, end: int) -> Any:
+def _parses(buffers: DecodeBuffers, pos: Any, end: int) -> Any:
     """Whether the bytes are a sequence of whole fields."""
     while 0 <= pos < end:
-        pos = read_cold_field(sink.text.data, pos, end)[4]
+        pos = read_cold_field(buffers.text.data, pos, end)[4]
     return pos == end
 
 
 @compiled(allocates=False)
-def _decode_while_room(sink: Sink) -> None:
+def _decode_while_room(buffers: DecodeBuffers) -> None:
     """Decode nodes until the end, a failure, or a record that might not fit the lists.
 
     A dependency takes at least one byte, and so does a word, so a record cannot hold more of them than
     bytes. Lists of tensors have room for every node from the start.
     """
-    cells = sink.cells
-    row = cells[at.ROW]
-    pos = cells[at.POSITION]
-    while row < cells[at.NODES]:
-        size, start = read_varint(sink.text.data, pos, len(sink.text.data))
+    registers = buffers.registers
+    row = registers[at.ROW]
+    pos = registers[at.POSITION]
+    while row < registers[at.NODES]:
+        size, start = read_varint(buffers.text.data, pos, len(buffers.text.data))
         room = min(
-            len(sink.data_deps) - sink.wide[at.DATA_START, row],
-            len(sink.ctrl_deps) - sink.wide[at.CTRL_START, row],
-            len(sink.words) - cells[at.WORDS],
+            len(buffers.data_deps) - buffers.wide[at.DATA_START, row],
+            len(buffers.ctrl_deps) - buffers.wide[at.CTRL_START, row],
+            len(buffers.words) - registers[at.WORDS],
         )
-        if size > room or cells[at.TEXTS] == len(sink.texts):
-            cells[at.ROOM] = size
+        if size > room or registers[at.TEXTS] == len(buffers.texts):
+            registers[at.ROOM] = size
             break
-        if _decode_node(sink, start, start + size, row) < 0:
-            cells[at.RECORD] = row + 1
-            cells[at.RECORD_START] = start
-            cells[at.RECORD_END] = start + size
+        if _decode_node(buffers, start, start + size, row) < 0:
+            registers[at.RECORD] = row + 1
+            registers[at.RECORD_START] = start
+            registers[at.RECORD_END] = start + size
             break
         pos = start + size
         row += 1
-    cells[at.ROW] = row
-    cells[at.POSITION] = pos
+    registers[at.ROW] = row
+    registers[at.POSITION] = pos
 
 
 @compiled(allocates=False, forceinline=True)
-def _decode_node(sink: Sink, start: int, end: int, row: int) -> Any:
+def _decode_node(buffers: DecodeBuffers, start: int, end: int, row: int) -> Any:
     """One node record; fields may come in any order, and of a repeated scalar the last counts."""
-    cells = sink.cells
-    cells[at.NODE_KIND] = 0
-    cells[at.NAME_SIZE] = 0
-    cells[at.TEXT_SIZE] = 0
-    sink.wide[at.DATA_START, row + 1] = sink.wide[at.DATA_START, row]
-    sink.wide[at.CTRL_START, row + 1] = sink.wide[at.CTRL_START, row]
+    registers = buffers.registers
+    registers[at.NODE_KIND] = 0
+    registers[at.NAME_SIZE] = 0
+    registers[at.TEXT_SIZE] = 0
+    buffers.wide[at.DATA_START, row + 1] = buffers.wide[at.DATA_START, row]
+    buffers.wide[at.CTRL_START, row + 1] = buffers.wide[at.CTRL_START, row]
     attribute = at.MAX_ATTRIBUTE_NAMES
     pos = start
     while pos < end:
-        field, wire, payload, size, after = read_field(sink.text.data, pos, end)
+        field, wire, payload, size, after = read_field(buffers.text.data, pos, end)
         if after < 0:
-            return fail(sink, after, pos)
+            return fail(buffers, after, pos)
         if wire == BYTES:
             if field == 10:
-                attribute = decode_attribute(sink, payload, after, row, attribute)
+                attribute = decode_attribute(buffers, payload, after, row, attribute)
                 if attribute < 0:
                     return attribute
-            elif _take_bytes(sink, row, field, payload, size) < 0:
+            elif _take_bytes(buffers, row, field, payload, size) < 0:
                 return -1
         elif wire == VARINT:
-            _take_number(sink, row, field, payload)
+            _take_number(buffers, row, field, payload)
         pos = after
-    return _finish_node(sink, row, start)
+    return _finish_node(buffers, row, start)
 
 
 @compiled(allocates=False, forceinline=True)
-def _take_number(sink: Sink, row: int, field: int, value: Any) -> None:
+def _take_number(buffers: DecodeBuffers, row: int, field: int, value: Any) -> None:
     if field == 1:
-        sink.wide[at.NODE_ID, row] = value
+        buffers.wide[at.NODE_ID, row] = value
     elif field == 3:
-        sink.cells[at.NODE_KIND] = as_signed_32(value)
+        buffers.registers[at.NODE_KIND] = as_signed_32(value)
     elif field == 7:
-        sink.wide[at.DURATION, row] = value
+        buffers.wide[at.DURATION, row] = value
     elif field == 5:
-        _add_dependency(sink.data_deps, sink.wide[at.DATA_START], row, value)
+        _add_dependency(buffers.data_deps, buffers.wide[at.DATA_START], row, value)
     elif field == 4:
-        _add_dependency(sink.ctrl_deps, sink.wide[at.CTRL_START], row, value)
+        _add_dependency(buffers.ctrl_deps, buffers.wide[at.CTRL_START], row, value)
 
 
 @compiled(allocates=False, forceinline=True)
-def _take_bytes(sink: Sink, row: int, field: int, start: Any, size: int) -> Any:
+def _take_bytes(buffers: DecodeBuffers, row: int, field: int, start: Any, size: int) -> Any:
     if field == 5:
-        return _add_dependencies(sink, sink.data_deps, at.DATA_START, row, start, start + size)
+        return _add_dependencies(buffers, buffers.data_deps, at.DATA_START, row, start, start + size)
     if field == 4:
-        return _add_dependencies(sink, sink.ctrl_deps, at.CTRL_START, row, start, start + size)
+        return _add_dependencies(buffers, buffers.ctrl_deps, at.CTRL_START, row, start, start + size)
     if field == 2:
-        sink.cells[at.NAME_START] = start
-        sink.cells[at.NAME_SIZE] = size
+        buffers.registers[at.NAME_START] = start
+        buffers.registers[at.NAME_SIZE] = size
     elif field == 8:
-        return _find_values(sink, start, start + size)
+        return _find_values(buffers, start, start + size)
     return 0
 
 
@@ -181,49 +181,51 @@ def _add_dependency(held: Integers, list_start: Integers, row: int, value: Any) 
 
 
 @compiled(allocates=False, forceinline=True)
-def _add_dependencies(sink: Sink, held: Integers, slot: int, row: int, pos: Any, end: int) -> int:
+def _add_dependencies(buffers: DecodeBuffers, held: Integers, slot: int, row: int, pos: Any, end: int) -> int:
     """Append a packed list of ids to the list of `row`."""
-    count = sink.wide[slot, row + 1]
+    count = buffers.wide[slot, row + 1]
     while pos < end:
-        value, after = read_varint(sink.text.data, pos, end)
+        value, after = read_varint(buffers.text.data, pos, end)
         if after < 0:
-            return fail(sink, after, pos)
+            return fail(buffers, after, pos)
         held[count] = value
         count += 1
         pos = after
-    sink.wide[slot, row + 1] = count
+    buffers.wide[slot, row + 1] = count
     return 0
 
 
 @compiled(allocates=False)
-def _find_values(sink: Sink, pos: Any, end: int) -> int:
+def _find_values(buffers: DecodeBuffers, pos: Any, end: int) -> int:
     """Where IOInfo.values is; an occurrence without one leaves the earlier one standing."""
     while pos < end:
-        field, wire, payload, size, after = read_cold_field(sink.text.data, pos, end)
+        field, wire, payload, size, after = read_cold_field(buffers.text.data, pos, end)
         if after < 0:
-            return fail(sink, after, pos)
+            return fail(buffers, after, pos)
         if field == 1 and wire == BYTES:
-            sink.cells[at.TEXT_START] = payload
-            sink.cells[at.TEXT_SIZE] = size
+            buffers.registers[at.TEXT_START] = payload
+            buffers.registers[at.TEXT_SIZE] = size
         pos = after
     return 0
 
 
 @compiled(allocates=False, forceinline=True)
-def _finish_node(sink: Sink, row: int, start: int) -> Any:
+def _finish_node(buffers: DecodeBuffers, row: int, start: int) -> Any:
     """What can only be judged once the whole record is read."""
-    cells = sink.cells
-    kind = cells[at.NODE_KIND]
+    registers = buffers.registers
+    kind = registers[at.NODE_KIND]
     if kind < 0 or kind > 7:
-        return fail(sink, at.BAD_NODE_KIND, start)
-    if sink.wide[at.DURATION, row] < 0:
-        return fail(sink, at.BAD_DURATION, start)
-    sink.small[at.KIND, row] = kind
-    sink.narrow[at.NAME, row] = intern(sink.names, sink.text, cells[at.NAME_START], cells[at.NAME_SIZE])
-    if kind == at.METADATA and cells[at.TEXT_SIZE] > 0:
-        count = cells[at.TEXTS]
-        sink.texts[count, 0] = row
-        sink.texts[count, 1] = cells[at.TEXT_START]
-        sink.texts[count, 2] = cells[at.TEXT_SIZE]
-        cells[at.TEXTS] = count + 1
+        return fail(buffers, at.BAD_NODE_KIND, start)
+    if buffers.wide[at.DURATION, row] < 0:
+        return fail(buffers, at.BAD_DURATION, start)
+    buffers.small[at.KIND, row] = kind
+    buffers.narrow[at.NAME, row] = intern(
+        buffers.names, buffers.text, registers[at.NAME_START], registers[at.NAME_SIZE]
+    )
+    if kind == at.METADATA and registers[at.TEXT_SIZE] > 0:
+        count = registers[at.TEXTS]
+        buffers.texts[count, 0] = row
+        buffers.texts[count, 1] = registers[at.TEXT_START]
+        buffers.texts[count, 2] = registers[at.TEXT_SIZE]
+        registers[at.TEXTS] = count + 1
     return 0

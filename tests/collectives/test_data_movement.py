@@ -1,7 +1,7 @@
 """The data itself, moved along the schedules: every member ends with exactly what the collective promises.
 
 Bytes per member and the engine's messages are compared as well. Where the reference's algorithm accounts for
-something else than the data needs, a test says so; the corrected accounting must be right everywhere.
+something else than the data needs, a test says so; the corrected fixes must be right everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from et_sim.collectives import (
     EXCHANGES,
     OVER_A_TREE,
     TREE,
-    Accounting,
+    CostFixes,
     Operation,
     TreeProgram,
     lower,
@@ -52,17 +52,15 @@ def schedule_of(
     operation: Operation,
     members: int,
     size: int,
-    accounting: Accounting = AS_REFERENCE,
+    fixes: CostFixes = AS_REFERENCE,
     **more: bool,
 ) -> Schedule:
-    program = lower(parse_algorithm(name), operation, members, size, accounting=accounting)
+    program = lower(parse_algorithm(name), operation, members, size, fixes=fixes)
     return expand(program, **more)
 
 
-def moved_by(
-    name: str, operation: Operation, members: int, accounting: Accounting = AS_REFERENCE
-) -> Movement:
-    return movement(parse_algorithm(name), operation, members, accounting=accounting)
+def moved_by(name: str, operation: Operation, members: int, fixes: CostFixes = AS_REFERENCE) -> Movement:
+    return movement(parse_algorithm(name), operation, members, fixes=fixes)
 
 
 def bytes_sent(schedule: Schedule) -> list[int]:
@@ -96,24 +94,24 @@ def test_a_ring_gives_every_member_all_it_must_have(operation: Operation, member
     operation=OPERATIONS,
     members=MEMBERS,
     subgroup=st.booleans(),
-    accounting=ACCOUNTINGS,
+    fixes=ACCOUNTINGS,
     seed=SEEDS,
 )
 def test_direct_with_any_window_gives_every_member_all_it_must_have(
-    name: str, operation: Operation, members: int, subgroup: bool, accounting: Accounting, seed: int
+    name: str, operation: Operation, members: int, subgroup: bool, fixes: CostFixes, seed: int
 ) -> None:
-    moved = moved_by(name, operation, members, accounting)
-    program = lower(parse_algorithm(name), operation, members, 1000, subgroup=subgroup, accounting=accounting)
+    moved = moved_by(name, operation, members, fixes)
+    program = lower(parse_algorithm(name), operation, members, 1000, subgroup=subgroup, fixes=fixes)
     assert_promise_kept(move(expand(program), moved, seed), moved)
 
 
 @settings(max_examples=120, deadline=None)
-@given(operation=NOT_ALL_TO_ALL, members=MEMBERS, accounting=ACCOUNTINGS, seed=SEEDS)
+@given(operation=NOT_ALL_TO_ALL, members=MEMBERS, fixes=ACCOUNTINGS, seed=SEEDS)
 def test_halving_doubling_gives_every_member_of_any_number_all_it_must_have(
-    operation: Operation, members: int, accounting: Accounting, seed: int
+    operation: Operation, members: int, fixes: CostFixes, seed: int
 ) -> None:
-    moved = moved_by("halvingDoubling", operation, members, accounting)
-    schedule = schedule_of("halvingDoubling", operation, members, 1000, accounting)
+    moved = moved_by("halvingDoubling", operation, members, fixes)
+    schedule = schedule_of("halvingDoubling", operation, members, 1000, fixes)
     assert_promise_kept(move(schedule, moved, seed), moved)
 
 
@@ -233,16 +231,16 @@ def test_bytes_of_halving_doubling_are_the_closed_form_for_sizes_that_halve_even
 
 
 @settings(max_examples=80, deadline=None)
-@given(operation=NOT_ALL_TO_ALL, members=NOT_POWERS, size=ANY_SIZES, accounting=ACCOUNTINGS)
+@given(operation=NOT_ALL_TO_ALL, members=NOT_POWERS, size=ANY_SIZES, fixes=ACCOUNTINGS)
 def test_halving_doubling_of_other_numbers_takes_the_fewest_rounds_and_bytes(
-    operation: Operation, members: int, size: int, accounting: Accounting
+    operation: Operation, members: int, size: int, fixes: CostFixes
 ) -> None:
-    schedule = schedule_of("halvingDoubling", operation, members, size, accounting)
+    schedule = schedule_of("halvingDoubling", operation, members, size, fixes)
     piece = size if operation is Operation.ALL_GATHER else -(-size // members)
     times = 2 if operation is Operation.ALL_REDUCE else 1
     assert schedule.rounds == times * (members - 1).bit_length()
     assert bytes_sent(schedule) == [times * (members - 1) * piece] * members
-    assert bytes_of_pieces(schedule, moved_by("halvingDoubling", operation, members, accounting), piece)
+    assert bytes_of_pieces(schedule, moved_by("halvingDoubling", operation, members, fixes), piece)
 
 
 @settings(max_examples=60, deadline=None)
@@ -261,22 +259,20 @@ def test_reference_accounting_halving_doubling_truncates_sizes_and_loses_bytes_o
 
 
 @settings(max_examples=60, deadline=None)
-@given(operation=NOT_ALL_TO_ALL, members=MEMBERS, size=ANY_SIZES, accounting=ACCOUNTINGS)
+@given(operation=NOT_ALL_TO_ALL, members=MEMBERS, size=ANY_SIZES, fixes=ACCOUNTINGS)
 def test_halving_doubling_never_sends_an_empty_message(
-    operation: Operation, members: int, size: int, accounting: Accounting
+    operation: Operation, members: int, size: int, fixes: CostFixes
 ) -> None:
     """Where truncation would leave nothing, on which the reference aborts, sizes are rounded up."""
-    assert schedule_of("halvingDoubling", operation, members, size, accounting).bytes.min() > 0
+    assert schedule_of("halvingDoubling", operation, members, size, fixes).bytes.min() > 0
 
 
 @settings(max_examples=40, deadline=None)
-@given(members=MEMBERS, size=SIZES, second=st.booleans(), accounting=ACCOUNTINGS)
+@given(members=MEMBERS, size=SIZES, second=st.booleans(), fixes=ACCOUNTINGS)
 def test_a_double_tree_sends_the_whole_chunk_once_up_and_once_down_every_edge(
-    members: int, size: int, second: bool, accounting: Accounting
+    members: int, size: int, second: bool, fixes: CostFixes
 ) -> None:
-    schedule = schedule_of(
-        "doubleBinaryTree", Operation.ALL_REDUCE, members, size, accounting, second_tree=second
-    )
+    schedule = schedule_of("doubleBinaryTree", Operation.ALL_REDUCE, members, size, fixes, second_tree=second)
     up, down = schedule.step == UP, schedule.step == DOWN
     edges = {*zip(schedule.source[up].tolist(), schedule.target[up].tolist(), strict=True)}
     assert edges == {*zip(schedule.target[down].tolist(), schedule.source[down].tolist(), strict=True)}
@@ -288,13 +284,13 @@ def test_a_double_tree_sends_the_whole_chunk_once_up_and_once_down_every_edge(
 
 
 @settings(max_examples=100, deadline=None)
-@given(name=FAMILIES, operation=OPERATIONS, members=MEMBERS, accounting=ACCOUNTINGS)
+@given(name=FAMILIES, operation=OPERATIONS, members=MEMBERS, fixes=ACCOUNTINGS)
 def test_what_a_message_waits_for_arrived_in_earlier_rounds(
-    name: str, operation: Operation, members: int, accounting: Accounting
+    name: str, operation: Operation, members: int, fixes: CostFixes
 ) -> None:
     if name == "halvingDoubling" and operation is Operation.ALL_TO_ALL:
         return
-    assert_order_of_rounds(schedule_of(name, operation, members, 1000, accounting))
+    assert_order_of_rounds(schedule_of(name, operation, members, 1000, fixes))
 
 
 @settings(max_examples=60, deadline=None)
@@ -344,8 +340,8 @@ def test_reference_accounting_halving_doubling_is_charged_one_reduction_too_few(
     levels = members.bit_length() - 1
     charged = schedule_of("halvingDoubling", operation, members, 1000).charged
     assert int(charged.sum()) == (levels - 1) * members
-    mended = schedule_of("halvingDoubling", operation, members, 1000, CORRECTED).charged
-    assert int(mended.sum()) == levels * members
+    corrected = schedule_of("halvingDoubling", operation, members, 1000, CORRECTED).charged
+    assert int(corrected.sum()) == levels * members
 
 
 @settings(max_examples=30, deadline=None)
@@ -397,8 +393,8 @@ def test_the_engine_delivers_as_many_messages_as_the_schedule_has(
         return
     names = ["exact-halving-doubling", "tree-operations", "direct-reductions"]
     sent = delivered(name, operation, members, size, corrections=dict.fromkeys(names, corrected))
-    accounting = CORRECTED if corrected else AS_REFERENCE
-    assert sent == len(schedule_of(name, operation, members, size, accounting))
+    fixes = CORRECTED if corrected else AS_REFERENCE
+    assert sent == len(schedule_of(name, operation, members, size, fixes))
 
 
 @settings(max_examples=25, deadline=None)

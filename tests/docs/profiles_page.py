@@ -30,7 +30,7 @@ nanoseconds can still be wanted, to compare with earlier work. The system file t
 | `"profile"` | what it does |
 |---|---|
 | `"reference"` (default) | every result is the reference's, to the nanosecond, wherever it has one |
-| `"corrected"` | every defect below is mended |
+| `"corrected"` | every defect below is corrected |
 | `"astra-1.0"` | collectives are cut, queued and ordered as in ASTRA-sim 1.0: see [its page](astra-1.0.md) |
 
 `"corrections"` switches single ones on or off, in either profile:
@@ -76,7 +76,7 @@ Some of them need each other:
 - With `concurrent-communication`, collectives that last their recorded time (`replay-only`, broadcasts without
   `simulated-broadcast`) still take turns.
 
-## What both profiles mend
+## What both profiles correct
 
 Where the reference aborts, hangs or loops, there is no result to reproduce. Both profiles do the same:
 

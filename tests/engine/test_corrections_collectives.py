@@ -38,26 +38,26 @@ def both_ways(
 
 def test_exact_halving_doubling_charges_the_last_reduction_and_every_one_at_its_size() -> None:
     """1 MiB over 8: R(256 KiB) + R(128 KiB), and then R(512 KiB) + R(256 KiB) + R(128 KiB)."""
-    plain, mended = both_ways(
+    plain, corrected = both_ways(
         "exact-halving-doubling",
         everybody(8, "all_reduce", MIB),
         FULLY_CONNECTED_8,
         system("halvingDoubling"),
     )
     assert plain == [60835] * 8
-    assert mended == [60835 + 31455] * 8
+    assert corrected == [60835 + 31455] * 8
 
 
 def test_exact_halving_doubling_loses_no_bytes() -> None:
     """1,000,003 B over 8: 125,001 B a piece; the reference halves to 62,500 B and doubles from there."""
-    plain, mended = both_ways(
+    plain, corrected = both_ways(
         "exact-halving-doubling",
         everybody(8, "all_gather", 1_000_003),
         FULLY_CONNECTED_8,
         system("halvingDoubling"),
     )
-    assert plain == mended  # an all-gather only doubles
-    plain, mended = both_ways(
+    assert plain == corrected  # an all-gather only doubles
+    plain, corrected = both_ways(
         "exact-halving-doubling",
         everybody(8, "all_reduce", 1_000_003),
         FULLY_CONNECTED_8,
@@ -66,36 +66,36 @@ def test_exact_halving_doubling_loses_no_bytes() -> None:
     truncated = [500_001, 250_000, 125_000, 125_000, 250_000, 500_000]
     rounded_up = [500_004, 250_002, 125_001, 125_001, 250_002, 500_004]
     assert plain == [10 + sum(flight(size) + 10 for size in truncated)] * 8
-    assert mended == [10 + sum(flight(size) + 10 for size in rounded_up)] * 8
+    assert corrected == [10 + sum(flight(size) + 10 for size in rounded_up)] * 8
 
 
 def test_tree_operations_reduce_on_the_way_up_only() -> None:
-    plain, mended = both_ways(
+    plain, corrected = both_ways(
         "tree-operations",
         everybody(4, "all_reduce", MIB),
         network(["FullyConnected"], [4]),
         system("doubleBinaryTree"),
     )
     assert plain == [268913, 248872, 268913, 165918]
-    assert mended == [206000, 185959, 206000, 165918]
+    assert corrected == [206000, 185959, 206000, 165918]
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all"])
 def test_tree_operations_leave_other_collectives_to_a_ring(kind: str) -> None:
     net = network(["FullyConnected"], [4])
-    plain, mended = both_ways("tree-operations", everybody(4, kind, MIB), net, system("doubleBinaryTree"))
+    plain, corrected = both_ways("tree-operations", everybody(4, kind, MIB), net, system("doubleBinaryTree"))
     assert plain == [268913, 248872, 268913, 165918]
-    assert mended == finish_times(everybody(4, kind, MIB), net, system("ring"))
+    assert corrected == finish_times(everybody(4, kind, MIB), net, system("ring"))
 
 
 def test_tree_operations_move_the_right_bytes_in_several_dimensions() -> None:
     """An all-reduce over two dimensions scatters along the first, so that the tree moves a quarter."""
     net = network(["FullyConnected", "FullyConnected"], [4, 2])
     described = system("doubleBinaryTree", 2)
-    plain, mended = both_ways("tree-operations", everybody(8, "all_reduce", MIB), net, described)
+    plain, corrected = both_ways("tree-operations", everybody(8, "all_reduce", MIB), net, described)
     assert max(plain) == 620790
     along_ring, along_tree = 63364 - 10, 2 * (5382 + 10) + 15726
-    assert max(mended) == 10 + along_ring + 10 + along_tree + 10 + 3 * (5382 + 10)
+    assert max(corrected) == 10 + along_ring + 10 + along_tree + 10 + 3 * (5382 + 10)
 
 
 @pytest.mark.parametrize(
@@ -110,29 +110,29 @@ def test_tree_operations_move_the_right_bytes_in_several_dimensions() -> None:
 def test_direct_reductions_are_charged_whatever_the_window(
     algorithm: str, plain_ns: int, mended_ns: int
 ) -> None:
-    plain, mended = both_ways(
+    plain, corrected = both_ways(
         "direct-reductions", everybody(8, "reduce_scatter", MIB), FULLY_CONNECTED_8, system(algorithm)
     )
-    assert (plain, mended) == ([plain_ns] * 8, [mended_ns] * 8)
+    assert (plain, corrected) == ([plain_ns] * 8, [mended_ns] * 8)
 
 
 def test_direct_reductions_of_a_group_are_not_charged_while_gathering() -> None:
     """Four of eight ranks: 3E + 2L(m) + 2R(m), and then 3E + 2L(m) + R(m)."""
     groups = {"1": [0, 1, 2, 3]}
     builders = everybody(4, "all_reduce", MIB, "1") + [TraceBuilder()] * 4
-    plain, mended = both_ways(
+    plain, corrected = both_ways(
         "direct-reductions", builders, FULLY_CONNECTED_8, system("direct"), groups=groups
     )
     assert plain[:4] == [42246] * 4
-    assert mended[:4] == [42246 - 15726] * 4
+    assert corrected[:4] == [42246 - 15726] * 4
 
 
 def test_simulated_broadcast_asks_the_network() -> None:
     builder = TraceBuilder()
     builder.collective("broadcast", MIB, micros=5)
-    plain, mended = both_ways("simulated-broadcast", [builder] * 8, FULLY_CONNECTED_8, system())
+    plain, corrected = both_ways("simulated-broadcast", [builder] * 8, FULLY_CONNECTED_8, system())
     assert plain == [5000] * 8
-    assert (mended[0], max(mended)) == (10, 10 + 3 * (20031 + 10))
+    assert (corrected[0], max(corrected)) == (10, 10 + 3 * (20031 + 10))
 
 
 # ---- custom collectives
@@ -155,9 +155,9 @@ def test_custom_by_position_runs_the_program_of_the_place_in_the_list(tmp_path: 
     groups = {"1": [2, 0, 1]}
     builders = [*everybody(3, "all_reduce", 1000, "1"), TraceBuilder()]
     net, described = network(["FullyConnected"], [4]), chain(tmp_path, 3, 1000)
-    plain, mended = both_ways("custom-by-position", builders, net, described, groups=groups)
+    plain, corrected = both_ways("custom-by-position", builders, net, described, groups=groups)
     assert plain[:3] == [0, -1, -1]
-    assert mended[:3] == [1036, 1036, 518]
+    assert corrected[:3] == [1036, 1036, 518]
 
 
 def test_custom_by_position_keeps_messages_of_the_workload_apart(tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_custom_by_position_keeps_messages_of_the_workload_apart(tmp_path: Path)
     summed = second.collective("all_reduce", 1000)
     second.receive(0, 1000, 0, after=[second.compute(micros=9, after=[summed])])
     net, described = network(["FullyConnected"], [2]), chain(tmp_path, 2, 1000)
-    plain, mended = both_ways("custom-by-position", [first, second], net, described)
+    plain, corrected = both_ways("custom-by-position", [first, second], net, described)
     assert plain == [1036, 518 + 9000]
-    assert mended == [1036, 1036 + 9000]
+    assert corrected == [1036, 1036 + 9000]
 
 
 @pytest.mark.parametrize("profile", ["reference", "corrected"])

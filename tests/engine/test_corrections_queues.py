@@ -87,8 +87,8 @@ def group_first() -> list[TraceBuilder]:
 def test_groups_count_their_own_collectives_only() -> None:
     groups = {"1": [2, 3]}
     assert simulate(group_first(), FOUR, groups=groups).finish_ns.tolist() == [-1, -1, -1, -1]
-    mended = system(corrections={"group-counters": True})
-    times = simulate(group_first(), FOUR, mended, groups=groups).finish_ns.tolist()
+    corrected = system(corrections={"group-counters": True})
+    times = simulate(group_first(), FOUR, corrected, groups=groups).finish_ns.tolist()
     assert times == [131555, 131555, 120791, 126173]
 
 
@@ -244,9 +244,9 @@ UNEVEN = network(["FullyConnected"] * 2, [4, 4]) | {"bandwidth": [50, 200]}
 def test_greedy_orders_keep_the_fast_dimension_busy(kind: str, size: int, times: tuple[int, ...]) -> None:
     """4 x 4 ranks, the outer dimension four times as fast: 16 chunks, one at a time in each dimension."""
     keys = {"preferred-dataset-splits": 16, "local-mem-bw": 1600}
-    mended = {"dimension-schedulers": True}
+    corrected = {"dimension-schedulers": True}
     builders = alone(kind, size, 16)
     for order, time in zip(ORDERS, times, strict=True):
         named = {"inter-dimension-scheduling": order}
-        assert last_finish(builders, UNEVEN, **keys, **named, corrections=mended) == time
+        assert last_finish(builders, UNEVEN, **keys, **named, corrections=corrected) == time
         assert last_finish(builders, UNEVEN, **keys, **named) == times[0]  # the reference reads no such key

@@ -89,5 +89,5 @@ def test_a_stall_over_a_list_out_of_order_names_the_correction(tmp_path: Path) -
     with pytest.raises(StallError) as stall:
         simulate(Workload.of(traces), system=described, **machine)
     assert "switch the correction custom-by-position on" in stall.value.remedy
-    mended = described | {"corrections": {"custom-by-position": True}}
-    assert simulate(Workload.of(traces), system=mended, **machine).makespan_ns > 0
+    corrected = described | {"corrections": {"custom-by-position": True}}
+    assert simulate(Workload.of(traces), system=corrected, **machine).makespan_ns > 0

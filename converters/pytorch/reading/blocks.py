@@ -1,6 +1,6 @@
 """The text of a recording in blocks: plain or gzip, without holding more than a block.
 
-Not here: what the text says (`pieces`).
+Not here: what the text says (`json_chunks`).
 """
 
 from __future__ import annotations

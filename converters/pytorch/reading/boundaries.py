@@ -3,7 +3,7 @@
 A bracket counts unless it stands in a string, and a quotation mark opens or closes a string unless an odd
 number of backslashes precedes it. Both are answered for a whole block at once, at several hundred MB/s.
 
-Not here: whether the block is valid JSON. The decoder judges that (`pieces`); boundaries in text that is
+Not here: whether the block is valid JSON. The decoder judges that (`json_chunks`); boundaries in text that is
 not JSON are meaningless, but always inside the block.
 """
 

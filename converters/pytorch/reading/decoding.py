@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from converters.pytorch.reading.mending import mended
-from converters.pytorch.reading.pieces import Batch, Member
+from converters.pytorch.reading.json_chunks import Batch, Member
+from converters.pytorch.reading.json_repair import repaired_json
 from et_sim.errors import TraceError
 
 _T = TypeVar("_T")
@@ -38,7 +38,7 @@ class Decoder(Generic[_T]):
         except (msgspec.DecodeError, UnicodeDecodeError):
             self.repaired += 1
             try:
-                found = self._decoder.decode(mended(content))
+                found = self._decoder.decode(repaired_json(content))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise self._error(batch, error) from None
         self.count += len(found)
@@ -64,7 +64,7 @@ def decoded(member: Member, path: Path) -> Any:
         return msgspec.json.decode(member.value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         try:
-            return msgspec.json.decode(mended(member.value))
+            return msgspec.json.decode(repaired_json(member.value))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TraceError(
                 f'"{member.key}" cannot be read: {error}',

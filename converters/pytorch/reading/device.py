@@ -1,7 +1,7 @@
 """A Kineto timeline to columns.
 
 Events are decoded a block at a time, those that say nothing new are dropped and counted, and the rest is
-appended to columns; no event outlives its block. Not here: which bytes are an event (`pieces`), what its
+appended to columns; no event outlives its block. Not here: which bytes are an event (`json_chunks`), what its
 keys are called (`device_records`), what only some events say (`device_details`).
 """
 
@@ -35,9 +35,9 @@ from converters.pytorch.reading.growing import (
     texts_of,
     whole_number,
 )
+from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
 from converters.pytorch.reading.lanes import Lanes
 from converters.pytorch.reading.names import rank_of_name
-from converters.pytorch.reading.pieces import Batch, Member, pieces
 from converters.pytorch.reading.times import digits, nanoseconds
 from converters.pytorch.row_file import Overflow
 from et_sim.errors import TraceError
@@ -73,7 +73,7 @@ def read_device(
     With `overflow`, too many events for the memory are put there (`EVENTS`), and the result has none.
     """
     reader = DeviceReader(path, overflow)
-    for piece in pieces(path, ("traceEvents", "nodes"), block_bytes=block_bytes, progress=progress):
+    for piece in json_chunks(path, ("traceEvents", "nodes"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("nodes", "schema"):
             raise TraceError(
                 "is an execution trace of PyTorch, not a Kineto timeline",

@@ -1,7 +1,7 @@
 """An execution trace of PyTorch to columns.
 
 Nodes are decoded a block at a time; no node outlives its block. What many nodes say in the same words
-(shapes, types, signatures) is kept once. Not here: which bytes are a node (`pieces`), the layouts
+(shapes, types, signatures) is kept once. Not here: which bytes are a node (`json_chunks`), the layouts
 (`host_records`), the tensors among arguments (`tensors`).
 """
 
@@ -32,8 +32,8 @@ from converters.pytorch.reading.growing import (
     whole_number,
 )
 from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, Node, fields_of, fields_of_flat
+from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
 from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
-from converters.pytorch.reading.pieces import Batch, Member, pieces
 from converters.pytorch.reading.tensors import TensorColumns
 from converters.pytorch.row_file import Overflow
 from et_sim.errors import TraceError
@@ -80,7 +80,7 @@ def read_host(
     `OUTPUTS`), and the result has none.
     """
     reader = HostReader(path, overflow)
-    for piece in pieces(path, ("nodes", "traceEvents"), block_bytes=block_bytes, progress=progress):
+    for piece in json_chunks(path, ("nodes", "traceEvents"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("traceEvents", ""):
             raise TraceError(
                 "is a Kineto timeline, not an execution trace of PyTorch"

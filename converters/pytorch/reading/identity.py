@@ -16,8 +16,8 @@ from converters.pytorch.reading.decoding import Decoder, decoded
 from converters.pytorch.reading.device_records import Event
 from converters.pytorch.reading.growing import whole_number
 from converters.pytorch.reading.host_records import Layout
+from converters.pytorch.reading.json_chunks import Batch, json_chunks
 from converters.pytorch.reading.names import rank_of_name
-from converters.pytorch.reading.pieces import Batch, pieces
 from et_sim.errors import TraceError
 
 HOST, DEVICE, LINKED, OTHER = "host", "device", "linked", "other"
@@ -49,7 +49,7 @@ def identify(path: Path) -> Identity:
 
 def _identify(path: Path) -> Identity:
     members: dict[str, Any] = {}
-    for piece in pieces(path, ("traceEvents", "nodes")):
+    for piece in json_chunks(path, ("traceEvents", "nodes")):
         if not isinstance(piece, Batch):
             members[piece.key] = decoded(piece, path)
         elif piece.key == "nodes":

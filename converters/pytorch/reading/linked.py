@@ -17,7 +17,7 @@ from converters.pytorch.reading.device_records import Arguments, Event
 from converters.pytorch.reading.growing import Column
 from converters.pytorch.reading.host import AnyNodes, read_host, sort_of
 from converters.pytorch.reading.host_records import FlatNode, Node
-from converters.pytorch.reading.pieces import Batch
+from converters.pytorch.reading.json_chunks import Batch
 
 _NO_EVENT = Event(phase="node", category="of the host, without times")
 _ROOTS = (NodeSort.PROCESS, NodeSort.THREAD)

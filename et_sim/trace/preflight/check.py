@@ -1,18 +1,18 @@
 """All pre-flight checks of a workload, in the order in which their findings help most.
 
-Not here: any check itself (`dependencies`, `messages`, `circles`, `collectives`).
+Not here: any check itself (`dependencies`, `messages`, `message_cycles`, `collectives`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from et_sim.trace.preflight.alike import merge_alike
-from et_sim.trace.preflight.circles import check_circles
 from et_sim.trace.preflight.collectives import PLAIN_RULES, Rules, check_collectives
+from et_sim.trace.preflight.deduplicate import deduplicate
 from et_sim.trace.preflight.dependencies import check_dependencies
+from et_sim.trace.preflight.message_cycles import check_message_cycles
 from et_sim.trace.preflight.messages import check_messages
-from et_sim.trace.preflight.problem import Problem, Sharing
+from et_sim.trace.preflight.problem import Problem, TemplateIndex
 from et_sim.trace.workload import Workload
 
 
@@ -30,16 +30,16 @@ def find_problems(
     `rules`: what the machine's corrections make of collectives.
     """
     expected = workload.ranks if ranks is None else ranks
-    sharing = Sharing(workload)
+    index = TemplateIndex(workload)
     problems = [
         *_check_rank_count(workload, expected),
-        *check_dependencies(sharing),
-        *check_messages(sharing, expected),
+        *check_dependencies(index),
+        *check_messages(index, expected),
     ]
     if not any(problem.severity == "error" for problem in problems):
-        problems += check_circles(sharing)
-    problems += check_collectives(sharing, expected, groups, rules)
-    return sorted(merge_alike(problems), key=lambda problem: problem.severity != "error")
+        problems += check_message_cycles(index)
+    problems += check_collectives(index, expected, groups, rules)
+    return sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")
 
 
 def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:

@@ -25,7 +25,7 @@ from et_sim.trace.preflight.differences import (
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, counted
 from et_sim.trace.preflight.streams import FROM_ROOT, TO_ROOT, Sequence, Stream, follows_rule
 from et_sim.trace.preflight.waiting import check_waiting
 from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
@@ -47,36 +47,36 @@ PLAIN_RULES = Rules()
 
 
 def check_collectives(
-    sharing: Sharing, ranks: int, groups: Mapping[int, tuple[int, ...]] | None, rules: Rules
+    index: TemplateIndex, ranks: int, groups: Mapping[int, tuple[int, ...]] | None, rules: Rules
 ) -> list[Problem]:
     """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
     problems: list[Problem] = []
-    described = _described_groups(sharing, ranks, problems)
+    described = _described_groups(index, ranks, problems)
     sequences: _Sequences = defaultdict(dict)
     started: dict[int, RowColumn] = {}
-    for template in sharing.used_templates():
-        trace = sharing.workload.templates[template]
+    for template in index.used_templates():
+        trace = index.workload.templates[template]
         rows = np.flatnonzero(trace.kind == NodeKind.COLL).astype(np.int32)
         if len(rows):
-            problems += _empty(sharing, template, rows)
+            problems += _empty(index, template, rows)
             started[template] = _as_started(trace, rows)
             apart = (trace.comm_type == CollectiveKind.BROADCAST) & (not rules.simulates_broadcast)
             _sort_into_streams(trace, template, started[template], apart, described[template], sequences)
     for stream in sorted({stream._replace(is_broadcast=False) for stream in sequences}):
-        problems += _check_group(sharing, stream, sequences, ranks, groups)
+        problems += _check_group(index, stream, sequences, ranks, groups)
     if rules.any_order and rules.side_by_side:
         sequences = _regardless_of_order(sequences)
     for stream in sorted(sequences):
-        if follows_rule(sharing, stream):
-            problems += _compare_by_rule(sharing, stream, sequences)
+        if follows_rule(index, stream):
+            problems += _compare_by_rule(index, stream, sequences)
         else:
-            members = _members(sharing, stream, sequences, ranks, groups)
-            problems += _compare(sharing, stream, members, sequences)
+            members = _members(index, stream, sequences, ranks, groups)
+            problems += _compare(index, stream, members, sequences)
     if any(problem.severity == "error" for problem in problems):
         return problems
     if rules.side_by_side:
-        return problems + check_waiting(sharing, sequences)
-    return problems + check_interleaving(sharing, sequences, started)
+        return problems + check_waiting(index, sequences)
+    return problems + check_interleaving(index, sequences, started)
 
 
 def _regardless_of_order(sequences: _Sequences) -> _Sequences:
@@ -95,17 +95,17 @@ def _as_started(trace: Trace, rows: RowColumn) -> RowColumn:
 
 
 def _described_groups(
-    sharing: Sharing, ranks: int, problems: list[Problem]
+    index: TemplateIndex, ranks: int, problems: list[Problem]
 ) -> dict[int, dict[str, tuple[int, ...]]]:
     """Per template, the groups that its trace describes; what cannot be used becomes a problem."""
     found: dict[int, dict[str, tuple[int, ...]]] = {}
-    for template in sharing.used_templates():
-        users = sharing.ranks_of(template)
+    for template in index.used_templates():
+        users = index.ranks_of(template)
         found[template] = {}
         try:
-            groups = read_process_groups(sharing.workload.templates[template])
+            groups = read_process_groups(index.workload.templates[template])
         except TraceError as error:
-            text = f"{sharing.place(users)}: {error.cause}"
+            text = f"{index.place(users)}: {error.cause}"
             problems.append(Problem("error", "process-groups", format_ranks(users), text, error.remedy))
             continue
         for name, members in groups.items():
@@ -113,7 +113,7 @@ def _described_groups(
             if name:
                 found[template][name] = members
             elif len(members) != ranks:
-                text = f'{sharing.place(users)}: process group "0" lists {len(members)} of {ranks} ranks'
+                text = f'{index.place(users)}: process group "0" lists {len(members)} of {ranks} ranks'
                 remedy = "group 0 always means all ranks: give all the ranks, or call it something else"
                 problems.append(Problem("error", "process-groups", format_ranks(users), text, remedy))
     return found
@@ -165,16 +165,16 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
     return roots
 
 
-def _empty(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
+def _empty(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
     """Collectives of 0 bytes; a barrier has none to move."""
-    trace = sharing.workload.templates[template]
+    trace = index.workload.templates[template]
     said = trace.has("comm_size", rows)
     empty = rows[said & (trace.comm_bytes[rows] == 0) & (trace.comm_type[rows] != CollectiveKind.BARRIER)]
     if not len(empty):
         return []
-    users = sharing.ranks_of(template)
+    users = index.ranks_of(template)
     more = f", and {counted(len(empty) - 1, 'more node')} likewise" if len(empty) > 1 else ""
-    text = f"{sharing.place(users)}: {trace.describe(int(empty[0]))} is a collective of 0 bytes{more}"
+    text = f"{index.place(users)}: {trace.describe(int(empty[0]))} is a collective of 0 bytes{more}"
     remedy = "check comm_size if data should move"
     return [Problem("warning", "empty-collective", format_ranks(users), text, remedy)]
 
@@ -184,14 +184,14 @@ def _both(stream: Stream) -> tuple[Stream, Stream]:
     return stream._replace(is_broadcast=False), stream._replace(is_broadcast=True)
 
 
-def _users(sharing: Sharing, stream: Stream, sequences: _Sequences) -> Any:
+def _users(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> Any:
     """Ranks that start any collective in the stream's group, ascending."""
     templates = {template for part in _both(stream) for template in sequences.get(part, {})}
-    return np.sort(np.concatenate([sharing.ranks_of(template) for template in sorted(templates)]))
+    return np.sort(np.concatenate([index.ranks_of(template) for template in sorted(templates)]))
 
 
 def _members(
-    sharing: Sharing,
+    index: TemplateIndex,
     stream: Stream,
     sequences: _Sequences,
     ranks: int,
@@ -199,12 +199,12 @@ def _members(
 ) -> Any:
     """The group's members that have a trace; of a group that nobody described, those that use it."""
     if not stream.group:
-        return np.arange(min(ranks, sharing.workload.ranks))
+        return np.arange(min(ranks, index.workload.ranks))
     listed = stream.described or _listed(stream.group, groups)
     if listed is None:
-        return _users(sharing, stream, sequences)
+        return _users(index, stream, sequences)
     members = np.unique(np.array(listed, np.int64))
-    return members[(members >= 0) & (members < sharing.workload.ranks)]
+    return members[(members >= 0) & (members < index.workload.ranks)]
 
 
 def _listed(group: str, groups: Mapping[int, tuple[int, ...]] | None) -> tuple[int, ...] | None:
@@ -212,7 +212,7 @@ def _listed(group: str, groups: Mapping[int, tuple[int, ...]] | None) -> tuple[i
 
 
 def _check_group(
-    sharing: Sharing,
+    index: TemplateIndex,
     stream: Stream,
     sequences: _Sequences,
     ranks: int,
@@ -220,12 +220,12 @@ def _check_group(
 ) -> list[Problem]:
     """Does the group exist, and do only members use it? Every rank is in a group of each rule."""
     group = stream.group
-    if not group or follows_rule(sharing, stream):
+    if not group or follows_rule(index, stream):
         return []
-    users = _users(sharing, stream, sequences)
+    users = _users(index, stream, sequences)
     listed = stream.described or _listed(group, groups)
     if listed is None:
-        return [_undescribed(sharing, stream, users, sequences, groups)]
+        return [_undescribed(index, stream, users, sequences, groups)]
     problems = []
     beyond = [rank for rank in listed if not 0 <= rank < ranks]
     if beyond:
@@ -235,9 +235,9 @@ def _check_group(
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
     strangers = users[~np.isin(users, np.array(listed, np.int64))]
     if len(strangers):
-        use = _first_use(sharing, stream, int(strangers[0]), sequences)
+        use = _first_use(index, stream, int(strangers[0]), sequences)
         text = (
-            f"{sharing.place(strangers)}: {use} is a collective of group {group},"
+            f"{index.place(strangers)}: {use} is a collective of group {group},"
             f" whose members are ranks {format_ranks(listed)}"
         )
         remedy = "add the rank to the group, or correct pg_name"
@@ -246,14 +246,14 @@ def _check_group(
 
 
 def _undescribed(
-    sharing: Sharing,
+    index: TemplateIndex,
     stream: Stream,
     users: Any,
     sequences: _Sequences,
     groups: Mapping[int, tuple[int, ...]] | None,
 ) -> Problem:
     group = stream.group
-    where = f"{sharing.place(users)}: {_first_use(sharing, stream, int(users[0]), sequences)}"
+    where = f"{index.place(users)}: {_first_use(index, stream, int(users[0]), sequences)}"
     if groups is None:
         text = f"{where} names group {group!r}, and no groups are given: its users are taken for its members"
         remedy = "pass the groups file with --groups"
@@ -264,19 +264,19 @@ def _undescribed(
     return Problem("error", "unknown-group", format_ranks(users), text, remedy)
 
 
-def _first_use(sharing: Sharing, stream: Stream, rank: int, sequences: _Sequences) -> str:
-    template = int(sharing.workload.template_of_rank[rank])
+def _first_use(index: TemplateIndex, stream: Stream, rank: int, sequences: _Sequences) -> str:
+    template = int(index.workload.template_of_rank[rank])
     rows = [
         sequences[part][template].rows.min() for part in _both(stream) if template in sequences.get(part, {})
     ]
-    return sharing.workload.templates[template].describe(int(min(rows)))
+    return index.workload.templates[template].describe(int(min(rows)))
 
 
-def _compare(sharing: Sharing, stream: Stream, members: Any, sequences: _Sequences) -> list[Problem]:
+def _compare(index: TemplateIndex, stream: Stream, members: Any, sequences: _Sequences) -> list[Problem]:
     """Every sequence that differs from the most common one."""
     if len(members) < 2:
         return []
-    of_member = sharing.workload.template_of_rank[members]
+    of_member = index.workload.template_of_rank[members]
     having = sequences[stream]
     by_content: dict[bytes, list[int]] = defaultdict(list)  # sequence -> templates
     for template in np.unique(of_member).tolist():
@@ -290,18 +290,18 @@ def _compare(sharing: Sharing, stream: Stream, members: Any, sequences: _Sequenc
     for content in others[:SPELLED_OUT]:
         one, other = holders[usual], holders[content]
         if content:
-            problems.append(explain_difference(sharing, stream, sequences, one, other))
+            problems.append(explain_difference(index, stream, sequences, one, other))
         else:
-            problems.append(explain_missing(sharing, stream, sequences, one, other))
+            problems.append(explain_missing(index, stream, sequences, one, other))
     if len(others) > SPELLED_OUT:
         rest = np.concatenate([holders[content] for content in others[SPELLED_OUT:]])
         problems.append(explain_more(stream, rest))
     return problems
 
 
-def _compare_by_rule(sharing: Sharing, stream: Stream, sequences: _Sequences) -> list[Problem]:
+def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences) -> list[Problem]:
     """Groups of a rule in which some member differs from the first."""
-    workload = sharing.workload
+    workload = index.workload
     rule = workload.group_rules[stream.group]
     number: dict[bytes, int] = {}
     of_template = np.full(len(workload.templates), -1, np.int64)
@@ -314,7 +314,7 @@ def _compare_by_rule(sharing: Sharing, stream: Stream, sequences: _Sequences) ->
     problems = []
     for first in first_members[:SPELLED_OUT].tolist():
         members = np.array(rule.members(first), np.int64)
-        problems += _compare(sharing, stream, members, sequences)
+        problems += _compare(index, stream, members, sequences)
     left = first_members[SPELLED_OUT:]
     if len(left):
         text = f"{counted(len(left), 'more group')} of rule {stream.group} whose members differ"

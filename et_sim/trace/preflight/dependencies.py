@@ -11,23 +11,23 @@ import numpy as np
 from et_sim.trace.columns import Trace
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import edges
-from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
 from et_sim.units import format_ranks
 
 _CYCLES = 3  # so many separate cycles are printed per trace
 _NODES = 8  # so many nodes of a cycle are printed in full
 
 
-def check_dependencies(sharing: Sharing) -> list[Problem]:
+def check_dependencies(index: TemplateIndex) -> list[Problem]:
     """Nodes that wait for themselves, directly or in a circle; traces without nodes."""
     problems: list[Problem] = []
-    for template in sharing.used_templates():
-        trace = sharing.workload.templates[template]
-        ranks = sharing.ranks_of(template)
+    for template in index.used_templates():
+        trace = index.workload.templates[template]
+        ranks = index.ranks_of(template)
         found = [*_self_dependencies(trace), *_cycles(trace)]
         if not found and len(trace):
             continue
-        place, who = sharing.place(ranks), format_ranks(ranks)
+        place, who = index.place(ranks), format_ranks(ranks)
         if not len(trace):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
             problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))

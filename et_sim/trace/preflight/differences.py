@@ -1,6 +1,6 @@
 """Two members of a group start different collectives: where does it begin, and is it certain?
 
-A difference in what there is (a type, a size, a count) cannot be mended by any order and is an error.
+A difference in what there is (a type, a size, a count) cannot be corrected by any order and is an error.
 The same collectives in another order are an error only when both orders are certain; when time could
 still decide, they are a warning.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.preflight.order import issue_order
-from et_sim.trace.preflight.problem import Problem, Severity, Sharing, counted, have, of_ranks, ordinal
+from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, counted, have, of_ranks, ordinal
 from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
 from et_sim.units import format_ranks
 
@@ -26,12 +26,14 @@ class _Side(NamedTuple):
     sequence: Sequence
 
 
-def explain_missing(sharing: Sharing, stream: Stream, streams: Streams, usual: Any, lacking: Any) -> Problem:
+def explain_missing(
+    index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, lacking: Any
+) -> Problem:
     """Members that start nothing at all where others do."""
-    one = _side(sharing, stream, streams, usual)
+    one = _side(index, stream, streams, usual)
     text = (
-        f"{sharing.place(lacking)}: no {stream.noun} in {stream.name}, where {of_ranks(usual)} {have(usual)}"
-        f" {len(one.sequence.rows)}; the first is {_at(sharing, one, 0)}"
+        f"{index.place(lacking)}: no {stream.noun} in {stream.name}, where {of_ranks(usual)} {have(usual)}"
+        f" {len(one.sequence.rows)}; the first is {_at(index, one, 0)}"
     )
     remedy = "add the missing collectives, or leave the ranks out of the group"
     return Problem(_severity(stream), "collectives-missing", format_ranks(lacking), text, remedy)
@@ -45,28 +47,28 @@ def explain_more(stream: Stream, ranks: Any) -> Problem:
 
 
 def explain_difference(
-    sharing: Sharing, stream: Stream, streams: Streams, usual: Any, unusual: Any
+    index: TemplateIndex, stream: Stream, streams: Streams, usual: Any, unusual: Any
 ) -> Problem:
     """The first place where two sequences differ, what each side has there, and how bad it is."""
-    one, other = _side(sharing, stream, streams, usual), _side(sharing, stream, streams, unusual)
+    one, other = _side(index, stream, streams, usual), _side(index, stream, streams, unusual)
     plain_one, plain_other = one.sequence.content[:, :2], other.sequence.content[:, :2]
     if np.array_equal(plain_one, plain_other):
         if not np.array_equal(one.sequence.content[:, 3], other.sequence.content[:, 3]):
-            return _roots(sharing, stream, one, other)
-        return _dimensions(sharing, stream, one, other)
+            return _roots(index, stream, one, other)
+        return _dimensions(index, stream, one, other)
     if _counts(plain_one) == _counts(plain_other):
-        return _another_order(sharing, stream, one, other)
+        return _another_order(index, stream, one, other)
     at = _first_difference(plain_one, plain_other)
     if at == min(len(plain_one), len(plain_other)):
-        return _another_count(sharing, stream, one, other, streams)
+        return _another_count(index, stream, one, other, streams)
     kind, remedy = _what_differs(plain_one[at], plain_other[at])
-    text = f"{stream.noun}s of {stream.name} differ: {_both(sharing, one, other, at)}"
-    text += _elsewhere(sharing, stream, one, other, at, streams)
+    text = f"{stream.noun}s of {stream.name} differ: {_both(index, one, other, at)}"
+    text += _elsewhere(index, stream, one, other, at, streams)
     return Problem(_severity(stream), kind, format_ranks(unusual), text, remedy)
 
 
-def _side(sharing: Sharing, stream: Stream, streams: Streams, ranks: Any) -> _Side:
-    template = int(sharing.workload.template_of_rank[ranks[0]])
+def _side(index: TemplateIndex, stream: Stream, streams: Streams, ranks: Any) -> _Side:
+    template = int(index.workload.template_of_rank[ranks[0]])
     return _Side(ranks, template, streams[stream][template])
 
 
@@ -91,13 +93,13 @@ def _what_differs(one: Any, other: Any) -> tuple[str, str]:
     return "collective-size", remedy
 
 
-def _roots(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
+def _roots(index: TemplateIndex, stream: Stream, one: _Side, other: _Side) -> Problem:
     roots_one, roots_other = one.sequence.content[:, 3:], other.sequence.content[:, 3:]
     at = _first_difference(roots_one, roots_other)
     here, there = int(roots_one[at, 0]), int(roots_other[at, 0])
     said = [f"rank {root}" if root >= 0 else "nobody, which means the first member" for root in (here, there)]
     text = (
-        f"{stream.noun}s of {stream.name} have different roots: {_both(sharing, one, other, at)};"
+        f"{stream.noun}s of {stream.name} have different roots: {_both(index, one, other, at)};"
         f" the first names {said[0]}, the other {said[1]}"
     )
     certain = here >= 0 and there >= 0 and not stream.is_broadcast
@@ -106,57 +108,61 @@ def _roots(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Proble
     return Problem(severity, "collective-root", format_ranks(other.ranks), text, remedy)
 
 
-def _dimensions(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
+def _dimensions(index: TemplateIndex, stream: Stream, one: _Side, other: _Side) -> Problem:
     at = _first_difference(one.sequence.content, other.sequence.content)
     text = (
         f"{stream.noun}s of {stream.name} take part in different dimensions (involved_dim):"
-        f" {_both(sharing, one, other, at)}"
+        f" {_both(index, one, other, at)}"
     )
     remedy = "give all members the same involved_dim"
     return Problem("warning", "collective-dimensions", format_ranks(other.ranks), text, remedy)
 
 
-def _another_order(sharing: Sharing, stream: Stream, one: _Side, other: _Side) -> Problem:
+def _another_order(index: TemplateIndex, stream: Stream, one: _Side, other: _Side) -> Problem:
     """An error only if neither side can start them in any other order."""
-    one, one_is_certain = _as_started(sharing, one)
-    other, other_is_certain = _as_started(sharing, other)
+    one, one_is_certain = _as_started(index, one)
+    other, other_is_certain = _as_started(index, other)
     certain = one_is_certain and other_is_certain and not stream.is_broadcast
     at = _first_difference(one.sequence.content[:, :2], other.sequence.content[:, :2])
     fate = "they would be matched by order and hang" if certain else "they hang if they start like this"
     text = (
         f"{stream.noun}s of {stream.name}: the same {len(one.sequence.rows)}, in a different order ({fate}):"
-        f" {_both(sharing, one, other, at)}"
+        f" {_both(index, one, other, at)}"
     )
     remedy = "give all members one order, by dependencies or by ascending node ids"
     severity: Severity = "error" if certain else "warning"
     return Problem(severity, "collective-order", format_ranks(other.ranks), text, remedy)
 
 
-def _as_started(sharing: Sharing, side: _Side) -> tuple[_Side, bool]:
+def _as_started(index: TemplateIndex, side: _Side) -> tuple[_Side, bool]:
     """The side with its collectives in the order in which they start, and whether that is certain."""
     rows, content = side.sequence
     by_id = np.argsort(rows)
-    started, is_certain = issue_order(sharing.workload.templates[side.template], rows[by_id])
+    started, is_certain = issue_order(index.workload.templates[side.template], rows[by_id])
     content = content[by_id][np.searchsorted(rows[by_id], started)]
     return side._replace(sequence=Sequence(started, content)), is_certain
 
 
-def _another_count(sharing: Sharing, stream: Stream, one: _Side, other: _Side, streams: Streams) -> Problem:
+def _another_count(
+    index: TemplateIndex, stream: Stream, one: _Side, other: _Side, streams: Streams
+) -> Problem:
     """One side is the beginning of the other."""
     is_one_longer = len(one.sequence.rows) > len(other.sequence.rows)
     longer, shorter = (one, other) if is_one_longer else (other, one)
     at = len(shorter.sequence.rows)
     text = (
-        f"{sharing.place(shorter.ranks)}: {counted(at, stream.noun)} in {stream.name}, and"
+        f"{index.place(shorter.ranks)}: {counted(at, stream.noun)} in {stream.name}, and"
         f" {of_ranks(longer.ranks)} {have(longer.ranks)} {len(longer.sequence.rows)};"
-        f" the {ordinal(at + 1)} is {_at(sharing, longer, at)}"
+        f" the {ordinal(at + 1)} is {_at(index, longer, at)}"
     )
-    text += _elsewhere(sharing, stream, longer, shorter, at, streams)
+    text += _elsewhere(index, stream, longer, shorter, at, streams)
     remedy = "give all members the same number of collectives"
     return Problem(_severity(stream), "collective-count", format_ranks(other.ranks), text, remedy)
 
 
-def _elsewhere(sharing: Sharing, stream: Stream, one: _Side, other: _Side, at: int, streams: Streams) -> str:
+def _elsewhere(
+    index: TemplateIndex, stream: Stream, one: _Side, other: _Side, at: int, streams: Streams
+) -> str:
     """A hint at the same collective in another group, which `other` has more often than `one`."""
     wanted = one.sequence.content[at, :2]
     for elsewhere in sorted(streams):
@@ -169,17 +175,17 @@ def _elsewhere(sharing: Sharing, stream: Stream, one: _Side, other: _Side, at: i
         same = np.flatnonzero((theirs.content[:, :2] == wanted).all(axis=1))
         known = 0 if ours is None else int((ours.content[:, :2] == wanted).all(axis=1).sum())
         if len(same) > known:
-            node = sharing.workload.templates[other.template].describe(int(theirs.rows[same[0]]))
+            node = index.workload.templates[other.template].describe(int(theirs.rows[same[0]]))
             who = f"{of_ranks(other.ranks)} {have(other.ranks)}"
             return f"; {who} one like it in {elsewhere.name} ({node})"
     return ""
 
 
-def _both(sharing: Sharing, one: _Side, other: _Side, at: int) -> str:
-    sides = (f"on {of_ranks(side.ranks)} {_at(sharing, side, at)}" for side in (one, other))
+def _both(index: TemplateIndex, one: _Side, other: _Side, at: int) -> str:
+    sides = (f"on {of_ranks(side.ranks)} {_at(index, side, at)}" for side in (one, other))
     return f"the {ordinal(at + 1)} is " + " and ".join(sides)
 
 
-def _at(sharing: Sharing, side: _Side, at: int) -> str:
+def _at(index: TemplateIndex, side: _Side, at: int) -> str:
     """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
-    return collective_text(sharing, int(side.ranks[0]), side.sequence, at)
+    return collective_text(index, int(side.ranks[0]), side.sequence, at)

@@ -18,7 +18,7 @@ import numpy as np
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import certainly_before
-from et_sim.trace.preflight.problem import Problem, Severity, Sharing, counted
+from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, counted
 from et_sim.trace.preflight.streams import (
     ONE_WAY,
     Sequence,
@@ -44,7 +44,7 @@ class _Agents(NamedTuple):
 class _Board(NamedTuple):
     """All collectives as vertices: those of a stream, class by class, from `base` on."""
 
-    sharing: Sharing
+    programs: TemplateIndex
     streams: list[Stream]
     sequences: Streams
     started: Mapping[int, RowColumn]  # per template: rows in starting order
@@ -77,7 +77,7 @@ class _Wait(NamedTuple):
 
 
 def check_interleaving(
-    sharing: Sharing, sequences: Streams, started: Mapping[int, RowColumn]
+    index: TemplateIndex, sequences: Streams, started: Mapping[int, RowColumn]
 ) -> list[Problem]:
     """Circles among groups whose members agree. `started`: rows in starting order, per template.
 
@@ -87,48 +87,48 @@ def check_interleaving(
     streams = sorted(stream for stream in sequences if not stream.is_broadcast)
     if len(streams) < 2:
         return []
-    rules = sorted({stream.group for stream in streams if follows_rule(sharing, stream)})
-    alike = {name: _classes_alike(sharing, name) for name in rules}
-    problems = _circles(_board(sharing, streams, sequences, started, alike))
+    rules = sorted({stream.group for stream in streams if follows_rule(index, stream)})
+    alike = {name: _classes_alike(index, name) for name in rules}
+    problems = _circles(_board(index, streams, sequences, started, alike))
     if not problems or not rules:
         return problems
-    single = {name: sharing.workload.group_rules[name].index(_all_ranks(sharing)) for name in rules}
-    board = _board(sharing, streams, sequences, started, single)
+    single = {name: index.workload.group_rules[name].index(_all_ranks(index)) for name in rules}
+    board = _board(index, streams, sequences, started, single)
     collectives = sum(len(started.get(template, ())) for template in board.agents.template.tolist())
     size = max(collectives, int(board.base[-1]))
     return _circles(board) if size <= _MOST_COLLECTIVES else [_not_checked(collectives)]
 
 
-def _all_ranks(sharing: Sharing) -> Any:
-    return np.arange(sharing.workload.ranks)
+def _all_ranks(index: TemplateIndex) -> Any:
+    return np.arange(index.workload.ranks)
 
 
-def _classes_alike(sharing: Sharing, name: str) -> Any:
+def _classes_alike(index: TemplateIndex, name: str) -> Any:
     """Per rank the class of its group of a rule: equal if the members run the same templates."""
-    rule = sharing.workload.group_rules[name]
-    blocks = np.asarray(sharing.workload.template_of_rank).reshape(-1, rule.size, rule.stride)
+    rule = index.workload.group_rules[name]
+    blocks = np.asarray(index.workload.template_of_rank).reshape(-1, rule.size, rule.stride)
     by_group = blocks.transpose(0, 2, 1).reshape(-1, rule.size)
     of_group = np.unique(by_group, axis=0, return_inverse=True)[1].reshape(-1)
-    return of_group[rule.index(_all_ranks(sharing))]
+    return of_group[rule.index(_all_ranks(index))]
 
 
 def _board(
-    sharing: Sharing,
+    index: TemplateIndex,
     streams: list[Stream],
     sequences: Streams,
     started: Mapping[int, RowColumn],
     classes: Mapping[str, Any],
 ) -> _Board:
     """`classes`: per group rule the class of every rank's group."""
-    keys = np.stack([sharing.workload.template_of_rank, *classes.values()], axis=1)
+    keys = np.stack([index.workload.template_of_rank, *classes.values()], axis=1)
     agents, rank = np.unique(keys, axis=0, return_index=True)
     longest = [max(len(sequence.rows) for sequence in sequences[stream].values()) for stream in streams]
     counts = [
-        int(classes[stream.group].max()) + 1 if follows_rule(sharing, stream) else 1 for stream in streams
+        int(classes[stream.group].max()) + 1 if follows_rule(index, stream) else 1 for stream in streams
     ]
     sizes = [count * length for count, length in zip(counts, longest, strict=True)]
     return _Board(
-        sharing,
+        index,
         streams,
         sequences,
         started,
@@ -170,7 +170,7 @@ def _edges(board: _Board) -> _Edges:
             sequence = board.sequences[stream].get(template)
             if sequence is not None:
                 begin = base
-                if follows_rule(board.sharing, stream):
+                if follows_rule(board.programs, stream):
                     begin += int(board.agents.classes[stream.group][agent]) * longest
                 waits = ~np.isin(sequence.content[:, 0], ONE_WAY)
                 vertex[sequence.rows[waits]] = begin + np.flatnonzero(waits)
@@ -216,7 +216,7 @@ def _is_certain(board: _Board, wait: _Wait) -> bool:
     _, one, first = board.place(wait.first, wait.agent)
     _, other, second = board.place(wait.second, wait.agent)
     template = int(board.agents.template[wait.agent])
-    trace = board.sharing.workload.templates[template]
+    trace = board.programs.workload.templates[template]
     started = np.sort(board.started[template])
     return certainly_before(trace, started, int(one.rows[first]), int(other.rows[second]))
 
@@ -227,5 +227,5 @@ def _in_words(board: _Board, wait: _Wait) -> str:
     texts = []
     for vertex in (wait.first, wait.second):
         stream, sequence, at = board.place(vertex, wait.agent)
-        texts.append(f"the {collective_text(board.sharing, rank, sequence, at)} of {stream.name}")
+        texts.append(f"the {collective_text(board.programs, rank, sequence, at)} of {stream.name}")
     return f"rank {rank} starts {texts[0]} before {texts[1]}"

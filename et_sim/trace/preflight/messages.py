@@ -26,42 +26,42 @@ from et_sim.trace.preflight.pairs import (
     sorted_groups,
     split_key,
 )
-from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
 from et_sim.units import format_ranks
 
 _EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
 
 
-def check_messages(sharing: Sharing, ranks: int) -> list[Problem]:
+def check_messages(index: TemplateIndex, ranks: int) -> list[Problem]:
     """Peers that do not exist, messages to oneself, empty messages, and unmatched ones."""
     problems: list[Problem] = []
     sound: dict[int, Ends] = {}
-    for template in sharing.used_templates():
-        rows = message_rows(sharing.workload.templates[template])
+    for template in index.used_templates():
+        rows = message_rows(index.workload.templates[template])
         if not len(rows):
             continue
-        ends = distinct_ends(sharing, template, rows)
-        problems += _outside(sharing, template, ends, ranks)
-        problems += _foreign(sharing, template, rows)
-        problems += _to_oneself(sharing, template, ends)
-        problems += _empty(sharing, template, ends)
-        sound[template] = ends.only((ends.peer >= 0) & (ends.peer < _peers(sharing, template, ranks)))
+        ends = distinct_ends(index, template, rows)
+        problems += _outside(index, template, ends, ranks)
+        problems += _foreign(index, template, rows)
+        problems += _to_oneself(index, template, ends)
+        problems += _empty(index, template, ends)
+        sound[template] = ends.only((ends.peer >= 0) & (ends.peer < _peers(index, template, ranks)))
     if sound:
-        problems += _unmatched(sharing, sound)
+        problems += _unmatched(index, sound)
     return problems
 
 
-def _peers(sharing: Sharing, template: int, ranks: int) -> int:
+def _peers(index: TemplateIndex, template: int, ranks: int) -> int:
     """How many there can be: any distance leads to a rank of the workload."""
-    return sharing.workload.ranks if sharing.workload.has_relative_peers(template) else ranks
+    return index.workload.ranks if index.workload.has_relative_peers(template) else ranks
 
 
-def _unmatched(sharing: Sharing, sound: dict[int, Ends]) -> list[Problem]:
-    pairs = find_pairs(sharing, sound)
+def _unmatched(index: TemplateIndex, sound: dict[int, Ends]) -> list[Problem]:
+    pairs = find_pairs(index, sound)
     differing = pairs.key[pairs.send != pairs.receive]
     if not len(differing):
         return []
-    problems = explain_unmatched(sharing, _channels(sharing, sound, differing[:_EXPLAINED]))
+    problems = explain_unmatched(index, _channels(index, sound, differing[:_EXPLAINED]))
     left = differing[_EXPLAINED:]
     if len(left):
         text = f"{counted(len(left), 'more pair')} of ranks with sends and receives that do not match"
@@ -71,15 +71,15 @@ def _unmatched(sharing: Sharing, sound: dict[int, Ends]) -> list[Problem]:
     return problems
 
 
-def _channels(sharing: Sharing, sound: dict[int, Ends], wanted: Any) -> Channels:
+def _channels(index: TemplateIndex, sound: dict[int, Ends], wanted: Any) -> Channels:
     """All endpoints of the wanted pairs of ranks, sorted into channels."""
     columns: dict[str, list[Any]] = {name: [] for name in ("key", *Ends._fields)}
     for template, ends in sound.items():
-        users = sharing.ranks_of(template)
+        users = index.ranks_of(template)
         bundles = bundle_bounds(ends.is_send, ends.peer)[:-1]
-        keys = pair_keys(sharing, template, users, ends.is_send[bundles], ends.peer[bundles])
+        keys = pair_keys(index, template, users, ends.is_send[bundles], ends.peer[bundles])
         users = users[np.isin(keys, wanted).any(axis=1)]
-        keys = pair_keys(sharing, template, users, ends.is_send, ends.peer).reshape(-1)
+        keys = pair_keys(index, template, users, ends.is_send, ends.peer).reshape(-1)
         which = np.isin(keys, wanted)
         columns["key"].append(keys[which])
         for name, column in zip(Ends._fields, ends, strict=True):
@@ -102,35 +102,35 @@ def _channels(sharing: Sharing, sound: dict[int, Ends], wanted: Any) -> Channels
     )
 
 
-def _outside(sharing: Sharing, template: int, ends: Ends, ranks: int) -> list[Problem]:
-    wrong = np.flatnonzero((ends.peer < 0) | (ends.peer >= _peers(sharing, template, ranks)))
+def _outside(index: TemplateIndex, template: int, ends: Ends, ranks: int) -> list[Problem]:
+    wrong = np.flatnonzero((ends.peer < 0) | (ends.peer >= _peers(index, template, ranks)))
     if not len(wrong):
         return []
     first = wrong[np.argmin(ends.row[wrong])]
     verb = "sends to" if ends.is_send[first] else "receives from"
     text = (
-        f"{_node(sharing, template, ends.row[first])} {verb} rank {ends.peer[first]}, and there are"
+        f"{_node(index, template, ends.row[first])} {verb} rank {ends.peer[first]}, and there are"
         f" ranks 0 to {ranks - 1}{_more(ends.count[wrong].sum() - 1)}"
     )
     remedy = "correct comm_dst or comm_src, or give all the ranks"
-    return [Problem("error", "unknown-peer", format_ranks(sharing.ranks_of(template)), text, remedy)]
+    return [Problem("error", "unknown-peer", format_ranks(index.ranks_of(template)), text, remedy)]
 
 
-def _foreign(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
+def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
     """Nodes that say another rank than the one that runs them is their own end."""
-    trace = sharing.workload.templates[template]
+    trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
     said = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
     own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])[said]
     rows = rows[said]
-    users = sharing.ranks_of(template)
+    users = index.ranks_of(template)
     for at in np.unique(own, return_index=True)[1]:
-        others = users[peers_of(sharing, template, users, own[at]) != users]
+        others = users[peers_of(index, template, users, own[at]) != users]
         if len(others):
             what = "comm_src" if trace.kind[rows[at]] == NodeKind.SEND else "comm_dst"
-            end = int(peers_of(sharing, template, others, own[at])[0])
+            end = int(peers_of(index, template, others, own[at])[0])
             text = (
-                f"{sharing.place(others)}: {trace.describe(int(rows[at]))} says that its own end is rank"
+                f"{index.place(others)}: {trace.describe(int(rows[at]))} says that its own end is rank"
                 f" {end} ({what}), but runs elsewhere"
             )
             remedy = f"leave {what} out, or give every rank its own trace file"
@@ -138,17 +138,17 @@ def _foreign(sharing: Sharing, template: int, rows: Any) -> list[Problem]:
     return []
 
 
-def _to_oneself(sharing: Sharing, template: int, ends: Ends) -> list[Problem]:
-    users = sharing.ranks_of(template)
-    is_relative = sharing.workload.has_relative_peers(template)
+def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
+    users = index.ranks_of(template)
+    is_relative = index.workload.has_relative_peers(template)
     own = np.flatnonzero(ends.peer == 0 if is_relative else np.isin(ends.peer, users))
     if not len(own):
         return []
     first = own[np.argmin(ends.row[own])]
     verb = "sends to" if ends.is_send[first] else "receives from"
-    trace = sharing.workload.templates[template]
+    trace = index.workload.templates[template]
     text = (
-        f"{sharing.place(users if is_relative else ends.peer[[first]])}:"
+        f"{index.place(users if is_relative else ends.peer[[first]])}:"
         f" {trace.describe(int(ends.row[first]))} {verb} its own rank{_more(ends.count[own].sum() - 1)}"
     )
     remedy = "a copy within a rank is not a message: check the peer"
@@ -156,20 +156,20 @@ def _to_oneself(sharing: Sharing, template: int, ends: Ends) -> list[Problem]:
     return [Problem("warning", "message-to-oneself", who, text, remedy)]
 
 
-def _empty(sharing: Sharing, template: int, ends: Ends) -> list[Problem]:
+def _empty(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
     empty = np.flatnonzero(ends.size == 0)
     if not len(empty):
         return []
     first = empty[np.argmin(ends.row[empty])]
     verb = "sends" if ends.is_send[first] else "receives"
-    text = f"{_node(sharing, template, ends.row[first])} {verb} 0 bytes{_more(ends.count[empty].sum() - 1)}"
+    text = f"{_node(index, template, ends.row[first])} {verb} 0 bytes{_more(ends.count[empty].sum() - 1)}"
     remedy = "check comm_size if data should move"
-    return [Problem("warning", "empty-message", format_ranks(sharing.ranks_of(template)), text, remedy)]
+    return [Problem("warning", "empty-message", format_ranks(index.ranks_of(template)), text, remedy)]
 
 
-def _node(sharing: Sharing, template: int, row: int) -> str:
-    trace = sharing.workload.templates[template]
-    return f"{sharing.place(sharing.ranks_of(template))}: {trace.describe(int(row))}"
+def _node(index: TemplateIndex, template: int, row: int) -> str:
+    trace = index.workload.templates[template]
+    return f"{index.place(index.ranks_of(template))}: {trace.describe(int(row))}"
 
 
 def _more(count: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, Sharing, counted
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, counted
 from et_sim.units import exact_bytes, format_ranks
 
 
@@ -56,7 +56,7 @@ _REMEDIES = {
 }
 
 
-def explain_unmatched(sharing: Sharing, channels: Channels) -> list[Problem]:
+def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]:
     """One problem per unmatched pair of ends, the first ones spelled out."""
     unmatched = np.flatnonzero(channels.surplus)
     spare = np.ones(len(unmatched), bool)
@@ -67,15 +67,15 @@ def explain_unmatched(sharing: Sharing, channels: Channels) -> list[Problem]:
             partner = _partner(channels, unmatched, spare, at, same) if spare[at] else None
             if partner is not None:
                 spare[[at, partner]] = False
-                found[at] = _mismatch(sharing, channels, unmatched[at], unmatched[partner], same)
+                found[at] = _mismatch(index, channels, unmatched[at], unmatched[partner], same)
     for at in shown:
         partner = _reversed(channels, unmatched, spare, at) if spare[at] else None
         if partner is not None:
             spare[[at, partner]] = False
-            found[at] = _same_side(sharing, channels, unmatched[at])
+            found[at] = _same_side(index, channels, unmatched[at])
         elif spare[at]:
             spare[at] = False
-            found[at] = _lonely(sharing, channels, unmatched[at])
+            found[at] = _lonely(index, channels, unmatched[at])
     problems = [found[at] for at in sorted(found)]
     left = unmatched[spare]
     if len(left):
@@ -113,7 +113,9 @@ def _reversed(channels: Channels, unmatched: Any, spare: Any, at: int) -> int | 
     return int(places[0]) if len(places) else None
 
 
-def _mismatch(sharing: Sharing, channels: Channels, one: int, other: int, same: tuple[str, ...]) -> Problem:
+def _mismatch(
+    index: TemplateIndex, channels: Channels, one: int, other: int, same: tuple[str, ...]
+) -> Problem:
     send, receive = (one, other) if channels.surplus[one] > 0 else (other, one)
     source, target = int(channels.source[receive]), int(channels.target[receive])
     wanted = {
@@ -123,65 +125,65 @@ def _mismatch(sharing: Sharing, channels: Channels, one: int, other: int, same: 
         _RULES[3]: f"it from rank {source}",
         _RULES[4]: f"it from rank {source}",
     }[same]
-    node = _node(sharing, channels, receive)
-    text = f"{_sends(sharing, channels, send)}; rank {target} expects {wanted} ({node})"
+    node = _node(index, channels, receive)
+    text = f"{_sends(index, channels, send)}; rank {target} expects {wanted} ({node})"
     ranks = {int(channels.source[send]), int(channels.target[send]), source, target}
     return Problem("error", "unmatched-message", format_ranks(ranks), text, _REMEDIES[same])
 
 
-def _same_side(sharing: Sharing, channels: Channels, channel: int) -> Problem:
+def _same_side(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
     source, target = int(channels.source[channel]), int(channels.target[channel])
     if channels.surplus[channel] > 0:
-        what, others = _sends(sharing, channels, channel), f"rank {target} also sends to rank {source}"
+        what, others = _sends(index, channels, channel), f"rank {target} also sends to rank {source}"
         text, remedy = f"{what}; {others}, and neither receives", "make one of the two sends a receive"
     else:
-        what, others = _expects(sharing, channels, channel), f"rank {source} also waits for rank {target}"
+        what, others = _expects(index, channels, channel), f"rank {source} also waits for rank {target}"
         text, remedy = f"{what}; {others}, and neither sends", "make one of the two receives a send"
     return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
-def _lonely(sharing: Sharing, channels: Channels, channel: int) -> Problem:
+def _lonely(index: TemplateIndex, channels: Channels, channel: int) -> Problem:
     """Nothing similar is left: too few of the same, or none at all."""
     source, target = int(channels.source[channel]), int(channels.target[channel])
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
     if sends > receives:
         does = f"receives {_times(receives)}" if receives else "never receives it"
-        text = f"{_sends(sharing, channels, channel)}; rank {target} {does}"
+        text = f"{_sends(index, channels, channel)}; rank {target} {does}"
         remedy = "add the missing receive, or remove the send"
     else:
         does = f"sends it {_times(sends)}" if sends else "never sends it"
-        text = f"{_expects(sharing, channels, channel)}; rank {source} {does}"
+        text = f"{_expects(index, channels, channel)}; rank {source} {does}"
         remedy = "add the missing send, or remove the receive"
     return Problem("error", "unmatched-message", format_ranks((source, target)), text, remedy)
 
 
-def _sends(sharing: Sharing, channels: Channels, channel: int) -> str:
+def _sends(index: TemplateIndex, channels: Channels, channel: int) -> str:
     sends, receives = channels.end(channel, True)[0], channels.end(channel, False)[0]
     often = f" {_times(sends)}" if sends > 1 or receives else ""
     what = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
     return (
         f"rank {channels.source[channel]} sends {what} to rank {channels.target[channel]}{often}"
-        f" ({_node(sharing, channels, channel)})"
+        f" ({_node(index, channels, channel)})"
     )
 
 
-def _expects(sharing: Sharing, channels: Channels, channel: int) -> str:
+def _expects(index: TemplateIndex, channels: Channels, channel: int) -> str:
     receives, sends = channels.end(channel, False)[0], channels.end(channel, True)[0]
     often = f" {_times(receives)}" if receives > 1 or sends else ""
     what = f"{exact_bytes(int(channels.size[channel]))} with tag {channels.tag[channel]}"
     return (
         f"rank {channels.target[channel]} expects {what} from rank {channels.source[channel]}{often}"
-        f" ({_node(sharing, channels, channel)})"
+        f" ({_node(index, channels, channel)})"
     )
 
 
-def _node(sharing: Sharing, channels: Channels, channel: int) -> str:
+def _node(index: TemplateIndex, channels: Channels, channel: int) -> str:
     """Node and file of the end that the channel has too many of."""
     is_send = bool(channels.surplus[channel] > 0)
     rank = int((channels.source if is_send else channels.target)[channel])
     count, row = channels.end(channel, is_send)
     first = "first: " if count > 1 else ""
-    return f"{first}{sharing.workload.trace(rank).describe(row)} in {sharing.file_of(rank)}"
+    return f"{first}{index.workload.trace(rank).describe(row)} in {index.file_of(rank)}"
 
 
 def _times(count: int) -> str:

@@ -52,7 +52,7 @@ def certainly_before(trace: Trace, rows: RowColumn, first: int, second: int) -> 
 
 
 def _settled_with_lane(trace: Trace, rows: RowColumn, marked_rows: RowColumn) -> tuple[Any, Any]:
-    """`settle` with dependencies and with what sharing one lane adds to them for `rows`.
+    """`settle` with dependencies and with what index one lane adds to them for `rows`.
 
     Ready nodes are started in ascending id, one at a time: of two nodes, the lower one goes first if
     the higher one waits for everything that the lower one waits for.

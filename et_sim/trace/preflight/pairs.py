@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.columns import TAG_RANGE, NodeKind, Trace
-from et_sim.trace.preflight.problem import Sharing
+from et_sim.trace.preflight.problem import TemplateIndex
 
 _RANK_BITS = 31
 
@@ -54,19 +54,19 @@ def message_rows(trace: Trace) -> Any:
     return np.flatnonzero(send | receive)
 
 
-def endpoints(sharing: Sharing, template: int, rows: Any) -> tuple[Any, Any, Any, Any]:
+def endpoints(index: TemplateIndex, template: int, rows: Any) -> tuple[Any, Any, Any, Any]:
     """(is it a send, peer, tag, size) of every message row; distances are made positive."""
-    trace = sharing.workload.templates[template]
+    trace = index.workload.templates[template]
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
-    if sharing.workload.has_relative_peers(template):
-        peer %= sharing.workload.ranks
+    if index.workload.has_relative_peers(template):
+        peer %= index.workload.ranks
     return is_send, peer, trace.comm_tag[rows] % TAG_RANGE, trace.comm_bytes[rows]
 
 
-def distinct_ends(sharing: Sharing, template: int, rows: Any) -> Ends:
+def distinct_ends(index: TemplateIndex, template: int, rows: Any) -> Ends:
     """The endpoints of a template, each once."""
-    is_send, peer, tag, size = endpoints(sharing, template, rows)
+    is_send, peer, tag, size = endpoints(index, template, rows)
     order, first = sorted_groups(is_send.astype(np.int64), peer, tag, size)
     count = np.diff(np.append(first, len(order)))
     at = order[first]  # the sort is stable: the lowest row of each group
@@ -86,16 +86,16 @@ def sorted_groups(*keys: Any) -> tuple[Any, Any]:
     return order, np.flatnonzero(new)
 
 
-def peers_of(sharing: Sharing, template: int, own: Any, peer: Any) -> Any:
+def peers_of(index: TemplateIndex, template: int, own: Any, peer: Any) -> Any:
     """The ranks that peers are, seen from the ranks `own`."""
-    if not sharing.workload.has_relative_peers(template):
+    if not index.workload.has_relative_peers(template):
         return np.broadcast_to(peer, np.broadcast_shapes(np.shape(own), np.shape(peer)))
-    return (own + peer) % sharing.workload.ranks
+    return (own + peer) % index.workload.ranks
 
 
-def pair_keys(sharing: Sharing, template: int, users: Any, is_send: Any, peer: Any) -> Any:
+def pair_keys(index: TemplateIndex, template: int, users: Any, is_send: Any, peer: Any) -> Any:
     """A row for each user, a column for each end: the ranks of source and target as one number."""
-    other = peers_of(sharing, template, users[:, None], peer[None, :])
+    other = peers_of(index, template, users[:, None], peer[None, :])
     own = np.broadcast_to(users[:, None], other.shape)
     return np.where(is_send[None, :], own << _RANK_BITS | other, other << _RANK_BITS | own)
 
@@ -105,7 +105,7 @@ def split_key(key: Any) -> tuple[Any, Any]:
     return key >> _RANK_BITS, key & ((1 << _RANK_BITS) - 1)
 
 
-def find_pairs(sharing: Sharing, ends_of: dict[int, Ends]) -> Pairs:
+def find_pairs(index: TemplateIndex, ends_of: dict[int, Ends]) -> Pairs:
     """Every pair of ranks that exchange anything, with the bundles on both sides."""
     numbers: dict[bytes, int] = {}
     sides: dict[bool, list[tuple[Any, Any, Any]]] = {True: [], False: []}
@@ -113,11 +113,11 @@ def find_pairs(sharing: Sharing, ends_of: dict[int, Ends]) -> Pairs:
     for template, ends in ends_of.items():
         first = bundle_bounds(ends.is_send, ends.peer)[:-1]
         number = _bundle_numbers(ends, numbers)
-        users = sharing.ranks_of(template)
+        users = index.ranks_of(template)
         for is_send in (True, False):
             which = np.flatnonzero(ends.is_send[first] == is_send)
             at = first[which]
-            keys = pair_keys(sharing, template, users, ends.is_send[at], ends.peer[at])
+            keys = pair_keys(index, template, users, ends.is_send[at], ends.peer[at])
             sides[is_send].append(
                 (
                     keys.reshape(-1),

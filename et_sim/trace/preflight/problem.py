@@ -36,7 +36,7 @@ class Problem:
     like: int = 0
 
 
-class Sharing:
+class TemplateIndex:
     """A workload seen from its templates: which ranks run each, and what their files are called."""
 
     def __init__(self, workload: Workload) -> None:

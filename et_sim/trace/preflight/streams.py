@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from et_sim.trace.columns import CollectiveKind
-from et_sim.trace.preflight.problem import Sharing
+from et_sim.trace.preflight.problem import TemplateIndex
 from et_sim.units import exact_bytes, format_ranks
 
 # Collectives in which data goes to a root or comes from it.
@@ -47,15 +47,15 @@ class Sequence(NamedTuple):
 Streams = Mapping[Stream, Mapping[int, Sequence]]
 
 
-def follows_rule(sharing: Sharing, stream: Stream) -> bool:
+def follows_rule(index: TemplateIndex, stream: Stream) -> bool:
     """Whether the stream stands for all groups of a rule; what traces describe comes before rules."""
-    return stream.group in sharing.workload.group_rules and not stream.described
+    return stream.group in index.workload.group_rules and not stream.described
 
 
-def collective_text(sharing: Sharing, rank: int, sequence: Sequence, at: int) -> str:
+def collective_text(index: TemplateIndex, rank: int, sequence: Sequence, at: int) -> str:
     """`all_reduce of 1 MiB (node 7 "grads" in x.0.et)`."""
     number, size = int(sequence.content[at, 0]), int(sequence.content[at, 1])
     known = number in CollectiveKind._value2member_map_
     kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
-    node = sharing.workload.trace(rank).describe(int(sequence.rows[at]))
-    return f"{kind} of {exact_bytes(size)} ({node} in {sharing.file_of(rank)})"
+    node = index.workload.trace(rank).describe(int(sequence.rows[at]))
+    return f"{kind} of {exact_bytes(size)} ({node} in {index.file_of(rank)})"

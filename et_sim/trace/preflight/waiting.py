@@ -5,7 +5,7 @@ all members have started it, so it waits for what any of them waits for: with on
 one for every other node, a cycle hangs, whatever things last.
 
 Groups by rule are left out: their name means several groups.
-Not here: machines on which collectives take turns (`interleaving`), and messages (`circles`).
+Not here: machines on which collectives take turns (`interleaving`), and messages (`message_cycles`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import edges
-from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
 from et_sim.trace.preflight.streams import Stream, Streams, collective_text, follows_rule
 from et_sim.units import format_ranks
 
@@ -34,15 +34,15 @@ class _Graph(NamedTuple):
     template: Any  # of every edge
 
 
-def check_waiting(sharing: Sharing, sequences: Streams) -> list[Problem]:
+def check_waiting(index: TemplateIndex, sequences: Streams) -> list[Problem]:
     """Cycles among groups whose members have the same collectives."""
-    graph = _graph(sharing, sequences)
+    graph = _graph(index, sequences)
     if graph is None:
         return []
     vertices = int(max(graph.parent.max(initial=0), graph.child.max(initial=0))) + 1
     knots = find_knots(graph.parent.astype(np.int32), graph.child.astype(np.int32), vertices)
     knots = [knot for knot in knots if min(knot[0]) < graph.base[-1]]  # others are told by `dependencies`
-    problems = [_circle(sharing, sequences, graph, cycle) for cycle, _ in knots[:_KNOTS]]
+    problems = [_circle(index, sequences, graph, cycle) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
         text = f"{counted(len(knots) - _KNOTS, 'more circle')} of collectives"
         problems.append(
@@ -51,9 +51,9 @@ def check_waiting(sharing: Sharing, sequences: Streams) -> list[Problem]:
     return problems
 
 
-def _graph(sharing: Sharing, sequences: Streams) -> _Graph | None:
+def _graph(index: TemplateIndex, sequences: Streams) -> _Graph | None:
     streams = sorted(
-        stream for stream in sequences if not stream.is_broadcast and not follows_rule(sharing, stream)
+        stream for stream in sequences if not stream.is_broadcast and not follows_rule(index, stream)
     )
     if not streams:
         return None
@@ -61,8 +61,8 @@ def _graph(sharing: Sharing, sequences: Streams) -> _Graph | None:
     base = np.concatenate(([0], np.cumsum(longest)))
     columns: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     first = int(base[-1])
-    for template in sharing.used_templates():
-        trace = sharing.workload.templates[template]
+    for template in index.used_templates():
+        trace = index.workload.templates[template]
         vertex = first + np.arange(len(trace))
         first += len(trace)
         for at, stream in enumerate(streams):
@@ -77,7 +77,7 @@ def _graph(sharing: Sharing, sequences: Streams) -> _Graph | None:
     return _Graph(streams, base, *(np.concatenate(column) for column in columns))
 
 
-def _circle(sharing: Sharing, sequences: Streams, graph: _Graph, cycle: list[int]) -> Problem:
+def _circle(index: TemplateIndex, sequences: Streams, graph: _Graph, cycle: list[int]) -> Problem:
     """`cycle` lists each vertex before one that it waits for."""
     last = int(graph.base[-1])
     turn = next(at for at, vertex in enumerate(cycle) if vertex < last)
@@ -88,9 +88,9 @@ def _circle(sharing: Sharing, sequences: Streams, graph: _Graph, cycle: list[int
         at = np.flatnonzero((graph.child == vertex) & (graph.parent == awaited))[0]
         template = int(graph.template[at])
         if awaited < last:
-            rank = int(sharing.ranks_of(template)[0])
+            rank = int(index.ranks_of(template)[0])
             ranks.append(rank)
-            names = [_name(sharing, sequences, graph, one, template, rank) for one in (waiter, awaited)]
+            names = [_name(index, sequences, graph, one, template, rank) for one in (waiter, awaited)]
             parts.append(f"rank {rank} starts {names[0]} only after {names[1]}")
             waiter = awaited
     text = f"collectives wait for each other through dependencies (they hang): {'; '.join(parts)}"
@@ -98,8 +98,10 @@ def _circle(sharing: Sharing, sequences: Streams, graph: _Graph, cycle: list[int
     return Problem("error", "collective-circle", format_ranks(ranks), text, remedy)
 
 
-def _name(sharing: Sharing, sequences: Streams, graph: _Graph, vertex: int, template: int, rank: int) -> str:
+def _name(
+    index: TemplateIndex, sequences: Streams, graph: _Graph, vertex: int, template: int, rank: int
+) -> str:
     at = int(np.searchsorted(graph.base, vertex, side="right")) - 1
     stream = graph.streams[at]
     sequence = sequences[stream][template]
-    return f"the {collective_text(sharing, rank, sequence, vertex - int(graph.base[at]))} of {stream.name}"
+    return f"the {collective_text(index, rank, sequence, vertex - int(graph.base[at]))} of {stream.name}"

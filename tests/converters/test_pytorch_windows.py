@@ -1,4 +1,4 @@
-"""Recordings that are too large for the memory are converted in stretches, into what they are as a whole."""
+"""Recordings that are too large for the memory are converted in windows, into what they are as a whole."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pytorch_cases import Case, cases
 from recorded_steps import Steps, complete
 from recordings import FOLDER
-from stretched import Converted, converted_by
 from test_pytorch_any_timeline import timelines
+from windowed import Converted, converted_by
 
 from converters.pytorch.converting import Job, convert
 from converters.pytorch.row_file import Overflow
-from converters.pytorch.stretches import LargeRecording, Sizes
+from converters.pytorch.windows import LargeRecording, Sizes
 from et_sim.errors import TraceError
 
 WHOLE = Sizes()
@@ -48,8 +48,8 @@ def said(found: Converted) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Receives how many stretches each conversion took."""
+def windows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Receives how many windows each conversion took."""
     found: list[int] = []
     converted_in = LargeRecording.converted
 
@@ -64,13 +64,13 @@ def stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @every()
-def test_in_stretches_a_recording_is_the_same_graph_with_the_same_report(
-    case: Case, tmp_path: Path, stretches: list[int]
+def test_in_windows_a_recording_is_the_same_graph_with_the_same_report(
+    case: Case, tmp_path: Path, windows: list[int]
 ) -> None:
     whole = converted(case, tmp_path, WHOLE)
-    assert not stretches
+    assert not windows
     found = converted(case, tmp_path, Sizes(ANYWAY, 2000, 2))
-    assert stretches[0] >= sum(whole.report["nodes"].values()) // 40_000
+    assert windows[0] >= sum(whole.report["nodes"].values()) // 40_000
     assert found.runs_forward
     if case.name.endswith(PATIENT):
         assert found.report["time"]["replayed_ns"] == whole.report["time"]["replayed_ns"]
@@ -82,12 +82,12 @@ def test_in_stretches_a_recording_is_the_same_graph_with_the_same_report(
 
 
 @pytest.mark.parametrize("name", ["megatron_tp8/et_1+kineto", "gloo_mixed_4r/et_0+kineto", PATIENT])
-def test_stretches_that_are_too_short_lose_no_node_and_make_no_circle(
-    name: str, tmp_path: Path, stretches: list[int]
+def test_windows_that_are_too_short_lose_no_node_and_make_no_circle(
+    name: str, tmp_path: Path, windows: list[int]
 ) -> None:
     case = next(case for case in cases() if case.name == name)
     whole, found = converted(case, tmp_path, WHOLE), converted(case, tmp_path, Sizes(ANYWAY, 500, 1))
-    assert stretches[0] > 5
+    assert windows[0] > 5
     assert found.runs_forward
     for role in ("operator", "marker", "kernel", "copy", "fill", "communication"):
         assert found.report["roles"].get(role, {}).get("nodes") == whole.report["roles"].get(role, {}).get(
@@ -99,11 +99,11 @@ def test_stretches_that_are_too_short_lose_no_node_and_make_no_circle(
 
 
 @every(by_ids=False)
-def test_operators_that_are_told_by_names_are_the_same_in_stretches(
-    case: Case, tmp_path: Path, stretches: list[int]
+def test_operators_that_are_told_by_names_are_the_same_in_windows(
+    case: Case, tmp_path: Path, windows: list[int]
 ) -> None:
     whole, found = (converted(case, tmp_path, sizes) for sizes in (WHOLE, Sizes(ANYWAY, 1000, 1)))
-    assert stretches[0] > 2
+    assert windows[0] > 2
     assert whole.report["linkage"]["method"] == "names, thread by thread"
     assert found.nodes == whole.nodes
     assert found.links == whole.links
@@ -113,7 +113,7 @@ def test_operators_that_are_told_by_names_are_the_same_in_stretches(
 @pytest.mark.parametrize(
     "case", [pytest.param(case, id=case.name) for case in cases() if case.host and not case.device]
 )
-def test_an_execution_trace_alone_is_the_same_graph_in_the_shortest_stretches(
+def test_an_execution_trace_alone_is_the_same_graph_in_the_shortest_windows(
     case: Case, tmp_path: Path
 ) -> None:
     whole = converted(case, tmp_path, WHOLE)
@@ -124,7 +124,7 @@ def test_an_execution_trace_alone_is_the_same_graph_in_the_shortest_stretches(
     assert said(found) == said(whole)
 
 
-def test_the_same_stretches_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_windows_give_the_same_bytes(tmp_path: Path) -> None:
     folder = FOLDER / "gloo_ddp_2r"
     contents = set()
     for _ in range(2):
@@ -142,8 +142,8 @@ def test_progress_grows_until_all_is_done(tmp_path: Path) -> None:
     assert len({one for one in told if one > 0.7 * told[-1]}) > 3
 
 
-def test_only_what_the_execution_trace_covers_is_converted_in_stretches_too(
-    tmp_path: Path, stretches: list[int]
+def test_only_what_the_execution_trace_covers_is_converted_in_windows_too(
+    tmp_path: Path, windows: list[int]
 ) -> None:
     folder = FOLDER / "fake_fsdp2_tp4_1024"
     host, device = folder / "et_5.json.gz", folder / "kineto_5.json.gz"
@@ -154,7 +154,7 @@ def test_only_what_the_execution_trace_covers_is_converted_in_stretches_too(
         "count"
     ]
     found = converted_by(Sizes(ANYWAY, 2000, 1), tmp_path, host=half, device=device)
-    assert stretches[0] > 2
+    assert windows[0] > 2
     assert found.nodes == whole.nodes
     assert found.links == whole.links
     assert said(found) == said(whole)
@@ -175,7 +175,7 @@ def _keep_half(host: Path, target: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(timelines(), st.integers(1, 20), st.integers(1, 3))
-def test_any_timeline_has_all_its_nodes_in_stretches(
+def test_any_timeline_has_all_its_nodes_in_windows(
     events: list[dict[str, Any]], part_rows: int, parts: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -201,7 +201,7 @@ def of_events(events: list[dict[str, Any]], folder: Path, sizes: Sizes) -> Conve
 
 
 def same(events: list[dict[str, Any]], folder: Path, sizes: Sizes) -> Converted:
-    """Converted in stretches, which is the same as converted as a whole."""
+    """Converted in windows, which is the same as converted as a whole."""
     whole, found = of_events(events, folder, WHOLE), of_events(events, folder, sizes)
     assert found.runs_forward
     assert found.nodes == whole.nodes
@@ -212,11 +212,11 @@ def same(events: list[dict[str, Any]], folder: Path, sizes: Sizes) -> Converted:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("behind", [10, 300])
-def test_steps_whose_threads_and_devices_wait_are_the_same_in_stretches(
-    seed: int, behind: int, tmp_path: Path, stretches: list[int]
+def test_steps_whose_threads_and_devices_wait_are_the_same_in_windows(
+    seed: int, behind: int, tmp_path: Path, windows: list[int]
 ) -> None:
     same(Steps(seed, behind).record(3, 20), tmp_path, Sizes(ANYWAY, 200, 1 + seed % 2))
-    assert stretches[0] > 1
+    assert windows[0] > 1
 
 
 def ticks(begin: int, number: int) -> list[dict[str, Any]]:
@@ -229,7 +229,7 @@ def kernel(begin: int, lasts: int, correlation: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("begins", range(150, 260, 10))
-def test_a_call_that_waits_into_the_next_stretch_comes_after_what_it_waited_for(
+def test_a_call_that_waits_into_the_next_window_comes_after_what_it_waited_for(
     begins: int, tmp_path: Path
 ) -> None:
     waits = [
@@ -281,7 +281,7 @@ def test_ids_that_are_used_twice_are_refused_however_far_apart(
         converted_by(sizes, tmp_path, host=host, device=device)
 
 
-def test_the_first_operators_without_partner_are_the_same_in_stretches(tmp_path: Path) -> None:
+def test_the_first_operators_without_partner_are_the_same_in_windows(tmp_path: Path) -> None:
     """Whatever thread they are of, and however the nodes of the execution trace are ordered."""
     from recordings import parsed
 
@@ -334,7 +334,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     def fail(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("converters.pytorch.stretches.emitted.Emitted.add", fail)
+    monkeypatch.setattr("converters.pytorch.windows.emitted.Emitted.add", fail)
     path = FOLDER / "gloo_ddp_2r" / "kineto_0.json.gz"
     with pytest.raises(KeyboardInterrupt):
         convert(Job(tmp_path / "out" / "rank.0.et", device=path), None, Sizes(ANYWAY, 1000, 1))

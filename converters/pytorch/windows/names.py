@@ -25,7 +25,7 @@ from converters.pytorch.linking import (
     pairs_by_names,
 )
 from converters.pytorch.row_file import RowFile, Table
-from converters.pytorch.stretches.ids import LINKED
+from converters.pytorch.windows.ids import LINKED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Paired:
         return _found(self.nodes, self.pair_of_node, rows["node_id"])
 
     def link(self, host: HostTrace, device: DeviceTrace, calls: Calls, events: Any) -> Links:
-        """The pairs of a stretch, whose events have these numbers by row."""
+        """The pairs of a window, whose events have these numbers by row."""
         ours = _found(self.nodes, self.pair_of_node, host.node_id)
         theirs = _found(self.events, self.pair_of_event, events[calls.row])
         return link_by(NAMES, host, device, calls, ours, theirs)

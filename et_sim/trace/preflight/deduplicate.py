@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d+(?:\.\d+)?(?![\d.]*(?: (?:B|[KMGTPE]iB
 _RANKS = re.compile(r"\branks? #(?:[-,/]#)*")
 
 
-def merge_alike(problems: list[Problem]) -> list[Problem]:
+def deduplicate(problems: list[Problem]) -> list[Problem]:
     """Every finding once, in the order of the first of its like."""
     found: dict[tuple[str, str, str], list[Problem]] = defaultdict(list)
     for at, problem in enumerate(problems):

@@ -11,7 +11,7 @@ _MASK = (1 << 64) - 1
 _BITS_OF_A_DOUBLE = 53
 
 
-def mix(values: Any, seed: int) -> Any:
+def splitmix64(values: Any, seed: int) -> Any:
     """Every integer as 64 bits that look random (SplitMix64)."""
     with np.errstate(over="ignore"):
         x = np.asarray(values).astype(np.uint64) + np.uint64((seed + 1) * GOLDEN & _MASK)

@@ -1,9 +1,9 @@
-"""A large execution trace without a timeline, converted one stretch after another.
+"""A large execution trace without a timeline, converted one window after another.
 
-Nodes are numbered as they start, so stretches are ranges of ids. A stretch is read together with a part on
+Nodes are numbered as they start, so windows are ranges of ids. A window is read together with a part on
 both sides, with all nodes that are open around it, and with the last one of every thread before it.
 
-Not here: large timelines (`conversion`), and what is made of a stretch (`converters.pytorch.untimed`).
+Not here: large timelines (`conversion`), and what is made of a window (`converters.pytorch.untimed`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from converters.pytorch.linking import is_called, operators_of
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading.host import INPUTS, NODES, OUTPUTS
 from converters.pytorch.row_file import Overflow, Table
-from converters.pytorch.stretches.emitted import Emitted
-from converters.pytorch.stretches.groups import described_last
-from converters.pytorch.stretches.parts import NodeParts, Nodes, sampled_cuts
-from converters.pytorch.stretches.sizes import Progress, Sizes
-from converters.pytorch.stretches.tables import host_of
 from converters.pytorch.tally import Span, Tally
 from converters.pytorch.totals import Totals
-from converters.pytorch.untimed import Stretch, in_order, largest_group, no_operator
+from converters.pytorch.untimed import Window, in_order, largest_group, no_operator
+from converters.pytorch.windows.emitted import Emitted
+from converters.pytorch.windows.groups import described_last
+from converters.pytorch.windows.parts import NodeParts, Nodes, sampled_cuts
+from converters.pytorch.windows.sizes import Progress, Sizes
+from converters.pytorch.windows.tables import host_of
 
 
 class _ByNodeId:
@@ -41,7 +41,7 @@ class _ByNodeId:
 
 @dataclass(slots=True)
 class _Behind:
-    """Nodes of earlier parts that a stretch needs: by id those that are open, by thread the last ones."""
+    """Nodes of earlier parts that a window needs: by id those that are open, by thread the last ones."""
 
     open: dict[int, Nodes] = field(default_factory=dict)
     last: dict[int, Nodes] = field(default_factory=dict)
@@ -66,16 +66,16 @@ class LargeExecutionTrace:
     def converted(
         self, without: frozenset[Link], totals: Totals, progress: Progress
     ) -> Iterator[ConvertedRank]:
-        """What each stretch adds, as it is counted in `totals`."""
+        """What each window adds, as it is counted in `totals`."""
         groups = collect_groups(self._head, None, Tally())
         learn_world(groups, self._look_around())
         emitted, behind = Emitted(), _Behind()
-        count, size = len(self._first_ids) - 1, self._sizes.stretch_parts
+        count, size = len(self._first_ids) - 1, self._sizes.window_parts
         passed = 0
         for first in range(0, count, size):
             last = min(first + size, count)
             passed = self._pass(behind, passed, first - 1)
-            rank = self._stretch(first, last, behind, groups, without, emitted)
+            rank = self._window(first, last, behind, groups, without, emitted)
             ends = totals.add(rank, emitted.ends_of)
             passed = self._pass(behind, passed, last - 1)
             kept = [int(one.nodes["node_id"][0]) for one in behind.nodes()]
@@ -133,7 +133,7 @@ class LargeExecutionTrace:
         behind.open = {one: node for one, node in behind.open.items() if self._needed_until[one] >= until}
         return max(passed, until)
 
-    def _stretch(
+    def _window(
         self,
         first: int,
         last: int,
@@ -152,5 +152,5 @@ class LargeExecutionTrace:
             tally.counts.update(groups.tally.counts)
         around = self._first_ids[[max(first - 1, 0), min(last + 1, len(self._first_ids) - 1)]].tolist()
         emitted.past.around = Span(*around)
-        stretch = Stretch(partial(emitted.share_of_events, span), emitted.past)
-        return in_order(host, replace(groups, tally=tally), without, stretch)
+        window = Window(partial(emitted.share_of_events, span), emitted.past)
+        return in_order(host, replace(groups, tally=tally), without, window)

@@ -22,7 +22,7 @@ _ESCAPE = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
-def mended(content: bytes) -> bytes:
+def repaired_json(content: bytes) -> bytes:
     """The content as valid JSON, as far as its faults are of the known kinds."""
     return _TOKENS.sub(_token, content.decode("utf-8", "replace")).encode()
 

@@ -1,10 +1,10 @@
 """The nodes that are written: their numbers, for those that come after them.
 
-A node is known by its event and by which of the event's nodes it is. All nodes of the last stretch are kept,
-and of those before it the ones that still matter. A node that waits until a later stretch has begun (a call
+A node is known by its event and by which of the event's nodes it is. All nodes of the last window are kept,
+and of those before it the ones that still matter. A node that waits until a later window has begun (a call
 that synchronises, begun in this one) belongs to that one, where what it waits for has its number.
 
-Not here: which those are (`edges`).
+Not here: which those are (`boundaries`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
-from converters.pytorch.graph import Column, Placed, Share
+from converters.pytorch.graph import Column, Placed, WindowSlice
 from converters.pytorch.nesting import NONE
 from converters.pytorch.storages import Past
 from converters.pytorch.tally import Span
@@ -37,7 +37,7 @@ class Emitted:
     _postponed: Column = field(default_factory=lambda: _NOTHING)  # keys
 
     def add(self, key: Column, end_ns: Column, kept_events: list[int]) -> None:
-        """The nodes of a stretch, and when they end when replayed; of earlier ones, those of some events and
+        """The nodes of a window, and when they end when replayed; of earlier ones, those of some events and
         those that wrote a tensor are kept."""
         old = np.isin(self._key >> _EVENT_BIT, kept_events) | np.isin(
             self._key, np.concatenate((self.past.work.writer, self.past.calls.writer))
@@ -60,10 +60,10 @@ class Emitted:
         found: Column = self._end[order[np.searchsorted(self._number[order], number)]]
         return found
 
-    def share_of_events(self, span: Span, events: Column) -> Share:
+    def share_of_events(self, span: Span, events: Column) -> WindowSlice:
         """What of a draft with a node for each event belongs to a span; events are their own moments."""
         key = events << _EVENT_BIT | _OWN
-        return Share(span.holds(events), key, self.size, self.number_of)
+        return WindowSlice(span.holds(events), key, self.size, self.number_of)
 
     def _find(self, key: Column) -> Column:
         if not len(self._key):
@@ -71,7 +71,7 @@ class Emitted:
         at = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
         return np.where(self._key[at] == key, self._number[at], NONE)
 
-    def share(self, span: Span, events: Column, calls: Calls, work: Work, nodes: Placed) -> Share:
+    def share(self, span: Span, events: Column, calls: Calls, work: Work, nodes: Placed) -> WindowSlice:
         """What of a draft belongs to a span of time; `events` are numbers of events by row.
 
         A node belongs to its event, but a gap after a call to the moment it ends, and what waits for longer
@@ -93,7 +93,7 @@ class Emitted:
         is_own = span.holds(moment) | np.isin(key, self._postponed)
         waits = is_own & ~is_work & (nodes.start_ns >= span.last_ns)
         self._postponed = key[waits]
-        return Share(is_own & ~waits, key, self.size, self.number_of)
+        return WindowSlice(is_own & ~waits, key, self.size, self.number_of)
 
 
 def _copies(work: Work) -> Column:

@@ -1,4 +1,4 @@
-"""A recording converted as a whole and in stretches, in a form in which the two can be compared."""
+"""A recording converted as a whole and in windows, in a form in which the two can be compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf import proto
 
 from converters.pytorch.converting import Job, convert
-from converters.pytorch.stretches import Sizes
+from converters.pytorch.windows import Sizes
 from et_sim.trace.schema import messages
 
 

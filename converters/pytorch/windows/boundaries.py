@@ -1,11 +1,11 @@
-"""What a stretch needs of the rest of the recording, beyond the parts on both of its sides.
+"""What a window needs of the rest of the recording, beyond the parts on both of its sides.
 
 On every lane there is something that came last before, and something that comes first afterwards: a thread
 or a stream goes on from the one and until the other, however far away they are. And there is what began
-before and has not ended, around all that a stretch holds. With a call that launched work goes the first of
+before and has not ended, around all that a window holds. With a call that launched work goes the first of
 that work: it says that the call matters, and when its node ended.
 
-Not here: the parts (`parts`), and what is made of a stretch (`conversion`).
+Not here: the parts (`parts`), and what is made of a window (`conversion`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from converters.pytorch.row_file import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Edges:
+class Boundaries:
     """Rows of one part."""
 
     first: Table  # on each lane, the one that begins first
@@ -31,30 +31,31 @@ class Edges:
     launched_by: Any  # by row of `work`: the number of the launching event
 
 
-def edges_of(rows: Table, lane: Any, end_ns: Any, until_ns: int) -> Edges:
+def boundaries_of(rows: Table, lane: Any, end_ns: Any, until_ns: int) -> Boundaries:
     """Of rows in the order of their lanes and, on these, of time."""
     none, nobody = rows[:0], np.zeros(0, np.int64)
     if not len(rows):
-        return Edges(rows, rows, rows, rows, none, nobody)
+        return Boundaries(rows, rows, rows, rows, none, nobody)
     ends = np.flatnonzero(np.append(lane[1:] != lane[:-1], True))
     begins = np.insert(ends[:-1] + 1, 0, 0)
     by_end = np.lexsort((_busy_until(rows), lane))
-    return Edges(rows[begins], rows[ends], rows[by_end[ends]], rows[end_ns > until_ns], none, nobody)
+    return Boundaries(rows[begins], rows[ends], rows[by_end[ends]], rows[end_ns > until_ns], none, nobody)
 
 
-def with_work(edges: list[Edges], work: Table, launched_by: Any) -> Edges:
-    """Several edges as one, with their work; work is in the order of its launches, then of time."""
+def with_work(boundaries: list[Boundaries], work: Table, launched_by: Any) -> Boundaries:
+    """Several boundaries as one, with their work; work is in the order of its launches, then of time."""
     first, last, longest, still_open = (
-        np.concatenate([getattr(one, name) for one in edges]) for name in ("first", "last", "longest", "open")
+        np.concatenate([getattr(one, name) for one in boundaries])
+        for name in ("first", "last", "longest", "open")
     )
     numbers = np.concatenate([rows["number"] for rows in (first, last, longest, still_open)])
     _, at = np.unique(launched_by, return_index=True)
     at = at[np.isin(launched_by[at], numbers)]
-    return Edges(first, last, longest, still_open, work[at], launched_by[at])
+    return Boundaries(first, last, longest, still_open, work[at], launched_by[at])
 
 
 @dataclass(slots=True)
-class Before:
+class CarryOver:
     """What the parts so far leave to those that come."""
 
     last: dict[int, Table] = field(default_factory=dict)  # by lane; tables of one row
@@ -62,18 +63,18 @@ class Before:
     open: list[Table] = field(default_factory=list)
     work: dict[int, Table] = field(default_factory=dict)  # by number of the launching event
 
-    def passes(self, edges: Edges, until_ns: int) -> None:
+    def passes(self, boundaries: Boundaries, until_ns: int) -> None:
         """A part lies behind, which ended at a moment."""
-        for row in _each(edges.last):
+        for row in _each(boundaries.last):
             self.last[int(row["lane"][0])] = row
-        for row in _each(edges.longest):
+        for row in _each(boundaries.longest):
             known = self.longest.setdefault(int(row["lane"][0]), row)
             if _busy_until(row) > _busy_until(known):
                 self.longest[int(row["lane"][0])] = row
         self.open = [
-            row for row in (*self.open, *_each(edges.open)) if row["ts_ns"] + row["dur_ns"] > until_ns
+            row for row in (*self.open, *_each(boundaries.open)) if row["ts_ns"] + row["dur_ns"] > until_ns
         ]
-        work = self.work | _work(edges)
+        work = self.work | _work(boundaries)
         numbers = {int(row["number"][0]) for row in self._bare()}
         self.work = {number: work[number] for number in sorted(numbers & work.keys())}
 
@@ -85,11 +86,11 @@ class Before:
         return [*self.last.values(), *self.longest.values(), *self.open]
 
 
-def firsts(edges: list[Edges]) -> list[Table]:
+def firsts(boundaries: list[Boundaries]) -> list[Table]:
     """What comes first on each lane in some parts."""
     found: dict[int, Table] = {}
     work: dict[int, Table] = {}
-    for one in edges:
+    for one in boundaries:
         work |= _work(one)
         for row in _each(one.first):
             found.setdefault(int(row["lane"][0]), row)
@@ -104,8 +105,8 @@ def together(rows: list[Table]) -> Table:
     return whole[at]
 
 
-def _work(edges: Edges) -> dict[int, Table]:
-    return dict(zip(edges.launched_by.tolist(), _each(edges.work), strict=True))
+def _work(boundaries: Boundaries) -> dict[int, Table]:
+    return dict(zip(boundaries.launched_by.tolist(), _each(boundaries.work), strict=True))
 
 
 def _each(rows: Table) -> list[Table]:

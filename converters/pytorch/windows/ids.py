@@ -46,7 +46,7 @@ class Ids:
         return np.where(is_called(rows["sort"]) & (ids > 0), ids + (self.shift or 0), 0)
 
     def link(self, host: HostTrace, device: DeviceTrace, calls: Calls, _events: Any) -> Links:
-        """The pairs of a stretch."""
+        """The pairs of a window."""
         if self.shift is None:
             ours, theirs = host.record_function, device.record_function[calls.row]
             return link_by(RECORD_FUNCTIONS, host, device, calls, ours, theirs)

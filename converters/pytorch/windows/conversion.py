@@ -1,12 +1,12 @@
-"""A recording that is too large for the memory, converted one stretch of time after another.
+"""A recording that is too large for the memory, converted one window of time after another.
 
-A stretch is some parts of the recording. It is read together with a part on both sides and with what
-else it hangs on (`edges`), linked and ordered like a recording of its own; what belongs to it is kept, and
-depends on what the stretches before have left (`emitted`). So what is concluded from what stands nearby,
+A window is some parts of the recording. It is read together with a part on both sides and with what
+else it hangs on (`boundaries`), linked and ordered like a recording of its own; what belongs to it is kept,
+and depends on what the windows before have left (`emitted`). So what is concluded from what stands nearby,
 is concluded as if the recording were whole. What reaches further back than the part before is not seen:
 tensors written long ago, launches of work that waited so long.
 
-Two walks lead through the recording. The first finds out where stretches end on every lane, and how much of
+Two walks lead through the recording. The first finds out where windows end on every lane, and how much of
 the two recordings belongs together; the second converts.
 
 Not here: recordings that fit (`timed`), and those whose operators can only be told by their order, which are
@@ -32,21 +32,36 @@ from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading.device import EVENTS
 from converters.pytorch.reading.host import NODES
 from converters.pytorch.row_file import Overflow
-from converters.pytorch.stretches.edges import Before, Edges, edges_of, firsts, together, with_work
-from converters.pytorch.stretches.emitted import Emitted
-from converters.pytorch.stretches.groups import described_last
-from converters.pytorch.stretches.ids import Ids, find_ids
-from converters.pytorch.stretches.names import Paired, pair_by_names
-from converters.pytorch.stretches.parts import EventParts, NodeParts
-from converters.pytorch.stretches.sizes import Progress, Sizes
-from converters.pytorch.stretches.tables import (
+from converters.pytorch.tally import Span, Tally
+from converters.pytorch.timed import (
+    WHOLE,
+    LinkedRecording,
+    Window,
+    connected,
+    nothing_timed,
+    say_if_apart,
+    within,
+)
+from converters.pytorch.totals import Totals
+from converters.pytorch.windows.boundaries import (
+    Boundaries,
+    CarryOver,
+    boundaries_of,
+    firsts,
+    together,
+    with_work,
+)
+from converters.pytorch.windows.emitted import Emitted
+from converters.pytorch.windows.groups import described_last
+from converters.pytorch.windows.ids import Ids, find_ids
+from converters.pytorch.windows.names import Paired, pair_by_names
+from converters.pytorch.windows.parts import EventParts, NodeParts
+from converters.pytorch.windows.sizes import Progress, Sizes
+from converters.pytorch.windows.tables import (
     device_of,
     events_aside,
     nodes_aside,
 )
-from converters.pytorch.tally import Span, Tally
-from converters.pytorch.timed import WHOLE, Matter, Stretch, connected, nothing_timed, say_if_apart, within
-from converters.pytorch.totals import Totals
 
 ENOUGH = 0.8  # of the smaller side must be linked by ids; else operators are told by their order
 
@@ -55,7 +70,7 @@ ENOUGH = 0.8  # of the smaller side must be linked by ids; else operators are to
 class _Survey:
     """What the first walk finds out; times are the recording's."""
 
-    edges: list[Edges] = field(default_factory=list)  # by part
+    boundaries: list[Boundaries] = field(default_factory=list)  # by part
     begin_ns: int | None = None
     linked: int = 0
     host_operators: int = 0
@@ -83,7 +98,7 @@ class LargeRecording:
         self._nodes: NodeParts | None = None
         self._survey = _Survey()
 
-    def look_around(self, progress: Progress) -> None:
+    def survey(self, progress: Progress) -> None:
         """Walk through it for the first time; twice if the ids of operators turn out to say nothing."""
         if self._host is None:
             self._look_at_all(progress)
@@ -113,30 +128,30 @@ class LargeRecording:
         self._nodes = NodeParts(self._host, self._sides[0], ids, self._events.first_ids(ids))
 
     def _look_at_all(self, progress: Progress) -> None:
-        self._survey, stretches = _Survey(), self._stretches()
-        for at, (first, last) in enumerate(stretches):
+        self._survey, windows = _Survey(), self._windows()
+        for at, (first, last) in enumerate(windows):
             self._look_at(first, last)
-            progress((at + 1) / len(stretches))
+            progress((at + 1) / len(windows))
 
     def converted(
         self, without: frozenset[Link], totals: Totals, progress: Progress
     ) -> Iterator[ConvertedRank]:
-        """Walk through it for the second time: what each stretch adds, as it is counted in `totals`."""
+        """Walk through it for the second time: what each window adds, as it is counted in `totals`."""
         said = Tally()
         say_if_apart(self._host, self._device, said)
         groups = collect_groups(self._host, self._device, said)
-        emitted, before = Emitted(), Before()
-        stretches = self._stretches()
+        emitted, before = Emitted(), CarryOver()
+        windows = self._windows()
         passed = 0
-        for at, (first, last) in enumerate(stretches):
+        for at, (first, last) in enumerate(windows):
             passed = self._pass(before, passed, first - 1)
-            rank = self._stretch(first, last, before, groups, without, emitted)
+            rank = self._window(first, last, before, groups, without, emitted)
             ends = totals.add(rank, emitted.ends_of)
             passed = self._pass(before, passed, last - 1)
             kept = [int(row["number"][0]) for row in before.rows()]
             assert rank.graph.key is not None
             emitted.add(rank.graph.key, ends, kept)
-            progress((at + 1) / len(stretches))
+            progress((at + 1) / len(windows))
             yield rank
             del rank  # nobody else holds it, either, while the next one is made
         if groups.described():
@@ -144,15 +159,15 @@ class LargeRecording:
             totals.add(described)
             yield described
 
-    def _stretches(self) -> list[tuple[int, int]]:
-        size = self._sizes.stretch_parts
+    def _windows(self) -> list[tuple[int, int]]:
+        size = self._sizes.window_parts
         parts = len(self._events)
         return [(first, min(first + size, parts)) for first in range(0, parts, size)]
 
-    def _pass(self, before: Before, passed: int, until: int) -> int:
+    def _pass(self, before: CarryOver, passed: int, until: int) -> int:
         """Leave the parts before `until` behind."""
         for part in range(passed, until):
-            before.passes(self._survey.edges[part], self._events.starts_ns(until))
+            before.passes(self._survey.boundaries[part], self._events.starts_ns(until))
         return max(passed, until)
 
     def _look_at(self, first: int, last: int) -> None:
@@ -167,8 +182,8 @@ class LargeRecording:
             found = []
             for one in (calls, work):
                 own = np.flatnonzero(Span(low, high).holds(one.start_ns))
-                found.append(edges_of(rows[one.row[own]], one.lane[own], one.end_ns[own], high - 1))
-            survey.edges.append(
+                found.append(boundaries_of(rows[one.row[own]], one.lane[own], one.end_ns[own], high - 1))
+            survey.boundaries.append(
                 with_work(found, rows[work.row[launched]], rows["number"][work.launch[launched]])
             )
         span = Span(self._events.starts_ns(first), self._events.starts_ns(last))
@@ -193,7 +208,7 @@ class LargeRecording:
     def _links(
         self, first: int, last: int, device: DeviceTrace, calls: Calls, span: Span, events: Any
     ) -> Links:
-        """Who belongs together, and how much of the stretch's own."""
+        """Who belongs together, and how much of the window's own."""
         host = self._nodes_around(first, last)
         assert host is not None
         assert self._nodes is not None
@@ -211,18 +226,22 @@ class LargeRecording:
             return None
         return self._nodes.trace(first - 1, last + 1)
 
-    def _stretch(
+    def _window(
         self,
         first: int,
         last: int,
-        before: Before,
+        before: CarryOver,
         groups: Groups,
         without: frozenset[Link],
         emitted: Emitted,
     ) -> ConvertedRank:
         """What the parts from `first` to before `last` add."""
         survey, starts_ns = self._survey, self._events.starts_ns
-        around = [self._events.rows(first - 1, last + 1), *before.rows(), *firsts(survey.edges[last + 1 :])]
+        around = [
+            self._events.rows(first - 1, last + 1),
+            *before.rows(),
+            *firsts(survey.boundaries[last + 1 :]),
+        ]
         rows = together(around)
         device, host = device_of(self._device, rows), self._nodes_around(first, last)
         rate = survey.linked / survey.device_operators if survey.device_operators else 1.0
@@ -235,10 +254,10 @@ class LargeRecording:
         groups = replace(groups, tally=tally)
         calls, work = host_calls(device, device_work(device, origin), origin)
         links = self._links(first, last, device, calls, span, rows["number"]) if host is not None else None
-        matter = Matter(device, host, calls, work, links, origin)
+        recording = LinkedRecording(device, host, calls, work, links, origin)
         if is_part:
-            matter = within(matter, 0, survey.last_linked_ns - origin, tally)
+            recording = within(recording, 0, survey.last_linked_ns - origin, tally)
         ends_ns = starts_ns(min(last + 1, len(self._events)))
         emitted.past.around = Span(starts_ns(max(first - 1, 0)) - origin, ends_ns - origin)
-        stretch = Stretch(partial(emitted.share, span, rows["number"]), emitted.past)
-        return connected(matter, groups, without, stretch)
+        window = Window(partial(emitted.share, span, rows["number"]), emitted.past)
+        return connected(recording, groups, without, window)

@@ -1,6 +1,6 @@
-"""Recordings out of rows that were put aside: all of them, or those that a stretch of time needs.
+"""Recordings out of rows that were put aside: all of them, or those that a window of time needs.
 
-Not here: which rows a stretch needs (`parts`, `edges`).
+Not here: which rows a window needs (`parts`, `boundaries`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _NONE: dict[int, int] = {}
 
 
 @dataclass(slots=True)
-class Bridges:
+class Rewiring:
     """New parents (rows) of the nodes whose dependencies change, and what became of the old ones."""
 
     data: dict[int, list[int]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Bridges:
     added: int = 0  # dependencies written instead
 
 
-def bridge(recorded: Recorded, keep: Any) -> Bridges:
+def remove_nodes(recorded: Recorded, keep: Any) -> Rewiring:
     """Dependencies of the rows for which `keep` holds once all others have left."""
     trace = recorded.trace
     order = row_order(recorded)
@@ -72,7 +72,7 @@ class _Walk:
     def __init__(self, trace: Trace, keep: Any) -> None:
         count = len(trace)
         parents, _ = edges(trace)
-        self.bridges = Bridges()
+        self.bridges = Rewiring()
         self.stays = keep.tolist()
         self.data = Lists(trace.data_start, trace.data_deps)
         self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)

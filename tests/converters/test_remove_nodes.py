@@ -8,7 +8,7 @@ from edited_traces import mixed_traces, recorded, waits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converters.editing.bridging import bridge
+from converters.editing.remove_nodes import remove_nodes
 from converters.editing.writing import edited
 from et_sim.errors import TraceError
 from et_sim.trace import Trace, TraceBuilder, decode
@@ -18,7 +18,7 @@ def without(trace: Trace, keep: list[bool]) -> Trace:
     """What is left, read from the bytes that are written."""
     given_trace = recorded(trace)
     mask = np.array(keep, np.bool_)
-    return decode(edited(given_trace, mask, bridge(given_trace, mask)))
+    return decode(edited(given_trace, mask, remove_nodes(given_trace, mask)))
 
 
 @settings(max_examples=400, deadline=None)
@@ -57,7 +57,7 @@ def test_what_is_known_already_is_not_written_again() -> None:
         host = build.compute("launch", cpu=True, after=[host])
         kernels.append(build.compute("kernel", after=[host, kernels[-1]]))
     trace = recorded(build.build())
-    bridges = bridge(trace, ~trace.trace.is_cpu)
+    bridges = remove_nodes(trace, ~trace.trace.is_cpu)
     assert bridges.added == 0
     assert (bridges.bridged, bridges.dropped) == (5, 0)
 
@@ -67,7 +67,7 @@ def test_a_dependency_that_leads_to_nothing_is_dropped_and_counted() -> None:
     first = build.compute("host", cpu=True)
     build.compute("kernel", after=[first], ctrl_after=[first])
     trace = recorded(build.build())
-    bridges = bridge(trace, ~trace.trace.is_cpu)
+    bridges = remove_nodes(trace, ~trace.trace.is_cpu)
     assert (bridges.bridged, bridges.dropped, bridges.added) == (0, 2, 0)
     assert (bridges.data, bridges.ctrl) == ({1: []}, {1: []})
 
@@ -79,4 +79,4 @@ def test_a_circle_is_refused(circle: list[tuple[int, int]]) -> None:
         build.compute("a", after=[after for row, after in circle if row == node], node_id=node)
     trace = recorded(build.build())
     with pytest.raises(TraceError, match="wait for each other in a circle"):
-        bridge(trace, np.ones(2, np.bool_))
+        remove_nodes(trace, np.ones(2, np.bool_))

@@ -4,7 +4,7 @@ Parts are what is read together. They are cut so that each has about as many eve
 execution trace are in the part in which their operators begin, as their ids say. (A node without an id is
 in the part of the one before.)
 
-Not here: what is read together with a part so that nothing is missing (`edges`).
+Not here: what is read together with a part so that nothing is missing (`boundaries`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from converters.pytorch.columns import HostTrace
 from converters.pytorch.reading.device import EVENTS
 from converters.pytorch.reading.host import INPUTS, NODES, OUTPUTS
 from converters.pytorch.row_file import Overflow, RowFile, Table
-from converters.pytorch.stretches.tables import host_of
+from converters.pytorch.windows.tables import host_of
 
 _SAMPLES = 256  # events of a part that decide where it ends, if it has so many
 

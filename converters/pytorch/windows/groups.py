@@ -1,4 +1,4 @@
-"""The node that describes the process groups, after all stretches: until then, groups may be learnt.
+"""The node that describes the process groups, after all windows: until then, groups may be learnt.
 
 Not here: groups (`converters.pytorch.groups`).
 """

@@ -11,7 +11,7 @@ import pytest
 
 import et_sim
 from et_sim.cli import main
-from et_sim.layer_file_run import LayerRoad
+from et_sim.layer_file_run import LayerFileRun
 from et_sim.layerfile import read_layer_file
 from et_sim.machine import read_machine
 from et_sim.timeline import write_run
@@ -142,6 +142,6 @@ def test_what_is_simulated_is_what_was_digested_because_a_file_is_read_once(
     monkeypatch.setattr(Path, "read_bytes", counting)
     found = read_layer_file("micro.txt")
     assert found.sha256 == hashlib.sha256(content).hexdigest()
-    road = LayerRoad("micro.txt", read_machine(system="system.txt", network="network.json"))
+    road = LayerFileRun("micro.txt", read_machine(system="system.txt", network="network.json"))
     assert road.workload.inputs == (("micro.txt", found.sha256),)
     assert read.count(Path("micro.txt")) == 2  # once each

@@ -3,7 +3,7 @@
 A simulation moves equal parts. Where every member gives the largest size of any, a collective takes no less
 time than it would with the sizes as they are.
 
-Not here: members that start different collectives, which nobody can mend but the workload's maker.
+Not here: members that start different collectives, which nobody can correct but the workload's maker.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from converters.editing.attributes import set_attributes
-from converters.editing.bridging import Bridges
 from converters.editing.groups import Groups
 from converters.editing.inputs import recorded_as
 from converters.editing.partners import collectives
+from converters.editing.remove_nodes import Rewiring
 from converters.editing.writing import edited
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import CollectiveKind
 from et_sim.units import plural
 
 
-class Evening:
+class SizeEqualiser:
     """What has to change, by rank."""
 
     def __init__(self, workload: Workload) -> None:
@@ -58,7 +58,7 @@ class Evening:
             return content, 0
         changes = {row: partial(set_attributes, values={"comm_size": size}) for row, size in sizes.items()}
         keep = np.ones(len(trace), np.bool_)
-        return edited(recorded_as(trace, content), keep, Bridges(), changes), len(sizes)
+        return edited(recorded_as(trace, content), keep, Rewiring(), changes), len(sizes)
 
     def remark(self) -> str:
         """What was uneven, in a sentence; "" if nothing was."""

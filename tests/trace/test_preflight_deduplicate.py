@@ -6,11 +6,11 @@ import pytest
 
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.preflight import Problem, find_problems
-from et_sim.trace.preflight.alike import merge_alike
+from et_sim.trace.preflight.deduplicate import deduplicate
 
 
 def problem(text: str, ranks: str = "0", kind: str = "unmatched-message", severity: str = "error") -> Problem:
-    return Problem(severity, kind, ranks, text, "mend it")  # type: ignore[arg-type]
+    return Problem(severity, kind, ranks, text, "correct it")  # type: ignore[arg-type]
 
 
 def pair(rank: int, *, sizes: tuple[int, int]) -> Trace:
@@ -54,7 +54,7 @@ def test_other_sizes_are_another_mistake() -> None:
     ],
 )
 def test_only_numbers_that_are_no_sizes_may_differ(one: str, other: str, is_alike: bool) -> None:
-    merged = merge_alike([problem(one), problem(other, "1")])
+    merged = deduplicate([problem(one), problem(other, "1")])
     assert len(merged) == 2 - is_alike
     assert merged[0].like == is_alike
     assert merged[0].ranks == ("0-1" if is_alike else "0")
@@ -67,15 +67,15 @@ def test_order_kind_and_severity_are_respected() -> None:
         problem("node 3 is odd", severity="warning"),
         problem("node 4 is odd", ranks=""),
     ]
-    merged = merge_alike(given)
+    merged = deduplicate(given)
     assert [one.text for one in merged] == [
         "node 1 is odd; 1 more like it",
         "node 2 is odd",
         "node 3 is odd",
     ]
-    assert merge_alike(given[:3]) == given[:3]
+    assert deduplicate(given[:3]) == given[:3]
 
 
 def test_circles_are_told_one_by_one() -> None:
     circles = [problem(f"node {number} waits for itself", kind="dependency-cycle") for number in range(3)]
-    assert merge_alike(circles) == circles
+    assert deduplicate(circles) == circles

@@ -17,4 +17,4 @@ class Sizes:
 
     memory_bytes: int = 32 << 20
     part_rows: int = 50_000
-    stretch_parts: int = 6
+    window_parts: int = 6

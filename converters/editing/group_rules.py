@@ -25,7 +25,7 @@ REPLICA = "replica"  # the group of all ranks, where it is to stay within each r
 
 
 @dataclass(frozen=True, slots=True)
-class Families:
+class GroupRules:
     """The rules, and what each rank calls them."""
 
     rules: dict[str, GroupRule]
@@ -57,7 +57,7 @@ class Families:
         raise UsageError(cause, place=source, remedy=remedy)
 
 
-def find_families(workload: Workload, groups: Groups, *, keep_groups: bool = False) -> Families:
+def find_group_rules(workload: Workload, groups: Groups, *, keep_groups: bool = False) -> GroupRules:
     """Every group that a collective names, as a rule; with `keep_groups`, that of all ranks too."""
     if keep_groups and REPLICA in workload.group_rules:
         raise UsageError(
@@ -77,7 +77,7 @@ def find_families(workload: Workload, groups: Groups, *, keep_groups: bool = Fal
         of_rank.append(known[key])
     if keep_groups:
         search.rules[REPLICA] = GroupRule(workload.ranks)
-    return Families(search.rules, of_rank, frozenset(search.called.values()))
+    return GroupRules(search.rules, of_rank, frozenset(search.called.values()))
 
 
 def _used(trace: Trace) -> list[str]:

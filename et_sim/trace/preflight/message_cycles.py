@@ -28,7 +28,7 @@ from et_sim.trace.preflight.pairs import (
     peers_of,
     sorted_groups,
 )
-from et_sim.trace.preflight.problem import Problem, Sharing, counted
+from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
 from et_sim.units import format_ranks
 
 _KNOTS = 3  # so many are spelled out
@@ -50,7 +50,7 @@ class _Ends(NamedTuple):
 class _Board(NamedTuple):
     """The nodes of all ranks that send or receive, as vertices."""
 
-    sharing: Sharing
+    programs: TemplateIndex
     templates: list[int]
     base: Any  # per rank: the vertex of its first row
     vertices: int
@@ -62,11 +62,11 @@ class _Pairs(NamedTuple):
     certain: Any
 
 
-def check_circles(sharing: Sharing) -> list[Problem]:
+def check_message_cycles(index: TemplateIndex) -> list[Problem]:
     """Circles of messages, in a workload in which every message has a sender and a receiver."""
-    if _is_settled_by_templates(sharing):
+    if _is_settled_by_templates(index):
         return []
-    board = _board(sharing)
+    board = _board(index)
     if board.vertices > _MOST_VERTICES:
         return [_not_checked(board)]
     parent, child = _dependencies(board)
@@ -85,24 +85,24 @@ def check_circles(sharing: Sharing) -> list[Problem]:
     return problems
 
 
-def _is_settled_by_templates(sharing: Sharing) -> bool:
+def _is_settled_by_templates(index: TemplateIndex) -> bool:
     """Whether the nodes of templates, with all that any two ranks send each other, have no cycle."""
-    templates = _templates_with_messages(sharing)
-    if all(len(sharing.ranks_of(template)) == 1 for template in templates):
+    templates = _templates_with_messages(index)
+    if all(len(index.ranks_of(template)) == 1 for template in templates):
         return False  # no template is shared: looking at the ranks themselves costs the same
     columns: list[list[Any]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)]]
     ends_of: dict[int, DistinctEnds] = {}
     parts: list[Any] = []  # per bundle of a template: its nodes, in the order in which they start
     base = 0
     for template in templates:
-        trace = sharing.workload.templates[template]
+        trace = index.workload.templates[template]
         for column, rows in zip(columns, edges(trace), strict=True):
             column.append(base + rows.astype(np.int64))
-        ends_of[template] = distinct_ends(sharing, template, message_rows(trace))
-        ends = _ends(sharing, template, thorough=False)
+        ends_of[template] = distinct_ends(index, template, message_rows(trace))
+        ends = _ends(index, template, thorough=False)
         parts += np.split(base + ends.row, bundle_bounds(ends.is_send, ends.peer)[1:-1])
         base += len(trace)
-    pairs = find_pairs(sharing, ends_of)
+    pairs = find_pairs(index, ends_of)
     meetings = np.unique(np.stack((pairs.send_part, pairs.receive_part), axis=1), axis=0).tolist()
     for column, side in zip(columns, zip(*meetings, strict=True), strict=True):
         column += [parts[part] for part in side]
@@ -120,26 +120,26 @@ def _not_checked(board: _Board) -> Problem:
     return Problem("warning", "not-checked", "", text, remedy)
 
 
-def _templates_with_messages(sharing: Sharing) -> list[int]:
-    traces = sharing.workload.templates
-    return [template for template in sharing.used_templates() if len(message_rows(traces[template]))]
+def _templates_with_messages(index: TemplateIndex) -> list[int]:
+    traces = index.workload.templates
+    return [template for template in index.used_templates() if len(message_rows(traces[template]))]
 
 
-def _board(sharing: Sharing) -> _Board:
-    workload = sharing.workload
-    templates = _templates_with_messages(sharing)
+def _board(index: TemplateIndex) -> _Board:
+    workload = index.workload
+    templates = _templates_with_messages(index)
     sizes = np.zeros(workload.ranks, np.int64)
     for template in templates:
-        sizes[sharing.ranks_of(template)] = len(workload.templates[template])
-    return _Board(sharing, templates, np.cumsum(sizes) - sizes, int(sizes.sum()))
+        sizes[index.ranks_of(template)] = len(workload.templates[template])
+    return _Board(index, templates, np.cumsum(sizes) - sizes, int(sizes.sum()))
 
 
 def _dependencies(board: _Board) -> tuple[Any, Any]:
     """(parents, children) over all ranks."""
     columns: tuple[list[Any], list[Any]] = ([], [])
     for template in board.templates:
-        base = board.base[board.sharing.ranks_of(template)][:, None]
-        for column, rows in zip(columns, edges(board.sharing.workload.templates[template]), strict=True):
+        base = board.base[board.programs.ranks_of(template)][:, None]
+        for column, rows in zip(columns, edges(board.programs.workload.templates[template]), strict=True):
             column.append((base + rows).reshape(-1))
     parent, child = (np.concatenate([np.empty(0, np.int64), *column]) for column in columns)
     return parent, child
@@ -155,11 +155,11 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
     """Every send with its receive; all channels have as many of the ones as of the others."""
     columns: list[list[Any]] = [[np.empty(0, np.int64)] for _ in range(7)]
     for template in board.templates:
-        users = board.sharing.ranks_of(template)
-        ends = _ends(board.sharing, template, thorough=thorough)
+        users = board.programs.ranks_of(template)
+        ends = _ends(board.programs, template, thorough=thorough)
         own = np.repeat(users, len(ends.row))
         is_send, peer, tag, size, certain = (np.tile(column, len(users)) for column in ends[1:])
-        peer = peers_of(board.sharing, template, own, peer)
+        peer = peers_of(board.programs, template, own, peer)
         vertex = (board.base[users][:, None] + ends.row).reshape(-1)
         source, target = np.where(is_send, own, peer), np.where(is_send, peer, own)
         found = (is_send, source, target, tag, size, vertex, certain)
@@ -172,11 +172,11 @@ def _pairs(board: _Board, *, thorough: bool) -> _Pairs:
     return _Pairs(vertex[sends], vertex[receives], (certain[sends] & certain[receives]).astype(bool))
 
 
-def _ends(sharing: Sharing, template: int, *, thorough: bool) -> _Ends:
+def _ends(index: TemplateIndex, template: int, *, thorough: bool) -> _Ends:
     """The messages of a trace; unless `thorough`, the order is only as good as the ids' where these fit."""
-    trace = sharing.workload.templates[template]
+    trace = index.workload.templates[template]
     rows = message_rows(trace)
-    is_send, peer, tag, size = endpoints(sharing, template, rows)
+    is_send, peer, tag, size = endpoints(index, template, rows)
     order, first = sorted_groups(is_send.astype(np.int64), peer, tag, size)
     certain = np.ones(len(rows), bool)
     ordered = rows[order]
@@ -217,13 +217,13 @@ def _rank(board: _Board, vertex: int) -> int:
 
 def _in_words(board: _Board, leg: tuple[int, int, int]) -> str:
     rank, send, receive = leg
-    sharing, template = board.sharing, int(board.sharing.workload.template_of_rank[rank])
-    trace = sharing.workload.templates[template]
+    index, template = board.programs, int(board.programs.workload.template_of_rank[rank])
+    trace = index.workload.templates[template]
     target, source = (
-        int(peers_of(sharing, template, rank, int(peer)))
+        int(peers_of(index, template, rank, int(peer)))
         for peer in (trace.comm_dst[send], trace.comm_src[receive])
     )
     return (
-        f"rank {rank} ({sharing.file_of(rank)}) sends to rank {target} ({trace.describe(send)})"
+        f"rank {rank} ({index.file_of(rank)}) sends to rank {target} ({trace.describe(send)})"
         f" only after it received from rank {source} ({trace.describe(receive)})"
     )

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from converters.pytorch.reading.boundaries import container_end, elements
 from converters.pytorch.reading.growing import Column, Rows, whole_number
-from converters.pytorch.reading.mending import mended
-from converters.pytorch.reading.pieces import Batch, Member, pieces
+from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
+from converters.pytorch.reading.json_repair import repaired_json
 from converters.pytorch.reading.times import digits, nanoseconds
 from et_sim.errors import TraceError
 
@@ -40,7 +40,7 @@ STYLES = st.sampled_from(
 def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
     """All members, and the elements of lists one by one."""
     found: list[tuple[str, Any]] = []
-    for piece in pieces(path, ("many",), block_bytes=block_bytes):
+    for piece in json_chunks(path, ("many",), block_bytes=block_bytes):
         content = json.loads(piece.value if isinstance(piece, Member) else piece.content)
         if isinstance(piece, Batch):
             found += [(f"{piece.key}[]", element) for element in content]
@@ -97,7 +97,7 @@ def test_a_block_that_is_no_json_still_has_its_boundaries_inside() -> None:
 @given(value=VALUES, style=STYLES)
 def test_valid_text_needs_no_mending(value: Any, style: dict[str, Any]) -> None:
     text = json.dumps({"key": value}, **style).encode("utf-8", "surrogatepass")
-    assert mended(text) == text
+    assert repaired_json(text) == text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_valid_text_needs_no_mending(value: Any, style: dict[str, Any]) -> None:
 def test_what_is_almost_json_is_read_as_it_was_meant(almost: bytes, meant: Any) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         msgspec.json.decode(almost)
-    assert msgspec.json.decode(mended(almost)) == meant
+    assert msgspec.json.decode(repaired_json(almost)) == meant
 
 
 @settings(deadline=None)

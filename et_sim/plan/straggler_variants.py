@@ -1,4 +1,4 @@
-"""Paces: what the stragglers of a system do to the programs of their ranks.
+"""StragglerVariants: what the stragglers of a system do to the programs of their ranks.
 
 Ranks of one template that have different paces get templates of their own here, which share the trace; where
 there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
@@ -16,7 +16,7 @@ import numpy as np
 
 from et_sim.errors import MachineError
 from et_sim.machine.model import Straggler
-from et_sim.plan.mixing import mix, uniform
+from et_sim.plan.splitmix import splitmix64, uniform
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.workload import Workload
@@ -25,7 +25,7 @@ from et_sim.units import LONGEST_NS, format_ns
 PLACE = "system configuration"
 
 
-class Paces:
+class StragglerVariants:
     """The workload with a template for every pace, and what makes the paces."""
 
     def __init__(
@@ -137,8 +137,10 @@ def _refined(code: Any, column: Any) -> Any:
 
 def _drawn(straggler: Straggler, rank: int, node_id: Any) -> Any:
     """The factors of nodes, from nothing but seed, rank and node."""
-    of_rank = mix(mix(rank, straggler.seed), 0)  # one after the other, so that none can stand for another
-    drawn = uniform(mix(node_id ^ of_rank, 1))
+    of_rank = splitmix64(
+        splitmix64(rank, straggler.seed), 0
+    )  # one after the other, so that none can stand for another
+    drawn = uniform(splitmix64(node_id ^ of_rank, 1))
     return 1 - straggler.jitter + 2 * straggler.jitter * drawn
 
 

@@ -22,7 +22,7 @@ VALUES_FIELD, SHAPES_FIELD, TYPES_FIELD = 1, 2, 3
 _DELIMITED = 2
 
 
-class PieceBook:
+class EncodedFields:
     """Pieces, each distinct one once."""
 
     def __init__(self) -> None:
