@@ -90,7 +90,7 @@ NOW = record(  # no field is called `base`: NumPy's records, which uncompiled co
 class Causes(Tables):
     """What is remembered of causes; a moment of NONE was never."""
 
-    on: Any  # a tuple, empty unless causes are recorded: its length is known when the engine is compiled
+    on: Any  # [1 if causes are recorded, else 0]
     now: Any
     moments: Any  # a buffer that is emptied between events
     reserve: Any  # moments that one event may need
@@ -141,7 +141,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         for name in ("by", "also", "node", "link", "place"):
             moments[name][0] = NONE
     return Causes(
-        on=(1,) if reserve else (),
+        on=np.array([1 if reserve else 0], np.int64),
         now=now,
         moments=moments,
         reserve=np.array([reserve], np.int64),

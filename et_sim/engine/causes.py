@@ -40,7 +40,7 @@ TOGETHER, BOUND = int(What.TOGETHER), int(What.BOUND)
 @works_on_tables
 def is_recorded(run: Run) -> bool:
     """Whether causes are recorded at all."""
-    return len(run.causes.on) > 0
+    return len(run.recording) > 0 and run.causes.on[0] == 1
 
 
 @works_on_tables

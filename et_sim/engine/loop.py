@@ -31,7 +31,7 @@ from et_sim.engine.ranks import complete, free_server, start_later, start_rank
 from et_sim.engine.rendezvous import inject_step, step_asked
 from et_sim.engine.state import LATEST, NONE, Run
 from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
-from et_sim.engine.traffic import message_arrives
+from et_sim.engine.traffic import is_noted, message_arrives
 
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 
@@ -95,7 +95,7 @@ def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: i
         rows = min(rows, left // run.causes.reserve[0] * reserve)
     if len(run.phase_log) > 0:
         rows = min(rows, len(run.phase_log) - clock.phases_logged)
-    if len(run.traffic.on) > 0 and len(run.traffic.log) > 0:
+    if is_noted(run) and len(run.traffic.log) > 0:
         rows = min(rows, len(run.traffic.log) - run.traffic.logged[0])
     if collectives == 0:
         return rows // reserve

@@ -136,9 +136,9 @@ def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> 
         changes["streams"] = _extend(run.streams, rows)
         changes["stream_queue"] = _extend(run.stream_queue, rows)
         changes["custom_waiting"] = _extend(run.custom_waiting, rows)
-    if len(run.causes.on) > 0:
+    if run.causes.on[0]:
         changes["causes"] = _grown_with(run.causes, POOLS, changes)
-    if len(run.traffic.on) > 0:
+    if run.traffic.on[0]:
         changes["traffic"] = _grown_with(run.traffic, TRAFFIC_POOLS, changes)
     return _reindex(replace(run, **changes), changes)
 

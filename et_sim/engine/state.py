@@ -94,7 +94,9 @@ class Run(Tables):
     buckets: Any
     bucket_index: Any
     events: Any
-    watch: Any  # a tuple, empty unless ties matter (`ties`): its length is known when the engine is compiled
+    # Tuples that are empty or not: their lengths are known when the engine is compiled, so it has four forms.
+    watch: Any  # empty unless ties matter (`ties`)
+    recording: Any  # empty unless causes, messages or links are recorded
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
     turns: Any  # who was last among the things of an origin; likewise
@@ -207,6 +209,7 @@ def new_run(
         bucket_index=np.full(1, NONE, np.int32),
         events=table(EVENT, 0),
         watch=(1,) if plan.is_folded else (),
+        recording=(1,) if moments_per_event or traffic.on[0] else (),
         stamps=table(STAMP, 0),
         turns=table(TURN, TURNS if plan.is_folded else 0),
         node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),

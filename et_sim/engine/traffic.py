@@ -24,7 +24,7 @@ SEND, COLLECTIVE, CUSTOM, REQUEST = (int(sent) for sent in Sent)
 @works_on_tables
 def is_noted(run: Run) -> bool:
     """Whether messages or links are recorded at all."""
-    return len(run.traffic.on) > 0
+    return len(run.recording) > 0 and run.traffic.on[0] == 1
 
 
 @works_on_tables

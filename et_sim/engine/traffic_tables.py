@@ -61,7 +61,7 @@ LINE = record(("waiting", "i4"), ("since_ns", "i8"))  # messages that wait for a
 class Traffic(Tables):
     """What is recorded of messages and links."""
 
-    on: Any  # a tuple, empty unless something is: its length is known when the engine is compiled
+    on: Any  # [1 if something is, else 0]
     now: Any  # one MESSAGE_LOG: about the message that sets out
     log: Any  # a buffer that is emptied between events; empty if messages are not logged
     logged: Any  # how many are in it
@@ -85,7 +85,7 @@ def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Tr
     count = resources if links else 0
     per_link = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))
     return Traffic(
-        on=(1,) if per_event or links else (),
+        on=np.array([1 if per_event or links else 0], np.int64),
         now=table(MESSAGE_LOG, 1),
         log=table(MESSAGE_LOG, per_event and max(LOGGED_AT_ONCE, 2 * per_event)),
         logged=np.zeros(1, np.int64),
