@@ -7,9 +7,11 @@ CUSTOM_MESSAGE = 16  # the same for a node of a custom collective: a channel, b 
 STEP = 2  # collective arrival: a seat, b step and direction, c stage
 LATE_RECEIVE = 3  # a receive was posted after its message: a actor, b node
 LATE_STEP = 4  # the same within a collective: a stream, b label (trees)
-ASKED_MESSAGE = 11  # rendezvous: the source of a message is asked for it: a channel
+ASKED_MESSAGE = 11  # rendezvous: the source of a message is asked for it: a channel, b receiver, c its node
+ASKED_CUSTOM = 22  # the same for a node of a custom collective: a channel, b stream, c node
 ASKED_STEP = 12  # the same within a collective: a seat of the source, b and c as in STEP
-INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a channel
+INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a, b and c as in MESSAGE
+INJECT_CUSTOM = 23  # the same for a node of a custom collective: a, b and c as in CUSTOM_MESSAGE
 INJECT_STEP = 14  # the same within a collective: a seat of the source, b and c as in STEP
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 

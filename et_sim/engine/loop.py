@@ -11,7 +11,7 @@ from et_sim.engine import kinds
 from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
 from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
 from et_sim.engine.message_pool import release_message
-from et_sim.engine.messages import inject_held, message_asked
+from et_sim.engine.messages import message_asked, send_now
 from et_sim.engine.network_seam import network_event, rows_left
 from et_sim.engine.owners import begin
 from et_sim.engine.progress import (
@@ -40,6 +40,8 @@ LATE_STEP = kinds.LATE_STEP
 BUS_SENT, BUS_RECEIVED, BUS_PROCESSED = kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED
 CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
+ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
+LATE_RECEIVE = kinds.LATE_RECEIVE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 SERVER_FREE, LET_IN, START = kinds.SERVER_FREE, kinds.LET_IN, kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
@@ -147,9 +149,13 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
     elif kind == LATE_STEP:
         receive_step(run, a, b)
     elif kind == ASKED_MESSAGE:
-        message_asked(run, a)
+        message_asked(run, a, LATE_RECEIVE, b, c)
+    elif kind == ASKED_CUSTOM:
+        message_asked(run, a, CUSTOM_DONE, b, c)
     elif kind == INJECT_MESSAGE:
-        inject_held(run, a)
+        send_now(run, a, MESSAGE, b, c)
+    elif kind == INJECT_CUSTOM:
+        send_now(run, a, CUSTOM_MESSAGE, b, c)
     elif kind == ASKED_STEP:
         step_asked(run, a, b, c)
     elif kind == INJECT_STEP:

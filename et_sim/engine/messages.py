@@ -2,9 +2,9 @@
 
 The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
 waits at the channel, and the receive then completes as a new event at the time it is posted. With
-rendezvous, a posted receive first asks its source for a message, and the source holds its next message
-between the two ranks and with this tag, whatever its size, back until then. With EAGER_SENDS, a send is
-complete when its last byte has left; without, when it has arrived.
+rendezvous, a receive first asks its source for a message, and is posted when the request is there; the source
+holds its next message between the two ranks and with this tag, whatever its size, back until then. With
+EAGER_SENDS, a send is complete when its last byte has left; without, when it has arrived.
 
 Not here: what completes (`ranks`), and how messages travel (the network model).
 """
@@ -16,11 +16,22 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.causes import NOTHING, RECEIVE, REQUEST, is_recorded, needs_waiting, now_of, resume
 from et_sim.engine.clock import new_event, release_event, schedule
-from et_sim.engine.kinds import ASKED_MESSAGE, CUSTOM_DONE, INJECT_MESSAGE, MESSAGE, NODE_DONE
+from et_sim.engine.kinds import (
+    ASKED_CUSTOM,
+    ASKED_MESSAGE,
+    CUSTOM_DONE,
+    INJECT_CUSTOM,
+    INJECT_MESSAGE,
+    LATE_RECEIVE,
+    MESSAGE,
+    NODE_DONE,
+)
 from et_sim.engine.lines import join, leave
 from et_sim.engine.network_seam import inject
+from et_sim.engine.owners import pair_of
 from et_sim.engine.state import NONE, RENDEZVOUS, Run, setting_of
 from et_sim.engine.tie_rules import note_came, note_met, note_met_waiting, note_second
+from et_sim.engine.ties import begin_arrival
 from et_sim.engine.traffic import held_since, hold, tell_receive, tell_send
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import REQUEST_BYTES
@@ -32,20 +43,30 @@ EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Send on a channel; (kind, channel, b, c) happens on arrival."""
     if not run.plan.settings[RENDEZVOUS]:
-        tell_send(run, kind, b, c, run.clock[0].now)
-        _inject(run, channel_row, kind, b, c)
+        send_now(run, channel_row, kind, b, c)
         return
-    handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+    handshake_row = run.plan.channels[channel_row].handshake
+    handshake = run.handshakes[handshake_row]
     note_second(run, handshake)
-    held_row = new_event(run, kind, channel_row, b, c)
-    hold(run, held_row)
-    join(run.events, handshake, held_row)
     if handshake.arrived > 0:
         note_met(run, handshake)
+        handshake.arrived -= 1
         moment = now_of(run)
-        _take_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake, REQUEST)
-        schedule(run, run.clock[0].now, INJECT_MESSAGE, channel_row, 0, 0)
+        _take_early(run, run.causes.handshakes, handshake_row, REQUEST)
+        asked = INJECT_MESSAGE if kind == MESSAGE else INJECT_CUSTOM
+        schedule(run, run.clock[0].now, asked, channel_row, b, c)
         resume(run, moment)
+    else:
+        held_row = new_event(run, kind, channel_row, b, c)
+        hold(run, held_row)
+        join(run.events, handshake, held_row)
+
+
+@works_on_tables
+def send_now(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
+    """Put a message on the network that waits for nothing."""
+    tell_send(run, kind, b, c, run.clock[0].now)
+    _inject(run, channel_row, kind, b, c)
 
 
 @works_on_tables
@@ -58,22 +79,37 @@ def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 
 
 @works_on_tables
-def message_asked(run: Run, channel_row: int) -> None:
-    """A source is asked for a message: the first one held back starts."""
-    handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """Post a receive, or with rendezvous ask for its message; (kind, a, b) happens when this is here."""
+    if not run.plan.settings[RENDEZVOUS]:
+        _await_message(run, channel_row, kind, a, b)
+        return
+    channel = run.plan.channels[channel_row]
+    tell_receive(run, kind, a, b)
+    asked = ASKED_MESSAGE if kind == LATE_RECEIVE else ASKED_CUSTOM
+    inject(run, channel.target, channel.source, REQUEST_BYTES, asked, channel_row, a, b, NONE)
+
+
+@works_on_tables
+def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """A request is at its source: the receive (kind, a, b) is posted, and the first message held back starts.
+
+    That may be a message of another size, on another channel.
+    """
+    moment = now_of(run)
+    _await_message(run, channel_row, kind, a, b)
+    resume(run, moment)
+    begin_arrival(
+        run, run.plan.actor_of_rank[run.plan.channels[channel_row].source], pair_of(run, channel_row)
+    )
+    handshake_row = run.plan.channels[channel_row].handshake
+    handshake = run.handshakes[handshake_row]
     note_met(run, handshake)
     note_came(run, handshake)
     if handshake.head == NONE:
         handshake.arrived += 1
-        _note_early(run, run.causes.handshakes, run.plan.channels[channel_row].handshake)
-    else:
-        inject_held(run, channel_row)
-
-
-@works_on_tables
-def inject_held(run: Run, channel_row: int) -> None:
-    """The first message held back starts."""
-    handshake = run.handshakes[run.plan.channels[channel_row].handshake]
+        _note_early(run, run.causes.handshakes, handshake_row)
+        return
     note_met_waiting(run, handshake.head)
     held_row = _leave(run, handshake)
     held = run.events[held_row]
@@ -83,13 +119,8 @@ def inject_held(run: Run, channel_row: int) -> None:
 
 
 @works_on_tables
-def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
-    """Post a receive; (kind, a, b) happens when its message is here."""
-    channel = run.plan.channels[channel_row]
-    if run.plan.settings[RENDEZVOUS]:
-        tell_receive(run, kind, a, b)
-        source, target = channel.target, channel.source
-        inject(run, source, target, REQUEST_BYTES, ASKED_MESSAGE, channel_row, 0, 0, NONE)
+def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """From now on, a message on a channel meets this receive; one that came before does so in an event."""
     state = run.channels[channel_row]
     note_second(run, state)
     if state.arrived > 0:

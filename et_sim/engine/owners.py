@@ -44,8 +44,8 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_own(run, a)
     elif kind == LATE_STEP:
         begin_own(run, run.streams[a].actor)
-    elif kind == ASKED_MESSAGE:
-        begin_arrival(run, run.plan.actor_of_rank[run.plan.channels[a].source], pair_of(run, a))
+    elif kind == ASKED_MESSAGE:  # first its receive is posted
+        begin_own(run, b)
     elif kind == INJECT_MESSAGE:
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
     elif kind == INJECT_STEP:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from machines import finish_times, network
+from machines import finish_times, network, system
 
 from et_sim.trace import TraceBuilder
 
@@ -113,6 +113,33 @@ def test_a_message_to_oneself_takes_no_time() -> None:
     builder.receive(0, MIB)
     builder.compute(micros=1)
     assert finish_times([builder, TraceBuilder()], network(["FullyConnected"], [2])) == [1000, 0]
+
+
+RENDEZVOUS = system(**{"rendezvous-protocol": 1})
+
+
+def test_a_request_that_comes_early_frees_one_message_only() -> None:
+    sender, receiver = pair()
+    wait = sender.compute(micros=10)
+    first = sender.send(1, MIB, after=[wait])
+    sender.send(1, MIB, after=[first])
+    receiver.receive(0, MIB)
+    late = receiver.compute(micros=100)
+    receiver.receive(0, MIB, after=[late])
+    times = finish_times([sender, receiver], network(["FullyConnected"], [2]), RENDEZVOUS)
+    assert times == [100_000 + 652 + 20_031] * 2
+
+
+def test_a_message_freed_by_the_request_for_another_size_waits_for_its_own() -> None:
+    sender, receiver = pair()
+    first = sender.send(1, 1000)
+    sender.send(1, MIB, after=[first])
+    receiver.receive(0, MIB)
+    wait = receiver.compute(micros=1)
+    small = receiver.receive(0, 1000, after=[wait])
+    receiver.compute(micros=50, after=[small])
+    times = finish_times([sender, receiver], network(["FullyConnected"], [2]), RENDEZVOUS)
+    assert times == [1000 + 652 + 20_031, 1000 + 652 + 50_000]  # the message was there at 652 + 518
 
 
 def test_the_pipeline_example() -> None:
