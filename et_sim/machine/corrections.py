@@ -77,7 +77,8 @@ CORRECTION_NOTES = (
         Correction.EXACT_HALVING_DOUBLING,
         "Odd sizes lose bytes, one reduction is not charged, and the others are charged for the size of "
         "the next message.",
-        "Sizes are rounded up, and every received message is reduced at its own size.",
+        "Messages are whole pieces of the vector, one per rank and rounded up, and every received message of "
+        "the reducing half is reduced at its own size.",
     ),
     CorrectionNote(
         Correction.TREE_OPERATIONS,
@@ -106,8 +107,10 @@ CORRECTION_NOTES = (
         Correction.EXACT_CHUNKS,
         "The last chunk has full size, so one byte more can cost a whole chunk, and small collectives "
         "grow to a byte per chunk and NPU.",
-        "Chunks differ by at most one byte and add up to the size; there are never more than bytes. A rank's "
-        "share of a chunk is rounded up, so that no byte is lost. Where there are no bytes, no time passes.",
+        "Chunks differ by at most one byte, the larger ones first, and add up to the size; there are never "
+        "more than bytes. The share of a chunk that a phase leaves a rank is rounded up, so that no byte is "
+        "lost; on the way out, the same shares are gathered, so that none is added. Where nothing moves, no "
+        "time passes.",
     ),
     CorrectionNote(
         Correction.WHOLE_PATH,

@@ -44,7 +44,6 @@ from et_sim.plan.phases import (
     PhaseStep,
     Rules,
     bytes_to_cut,
-    output_bytes,
     plan_phases,
     split_exactly,
     split_into_chunks,
@@ -323,7 +322,7 @@ class CollectiveTables:
         key = _ProgramKey(line, phase.part.members, algorithm, phase.operation, phase.size)
         most = phase.size
         if not self._machine.system.is_version_1:
-            most = max(most, output_bytes(phase.operation, phase.size, phase.part))
+            most = max(most, phase.output)
         return (
             self._program(key),
             line,

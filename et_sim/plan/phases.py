@@ -31,11 +31,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PhaseStep:
-    """One phase of a chunk: an operation on one dimension, starting from `size` bytes per member."""
+    """One phase of a chunk: an operation on one dimension, from `size` to `output` bytes per member."""
 
     part: Part
     operation: Operation
     size: int
+    output: int
     cursor: QueueCursor
 
 
@@ -102,27 +103,33 @@ def plan_phases(operation: Operation, size: int, order: Sequence[Part], rules: R
         return _inward_and_outward(size, order, rules)
     phases = []
     for part in order:
-        phases.append(PhaseStep(part, operation, size, QueueCursor.NEXT))
-        size = output_bytes(operation, size, part)
+        phases.append(PhaseStep(part, operation, size, _output(operation, size, part), QueueCursor.NEXT))
+        size = phases[-1].output
     return phases
 
 
 def _inward_and_outward(size: int, order: Sequence[Part], rules: Rules) -> list[PhaseStep]:
-    """Reduce-scatter inwards, all-reduce on the last dimension, all-gather outwards."""
+    """Reduce-scatter inwards, all-reduce on the last dimension, all-gather outwards.
+
+    Where pieces were rounded up, a gather ends with no more bytes than its scatter began with.
+    """
     both = order if rules.everywhere else order[:-1]
-    phases = []
+    inward = []
     for part in both:
-        phases.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, rules.inward))
-        size = output_bytes(Operation.REDUCE_SCATTER, size, part)
+        output = _output(Operation.REDUCE_SCATTER, size, part)
+        inward.append(PhaseStep(part, Operation.REDUCE_SCATTER, size, output, rules.inward))
+        size = output
+    phases = list(inward)
     if not rules.everywhere:
-        phases.append(PhaseStep(order[-1], Operation.ALL_REDUCE, size, rules.inward))
-    for part in reversed(both):
-        phases.append(PhaseStep(part, Operation.ALL_GATHER, size, rules.outward))
-        size = output_bytes(Operation.ALL_GATHER, size, part)
+        phases.append(PhaseStep(order[-1], Operation.ALL_REDUCE, size, size, rules.inward))
+    for scatter in reversed(inward):
+        output = min(_output(Operation.ALL_GATHER, size, scatter.part), scatter.size)
+        phases.append(PhaseStep(scatter.part, Operation.ALL_GATHER, size, output, rules.outward))
+        size = output
     return phases
 
 
-def output_bytes(operation: Operation, size: int, part: Part) -> int:
+def _output(operation: Operation, size: int, part: Part) -> int:
     """What a member holds after a phase."""
     if part.keeps_size:
         return size

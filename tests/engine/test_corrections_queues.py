@@ -12,14 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import finish_times, network, simulate, system
 
+from et_sim.collectives import Operation
 from et_sim.engine import kinds
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import new_run
 from et_sim.engine.traffic_tables import new_traffic
 from et_sim.errors import MachineError
 from et_sim.machine import read_machine
+from et_sim.machine.model import AllReducePlan
 from et_sim.network import analytical
 from et_sim.plan import build_plan
+from et_sim.plan.phases import Part, Rules, plan_phases
 from et_sim.plan.tables import Plan
 from et_sim.trace import TraceBuilder, Workload
 
@@ -56,6 +59,13 @@ def test_exact_chunks_move_no_more_than_was_asked_for(size: int, reference: int,
     builders = alone("all_reduce", size, 4)
     assert last_finish(builders, FOUR, **keys) == reference
     assert last_finish(builders, FOUR, **keys, corrections={"exact-chunks": True}) == corrected
+
+
+def test_an_exact_all_reduce_gathers_the_shares_that_it_scattered() -> None:
+    order = [Part(d, members, whole_pieces=True) for d, members in enumerate((3, 2, 2))]
+    phases = plan_phases(Operation.ALL_REDUCE, 1022, order, Rules(AllReducePlan.LOCAL_BW_AWARE))
+    assert [phase.size for phase in phases] == [1022, 341, 171, 171, 341]
+    assert [phase.output for phase in phases] == [341, 171, 171, 341, 1022]
 
 
 @pytest.mark.parametrize(
