@@ -1,9 +1,9 @@
 """Custom collectives: programs of sends, receives and computations in trace files of their own.
 
 A member runs the file of its place among the sorted members of its group (in the system's own group: of
-its rank); peers are places in the group as its definition lists them. Corrected, both are places in the
-list, and the messages of a program in a group are no others' business. All ready nodes are issued at once,
-without lanes, endpoint delays or reductions.
+its rank); peers are places in the group as its definition lists them, also if it holds all ranks. Corrected,
+both are places in the list, and the messages of a program are no others' business. All ready nodes are
+issued at once, without lanes, endpoint delays or reductions.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class CustomTables:
         self._templates = templates
         self._by_position = by_position
         self.notices: list[Notice] = []
+        self.are_misplaced = False  # some member runs the program of another place than peers know it by
         self._template_rows: dict[int, tuple[int, Endpoints]] = {}  # by trace
         self._traces: list[Trace] = []  # keeps the keys above alive
         self._first: dict[tuple[str, int], int] = {}
@@ -59,16 +60,20 @@ class CustomTables:
 
     def _add_members(self, prefix: str, group: int) -> int:
         members = self._groups.members(group).astype(np.int64)
+        listed = self._groups.as_listed(group).astype(np.int64)
         programs = read_workload(prefix, len(members))
         self.notices += [Notice(prefix, "", text) for text in programs.notices]
         first = len(self._members)
-        places = np.arange(len(members)) if self._by_position else np.argsort(np.argsort(members))
+        by_rank = np.argsort(listed)
+        ascending = np.searchsorted(listed[by_rank], members)
+        places = by_rank[ascending] if self._by_position else ascending
+        self.are_misplaced |= bool((places != by_rank[ascending]).any())
         space = 1 + len(self._first) if self._by_position else WORKLOAD
         for rank, place in zip(members.tolist(), places.tolist(), strict=True):
             trace = programs.trace(place)
             row, endpoints = self._template(trace)
             check_peers(trace, rank_place(rank, trace), endpoints, len(members))
-            self._members.append(_Member(rank, row, endpoints, members, space))
+            self._members.append(_Member(rank, row, endpoints, listed, space))
         return first
 
     def _template(self, trace: Trace) -> tuple[int, Endpoints]:

@@ -47,6 +47,7 @@ class GroupTable:
         self._canonical = {(str(number), frozenset(of)): str(number) for number, of in listed.items()}
         self._rows: dict[tuple[str, int], int] = {(WHOLE_SYSTEM, 0): 0}
         self._members: list[Any] = [np.arange(ranks, dtype=np.int32)]
+        self._as_listed = list(self._members)
         self._first = [0]
         self._flat = 0
         self.names = [WHOLE_SYSTEM]  # per row, as in the input
@@ -122,6 +123,7 @@ class GroupTable:
         key = (name, rule.first(rank) if rule else 0)
         if key not in self._rows:
             members = rule.members(rank) if rule else self._listing(name)
+            self._as_listed.append(np.array(members, np.int32))
             if len(members) == self._ranks:
                 members = tuple(sorted(members))
             self._rows[key] = len(self._members)
@@ -150,6 +152,10 @@ class GroupTable:
     def members(self, row: int) -> Any:
         """Ranks of the group, in the order of their positions."""
         return self._members[row]
+
+    def as_listed(self, row: int) -> Any:
+        """Ranks of the group as its definition lists them, also if it holds all ranks."""
+        return self._as_listed[row]
 
     def first_member(self, row: int) -> int:
         """Where the group's members begin in the member table."""

@@ -153,6 +153,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         groups=groups,
         group_names=tuple(lowering.groups.names),
         group_members=group_members,
+        misplaced_programs=lowering.customs.are_misplaced,
         member_seats=member_seats,
         seats=seats,
         actor_seats=actor_seats,

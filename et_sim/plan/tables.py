@@ -249,7 +249,8 @@ class Plan:
     starts_together: bool  # a chunk starts when all ranks have issued it, and all have the same program
     arrivals_by_sender: bool  # of one time, those put on the calendar together; else as they came
     latest: int  # the time that no run may pass, in units of time
-    # Not for the engine, but for whoever measures what it did:
+    # Not for the engine, but for whoever measures or explains what it did:
+    misplaced_programs: bool  # of custom collectives: they are not those of their ranks' places in the list
     compute: ComputeModel  # by which kernels are timed
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
 

@@ -72,7 +72,8 @@ def test_an_empty_program_completes_at_once(tmp_path: Path) -> None:
     assert finish_times(all_reduce(), network(["Ring"], [RANKS]), described) == [0] * RANKS
 
 
-def test_a_stall_over_a_list_out_of_order_names_the_correction(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [3, 4])  # the group is all ranks, or some
+def test_a_stall_over_a_list_out_of_order_names_the_correction(tmp_path: Path, ranks: int) -> None:
     chain = [TraceBuilder() for _ in range(3)]
     for place, builder in enumerate(chain):
         got = [builder.receive(place - 1, 1000)] if place else []
@@ -80,12 +81,12 @@ def test_a_stall_over_a_list_out_of_order_names_the_correction(tmp_path: Path) -
             builder.send(place + 1, 1000, after=got)
     described = custom(tmp_path, chain)
     traces = []
-    for rank in range(4):
+    for rank in range(ranks):
         builder = TraceBuilder()
         if rank < 3:
             builder.collective("all_reduce", 1000, group="1")
         traces.append(builder.build())
-    machine = {"network": network(["Ring"], [4]), "groups": {"1": [2, 0, 1]}}
+    machine = {"network": network(["Ring"], [ranks]), "groups": {"1": [2, 0, 1]}}
     with pytest.raises(StallError) as stall:
         simulate(Workload.of(traces), system=described, **machine)
     assert "switch the correction custom-by-position on" in stall.value.remedy

@@ -27,8 +27,6 @@ from et_sim.engine.stall.report import (
 from et_sim.engine.stall.state import Chunk, Standstill, Vertex
 from et_sim.engine.stall.waits import Hop, Teller, Wait
 from et_sim.errors import StallError
-from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import Plan
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks
 
@@ -126,7 +124,8 @@ def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], 
             nearest,
             hops,
             queue_in_knot=queue_in_knot,
-            misplaced=_has_misplaced_programs(outcome.plan, waits),
+            misplaced=outcome.plan.misplaced_programs
+            and any(" within the " in wait.sentence for wait in waits),
         )
     )
     text = report(
@@ -153,16 +152,6 @@ def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], 
         remedies=help_texts,
         text=text,
     )
-
-
-def _has_misplaced_programs(plan: Plan, waits: tuple[Wait, ...]) -> bool:
-    """Whether ranks of a listed group run custom programs of other places than those they are known by."""
-    waits_within = any(" within the " in wait.sentence for wait in waits)
-    if not waits_within or Correction.CUSTOM_BY_POSITION in plan.corrections:
-        return False
-    firsts, sizes = plan.groups["members_first"][1:].tolist(), plan.groups["members"][1:].tolist()
-    lists = [plan.group_members[first : first + size] for first, size in zip(firsts, sizes, strict=True)]
-    return any(bool((members[1:] < members[:-1]).any()) for members in lists)
 
 
 def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
