@@ -123,7 +123,7 @@ class Case:
         description = self.content["workload"]
         kinds = {**WIRE_KINDS, **(self.content.get("attr_enc") or {})}
         for program in description["programs"]:
-            for rank in _ranks(program["r"], self.ranks):
+            for rank in ranks_of(program["r"], self.ranks):
                 yield rank, _encode(program["nodes"], description.get("vars") or {}, rank, kinds)
 
     def write(self, folder: Path) -> list[str]:
@@ -143,7 +143,7 @@ class Case:
         for prefix, workload in (self.content.get("extra_et") or {}).items():
             (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
             for program in workload["programs"]:
-                for rank in _ranks(program["r"], workload.get("nranks", self.ranks)):
+                for rank in ranks_of(program["r"], workload.get("nranks", self.ranks)):
                     encoded = _encode(program["nodes"], workload.get("vars") or {}, rank, WIRE_KINDS)
                     (folder / f"{prefix}.{rank}.et").write_bytes(encoded)
         for path, text in (self.content.get("extra_files") or {}).items():
@@ -167,7 +167,7 @@ class Case:
         nodes: dict[int, dict[int, list[int]]] = {}
         for entry in self.content["expected"].get("nodes") or []:
             times = {node: [start, end] for node, start, end in entry["v"]}
-            for rank in _ranks(entry["r"], self.ranks):
+            for rank in ranks_of(entry["r"], self.ranks):
                 nodes[rank] = times
         return nodes
 
@@ -233,7 +233,8 @@ def _delimited(record: bytes) -> bytes:
     return bytes([*head, size]) + record
 
 
-def _ranks(spec: Any, ranks: int) -> list[int]:
+def ranks_of(spec: Any, ranks: int) -> list[int]:
+    """The ranks of "all", or of a list of ranks and inclusive ranges."""
     if spec == "all":
         return list(range(ranks))
     spans = [part if isinstance(part, list) else [part, part] for part in spec]
