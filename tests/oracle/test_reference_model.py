@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cases import Case, all_cases, nodes_of
-from random_cases import chunks, custom, messages
+from reference_cases import chunks, custom, messages
 from reference_model import Rank, simulate
 
 from et_sim.api import run
