@@ -14,6 +14,7 @@ from machines import finish_times, network, simulate, system
 
 from et_sim.collectives import Operation
 from et_sim.engine import kinds
+from et_sim.engine.records import MESSAGE_FIELDS
 from et_sim.engine.stall import explain_stall
 from et_sim.engine.state import new_run
 from et_sim.engine.traffic_tables import new_traffic
@@ -23,7 +24,7 @@ from et_sim.machine.model import AllReducePlan
 from et_sim.network import analytical
 from et_sim.plan import build_plan
 from et_sim.plan.phases import Part, Rules, plan_phases
-from et_sim.plan.tables import Plan
+from et_sim.plan.tables import Plan, record
 from et_sim.trace import TraceBuilder, Workload
 
 MIB = 1 << 20
@@ -206,7 +207,8 @@ def test_groups_that_run_side_by_side_have_queues_of_their_own(concurrent: bool)
     plan = plan_of(group_first(), {"1": [2, 3]}, corrections={"concurrent-communication": concurrent})
     machine = read_machine(system=system(), network=FOUR)
     tables = analytical.tables(machine.network, plan)
-    run = new_run(plan, tables, new_traffic(plan, tables, 0, links=False, bits=0))
+    traffic = new_traffic(0, 0, links=False, bits=0)
+    run = new_run(plan, tables, traffic, record(*MESSAGE_FIELDS), resources=0)
     first = run.seats["queue_first"]
     assert len(run.queues) == (6 if concurrent else 4)
     for seat, other in ((2, 4), (3, 5)):  # of ranks 2 and 3: in the whole system, and in group 1
