@@ -1,6 +1,6 @@
-"""How busy links were, in slices of time: from the engine's sums to the columns of links.arrow.
+"""How busy links were, in slices of time: the columns of links.arrow.
 
-Not here: how it is added up (`engine.link_slices`).
+Not here: how it is added up (`et_sim.engine.link_slices`).
 """
 
 from __future__ import annotations

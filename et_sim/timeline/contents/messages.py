@@ -1,8 +1,6 @@
-"""Every message of a run, on its way from the engine to messages.arrow.
+"""Messages: the columns of messages.arrow.
 
-Of a part of a run, only the messages that are kept go into the file on the way.
-
-Not here: when messages are logged (`engine.traffic`), and what the rows add up to (`views`).
+Not here: when messages are logged (`et_sim.engine.traffic`).
 """
 
 from __future__ import annotations

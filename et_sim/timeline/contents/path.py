@@ -1,6 +1,6 @@
-"""The record of causes on its way from the engine to path.arrow: kept in a file, so that memory stays flat.
+"""Causal events: the columns of path.arrow.
 
-Not here: what causal events are (`engine.causes`), and what can be learned from them (`views`).
+Not here: what they are (`et_sim.engine.causes`), and what can be learned from them (`et_sim.views.critical`).
 """
 
 from __future__ import annotations

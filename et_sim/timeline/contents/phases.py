@@ -1,6 +1,6 @@
-"""What became of every chunk in every phase, on its way from the engine to phases.arrow.
+"""Phases of chunks: the columns of phases.arrow.
 
-Not here: when phases are logged (`engine.progress`), and what the rows add up to (`views`).
+Not here: when phases are logged (`et_sim.engine.progress`).
 """
 
 from __future__ import annotations
