@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from et_sim.errors import TraceError
+from et_sim.protobuf_fields import varint
 from et_sim.trace.columns import ATTRIBUTES
 from et_sim.trace.schema import messages
 
@@ -111,10 +112,4 @@ def _message(kind: Any, record: bytes, source: str) -> Any:
 
 
 def _framed(record: bytes) -> bytes:
-    size = len(record)
-    prefix = bytearray()
-    while size > 127:
-        prefix.append(size & 127 | 128)
-        size >>= 7
-    prefix.append(size)
-    return bytes(prefix) + record
+    return varint(len(record)) + record

@@ -15,7 +15,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # What everybody may import, and what these import themselves.
-COMMON = {"errors", "units", "intervals", "json_text", "compiled", "version"}
+COMMON = {"errors", "units", "intervals", "json_text", "compiled", "version", "protobuf_fields"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
 ALLOWED: dict[str, set[str]] = {
@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "json_text": set(),
     "compiled": set(),
     "version": set(),
+    "protobuf_fields": set(),
     "trace": set(),
     "layerfile": {"trace"},
     "generate": {"trace"},

@@ -24,20 +24,19 @@ from converters.pytorch.encoded_fields import (
     TYPES_FIELD,
     VALUES_FIELD,
     EncodedFields,
-    delimited,
     list_attribute,
     number_attribute,
     number_head,
     printed,
     text_attribute,
     text_field,
-    varint,
 )
 from converters.pytorch.graph import ON_HOST, Column, Link, Role
 from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_rows
+from et_sim.protobuf_fields import delimited, varint
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import process_group_text
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from converters.pytorch.graph import Column
 from converters.pytorch.wire_rows import Pieces
+from et_sim.protobuf_fields import delimited, varint
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 
 NONE = -1
 NAME_FIELD, ATTRIBUTE_FIELD = 2, 10
 VALUES_FIELD, SHAPES_FIELD, TYPES_FIELD = 1, 2, 3
-_DELIMITED = 2
 
 
 class EncodedFields:
@@ -80,22 +80,6 @@ def list_attribute(name: str, numbers: Iterable[int]) -> bytes:
 def number_attribute(name: str, value: int, kind: str = "int64") -> bytes:
     """A whole attribute that is a number."""
     return delimited(ATTRIBUTE_FIELD, number_head(name, kind) + varint(value))
-
-
-def delimited(field: int, content: bytes) -> bytes:
-    """Tag, length, content."""
-    return varint(field << 3 | _DELIMITED) + varint(len(content)) + content
-
-
-def varint(value: int) -> bytes:
-    """Seven bits per byte, the lowest first; negative numbers as the format wants them."""
-    value &= (1 << 64) - 1
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
 
 
 def _attribute(name: str, value: bytes) -> bytes:

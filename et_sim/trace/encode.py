@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import TraceError
+from et_sim.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
 from et_sim.trace.columns import NUMBERS, NodeKind, Trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 
-_VARINT, _LENGTH = 0, 2  # wire types
 _VERSION = 1  # of the metadata record
 _NAME = 1  # of an attribute
 _ID, _NODE_NAME, _TYPE, _CTRL_DEPS, _DATA_DEPS, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
@@ -29,9 +29,9 @@ def encode_trace(trace: Trace) -> bytes:
     _refuse_negative(trace, "duration_us", trace.duration_us < 0)
     _refuse_negative(trace, "tensor_bytes", (trace.tensor_bytes < 0) & trace.has("tensor_size"))
     version = trace.version.encode()
-    records = [_delimited(_VERSION, version) if version else b""]
+    records = [delimited(_VERSION, version) if version else b""]
     records += map(b"".join, zip(*_columns(trace), strict=True))
-    return b"".join(part for record in records for part in (_varint(len(record)), record))
+    return b"".join(part for record in records for part in (varint(len(record)), record))
 
 
 def _refuse_negative(trace: Trace, column: str, wrong: Any) -> None:
@@ -47,9 +47,9 @@ def _refuse_negative(trace: Trace, column: str, wrong: Any) -> None:
 
 def _columns(trace: Trace) -> list[list[bytes]]:
     """One list of pieces per field or attribute, in the order in which they stand in a record."""
-    ids = [_varint(node_id) for node_id in trace.node_id.tolist()]
-    id_tag = _tag(_ID, _VARINT)
-    names = [_delimited(_NODE_NAME, name.encode()) if name else b"" for name in trace.names]
+    ids = [varint(node_id) for node_id in trace.node_id.tolist()]
+    id_tag = tag(_ID, VARINT)
+    names = [delimited(_NODE_NAME, name.encode()) if name else b"" for name in trace.names]
     return [
         [id_tag + node_id if node_id != b"\0" else b"" for node_id in ids],
         [names[number] for number in trace.name.tolist()],
@@ -65,8 +65,8 @@ def _columns(trace: Trace) -> list[list[bytes]]:
 
 def _plain(field: int) -> Any:
     """Spells a field of a node; a zero is not written."""
-    tag = _tag(field, _VARINT)
-    return lambda value: tag + _varint(value) if value else b""
+    before = tag(field, VARINT)
+    return lambda value: before + varint(value) if value else b""
 
 
 def _numbers(column: Any, spell: Any) -> list[bytes]:
@@ -81,7 +81,7 @@ def _dependencies(field: int, ids: list[bytes], start: Any, rows: Any) -> list[b
     listed = [ids[row] for row in rows.tolist()]
     bounds = start.tolist()
     for row in np.flatnonzero(np.diff(start)).tolist():
-        pieces[row] = _delimited(field, b"".join(listed[bounds[row] : bounds[row + 1]]))
+        pieces[row] = delimited(field, b"".join(listed[bounds[row] : bounds[row + 1]]))
     return pieces
 
 
@@ -89,7 +89,7 @@ def _metadata_texts(trace: Trace) -> list[bytes]:
     pieces = [b""] * len(trace)
     for row, text in trace.metadata_text.items():
         if text and trace.kind[row] == NodeKind.METADATA:
-            pieces[row] = _delimited(_INPUTS, _delimited(1, text.encode()))
+            pieces[row] = delimited(_INPUTS, delimited(1, text.encode()))
     return pieces
 
 
@@ -116,14 +116,14 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
 def _tensor_lists(trace: Trace) -> list[bytes]:
     """The attributes `inputs` and `outputs`."""
     lists = trace.tensors
-    words = [_delimited(1, text.encode()) for text in lists.texts]
+    words = [delimited(1, text.encode()) for text in lists.texts]
     heads = [_attribute_head(name, "string_list") for name in ("inputs", "outputs")]
     spelled = [words[word] for word in lists.words.tolist()]
     bounds = lists.start.tolist()
     pieces = [b""] * len(trace)
     for at, (row, is_output) in enumerate(zip(lists.row.tolist(), lists.is_output.tolist(), strict=True)):
         content = b"".join(spelled[bounds[at] : bounds[at + 1]])
-        pieces[row] += _delimited(_ATTRIBUTE, heads[is_output] + _varint(len(content)) + content)
+        pieces[row] += delimited(_ATTRIBUTE, heads[is_output] + varint(len(content)) + content)
     return pieces
 
 
@@ -143,23 +143,23 @@ def _number_attribute(name: str, member: str) -> Any:
     wide = _attribute_head(name, "int64_val") if member == "int32_val" else usual
 
     def spell(value: int) -> bytes:
-        content = (usual if -(2**31) <= value < 2**31 else wide) + _varint(value % 2**64)
-        return _ATTRIBUTE_TAG + _varint(len(content)) + content
+        content = (usual if -(2**31) <= value < 2**31 else wide) + varint(value)
+        return _ATTRIBUTE_TAG + varint(len(content)) + content
 
     return spell
 
 
 def _involved(flags: int, count: int) -> bytes:
     values = bytes(flags >> bit & 1 for bit in range(count))
-    content = _delimited(1, values) if values else b""
+    content = delimited(1, values) if values else b""
     head = _attribute_head("involved_dim", "bool_list")
-    return _delimited(_ATTRIBUTE, head + _varint(len(content)) + content)
+    return delimited(_ATTRIBUTE, head + varint(len(content)) + content)
 
 
 def _group(name: str) -> bytes:
     content = name.encode()
     head = _attribute_head("pg_name", "string_val")
-    return _delimited(_ATTRIBUTE, head + _varint(len(content)) + content)
+    return delimited(_ATTRIBUTE, head + varint(len(content)) + content)
 
 
 def _attribute_head(name: str, member: str) -> bytes:
@@ -167,30 +167,7 @@ def _attribute_head(name: str, member: str) -> bytes:
     kind, _, shape = member.partition("_")
     field = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index(kind) + (shape == "list")
     is_number = shape == "val" and kind != "string"
-    return _delimited(_NAME, name.encode()) + _tag(field, _VARINT if is_number else _LENGTH)
+    return delimited(_NAME, name.encode()) + tag(field, VARINT if is_number else LENGTH)
 
 
-def _tag(field: int, wire_type: int) -> bytes:
-    return _varint(field << 3 | wire_type)
-
-
-def _delimited(field: int, content: bytes) -> bytes:
-    return _tag(field, _LENGTH) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits per byte, the lowest first."""
-    if value < 128:
-        return _ONE_BYTE[value]
-    if value < 128 * 128:
-        return bytes((value & 127 | 128, value >> 7))
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
-
-
-_ONE_BYTE = tuple(bytes([value]) for value in range(128))
-_ATTRIBUTE_TAG = _tag(_ATTRIBUTE, _LENGTH)
+_ATTRIBUTE_TAG = tag(_ATTRIBUTE, LENGTH)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.protobuf_fields import fixed64, message, number, text, varint
 from et_sim.views.export.contents import Contents
-from et_sim.views.export.wire import fixed64, message, number, text, varint
 
 PACKET = 1
 TIMESTAMP, SEQUENCE, EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60

@@ -23,6 +23,7 @@ from runs_to_show import pipeline, side_by_side
 
 from et_sim.cli import main
 from et_sim.errors import UsageError
+from et_sim.protobuf_fields import varint
 from et_sim.timeline import OutputFilter
 from et_sim.views import open_run
 from et_sim.views.drawing import flows
@@ -30,7 +31,6 @@ from et_sim.views.drawing.nodes import ALWAYS, shown_ranks
 from et_sim.views.drawing.tracks import tracks_of
 from et_sim.views.export import chrome, perfetto
 from et_sim.views.export.contents import MOST_RANKS, Contents, contents_of
-from et_sim.views.export.wire import varint
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 TRACE = trace_class()

@@ -1,0 +1,56 @@
+"""Fields of protobuf messages as bytes: just what a writer needs.
+
+A field is a tag (its number and wire type) and a value. Not here: what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import struct
+
+VARINT, FIXED64, LENGTH = 0, 1, 2
+_ONE_BYTE = tuple(bytes([value]) for value in range(128))
+
+
+def varint(value: int) -> bytes:
+    """A whole number, seven bits a byte, the lowest first; negative ones as their 64-bit complement."""
+    if 0 <= value < 128:
+        return _ONE_BYTE[value]
+    value &= 0xFFFFFFFFFFFFFFFF
+    if value < 128 * 128:
+        return bytes((value & 127 | 128, value >> 7))
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
+
+
+def tag(field: int, wire_type: int) -> bytes:
+    """What stands before a value."""
+    return varint(field << 3 | wire_type)
+
+
+def delimited(field: int, content: bytes) -> bytes:
+    """Bytes, with their length before them."""
+    return tag(field, LENGTH) + varint(len(content)) + content
+
+
+def number(field: int, value: int) -> bytes:
+    """A whole number."""
+    return tag(field, VARINT) + varint(value)
+
+
+def fixed64(field: int, value: int) -> bytes:
+    """A number in eight bytes."""
+    return tag(field, FIXED64) + struct.pack("<Q", value)
+
+
+def message(field: int, *parts: bytes) -> bytes:
+    """A message within a message."""
+    return delimited(field, b"".join(parts))
+
+
+def text(field: int, value: str) -> bytes:
+    """A text."""
+    return delimited(field, value.encode("utf-8", "replace"))
