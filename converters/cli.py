@@ -14,6 +14,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from converters import commands
+from et_sim.compiled.entry_points import telling_compilation
+from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError
 from et_sim.version import __version__
 
@@ -22,8 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
     options = _parser().parse_args(arguments)
     try:
-        for line in options.run(options):
-            print(line)
+        with telling_compilation(Lines("et-convert")):
+            for line in options.run(options):
+                print(line)
         sys.stdout.flush()
     except EtSimError as error:
         sys.stdout.flush()

@@ -1,14 +1,16 @@
-"""What all tests share: modules of helpers beside the tests are importable by name, and `--deep`."""
+"""What all tests share: helpers beside the tests are importable by name, runs are compiled, and `--deep`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-for folder in ("golden", "engine", "trace", "fold", "conformance"):
+for folder in ("golden", "engine", "trace", "fold", "conformance", "compiled"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
+os.environ.setdefault("ET_SIM_COMPILE", "now")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

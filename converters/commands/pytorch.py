@@ -62,7 +62,6 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if options.jobs is not None and options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}", remedy="give a number of processes, 1 or more")
     jobs, notes = _jobs(options)
-    _say_if_compiling()
     total = sum(path.stat().st_size for job in jobs for path in job.inputs)
     progress = Progress("1 rank" if len(jobs) == 1 else f"{len(jobs)} ranks", total)
     try:
@@ -78,18 +77,6 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     for report in reports:
         yield from lines(report)
     yield from (f"note: {note}" for note in notes)
-
-
-def _say_if_compiling() -> None:
-    import sys
-
-    from converters.pytorch.longest_path import replay_times
-    from converters.pytorch.nesting import nest
-    from converters.pytorch.wire_rows import write_rows
-    from et_sim.compiled.decorators import is_cached
-
-    if not all(is_cached(function) for function in (nest, replay_times, write_rows)):
-        sys.stderr.write("et-convert: compiling, once for this version (about 5 s) …\n")
 
 
 def _jobs(options: argparse.Namespace) -> tuple[list[Job], list[str]]:

@@ -12,7 +12,7 @@ from et_sim.compiled.decorators import entry
 NONE = -1
 
 
-@entry(allocates=False)
+@entry(what="the reader of PyTorch traces", seconds=lambda lane, *_: len(lane) * 1e-6)
 def nest(lane: Any, start: Any, end: Any, parent: Any, open_calls: Any) -> None:
     """Fill `parent`; `open_calls` is room for as many calls as there are."""
     depth = 0

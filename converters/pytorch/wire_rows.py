@@ -45,7 +45,7 @@ class Block(NamedTuple):
     head: Numbers  # by attribute: the piece that holds its name and the tag of its value
 
 
-@compiled(allocates=False)
+@compiled
 def _size(value: Any) -> int:
     """Bytes of a number; negative ones have ten."""
     if value < 0:
@@ -57,7 +57,7 @@ def _size(value: Any) -> int:
     return size
 
 
-@compiled(allocates=False)
+@compiled
 def _put(out: Any, at: int, value: Any) -> int:
     rest = np.uint64(value)
     while rest >= np.uint64(128):
@@ -68,7 +68,7 @@ def _put(out: Any, at: int, value: Any) -> int:
     return at + 1
 
 
-@compiled(allocates=False)
+@compiled
 def _copy(out: Any, at: int, pieces: Pieces, number: int) -> int:
     low, high = pieces.start[number], pieces.start[number + 1]
     for index in range(low, high):
@@ -77,12 +77,12 @@ def _copy(out: Any, at: int, pieces: Pieces, number: int) -> int:
     return at
 
 
-@compiled(allocates=False)
+@compiled
 def _length(pieces: Pieces, number: int) -> int:
     return pieces.start[number + 1] - pieces.start[number] if number >= 0 else 0
 
 
-@compiled(allocates=False)
+@compiled
 def _dependencies_size(block: Block, row: int, control: int) -> int:
     size = 0
     for at in range(block.first[row], block.first[row + 1]):
@@ -91,7 +91,7 @@ def _dependencies_size(block: Block, row: int, control: int) -> int:
     return size
 
 
-@compiled(allocates=False)
+@compiled
 def _put_dependencies(out: Any, at: int, block: Block, row: int, control: int) -> int:
     size = _dependencies_size(block, row, control)
     if size == 0:
@@ -104,13 +104,13 @@ def _put_dependencies(out: Any, at: int, block: Block, row: int, control: int) -
     return at
 
 
-@compiled(allocates=False)
+@compiled
 def _delimited_size(size: int) -> int:
     """A field of one byte's tag with its length before it; nothing if it is empty."""
     return 1 + _size(size) + size if size > 0 else 0
 
 
-@compiled(allocates=False)
+@compiled
 def _io_size(block: Block, row: int, pieces: Pieces, side: int) -> int:
     size = 0
     for part in range(IO_PIECES):
@@ -118,7 +118,7 @@ def _io_size(block: Block, row: int, pieces: Pieces, side: int) -> int:
     return size
 
 
-@compiled(allocates=False)
+@compiled
 def _record_size(block: Block, row: int, pieces: Pieces) -> int:
     size = 1 + _size(block.plain[row, 0])
     for field in range(1, 4):
@@ -137,7 +137,7 @@ def _record_size(block: Block, row: int, pieces: Pieces) -> int:
     return size
 
 
-@compiled(allocates=False)
+@compiled
 def _put_number(out: Any, at: int, field: int, value: Any) -> int:
     if value == 0:
         return at
@@ -145,7 +145,7 @@ def _put_number(out: Any, at: int, field: int, value: Any) -> int:
     return _put(out, at, value)
 
 
-@compiled(allocates=False)
+@compiled
 def _put_io(out: Any, at: int, block: Block, row: int, pieces: Pieces, side: int) -> int:
     size = _io_size(block, row, pieces, side)
     if size == 0:
@@ -159,7 +159,7 @@ def _put_io(out: Any, at: int, block: Block, row: int, pieces: Pieces, side: int
     return at
 
 
-@compiled(allocates=False)
+@compiled
 def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> int:
     at = _put(out, at, ID << 3)
     at = _put(out, at, block.plain[row, 0])
@@ -185,7 +185,7 @@ def _put_record(out: Any, at: int, block: Block, row: int, pieces: Pieces) -> in
     return at
 
 
-@entry(allocates=False)
+@entry(what="the writer of traces", seconds=lambda block, *_: len(block.plain) * 2e-4)
 def write_rows(block: Block, pieces: Pieces, out: Any) -> int:
     """Write all rows, each after its length; the number of bytes, or TOO_SMALL if `out` is."""
     at = 0

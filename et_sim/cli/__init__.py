@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from et_sim.cli import check, collective, compare, demo, export, inspect, make, report, run, sql
+from et_sim.compiled.entry_points import telling_compilation
+from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError
 from et_sim.version import __version__
 
@@ -25,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     try:
-        status: int = options.run(options)
+        with telling_compilation(Lines("et-sim")):
+            status: int = options.run(options)
         sys.stdout.flush()
     except EtSimError as error:
         print(f"et-sim: error: {error}", file=sys.stderr)

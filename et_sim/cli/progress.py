@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from et_sim.compiled.telling import Lines
 from et_sim.units import format_ns
 
 SILENT_SECONDS = 1.0
@@ -29,29 +30,40 @@ class Progress:
         self._stage = ""
         self._detail = ""
         self._width = 0
-        self._told = False
+        self._is_compiling = False
+        self._lines = Lines("et-sim")
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        from et_sim.compiled.decorators import is_cached, telling_compilation
-        from et_sim.engine.loop import simulate
-        from et_sim.trace.wire_nodes import decode_records
+        from et_sim.compiled.entry_points import telling_compilation
 
-        self._long = {simulate.__name__, decode_records.__name__}
-        self._is_new = not is_cached(simulate)
-        self._open.enter_context(telling_compilation(self._tell))
+        self._open.enter_context(telling_compilation(self))
         self._thread.start()
         return self
 
-    def _tell(self, function: str) -> None:
-        """A compiled function is compiled; of the engine, each kind of runs has one of its own."""
-        if function in self._long and not self._told:
-            self._told = True
-            which = "once for this version" if self._is_new else "once for runs of this kind"
+    def compiling(self, what: str) -> None:
+        """Machine code for `what` is being made in the background."""
+        self._clear()
+        self._lines.compiling(what)
+
+    def waiting(self, what: str, share: float, seconds: float) -> None:
+        """The run waits for it."""
+        if not self._is_compiling:
+            self._is_compiling = True
             self._clear()
-            print(f"et-sim: compiling the engine, {which} (about 15 s) …", file=sys.stderr, flush=True)
+        self._lines.waiting(what, share, seconds)
+
+    def compiled(self) -> None:
+        """The wait is over."""
+        self._lines.compiled()
+        self._is_compiling = False
+
+    def failed(self, what: str, reason: str) -> None:
+        """There will be no machine code."""
+        self._clear()
+        self._lines.failed(what, reason)
 
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
@@ -71,6 +83,8 @@ class Progress:
         on_terminal = sys.stderr.isatty()
         pause = SILENT_SECONDS
         while not self._finished.wait(pause):
+            if self._is_compiling:
+                continue
             elapsed = time.monotonic() - self._begin
             line = f"et-sim: {elapsed:.0f} s · {self._stage}{self._detail}"
             if on_terminal:

@@ -5,13 +5,14 @@ Not here: explaining a run that got stuck (`stall`), and turning columns into ta
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.engine.loop import FINISHED, NEEDS_ROOM, TIED, TOO_LATE, simulate
+from et_sim.engine.loop import FINISHED, NEEDS_ROOM, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.network_seam import NetworkModel
 from et_sim.engine.records import MESSAGE_FIELDS
 from et_sim.engine.resources import ResourceTable
@@ -32,7 +33,9 @@ from et_sim.plan.tables import Plan
 from et_sim.plan.tables import record as record_of
 from et_sim.units import format_ns
 
-EVENTS_BETWEEN_REPORTS = 2_000_000
+FEWEST_EVENTS = 20_000  # until Python takes a look
+SECONDS_BETWEEN_REPORTS = 0.3
+SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
 # now_ns, messages delivered, messages expected, nodes completed, nodes in all
 Report = Callable[[int, int, int, int, int], None]
@@ -92,8 +95,13 @@ def run_plan(
         phases_per_event=reserve.rows if log else 0,
     )
     expected = plan.expected_messages if report else 0
+    happen = simulate.lasting(lambda: _seconds_interpreted(plan, run))
+    events = FEWEST_EVENTS
     while True:
-        status = simulate(run, *reserve, EVENTS_BETWEEN_REPORTS)
+        begin = time.monotonic()
+        status = happen(run, *reserve, events)
+        if status == PAUSED and time.monotonic() - begin < SECONDS_BETWEEN_REPORTS:
+            events *= 2
         if record:
             hand_over(run, record, bits)
         if log:
@@ -129,6 +137,12 @@ def run_plan(
         resources=resources,
         has_contention=model.HAS_CONTENTION,
     )
+
+
+def _seconds_interpreted(plan: Plan, run: Run) -> float:
+    """How long a run would take uncompiled."""
+    seconds = plan.expected_messages * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
+    return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 
 
 def _messages(plan: Plan, run: Run) -> int:

@@ -6,7 +6,7 @@ falls inside an event, and entering again goes on as if nothing had happened.
 
 from __future__ import annotations
 
-from et_sim.compiled.tables_by_reference import entry_on_tables, works_on_tables
+from et_sim.compiled.decorators import entry, works_on_tables
 from et_sim.engine import kinds
 from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
 from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
@@ -47,7 +47,7 @@ SERVER_FREE, LET_IN, START = kinds.SERVER_FREE, kinds.LET_IN, kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
-@entry_on_tables
+@entry(what="the engine")
 def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budget: int) -> int:
     """Process up to `budget` events, while every pool has its reserve (see `room`) left."""
     clock = run.clock[0]

@@ -219,25 +219,20 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
     if "slots" in changed:
         rows = np.flatnonzero(run.slots["time"] != NONE)
         run = replace(run, slot_index=_empty_index(len(run.slots)))
-        _chain(run.slots, run.slot_index, rows, _plain(slot_home)(run, run.slots["time"][rows]))
+        _chain(run.slots, run.slot_index, rows, slot_home(run, run.slots["time"][rows]))
     if "buckets" in changed:
         rows = np.flatnonzero(run.buckets["time"] != NONE)
         run = replace(run, bucket_index=_empty_index(len(run.buckets)))
         live = run.buckets[rows]
-        homes = _plain(bucket_home)(run, live["actor"].astype(np.int64), live["time"])
+        homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
         _chain(run.buckets, run.bucket_index, rows, homes)
     if "parked" in changed:
         rows = np.flatnonzero(run.parked["seat"] != NONE)
         run = replace(run, parked_index=_empty_index(len(run.parked)))
         live = run.parked[rows]
         seat, label = live["seat"].astype(np.int64), live["step"].astype(np.int64)
-        _chain(run.parked, run.parked_index, rows, _plain(parked_home)(run, seat, label, live["stage"]))
+        _chain(run.parked, run.parked_index, rows, parked_home(run, seat, label, live["stage"]))
     return run
-
-
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The uncompiled function, which also takes whole columns."""
-    return getattr(function, "py_func", function)
 
 
 def _empty_index(rows: int) -> Any:

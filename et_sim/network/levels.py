@@ -86,7 +86,7 @@ def flights_along(network: Network, along: int, distance: Any, size: Any) -> Any
 
 def _plain_flight(level: Any, distance: int, size: int) -> int:
     """`_over_level`, called by Python."""
-    return int(getattr(_over_level, "py_func", _over_level)(level, distance, size, ARRIVED))
+    return int(_over_level(level, distance, size, ARRIVED))
 
 
 def check_reach(network: Network, most_bytes: int) -> None:

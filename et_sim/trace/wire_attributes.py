@@ -34,7 +34,7 @@ _KNOWN_TEXT = np.frombuffer("".join(at.KNOWN_ATTRIBUTES).encode(), np.uint8)
 _KNOWN_END = np.cumsum([len(name) for name in at.KNOWN_ATTRIBUTES])
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def fail(buffers: DecodeBuffers, code: int, offset: int) -> int:
     """Note the first thing that went wrong; returns the (negative) code."""
     buffers.registers[at.FAILURE] = code
@@ -42,7 +42,7 @@ def fail(buffers: DecodeBuffers, code: int, offset: int) -> int:
     return code
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, previous: int) -> Any:
     """Take in the attribute in `[start, end)`; returns the number of its name, or a failure."""
     name_start = start
@@ -88,7 +88,7 @@ def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, pre
     return number
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _recognise(vocabulary: Vocabulary, text: Text, start: int, size: int, previous: int) -> Any:
     """The number of an attribute name; `previous` is the number of the attribute before it."""
     guess = vocabulary.successor[previous]
@@ -104,7 +104,7 @@ def _recognise(vocabulary: Vocabulary, text: Text, start: int, size: int, previo
     return number
 
 
-@compiled(allocates=False)
+@compiled
 def _meaning(data: Bytes, start: int, size: int) -> int:
     """The place of a name among the known attributes, or IGNORED."""
     begin = 0
@@ -120,7 +120,7 @@ def _meaning(data: Bytes, start: int, size: int) -> int:
     return at.IGNORED
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _count_ignored(vocabulary: Vocabulary, number: int, row: int) -> None:
     """Count nodes, not occurrences."""
     if vocabulary.last_row[number] != row:
@@ -128,7 +128,7 @@ def _count_ignored(vocabulary: Vocabulary, number: int, row: int) -> None:
         vocabulary.nodes[number] += 1
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _store_number(buffers: DecodeBuffers, row: int, meaning: int, member: int, value: Any) -> int:
     if member < at.INT32_VAL or member > at.BOOL_VAL or member & 1 == 0:
         return at.WRONG_ATTRIBUTE_KIND
@@ -149,7 +149,7 @@ def _store_number(buffers: DecodeBuffers, row: int, meaning: int, member: int, v
     return 0
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _as_integer(member: int, value: Any) -> Any:
     """The value of an integer or bool member; 64-bit unsigned ones keep their bits."""
     if member in (at.INT64_VAL, at.UINT64_VAL):
@@ -167,7 +167,7 @@ def _as_integer(member: int, value: Any) -> Any:
     return value
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _store_group(buffers: DecodeBuffers, row: int, member: int, start: Any, size: int) -> int:
     """The empty name is group 0, which means all ranks."""
     if member != at.STRING_VAL:
@@ -176,7 +176,7 @@ def _store_group(buffers: DecodeBuffers, row: int, member: int, start: Any, size
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _store_flags(buffers: DecodeBuffers, start: int, end: int, row: int, member: int) -> int:
     """Collect a list of flags; protobuf joins the lists if one member occurs repeatedly."""
     if member < at.INT32_VAL + 1 or member > at.BOOL_VAL + 1 or member & 1:
@@ -195,7 +195,7 @@ def _store_flags(buffers: DecodeBuffers, start: int, end: int, row: int, member:
     return code
 
 
-@compiled(allocates=False)
+@compiled
 def _add_list(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wire: int) -> int:
     """One `K_list` message: flags packed in a BYTES field, or one field each."""
     while pos < end:
@@ -213,7 +213,7 @@ def _add_list(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wire
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _add_packed(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wire: int) -> int:
     width = 8 if element_wire == 1 else 4
     while pos < end:
@@ -231,7 +231,7 @@ def _add_packed(buffers: DecodeBuffers, pos: int, end: int, row: int, element_wi
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _add_flag(buffers: DecodeBuffers, row: int, value: Any) -> int:
     count = np.int64(buffers.small[at.INVOLVED_COUNT, row])
     if count >= at.MAX_DIMENSIONS:
@@ -242,7 +242,7 @@ def _add_flag(buffers: DecodeBuffers, row: int, value: Any) -> int:
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _note_words(buffers: DecodeBuffers, start: int, end: int, row: int, meaning: int, member: int) -> int:
     """Note where the texts of a list are; writers leave an empty list without a value."""
     if member not in (0, at.STRING_LIST):
@@ -269,7 +269,7 @@ def _note_words(buffers: DecodeBuffers, start: int, end: int, row: int, meaning:
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _add_words(buffers: DecodeBuffers, pos: int, end: int) -> int:
     """One StringList message."""
     while pos < end:

@@ -38,7 +38,7 @@ _SIGN_32 = 0x80000000
 _LOW_63 = 0x7FFFFFFFFFFFFFFF
 
 
-@compiled(allocates=False)
+@compiled
 def _read_long_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
     value = np.int64(0)
     for step in range(10):
@@ -52,7 +52,7 @@ def _read_long_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
     return value, OVERLONG_NUMBER
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def read_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
     """The base-128 number at `pos`, and the position after it."""
     if pos >= end:
@@ -63,7 +63,7 @@ def read_varint(data: Bytes, pos: int, end: int) -> tuple[Any, int]:
     return _read_long_varint(data, pos, end)
 
 
-@compiled(allocates=False)
+@compiled
 def read_fixed(data: Bytes, pos: int, width: int) -> Any:
     """`width` bytes at `pos` as a little-endian number; the caller has checked the bounds."""
     value = np.int64(0)
@@ -72,7 +72,7 @@ def read_fixed(data: Bytes, pos: int, width: int) -> Any:
     return value
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def read_field(data: Bytes, pos: int, end: int) -> tuple[int, int, Any, int, int]:
     """(field number, wire type, payload, size, position after the field).
 
@@ -96,13 +96,13 @@ def read_field(data: Bytes, pos: int, end: int) -> tuple[int, int, Any, int, int
     return _read_rare_field(data, pos, end, field, wire)
 
 
-@compiled(allocates=False)
+@compiled
 def read_cold_field(data: Bytes, pos: int, end: int) -> tuple[int, int, Any, int, int]:
     """`read_field` where speed does not matter and code size does."""
     return read_field(data, pos, end)
 
 
-@compiled(allocates=False)
+@compiled
 def _read_rare_field(
     data: Bytes, pos: int, end: int, field: int, wire: int
 ) -> tuple[int, int, Any, int, int]:
@@ -116,19 +116,19 @@ def _read_rare_field(
     return field, wire, read_fixed(data, pos, width), 0, pos + width
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def as_signed_32(value: Any) -> Any:
     """The low 32 bits as a signed number."""
     return ((value & _LOW_32) ^ _SIGN_32) - _SIGN_32
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def as_unsigned_32(value: Any) -> Any:
     """The low 32 bits as an unsigned number."""
     return value & _LOW_32
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def unzigzag(value: Any) -> Any:
     """0, -1, 1, -2, … from 0, 1, 2, 3, …: protobuf's coding of sint32 and sint64."""
     return ((value >> 1) & _LOW_63) ^ -(value & 1)

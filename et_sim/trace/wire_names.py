@@ -60,7 +60,7 @@ def name_table(capacity: int) -> NameTable:
     )
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _word(text: Text, pos: int, size: int) -> Any:
     """Up to eight bytes from `pos` as one number, the rest zero."""
     if pos < len(text.words):
@@ -69,7 +69,7 @@ def _word(text: Text, pos: int, size: int) -> Any:
     return read_fixed(text.data, pos, min(size, 8))
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def same_bytes(text: Text, first: int, second: int, size: int) -> bool:
     """Whether two spans of the file of equal size hold equal bytes."""
     for index in range(0, size, 8):
@@ -78,7 +78,7 @@ def same_bytes(text: Text, first: int, second: int, size: int) -> bool:
     return True
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _hash(text: Text, start: int, size: int) -> Any:
     """Multiply and fold, eight bytes at a time; 31 bits. Products wrap around, as they should."""
     value = np.int64(size)
@@ -88,7 +88,7 @@ def _hash(text: Text, start: int, size: int) -> Any:
     return value & 0x7FFFFFFF
 
 
-@compiled(allocates=False)
+@compiled
 def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
     """The number of the name, new or old; -1 when a new name finds the table full."""
     key = _hash(text, start, size)
@@ -114,14 +114,14 @@ def intern(table: NameTable, text: Text, start: int, size: int) -> Any:
     return number
 
 
-@entry(allocates=False)
+@entry(what="the trace decoder", seconds=lambda *arguments: len(arguments[2]) * 1e-5)
 def intern_spans(table: NameTable, text: Text, spans: npt.NDArray[np.int64]) -> None:
     """Put the number of every span's name (start, size) in place of its start."""
     for index in range(len(spans)):
         spans[index, 0] = intern(table, text, spans[index, 0], spans[index, 1])
 
 
-@entry(allocates=False)
+@entry(what="the trace decoder", seconds=lambda data, *_: len(data) * 2e-7)
 def join_spans(data: Bytes, start: npt.NDArray[np.int64], size: npt.NDArray[np.int64], joined: Bytes) -> None:
     """Copy the spans one after another, each followed by a zero byte."""
     pos = 0

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.compiled.decorators import compiled, entry
+from et_sim.compiled.decorators import compiled
+from et_sim.compiled.entry_points import entry
 from et_sim.trace import wire_layout as at
 from et_sim.trace.wire_attributes import decode_attribute, fail
 from et_sim.trace.wire_fields import BYTES, VARINT, as_signed_32, read_cold_field, read_field, read_varint
@@ -25,7 +26,7 @@ from et_sim.trace.wire_names import intern
 Integers = npt.NDArray[np.int64]
 
 
-@entry(allocates=False)
+@entry(what="the trace decoder", seconds=lambda buffers: len(buffers.text.data) * 5e-6)
 def decode_records(buffers: DecodeBuffers) -> None:
     """Go on decoding; `buffers.registers` tells how far it came and what failed."""
     registers = buffers.registers
@@ -35,7 +36,7 @@ def decode_records(buffers: DecodeBuffers) -> None:
         registers[at.POSITION] = _decode_header(buffers)
 
 
-@compiled(allocates=False)
+@compiled
 def _count_nodes(buffers: DecodeBuffers) -> int:
     """Count the records after the first; reads only the record lengths."""
     data = buffers.text.data
@@ -57,7 +58,7 @@ def _count_nodes(buffers: DecodeBuffers) -> int:
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _decode_header(buffers: DecodeBuffers) -> Any:
     """Find the version text; refuse a first record that cannot be a GlobalMetadata."""
     data = buffers.text.data
@@ -78,7 +79,7 @@ def _decode_header(buffers: DecodeBuffers) -> Any:
     return end
 
 
-@compiled(allocates=False)
+@compiled
 def _parses(buffers: DecodeBuffers, pos: Any, end: int) -> Any:
     """Whether the bytes are a sequence of whole fields."""
     while 0 <= pos < end:
@@ -86,7 +87,7 @@ def _parses(buffers: DecodeBuffers, pos: Any, end: int) -> Any:
     return pos == end
 
 
-@compiled(allocates=False)
+@compiled
 def _decode_while_room(buffers: DecodeBuffers) -> None:
     """Decode nodes until the end, a failure, or a record that might not fit the lists.
 
@@ -117,7 +118,7 @@ def _decode_while_room(buffers: DecodeBuffers) -> None:
     registers[at.POSITION] = pos
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _decode_node(buffers: DecodeBuffers, start: int, end: int, row: int) -> Any:
     """One node record; fields may come in any order, and of a repeated scalar the last counts."""
     registers = buffers.registers
@@ -145,7 +146,7 @@ def _decode_node(buffers: DecodeBuffers, start: int, end: int, row: int) -> Any:
     return _finish_node(buffers, row, start)
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _take_number(buffers: DecodeBuffers, row: int, field: int, value: Any) -> None:
     if field == 1:
         buffers.wide[at.NODE_ID, row] = value
@@ -159,7 +160,7 @@ def _take_number(buffers: DecodeBuffers, row: int, field: int, value: Any) -> No
         _add_dependency(buffers.ctrl_deps, buffers.wide[at.CTRL_START], row, value)
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _take_bytes(buffers: DecodeBuffers, row: int, field: int, start: Any, size: int) -> Any:
     if field == 5:
         return _add_dependencies(buffers, buffers.data_deps, at.DATA_START, row, start, start + size)
@@ -173,14 +174,14 @@ def _take_bytes(buffers: DecodeBuffers, row: int, field: int, start: Any, size: 
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _add_dependency(held: Integers, list_start: Integers, row: int, value: Any) -> None:
     """One id of an unpacked list."""
     held[list_start[row + 1]] = value
     list_start[row + 1] += 1
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _add_dependencies(buffers: DecodeBuffers, held: Integers, slot: int, row: int, pos: Any, end: int) -> int:
     """Append a packed list of ids to the list of `row`."""
     count = buffers.wide[slot, row + 1]
@@ -195,7 +196,7 @@ def _add_dependencies(buffers: DecodeBuffers, held: Integers, slot: int, row: in
     return 0
 
 
-@compiled(allocates=False)
+@compiled
 def _find_values(buffers: DecodeBuffers, pos: Any, end: int) -> int:
     """Where IOInfo.values is; an occurrence without one leaves the earlier one standing."""
     while pos < end:
@@ -209,7 +210,7 @@ def _find_values(buffers: DecodeBuffers, pos: Any, end: int) -> int:
     return 0
 
 
-@compiled(allocates=False, forceinline=True)
+@compiled(forceinline=True)
 def _finish_node(buffers: DecodeBuffers, row: int, start: int) -> Any:
     """What can only be judged once the whole record is read."""
     registers = buffers.registers

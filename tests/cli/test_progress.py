@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
@@ -45,21 +44,19 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
     assert "simulating 30% · simulated 1.5 µs · 30 of 100 messages · 0 of 0 nodes, about" in line
 
 
-def test_whatever_part_of_the_engine_is_compiled_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    from numba.core.event import trigger_event
+def test_a_run_that_waits_for_machine_code_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as shown:
+        shown.waiting("the engine", 0.0, 0.0)
+        assert capsys.readouterr().err.startswith("et-sim: compiling the engine, once for this version")
+        shown.waiting("the engine", 0.2, 0.1)
+        assert capsys.readouterr().err == ""
+        shown.waiting("the engine", 0.25, 6.0)
+        assert capsys.readouterr().err.endswith(": 25%, about 18 s left\n")
+        shown.compiled()
 
-    from et_sim.engine.loop import simulate
-    from et_sim.engine.meeting import stream_of
-    from et_sim.trace.wire_nodes import decode_records
 
-    def compiled(function: Any) -> str:
-        with trigger_event("numba:compile", data={"dispatcher": function}):
-            return capsys.readouterr().err
-
-    with Progress():
-        assert compiled(stream_of) == ""  # a helper
-        said = compiled(simulate)
-        assert said.startswith("et-sim: compiling the engine")
-        assert said.endswith("(about 15 s) …\n")
-        assert compiled(simulate) == compiled(decode_records) == ""
-    assert compiled(simulate) == ""
+def test_what_is_compiled_in_the_background_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as shown:
+        shown.compiling("the trace decoder")
+        shown.compiling("the engine")
+    assert capsys.readouterr().err.count("\n") == 1

@@ -269,7 +269,7 @@ def test_a_damaged_store_of_machine_code_is_made_anew(folder: Path, tmp_path: Pa
     script = "import sys; from et_sim.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", script, "run", "work", *MACHINE]
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-    for stored in (tmp_path / "cache").rglob("*.nb[ci]"):
+    for stored in (tmp_path / "cache").rglob("*.code"):
         stored.write_bytes(stored.read_bytes()[:40])
     again = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
     assert "Traceback" not in again.stderr

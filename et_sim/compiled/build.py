@@ -1,0 +1,181 @@
+"""From a marked function and a signature to machine code: everything that imports Numba.
+
+Not here: how the code is kept (`store`) and run (`native`).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from llvmlite import ir
+from numba import from_dtype, njit, types
+from numba.core import cgutils
+from numba.core.errors import NumbaError
+from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.typeof import typeof_impl
+from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
+
+from et_sim.compiled.decorators import Mark, mark_of
+from et_sim.compiled.native import object_code
+from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind
+
+HELPERS_SHARE = 0.7  # of the time goes to helpers one by one, the rest to all of them together
+OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "_nrt": False}
+_LEAN: ContextVar[Any] = ContextVar("lean", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """An entry function, compiled for one signature."""
+
+    symbol: str
+    returns: bool  # a number, or nothing
+    content: bytes  # an object file
+
+
+def build(
+    function: Callable[..., Any], signature: tuple[Any, ...], tell: Callable[[float], None] = lambda _: None
+) -> MachineCode:
+    """Compile a function that Python calls; `tell` gets the share that is done.
+
+    What `compile_once` needs of Numba's inside may be missing in another version; then Numba compiles in its
+    own way, which takes several times as long.
+    """
+    kinds = tuple(_type_of(kind) for kind in signature)
+    try:
+        return _built(function, kinds, _lean_compilers(), tell)
+    except NumbaError:  # the function itself cannot be compiled
+        raise
+    except Exception:
+        sys.stderr.write(traceback.format_exc())
+        return _built(function, kinds, None, tell)
+
+
+def _lean_compilers() -> Any:
+    from et_sim.compiled import compile_once
+
+    return compile_once
+
+
+def _built(function: Callable[..., Any], kinds: Any, lean: Any, tell: Callable[[float], None]) -> MachineCode:
+    """Compile with the compilers of `compile_once`, or with Numba's own if there are none."""
+    token = _LEAN.set(lean)
+    try:
+        if lean is None:
+            dispatcher = njit(**OPTIONS)(function)
+            dispatcher.compile(kinds)
+        else:
+            lean.be_quiet()
+            dispatcher = njit(pipeline_class=lean.EntryCompiler, **OPTIONS)(function)
+            helpers = len(_helpers_of(function))
+            with lean.telling_helpers(lambda done: tell(HELPERS_SHARE * min(done / helpers, 1))):
+                dispatcher.compile(kinds)
+    finally:
+        _LEAN.reset(token)
+    compiled = dispatcher.overloads[kinds]
+    returned = compiled.signature.return_type
+    if returned not in (types.none, types.int64):
+        raise TypeError(f"{function.__qualname__} returns {returned}, not a number of 64 bits or nothing")
+    content = object_code(compiled.library.get_llvm_str())
+    return MachineCode(compiled.fndesc.llvm_func_name, returned == types.int64, content)
+
+
+def _helpers_of(function: Callable[..., Any]) -> set[Callable[..., Any]]:
+    """The helpers that a function calls, itself or by others."""
+    found: set[Callable[..., Any]] = set()
+    left: list[Any] = [function]
+    while left:
+        caller = left.pop()
+        named = [caller.__globals__.get(name) for name in caller.__code__.co_names]
+        new = {callee for callee in named if mark_of(callee) is not None} - found
+        found |= new
+        left += new
+    return found
+
+
+class TablesType(types.Type):
+    """The compiled type of one dataclass with certain array types."""
+
+    def __init__(self, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
+        self.fields = dict(fields)
+        self.index = {field: index for index, field in enumerate(self.fields)}
+        described = ", ".join(f"{field}: {kind}" for field, kind in fields)
+        super().__init__(name=f"{name}({described})")
+
+
+def _type_of(kind: Any) -> types.Type:
+    if isinstance(kind, ArrayKind):
+        item = from_dtype(kind.dtype)
+        readonly = not kind.is_writeable
+        return types.Array(item, kind.dimensions, kind.layout, readonly=readonly, aligned=kind.is_aligned)
+    if isinstance(kind, TablesKind):
+        return TablesType(kind.name, tuple((name, _type_of(field)) for name, field in kind.fields))
+    if isinstance(kind, TupleKind):
+        items = [_type_of(item) for item in kind.items]
+        return types.BaseTuple.from_types(items, kind.made_by)
+    return types.float64 if kind == REAL else types.int64
+
+
+@typeof_impl.register(FunctionType)
+def _type_of_function(value: Any, _context: Any) -> types.Type | None:
+    """A marked function is called as its compiled self."""
+    mark = mark_of(value)
+    return None if mark is None else types.Dispatcher(_helper(value, mark, _LEAN.get()))
+
+
+@functools.cache
+def _helper(function: Callable[..., Any], mark: Mark, lean: Any) -> Any:
+    options: dict[str, Any] = {**OPTIONS, "forceinline": True} if mark.is_inlined else dict(OPTIONS)
+    if lean is not None:
+        options["pipeline_class"] = lean.HelperCompiler
+    helper: Any = njit(**options)(function)
+    helper.get_call_template = _PlainArguments(helper, mark.is_wide)
+    return helper
+
+
+class _PlainArguments:
+    """Resolves calls of one helper with constants taken as numbers, and wide ones as 64 bits wide."""
+
+    def __init__(self, helper: Any, is_wide: bool) -> None:
+        self._resolve = helper.get_call_template
+        self._is_wide = is_wide
+
+    def __call__(self, arguments: Any, keywords: Any) -> Any:
+        plain = tuple(self._plain(argument) for argument in arguments)
+        return self._resolve(plain, {name: self._plain(kind) for name, kind in keywords.items()})
+
+    def _plain(self, kind: Any) -> Any:
+        plain = types.unliteral(kind)
+        return types.int64 if self._is_wide and isinstance(plain, types.Integer) else plain
+
+
+@register_model(TablesType)
+class _TablesModel(models.OpaqueModel):
+    """A bare pointer."""
+
+
+def _descriptors(context: Any, kind: TablesType) -> ir.Type:
+    return ir.LiteralStructType([context.get_value_type(field) for field in kind.fields.values()])
+
+
+@infer_getattr
+class _TablesAttribute(AttributeTemplate):
+    key = TablesType
+
+    def generic_resolve(self, kind: TablesType, attribute: str) -> types.Type | None:
+        return kind.fields.get(attribute)
+
+
+@lower_getattr_generic(TablesType)
+def _load_field(context: Any, builder: Any, kind: TablesType, value: Any, attribute: str) -> Any:
+    place = builder.bitcast(value, _descriptors(context, kind).as_pointer())
+    loaded = builder.load(cgutils.gep_inbounds(builder, place, 0, kind.index[attribute]))
+    loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return loaded

@@ -1,0 +1,172 @@
+"""Functions that Python calls: compiled if their machine code is there, interpreted while little is to do.
+
+If there is none, a process of low priority makes it (`worker`), and what is short is interpreted meanwhile;
+what is longer waits for it. The environment variable ET_SIM_COMPILE changes that: `now` always waits,
+`background` never does, and `never` neither makes nor uses machine code. The results are the same bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from et_sim.errors import UsageError, did_you_mean
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+CHOICES = ("now", "background", "never")
+SHORT_SECONDS = 4.0  # what takes longer interpreted waits for machine code
+
+
+class CompileWatch(Protocol):
+    """Is told about compiling."""
+
+    def compiling(self, what: str) -> None:
+        """Machine code for `what` is being made in the background."""
+
+    def waiting(self, what: str, share: float, seconds: float) -> None:
+        """A call waits for it; `share` of the work is done, after so many seconds."""
+
+    def compiled(self) -> None:
+        """The wait is over."""
+
+    def failed(self, what: str, reason: str) -> None:
+        """There will be none: everything is interpreted."""
+
+
+_WATCH: ContextVar[CompileWatch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def telling_compilation(watch: CompileWatch) -> Iterator[None]:
+    """Meanwhile, `watch` is told about compiling."""
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def choice() -> str:
+    """What ET_SIM_COMPILE asks for; empty: what fits."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return "never"
+    chosen = os.environ.get("ET_SIM_COMPILE", "")
+    if chosen and chosen not in CHOICES:
+        raise UsageError(
+            f"ET_SIM_COMPILE is {chosen!r}",
+            remedy=did_you_mean(chosen, CHOICES) or f"set it to {', '.join(CHOICES)}, or unset it",
+        )
+    return chosen
+
+
+class Entry(Generic[Parameters, Result]):
+    """A function that Python calls; see `decorators.entry`."""
+
+    def __init__(
+        self, function: Callable[Parameters, Result], what: str, seconds: Callable[..., float]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.what = what
+        self._seconds = seconds
+        self._interpreted = 0.0  # seconds, as estimated, of calls so far
+        self._native: dict[tuple[Any, ...], Any] = {}
+        self._ordered: set[tuple[Any, ...]] = set()
+        self._failed = False
+
+    def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        """Run it; calls that are interpreted, one after the other, become a long one."""
+        if named:
+            raise TypeError(f"{self.function.__name__} takes no arguments by name")
+        result: Result = self._run(None, *arguments)
+        return result
+
+    def lasting(self, seconds: Callable[[], float]) -> Callable[Parameters, Result]:
+        """The function, for calls of which is known how long all of them together take interpreted."""
+        return functools.partial(self._run, seconds)
+
+    def is_compiled(self, *arguments: Any) -> bool:
+        """Whether such a call runs machine code that is there already."""
+        return choice() != "never" and self._found(arguments) is not None
+
+    def _run(self, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
+        chosen = choice()
+        if chosen == "never" or self._failed:
+            return self._interpret(arguments)
+        native = self._found(arguments)
+        if native is None:
+            if seconds is None:
+                self._interpreted += self._seconds(*arguments)
+            waits = chosen == "now"
+            if chosen == "":
+                waits = (self._interpreted if seconds is None else seconds()) > SHORT_SECONDS
+            native = self._made(arguments, waits)
+        return self._interpret(arguments) if native is None else native(*arguments)
+
+    def _interpret(self, arguments: tuple[Any, ...]) -> Any:
+        from et_sim.compiled.interpreted import interpret
+
+        return interpret(self.function, arguments)
+
+    def _found(self, arguments: tuple[Any, ...]) -> Any:
+        """The machine code for such arguments, or None."""
+        from et_sim.compiled.signature import signature_of
+
+        signature = signature_of(arguments)
+        found = self._native.get(signature)
+        if found is None:
+            from et_sim.compiled.store import code_path
+
+            found = load(code_path(self.function, signature), signature)
+            if found is not None:
+                self._native[signature] = found
+        return found
+
+    def _made(self, arguments: tuple[Any, ...], waits: bool) -> Any:
+        """Have the machine code made; None: it is not there yet."""
+        from et_sim.compiled.orders import Order, order, wait_for
+        from et_sim.compiled.signature import signature_of
+        from et_sim.compiled.store import code_path
+
+        signature = signature_of(arguments)
+        if signature in self._ordered and not waits:
+            return None
+        self._ordered.add(signature)
+        path = code_path(self.function, signature)
+        wanted = Order(path, self.function.__module__, self.function.__qualname__, signature)
+        watch = _WATCH.get()
+        reason = order(wanted, waits)
+        if reason is None and waits:
+            reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
+            if watch:
+                watch.compiled()
+        elif reason is None and watch:
+            watch.compiling(self.what)
+        if reason is not None:
+            self._failed = True
+            if watch:
+                watch.failed(self.what, reason)
+        return self._found(arguments) if waits else None
+
+
+def load(path: Path, signature: tuple[Any, ...]) -> Any:
+    """The machine code in a file, ready to run; None: there is none that can be used."""
+    from et_sim.compiled.store import read_code
+
+    found = read_code(path)
+    if found is None:
+        return None
+    from et_sim.compiled.native import Native
+
+    try:
+        return Native(*found, signature)
+    except (RuntimeError, ValueError):  # not an object file, or of another machine
+        path.unlink(missing_ok=True)
+        return None

@@ -1,0 +1,101 @@
+"""Runs an entry function uncompiled, several times as fast as on arrays.
+
+Numpy makes an object of every record and number that Python reads from an array. Functions on `Tables` get
+lists and plain objects in place of their arrays instead, made from rows when these are first touched; what
+they hold in the end is written back. Numbers are Python's, which do not overflow.
+
+Not here: functions whose arguments are arrays, which get them as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables
+
+
+def interpret(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call a function with stand-ins for the arrays of its tables."""
+    held: list[_Records | _Numbers | _Cells] = []
+    result = function(*(_stand_in(argument, held) for argument in arguments))
+    for stand_in in held:
+        stand_in.write_back()
+    return result
+
+
+class _Record:
+    """One record; its fields are attributes, in their order."""
+
+
+class _Records(dict[int, _Record]):
+    """Records by row."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__()
+        self._array = array.view(np.ndarray)
+        self._names = array.dtype.names
+        self._rows = len(array)
+
+    def __missing__(self, row: int) -> _Record:
+        made = _Record()
+        made.__dict__ = dict(zip(self._names, self._array[row].item(), strict=True))
+        self[row] = made
+        return made
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def write_back(self) -> None:
+        values = [tuple(record.__dict__.values()) for record in self.values()]
+        self._array[list(self)] = np.array(values, self._array.dtype)
+
+
+class _Numbers(list[Any]):
+    """Numbers one after another."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__(array.tolist())
+        self._array = array
+        self._before = self.copy()
+
+    def write_back(self) -> None:
+        if self != self._before:
+            self._array[:] = self
+
+
+class _Cells(dict[tuple[int, int], Any]):
+    """Numbers in rows and columns."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__()
+        self._array = array
+        self.shape = array.shape
+
+    def __missing__(self, cell: tuple[int, int]) -> Any:
+        return self._array.item(cell)
+
+    def __len__(self) -> int:
+        return self.shape[0]  # type: ignore[no-any-return]
+
+    def write_back(self) -> None:
+        for cell, value in self.items():
+            self._array[cell] = value
+
+
+def _stand_in(value: Any, held: list[Any]) -> Any:
+    if not isinstance(value, Tables):
+        return value
+    made = {field.name: _of_field(getattr(value, field.name), held) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
+    return type(value)(**made)
+
+
+def _of_field(value: Any, held: list[Any]) -> Any:
+    if not isinstance(value, np.ndarray):
+        return _stand_in(value, held)
+    made = (_Records if value.dtype.names else _Numbers if value.ndim == 1 else _Cells)(value)
+    held.append(made)
+    return made

@@ -1,0 +1,144 @@
+"""Orders of machine code: files beside it, which one process after the other works off (`worker`).
+
+A lock says whether a process is at work. It takes what is waited for first, and goes on until nothing is
+ordered any more; where one ends without having made what was ordered, the next one is started.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from et_sim.compiled.store import write_whole
+
+WORKER = "et_sim.compiled.worker"
+LOCK, LOG, PROGRESS = "lock", "worker.log", "progress"
+URGENT, PATIENT, FAILED = ".urgent", ".ordered", ".failed"
+RETRIED_SECONDS = 3600.0  # after which what failed is tried again
+MOST_STARTS = 3
+PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Machine code that is wanted."""
+
+    path: Path
+    module: str
+    function: str
+    signature: tuple[Any, ...]
+
+
+def order(wanted: Order, is_urgent: bool) -> str | None:
+    """Have it made by a process of its own; the reason if that is not possible."""
+    if reason := failure(wanted.path):
+        return reason
+    try:
+        target = wanted.path.with_suffix(URGENT if is_urgent else PATIENT)
+        write_whole(target, pickle.dumps(wanted))
+        _start_worker(wanted.path.parent, is_urgent)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str | None:
+    """Wait until an urgent order is made; the reason if it cannot be. `tell` gets share done and seconds."""
+    begin = time.monotonic()
+    starts = 1
+    while not wanted.path.exists():
+        if reason := failure(wanted.path):
+            return reason
+        with locked(wanted.path.parent) as is_free:
+            pass
+        if is_free and not wanted.path.exists() and time.monotonic() - begin > starts:
+            if starts == MOST_STARTS:
+                return f"the process that compiles ends early, see {wanted.path.with_name(LOG)}"
+            starts += 1
+            order(wanted, True)
+        if tell:
+            tell(_share(wanted.path), time.monotonic() - begin)
+        time.sleep(PAUSE_SECONDS)
+    return None
+
+
+def orders(directory: Path) -> Iterator[tuple[Path, Order]]:
+    """What is ordered, one after the other, the urgent ones first, until there is nothing left."""
+    while True:
+        files = [*sorted(directory.glob("*" + URGENT)), *sorted(directory.glob("*" + PATIENT))]
+        if not files:
+            return
+        try:
+            found = pickle.loads(files[0].read_bytes())
+        except Exception:  # a damaged one fails in as many ways as there are
+            files[0].unlink(missing_ok=True)
+            continue
+        yield files[0], found
+        files[0].unlink(missing_ok=True)
+
+
+def failure(path: Path) -> str | None:
+    """Why code could not be made not long ago."""
+    told = path.with_suffix(FAILED)
+    try:
+        is_recent = time.time() - told.stat().st_mtime < RETRIED_SECONDS
+        return told.read_text(encoding="utf-8").strip().splitlines()[-1] if is_recent else None
+    except (OSError, IndexError):
+        return None
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[bool]:
+    """Hold the lock of a directory, if it is free."""
+    try:
+        import fcntl
+    except ImportError:  # no locks here: at worst, two processes make the same
+        yield True
+        return
+    with (directory / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def note_progress(path: Path, share: float) -> None:
+    """How far the making of a file is."""
+    path.with_name(PROGRESS).write_text(f"{path.name} {share}", encoding="utf-8")
+
+
+def _share(path: Path) -> float:
+    try:
+        name, share = path.with_name(PROGRESS).read_text(encoding="utf-8").split()
+        return float(share) if name == path.name else 0.0
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _start_worker(directory: Path, is_urgent: bool) -> None:
+    with locked(directory) as is_free:
+        pass
+    if not is_free:
+        return
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-m", WORKER, str(directory), "urgent" if is_urgent else "patient"]
+    with (directory / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    process.returncode = 0  # it lives longer than this one, on purpose

@@ -1,0 +1,106 @@
+"""What machine code must know of the arguments of a call, and how they are handed to it: as machine words.
+
+A signature says of every argument what Numba would ask: of an array its records, dimensions and layout, of
+`Tables` and tuples what they consist of. Code is compiled for one signature. Its words are pointers and
+64-bit numbers, as Numba lays out arrays. Not here: the types that Numba calls them (`build`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables
+
+
+class ArrayKind(NamedTuple):
+    """An array."""
+
+    dtype: np.dtype[Any]
+    dimensions: int
+    layout: str
+    is_writeable: bool
+    is_aligned: bool
+
+
+class TablesKind(NamedTuple):
+    """A dataclass of `Tables`."""
+
+    name: str
+    fields: tuple[tuple[str, Any], ...]
+
+
+class TupleKind(NamedTuple):
+    """A tuple, with the class of a named one."""
+
+    made_by: type | None
+    items: tuple[Any, ...]
+
+
+INTEGER, REAL = "integer", "real"
+
+
+def signature_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The kinds of the arguments of a call."""
+    return tuple(_kind_of(argument) for argument in arguments)
+
+
+def words_of(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """The arguments as machine words, and what must stay alive while they are used."""
+    words: list[Any] = []
+    alive: list[Any] = []
+    for argument in arguments:
+        _add_words(argument, words, alive)
+    return words, alive
+
+
+def word_types(signature: tuple[Any, ...]) -> list[Any]:
+    """Of every word of such arguments, the type by which C passes it."""
+    found: list[Any] = []
+    for kind in signature:
+        if isinstance(kind, ArrayKind):
+            found += [ctypes.c_int64] * (5 + 2 * kind.dimensions)
+        elif isinstance(kind, TupleKind):
+            found += word_types(kind.items)
+        else:
+            found.append(ctypes.c_double if kind == REAL else ctypes.c_int64)
+    return found
+
+
+def _kind_of(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        return ArrayKind(value.dtype, value.ndim, layout, flags.writeable, flags.aligned)
+    if isinstance(value, Tables):
+        fields = ((field.name, _kind_of(getattr(value, field.name))) for field in dataclasses.fields(value))  # type: ignore[arg-type]
+        return TablesKind(type(value).__name__, tuple(fields))
+    if isinstance(value, tuple):
+        made_by = type(value) if hasattr(value, "_fields") else None
+        return TupleKind(made_by, tuple(_kind_of(item) for item in value))
+    if isinstance(value, bool | int | np.integer | np.bool_):
+        return INTEGER
+    if isinstance(value, float | np.floating):
+        return REAL
+    raise TypeError(f"compiled code takes no {type(value).__name__}")
+
+
+def _add_words(value: Any, words: list[Any], alive: list[Any]) -> None:
+    if isinstance(value, np.ndarray):
+        address = value.__array_interface__["data"][0]
+        words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+    elif isinstance(value, Tables):
+        described: list[int] = []
+        for field in dataclasses.fields(value):  # type: ignore[arg-type]
+            _add_words(getattr(value, field.name), described, alive)
+        descriptors = (ctypes.c_int64 * len(described))(*described)
+        alive.append(descriptors)
+        words.append(ctypes.addressof(descriptors))
+    elif isinstance(value, tuple):
+        for item in value:
+            _add_words(item, words, alive)
+    else:
+        words.append(float(value) if isinstance(value, float | np.floating) else int(value))

@@ -1,0 +1,188 @@
+"""Machine code on disk, shared by all installs of the same version: found by content, never by path.
+
+Everything that decides the code of a version names its directory: sources, Numba, LLVM, Python, processor and
+settings of Numba. A file in it holds one entry function, compiled for one signature. Files are written
+elsewhere and then moved into place; one that is damaged counts as missing and is made again.
+
+Not here: running the code (`native`), and making it (`worker`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1]
+SOURCE_FOLDERS = ("compiled", "trace", "plan", "network", "engine")
+SOURCE_FILES = ("units.py",)
+SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+ENDING = ".code"
+_DIGEST_LENGTH = 16
+_UNUSED_SECONDS = 30 * 24 * 3600
+
+
+def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
+    """Where the machine code of a function for a signature is, or would be."""
+    digest = hashlib.sha256(f"{function.__module__}\0{function.__qualname__}\0".encode())
+    source = Path(function.__code__.co_filename)
+    if not _is_covered(source):
+        digest.update(source.read_bytes())
+    digest.update(_described(signature).encode())
+    return cache_directory() / f"{function.__name__}-{digest.hexdigest()[:_DIGEST_LENGTH]}{ENDING}"
+
+
+def write_code(path: Path, symbol: str, returns: bool, content: bytes) -> None:
+    """Keep machine code; whoever reads at the same time finds all of it or none."""
+    head = {"for": _own_name(path), "symbol": symbol, "returns": returns, "check": zlib.crc32(content)}
+    write_whole(path, json.dumps(head).encode() + b"\n" + content)
+
+
+def read_code(path: Path) -> tuple[str, bool, bytes] | None:
+    """(symbol, whether it returns a number, object file), or None.
+
+    A file that is damaged, or was made for something else, is removed.
+    """
+    try:
+        head, _, content = path.read_bytes().partition(b"\n")
+        told = json.loads(head)
+        if told["for"] == _own_name(path) and told["check"] == zlib.crc32(content):
+            return told["symbol"], told["returns"], content
+    except OSError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        pass
+    path.unlink(missing_ok=True)
+    return None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it never exists in part."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@functools.cache
+def cache_directory() -> Path:
+    """The writable directory that holds the machine code of exactly this version."""
+    name = version_digest()[:_DIGEST_LENGTH]
+    for root in (_chosen_root(), _temporary_root()):
+        directory = root / name
+        try:
+            is_new = not directory.is_dir()
+            directory.mkdir(parents=True, exist_ok=True)
+            os.utime(directory)
+            tempfile.TemporaryFile(dir=directory).close()
+        except OSError:
+            continue
+        if is_new:
+            _forget_unused(root)
+        return directory
+    return Path(tempfile.mkdtemp(prefix="et-sim-"))
+
+
+@functools.cache
+def version_digest() -> str:
+    """Hash of everything that decides the machine code of all functions."""
+    from et_sim.compiled.native import processor
+
+    digest = hashlib.sha256()
+    versions = (platform.python_version(), sys.platform, processor(), *map(_version, ("numba", "llvmlite")))
+    settings = (os.environ.get(name, "") for name in SETTINGS)
+    digest.update("\0".join((*versions, *settings)).encode())
+    files = [path for folder in SOURCE_FOLDERS for path in sorted((PACKAGE / folder).rglob("*.py"))]
+    for path in (*(PACKAGE / name for name in SOURCE_FILES), *files):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    """What a package says about its version, without importing it."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        return "missing"
+    told = Path(found.origin).with_name("_version.py")
+    if told.exists():
+        return told.read_text(encoding="utf-8")
+    from importlib.metadata import version
+
+    return version(package)
+
+
+def _own_name(path: Path) -> str:
+    """What a file is called among the files of all versions."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def _is_covered(source: Path) -> bool:
+    """Whether a source file is part of the version's digest."""
+    return any(source.is_relative_to(PACKAGE / folder) for folder in SOURCE_FOLDERS)
+
+
+def _described(kind: Any) -> str:
+    """A signature as text that is the same in every process."""
+    if isinstance(kind, tuple):
+        return f"({','.join(_described(part) for part in kind)})"
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
+
+
+def _chosen_root() -> Path:
+    """Where the user wants caches."""
+    own = os.environ.get("ET_SIM_CACHE_DIR")
+    if own:
+        return Path(own).absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path("~/.cache").expanduser()).absolute() / "et-sim"
+
+
+def _temporary_root() -> Path:
+    """A per-user directory for when the chosen one cannot be written.
+
+    The cache is executed, so a directory that somebody else owns or may write is never used.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    root = Path(tempfile.gettempdir()) / f"et-sim-{user}"
+    try:
+        root.mkdir(mode=0o700, exist_ok=True)
+        status = root.lstat()
+    except OSError:
+        return root
+    is_private = root.is_dir() and not root.is_symlink() and not status.st_mode & 0o022
+    if hasattr(os, "getuid") and (status.st_uid != user or not is_private):
+        return Path(tempfile.mkdtemp(prefix="et-sim-"))
+    return root
+
+
+def _forget_unused(root: Path) -> None:
+    """Remove the machine code of other versions that nobody used for a month."""
+    oldest = time.time() - _UNUSED_SECONDS
+    try:
+        siblings: Sequence[Path] = list(root.iterdir())
+    except OSError:
+        return
+    for path in siblings:
+        is_digest = len(path.name) == _DIGEST_LENGTH and set(path.name) <= set("0123456789abcdef")
+        try:
+            if is_digest and path.is_dir() and path.stat().st_mtime < oldest:
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue

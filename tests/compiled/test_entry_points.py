@@ -1,0 +1,94 @@
+"""When calls are interpreted and when compiled: what is short never waits, and the results are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import finish, run, start, wait_until_made
+
+from et_sim.compiled.entry_points import choice
+from et_sim.errors import UsageError
+
+SHORT, LONG = "0.1", "1000"
+
+
+def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path: Path) -> None:
+    first = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
+    assert (first.was_compiled, first.result, first.is_compiled) == (False, 12, False)
+    assert first.errors.count("\n") == 1
+    assert "the sum is not compiled yet: interpreted this time, compiled in the background" in first.errors
+    [code] = wait_until_made(first.directory)
+    second = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
+    assert (second.was_compiled, second.result, second.is_compiled, second.errors) == (True, 12, True, "")
+    assert code.parent.parent == tmp_path
+
+
+def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
+    said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path))
+    assert (said.was_compiled, said.result, said.is_compiled) == (False, 12, True)
+    assert said.errors.startswith("small: compiling the sum, once for this version and kind of run …\n")
+
+
+def test_asked_to_a_short_call_waits_too(tmp_path: Path) -> None:
+    assert run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now").is_compiled
+
+
+def test_asked_to_a_long_call_does_not_wait(tmp_path: Path) -> None:
+    said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="background")
+    assert (said.result, said.is_compiled) == (12, False)
+    wait_until_made(said.directory)
+
+
+@pytest.mark.parametrize("how", [{"ET_SIM_COMPILE": "never"}, {"NUMBA_DISABLE_JIT": "1"}])
+def test_asked_to_nothing_is_compiled_and_no_compiled_code_used(tmp_path: Path, how: dict[str, str]) -> None:
+    said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path), **how)
+    assert (said.result, said.is_compiled, said.errors) == (12, False, "")
+    assert not list(said.directory.iterdir())
+    run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now")
+    assert not run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), **how).was_compiled
+
+
+def test_an_unknown_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "nwo")
+    with pytest.raises(UsageError, match="ET_SIM_COMPILE is 'nwo'") as caught:
+        choice()
+    assert "now" in str(caught.value.remedy)
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    started = [start(LONG, ET_SIM_CACHE_DIR=str(tmp_path)) for _ in range(3)]
+    said = [finish(process) for process in started]
+    assert [one.result for one in said] == [12] * 3
+    assert all(one.is_compiled for one in said)
+    assert len(list(said[0].directory.glob("*.code"))) == 1
+
+
+def test_what_cannot_be_compiled_is_interpreted_and_the_reason_told(tmp_path: Path) -> None:
+    said = run(LONG, "named", ET_SIM_CACHE_DIR=str(tmp_path))
+    assert (said.result, said.is_compiled) == (1, False)
+    assert "small: the impossible cannot be compiled, and is interpreted, which takes longer: " in said.errors
+    assert "Traceback" not in said.errors
+    again = run(SHORT, "named", ET_SIM_CACHE_DIR=str(tmp_path))
+    assert again.result == 1
+    assert again.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "foreign"])
+def test_damaged_or_foreign_code_is_made_again(tmp_path: Path, damage: str) -> None:
+    from et_sim.compiled.store import read_code, write_code
+
+    said = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now")
+    [code] = said.directory.glob("*.code")
+    whole = read_code(code)
+    assert whole is not None
+    if damage == "foreign":
+        of_another_version = tmp_path / "another" / code.name
+        of_another_version.parent.mkdir()
+        write_code(of_another_version, whole[0], whole[1], b"code of another machine")
+        of_another_version.replace(code)
+    else:
+        code.write_bytes(code.read_bytes()[: 60 if damage == "cut" else 0])
+    again = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now")
+    assert (again.was_compiled, again.result, again.is_compiled) == (False, 12, True)
+    assert read_code(code) == whole

@@ -1,0 +1,84 @@
+"""The store of machine code: where it is, what names it, and when it is forgotten."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from programs import run
+
+from et_sim.compiled import store
+
+
+def test_the_cache_is_below_the_users_cache_directory(tmp_path: Path) -> None:
+    said = run("0", ET_SIM_COMPILE="never", ET_SIM_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path / "xdg"))
+    assert said.directory.parent == tmp_path / "xdg" / "et-sim"
+
+
+def test_an_unwritable_cache_directory_falls_back_to_a_private_temporary_one(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file, not a directory")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    said = run("0", ET_SIM_COMPILE="never", ET_SIM_CACHE_DIR=str(blocked), TMPDIR=str(temporary))
+    assert said.result == 12
+    assert temporary in said.directory.parents
+    assert said.directory.parent.stat().st_mode & 0o077 == 0
+
+
+def _digest_of(package: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(store, "PACKAGE", package)
+    return store.version_digest.__wrapped__()
+
+
+def _package(folder: Path, helper: str = "a = 1", units: str = "") -> Path:
+    (folder / "network").mkdir(parents=True)
+    (folder / "network" / "helper.py").write_text(helper)
+    (folder / "units.py").write_text(units)
+    return folder
+
+
+def test_the_digest_follows_every_source_of_compiled_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = [
+        _package(tmp_path / "one"),
+        _package(tmp_path / "two", helper="a = 2"),
+        _package(tmp_path / "three", units="changed = True"),
+    ]
+    assert len({_digest_of(package, monkeypatch) for package in packages}) == 3
+
+
+def test_installs_of_the_same_version_share_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = _package(tmp_path / "here"), _package(tmp_path / "there" / "deeper")
+    assert _digest_of(here, monkeypatch) == _digest_of(there, monkeypatch)
+
+
+def test_another_processor_or_numba_has_a_cache_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = _package(tmp_path / "one")
+    digests = [_digest_of(package, monkeypatch)]
+    monkeypatch.setattr("et_sim.compiled.native.processor", lambda: "another +avx1024")
+    digests.append(_digest_of(package, monkeypatch))
+    monkeypatch.setattr(store, "_version", lambda name: f"{name} 99")
+    digests.append(_digest_of(package, monkeypatch))
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
+    digests.append(_digest_of(package, monkeypatch))
+    assert len(set(digests)) == 4
+
+
+def test_only_code_unused_for_a_month_is_forgotten(tmp_path: Path) -> None:
+    old, new, other = tmp_path / ("0" * 16), tmp_path / ("a" * 16), tmp_path / "somebody-elses"
+    for path in (old, new, other):
+        path.mkdir()
+        (path / "code").write_text("")
+    long_ago = time.time() - 40 * 24 * 3600
+    for path in (old, other):
+        os.utime(path, (long_ago, long_ago))
+    store._forget_unused(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new.name, other.name])
