@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.compiled.decorators import entry
+from et_sim.compiled.entry_points import entry
 
 NONE = -1
 

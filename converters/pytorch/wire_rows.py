@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.compiled.decorators import compiled, entry
+from et_sim.compiled.decorators import compiled
+from et_sim.compiled.entry_points import entry
 
 ID, TYPE, CONTROL, DATA, START, DURATION, INPUTS, OUTPUTS = 1, 3, 4, 5, 6, 7, 8, 9
 ATTRIBUTE_TAG = 10 << 3 | 2

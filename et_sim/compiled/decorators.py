@@ -1,11 +1,10 @@
-"""Marks of functions that can be compiled: `@compiled` helpers and `@entry` functions.
+"""Marks of helpers that can be compiled: functions that compiled functions call.
 
-`compiled` marks a function that compiled functions call; `works_on_tables` one that takes `Tables`, and is
-compiled once, with all its integers 64 bits wide. Both return the function as it is, so that everything runs
-interpreted, too. `entry` marks a function that Python calls: each call runs its machine code, or interprets
-it (`entry_points`). What is marked creates no arrays, nor anything else on the heap.
+`compiled` marks one that is compiled for the types it is called with; `works_on_tables` one that takes
+`Tables`, and is compiled once, with all its integers 64 bits wide. Both return the function as it is, so that
+everything runs interpreted, too. What is marked creates no arrays, nor anything else on the heap.
 
-Not here: compiling (`build`). Nothing here imports Numba.
+Not here: functions that Python calls (`entry_points`), and compiling (`build`). Nothing here imports Numba.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
-
-from et_sim.compiled.entry_points import Entry
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -45,17 +42,6 @@ def compiled(function: Any = None, /, *, forceinline: bool = False) -> Any:
 def works_on_tables(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Mark a helper of an entry function that takes `Tables`."""
     return _marked(function, Mark(is_wide=True))
-
-
-def entry(
-    *, what: str, seconds: Callable[..., float] = lambda *_: 0.0
-) -> Callable[[Callable[Parameters, Result]], Entry[Parameters, Result]]:
-    """Mark a function that Python calls.
-
-    `what` names it to people. `seconds` estimates from the arguments of a call how long it takes interpreted:
-    what is short need not wait until it is compiled.
-    """
-    return lambda function: Entry(function, what, seconds)
 
 
 def mark_of(function: Any) -> Mark | None:

@@ -66,8 +66,19 @@ def choice() -> str:
     return chosen
 
 
+def entry(
+    *, what: str, seconds: Callable[..., float] = lambda *_: 0.0
+) -> Callable[[Callable[Parameters, Result]], Entry[Parameters, Result]]:
+    """Mark a function that Python calls.
+
+    `what` names it to people. `seconds` estimates from the arguments of a call how long it takes interpreted:
+    what is short need not wait until it is compiled.
+    """
+    return lambda function: Entry(function, what, seconds)
+
+
 class Entry(Generic[Parameters, Result]):
-    """A function that Python calls; see `decorators.entry`."""
+    """A function that Python calls; made by `entry`."""
 
     def __init__(
         self, function: Callable[Parameters, Result], what: str, seconds: Callable[..., float]

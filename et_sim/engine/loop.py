@@ -6,7 +6,8 @@ falls inside an event, and entering again goes on as if nothing had happened.
 
 from __future__ import annotations
 
-from et_sim.compiled.decorators import entry, works_on_tables
+from et_sim.compiled.decorators import works_on_tables
+from et_sim.compiled.entry_points import entry
 from et_sim.engine import kinds
 from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
 from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.compiled.decorators import compiled, entry
+from et_sim.compiled.decorators import compiled
+from et_sim.compiled.entry_points import entry
 from et_sim.trace.wire_fields import Bytes, read_fixed
 
 _MULTIPLIER = np.int64(-7046029254386353131)  # 2^64 / golden ratio, as a signed number

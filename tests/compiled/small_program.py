@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compiled.decorators import compiled, entry
-from et_sim.compiled.entry_points import telling_compilation
+from et_sim.compiled.decorators import compiled
+from et_sim.compiled.entry_points import entry, telling_compilation
 from et_sim.compiled.store import cache_directory
 from et_sim.compiled.telling import Lines
 

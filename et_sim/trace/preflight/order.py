@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.compiled.decorators import entry
+from et_sim.compiled.entry_points import entry
 from et_sim.trace.columns import RowColumn, Trace
 
 
