@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -141,4 +142,4 @@ def _start_worker(directory: Path, is_urgent: bool) -> None:
             env=environment,
             start_new_session=True,
         )
-    process.returncode = 0  # it lives longer than this one, on purpose
+    threading.Thread(target=process.wait, daemon=True).start()  # it may live longer than this one

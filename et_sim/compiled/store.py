@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
-SOURCE_FOLDERS = ("compiled", "trace", "plan", "network", "engine")
-SOURCE_FILES = ("units.py",)
+SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
+COMPILERS = ("build", "compile_once", "decorators", "native", "signature", "tables_by_reference")
+SOURCE_FILES = ("units.py", *(f"compiled/{name}.py" for name in COMPILERS))
 SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 ENDING = ".code"
 _DIGEST_LENGTH = 16

@@ -18,11 +18,11 @@ class Lines:
         self._next_seconds = 0.0
         self._width = 0
 
-    def compiling(self, what: str) -> None:
-        """Machine code for `what` is being made in the background; said once."""
+    def compiling(self, _what: str) -> None:
+        """Machine code is being made in the background; said once, whatever it is for."""
         if not self._has_told:
             self._has_told = True
-            self._line(f"{what} is not compiled yet: interpreted this time, compiled in the background")
+            self._line("not compiled yet: interpreted this time, and compiled in the background for the next")
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
         """A call waits for it; `share` of the work is done, after so many seconds."""

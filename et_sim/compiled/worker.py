@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -14,6 +15,7 @@ from et_sim.compiled.store import read_code, write_code, write_whole
 
 def main(directory: Path, is_patient: bool) -> None:
     """Work off what is ordered, unless another process does."""
+    gc.disable()  # it does not last long, and half a million objects of Numba stay anyway
     with locked(directory) as is_free:
         if not is_free:
             return

@@ -17,7 +17,7 @@ def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path:
     first = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (first.was_compiled, first.result, first.is_compiled) == (False, 12, False)
     assert first.errors.count("\n") == 1
-    assert "the sum is not compiled yet: interpreted this time, compiled in the background" in first.errors
+    assert "small: not compiled yet: interpreted this time, and compiled in the background" in first.errors
     [code] = wait_until_made(first.directory)
     second = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (second.was_compiled, second.result, second.is_compiled, second.errors) == (True, 12, True, "")

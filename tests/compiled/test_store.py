@@ -36,6 +36,9 @@ def _digest_of(package: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def _package(folder: Path, helper: str = "a = 1", units: str = "") -> Path:
     (folder / "network").mkdir(parents=True)
     (folder / "network" / "helper.py").write_text(helper)
+    (folder / "compiled").mkdir()
+    for name in store.SOURCE_FILES:
+        (folder / name).write_text("")
     (folder / "units.py").write_text(units)
     return folder
 
