@@ -22,9 +22,9 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
 
-from et_sim.compiled.decorators import Mark, mark_of
+from et_sim.compiled.decorators import Choice, Mark, mark_of
 from et_sim.compiled.native import object_code
-from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind
+from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind, modules_of
 
 HELPERS_SHARE = 0.7  # of the time goes to helpers one by one, the rest to all of them together
 OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "_nrt": False}
@@ -48,14 +48,13 @@ def build(
     What `compile_once` needs of Numba's inside may be missing in another version; then Numba compiles in its
     own way, which takes several times as long.
     """
-    kinds = tuple(_type_of(kind) for kind in signature)
     try:
-        return _built(function, kinds, _lean_compilers(), tell)
+        return _built(function, signature, _lean_compilers(), tell)
     except NumbaError:  # the function itself cannot be compiled
         raise
     except Exception:
         sys.stderr.write(traceback.format_exc())
-        return _built(function, kinds, None, tell)
+        return _built(function, signature, None, tell)
 
 
 def _lean_compilers() -> Any:
@@ -64,8 +63,12 @@ def _lean_compilers() -> Any:
     return compile_once
 
 
-def _built(function: Callable[..., Any], kinds: Any, lean: Any, tell: Callable[[float], None]) -> MachineCode:
+def _built(
+    function: Callable[..., Any], signature: tuple[Any, ...], lean: Any, tell: Callable[[float], None]
+) -> MachineCode:
     """Compile with the compilers of `compile_once`, or with Numba's own if there are none."""
+    kinds = tuple(_type_of(kind) for kind in signature)
+    modules = modules_of(signature)
     token = _LEAN.set(lean)
     try:
         if lean is None:
@@ -74,7 +77,7 @@ def _built(function: Callable[..., Any], kinds: Any, lean: Any, tell: Callable[[
         else:
             lean.be_quiet()
             dispatcher = njit(pipeline_class=lean.EntryCompiler, **OPTIONS)(function)
-            helpers = len(_helpers_of(function))
+            helpers = max(len(_helpers_of(function, modules)), 1)
             with lean.telling_helpers(lambda done: tell(HELPERS_SHARE * min(done / helpers, 1))):
                 dispatcher.compile(kinds)
     finally:
@@ -87,14 +90,18 @@ def _built(function: Callable[..., Any], kinds: Any, lean: Any, tell: Callable[[
     return MachineCode(compiled.fndesc.llvm_func_name, returned == types.int64, content)
 
 
-def _helpers_of(function: Callable[..., Any]) -> set[Callable[..., Any]]:
-    """The helpers that a function calls, itself or by others."""
+def _helpers_of(function: Callable[..., Any], modules: set[str]) -> set[Callable[..., Any]]:
+    """The helpers that a function calls, itself or by others, with tables of these modules."""
     found: set[Callable[..., Any]] = set()
     left: list[Any] = [function]
     while left:
         caller = left.pop()
-        named = [caller.__globals__.get(name) for name in caller.__code__.co_names]
-        new = {callee for callee in named if mark_of(callee) is not None} - found
+        mark = mark_of(caller)
+        if isinstance(mark, Choice):
+            called = [mark.function_of(module) for module in modules if mark.stands_for(module)]
+        else:
+            called = [caller.__globals__.get(name) for name in caller.__code__.co_names]
+        new = {callee for callee in called if mark_of(callee) is not None} - found
         found |= new
         left += new
     return found
@@ -103,11 +110,12 @@ def _helpers_of(function: Callable[..., Any]) -> set[Callable[..., Any]]:
 class TablesType(types.Type):
     """The compiled type of one dataclass with certain array types."""
 
-    def __init__(self, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
+    def __init__(self, module: str, name: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
+        self.module = module
         self.fields = dict(fields)
         self.index = {field: index for index, field in enumerate(self.fields)}
         described = ", ".join(f"{field}: {kind}" for field, kind in fields)
-        super().__init__(name=f"{name}({described})")
+        super().__init__(name=f"{module}.{name}({described})")
 
 
 def _type_of(kind: Any) -> types.Type:
@@ -116,7 +124,9 @@ def _type_of(kind: Any) -> types.Type:
         readonly = not kind.is_writeable
         return types.Array(item, kind.dimensions, kind.layout, readonly=readonly, aligned=kind.is_aligned)
     if isinstance(kind, TablesKind):
-        return TablesType(kind.name, tuple((name, _type_of(field)) for name, field in kind.fields))
+        return TablesType(
+            kind.module, kind.name, tuple((name, _type_of(field)) for name, field in kind.fields)
+        )
     if isinstance(kind, TupleKind):
         items = [_type_of(item) for item in kind.items]
         return types.BaseTuple.from_types(items, kind.made_by)
@@ -126,8 +136,15 @@ def _type_of(kind: Any) -> types.Type:
 @typeof_impl.register(FunctionType)
 def _type_of_function(value: Any, _context: Any) -> types.Type | None:
     """A marked function is called as its compiled self."""
-    mark = mark_of(value)
-    return None if mark is None else types.Dispatcher(_helper(value, mark, _LEAN.get()))
+    helper = _helper_of(value)
+    return None if helper is None else types.Dispatcher(helper)
+
+
+def _helper_of(function: Any) -> Any:
+    mark = mark_of(function)
+    if isinstance(mark, Choice):
+        return _stand_in(function, mark)
+    return None if mark is None else _helper(function, mark, _LEAN.get())
 
 
 @functools.cache
@@ -138,6 +155,20 @@ def _helper(function: Callable[..., Any], mark: Mark, lean: Any) -> Any:
     helper: Any = njit(**options)(function)
     helper.get_call_template = _PlainArguments(helper, mark.is_wide)
     return helper
+
+
+@functools.cache
+def _stand_in(function: Callable[..., Any], choice: Choice) -> Any:
+    """What Numba asks of whatever is called, the chosen helper answers; this is never compiled itself."""
+
+    def chosen(arguments: Any) -> Any:
+        kind = arguments[0].fields[choice.field] if choice.field else arguments[0]
+        return _helper_of(choice.function_of(kind.module))
+
+    stand_in: Any = njit(function)
+    stand_in.get_call_template = lambda given, named: chosen(given).get_call_template(given, named)
+    stand_in.get_overload = lambda arguments: chosen(arguments).get_overload(arguments)
+    return stand_in
 
 
 class _PlainArguments:

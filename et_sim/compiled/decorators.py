@@ -10,6 +10,7 @@ Not here: functions that Python calls (`entry_points`), and compiling (`build`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -24,6 +25,20 @@ class Mark:
 
     is_wide: bool = False  # every integer argument has 64 bits, so that it is compiled once
     is_inlined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What stands for several helpers: which one is meant is said by the module of the tables it is given."""
+
+    field: str  # of the first argument, or empty: the argument itself
+    function_of: Callable[[str], Callable[..., Any]]
+
+    def stands_for(self, module: str) -> bool:
+        """Whether there is a function for tables of a module."""
+        with suppress(TypeError):
+            return self.function_of(module) is not None
+        return False
 
 
 @overload
@@ -44,7 +59,7 @@ def works_on_tables(function: Callable[Parameters, Result]) -> Callable[Paramete
     return _marked(function, Mark(is_wide=True))
 
 
-def mark_of(function: Any) -> Mark | None:
+def mark_of(function: Any) -> Mark | Choice | None:
     """How a function is compiled as a helper; None: not at all."""
     return getattr(function, MARK, None)
 

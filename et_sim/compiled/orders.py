@@ -25,7 +25,7 @@ LOCK, LOG, PROGRESS = "lock", "worker.log", "progress"
 URGENT, PATIENT, FAILED = ".urgent", ".ordered", ".failed"
 RETRIED_SECONDS = 3600.0  # after which what failed is tried again
 MOST_STARTS = 3
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class ArrayKind(NamedTuple):
 class TablesKind(NamedTuple):
     """A dataclass of `Tables`."""
 
+    module: str
     name: str
     fields: tuple[tuple[str, Any], ...]
 
@@ -70,6 +71,20 @@ def word_types(signature: tuple[Any, ...]) -> list[Any]:
     return found
 
 
+def modules_of(signature: tuple[Any, ...]) -> set[str]:
+    """The modules of all dataclasses of `Tables` in a signature."""
+    found: set[str] = set()
+    left: list[Any] = list(signature)
+    while left:
+        kind = left.pop()
+        if isinstance(kind, TablesKind):
+            found.add(kind.module)
+            left += (field for _, field in kind.fields)
+        elif isinstance(kind, TupleKind):
+            left += kind.items
+    return found
+
+
 def _kind_of(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         flags = value.flags
@@ -77,7 +92,7 @@ def _kind_of(value: Any) -> Any:
         return ArrayKind(value.dtype, value.ndim, layout, flags.writeable, flags.aligned)
     if isinstance(value, Tables):
         fields = ((field.name, _kind_of(getattr(value, field.name))) for field in dataclasses.fields(value))  # type: ignore[arg-type]
-        return TablesKind(type(value).__name__, tuple(fields))
+        return TablesKind(type(value).__module__, type(value).__name__, tuple(fields))
     if isinstance(value, tuple):
         made_by = type(value) if hasattr(value, "_fields") else None
         return TupleKind(made_by, tuple(_kind_of(item) for item in value))

@@ -24,6 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from et_sim.compiled.signature import modules_of
+
 PACKAGE = Path(__file__).parents[1]
 SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
 COMPILERS = ("build", "compile_once", "decorators", "native", "signature", "tables_by_reference")
@@ -37,9 +39,10 @@ _UNUSED_SECONDS = 30 * 24 * 3600
 def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
     """Where the machine code of a function for a signature is, or would be."""
     digest = hashlib.sha256(f"{function.__module__}\0{function.__qualname__}\0".encode())
-    source = Path(function.__code__.co_filename)
-    if not _is_covered(source):
-        digest.update(source.read_bytes())
+    for module in sorted({function.__module__, *modules_of(signature)}):
+        source = getattr(sys.modules[module], "__file__", None)
+        if source is not None and not _is_covered(Path(source)):
+            digest.update(Path(source).read_bytes())
     digest.update(_described(signature).encode())
     return cache_directory() / f"{function.__name__}-{digest.hexdigest()[:_DIGEST_LENGTH]}{ENDING}"
 
