@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_simulation import assert_promise_kept, move
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.api import run
@@ -81,14 +81,12 @@ def bytes_of_pieces(schedule: Schedule, moved: Movement, piece: int) -> bool:
 # ---- every member ends with what the collective promises
 
 
-@settings(max_examples=80, deadline=None)
 @given(operation=OPERATIONS, members=MEMBERS, seed=SEEDS)
 def test_a_ring_gives_every_member_all_it_must_have(operation: Operation, members: int, seed: int) -> None:
     moved = moved_by("ring", operation, members)
     assert_promise_kept(move(schedule_of("ring", operation, members, 1000), moved, seed), moved)
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     name=DIRECT,
     operation=OPERATIONS,
@@ -105,7 +103,6 @@ def test_direct_with_any_window_gives_every_member_all_it_must_have(
     assert_promise_kept(move(expand(program), moved, seed), moved)
 
 
-@settings(max_examples=120, deadline=None)
 @given(operation=NOT_ALL_TO_ALL, members=MEMBERS, fixes=ACCOUNTINGS, seed=SEEDS)
 def test_halving_doubling_gives_every_member_of_any_number_all_it_must_have(
     operation: Operation, members: int, fixes: CostFixes, seed: int
@@ -115,7 +112,6 @@ def test_halving_doubling_gives_every_member_of_any_number_all_it_must_have(
     assert_promise_kept(move(schedule, moved, seed), moved)
 
 
-@settings(max_examples=60, deadline=None)
 @given(operation=OPERATIONS, members=MEMBERS, second=st.booleans(), seed=SEEDS)
 def test_reference_accounting_a_double_binary_tree_does_every_operation_as_an_all_reduce(
     operation: Operation, members: int, second: bool, seed: int
@@ -131,7 +127,6 @@ def test_reference_accounting_a_double_binary_tree_does_every_operation_as_an_al
     assert_promise_kept(move(schedule, moved, seed, is_tree=True), moved)
 
 
-@settings(max_examples=150, deadline=None)
 @given(name=FAMILIES, operation=OPERATIONS, members=MEMBERS, size=ANY_SIZES, seed=SEEDS)
 def test_corrected_every_algorithm_does_every_operation_that_it_accepts(
     name: str, operation: Operation, members: int, size: int, seed: int
@@ -150,7 +145,6 @@ def test_corrected_every_algorithm_does_every_operation_that_it_accepts(
     assert (schedule.charged == charged).all()
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     operation=st.sampled_from(OVER_A_TREE),
     members=MEMBERS,
@@ -169,7 +163,6 @@ def test_a_tree_gives_root_and_members_what_they_must_have(
     assert schedule.charged.all() if operation is Operation.REDUCE else not schedule.charged.any()
 
 
-@settings(max_examples=60, deadline=None)
 @given(members=MEMBERS, where=st.integers(0, 32))
 def test_a_rooted_tree_is_as_low_as_two_children_allow_and_hangs_blocks_of_neighbours(
     members: int, where: int
@@ -190,7 +183,6 @@ def test_a_rooted_tree_is_as_low_as_two_children_allow_and_hangs_blocks_of_neigh
 # ---- bytes
 
 
-@settings(max_examples=100, deadline=None)
 @given(name=st.one_of(st.just("ring"), DIRECT), operation=OPERATIONS, members=MEMBERS, size=SIZES)
 def test_bytes_per_member_of_ring_and_direct_are_the_closed_form(
     name: str, operation: Operation, members: int, size: int
@@ -206,7 +198,6 @@ def test_bytes_per_member_of_ring_and_direct_are_the_closed_form(
     assert bytes_of_pieces(schedule, moved_by(name, operation, members), piece)
 
 
-@settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(["ring", "direct", "direct3"]), members=MEMBERS, size=SIZES)
 def test_reference_accounting_bytes_that_do_not_divide_among_the_members_are_not_sent(
     name: str, members: int, size: int
@@ -217,7 +208,6 @@ def test_reference_accounting_bytes_that_do_not_divide_among_the_members_are_not
     assert bytes_sent(schedule) == bytes_sent(whole)
 
 
-@settings(max_examples=60, deadline=None)
 @given(operation=NOT_ALL_TO_ALL, members=POWERS, units=st.integers(1, 5000))
 def test_bytes_of_halving_doubling_are_the_closed_form_for_sizes_that_halve_evenly(
     operation: Operation, members: int, units: int
@@ -230,7 +220,6 @@ def test_bytes_of_halving_doubling_are_the_closed_form_for_sizes_that_halve_even
     assert bytes_of_pieces(schedule, moved_by("halvingDoubling", operation, members), piece)
 
 
-@settings(max_examples=80, deadline=None)
 @given(operation=NOT_ALL_TO_ALL, members=NOT_POWERS, size=ANY_SIZES, fixes=ACCOUNTINGS)
 def test_halving_doubling_of_other_numbers_takes_the_fewest_rounds_and_bytes(
     operation: Operation, members: int, size: int, fixes: CostFixes
@@ -243,7 +232,6 @@ def test_halving_doubling_of_other_numbers_takes_the_fewest_rounds_and_bytes(
     assert bytes_of_pieces(schedule, moved_by("halvingDoubling", operation, members, fixes), piece)
 
 
-@settings(max_examples=60, deadline=None)
 @given(members=POWERS, size=st.integers(66, 1 << 20))
 def test_reference_accounting_halving_doubling_truncates_sizes_and_loses_bytes_on_the_way_back(
     members: int, size: int
@@ -258,7 +246,6 @@ def test_reference_accounting_halving_doubling_truncates_sizes_and_loses_bytes_o
     assert sum(doubles) <= sum(halves)
 
 
-@settings(max_examples=60, deadline=None)
 @given(operation=NOT_ALL_TO_ALL, members=MEMBERS, size=ANY_SIZES, fixes=ACCOUNTINGS)
 def test_halving_doubling_never_sends_an_empty_message(
     operation: Operation, members: int, size: int, fixes: CostFixes
@@ -267,7 +254,6 @@ def test_halving_doubling_never_sends_an_empty_message(
     assert schedule_of("halvingDoubling", operation, members, size, fixes).bytes.min() > 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(members=MEMBERS, size=SIZES, second=st.booleans(), fixes=ACCOUNTINGS)
 def test_a_double_tree_sends_the_whole_chunk_once_up_and_once_down_every_edge(
     members: int, size: int, second: bool, fixes: CostFixes
@@ -283,7 +269,6 @@ def test_a_double_tree_sends_the_whole_chunk_once_up_and_once_down_every_edge(
 # ---- the order of the rounds
 
 
-@settings(max_examples=100, deadline=None)
 @given(name=FAMILIES, operation=OPERATIONS, members=MEMBERS, fixes=ACCOUNTINGS)
 def test_what_a_message_waits_for_arrived_in_earlier_rounds(
     name: str, operation: Operation, members: int, fixes: CostFixes
@@ -293,7 +278,6 @@ def test_what_a_message_waits_for_arrived_in_earlier_rounds(
     assert_order_of_rounds(schedule_of(name, operation, members, 1000, fixes))
 
 
-@settings(max_examples=60, deadline=None)
 @given(operation=st.sampled_from(OVER_A_TREE), members=MEMBERS)
 def test_over_a_tree_what_a_message_waits_for_arrived_in_earlier_rounds(
     operation: Operation, members: int
@@ -309,7 +293,6 @@ def assert_order_of_rounds(schedule: Schedule) -> None:
         assert (schedule.after_received[mine] <= before).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(window=st.integers(1, 40), operation=OPERATIONS, members=MEMBERS)
 def test_no_member_has_more_than_a_window_of_messages_in_a_round(
     window: int, operation: Operation, members: int
@@ -321,7 +304,6 @@ def test_no_member_has_more_than_a_window_of_messages_in_a_round(
 # ---- what is charged as a reduction
 
 
-@settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(["ring", "direct"]), operation=OPERATIONS, members=MEMBERS)
 def test_ring_and_direct_are_charged_for_exactly_what_they_reduce(
     name: str, operation: Operation, members: int
@@ -332,7 +314,6 @@ def test_ring_and_direct_are_charged_for_exactly_what_they_reduce(
     assert moved.reducing_steps == (members - 1 if operation in REDUCING else 0)
 
 
-@settings(max_examples=30, deadline=None)
 @given(members=POWERS, operation=st.sampled_from(REDUCING))
 def test_reference_accounting_halving_doubling_is_charged_one_reduction_too_few(
     members: int, operation: Operation
@@ -344,7 +325,6 @@ def test_reference_accounting_halving_doubling_is_charged_one_reduction_too_few(
     assert int(corrected.sum()) == levels * members
 
 
-@settings(max_examples=30, deadline=None)
 @given(members=MEMBERS)
 def test_reference_accounting_a_tree_is_charged_for_copying_the_result_to_ranks_with_children(
     members: int,
@@ -384,7 +364,6 @@ def delivered(name: str, operation: Operation, members: int, size: int, **keys: 
     return result.outcome.messages
 
 
-@settings(max_examples=40, deadline=None)
 @given(name=FAMILIES, operation=OPERATIONS, members=MEMBERS, size=SIZES, corrected=st.booleans())
 def test_the_engine_delivers_as_many_messages_as_the_schedule_has(
     name: str, operation: Operation, members: int, size: int, corrected: bool
@@ -397,7 +376,6 @@ def test_the_engine_delivers_as_many_messages_as_the_schedule_has(
     assert sent == len(schedule_of(name, operation, members, size, fixes))
 
 
-@settings(max_examples=25, deadline=None)
 @given(operation=st.sampled_from(OVER_A_TREE), members=MEMBERS, size=ANY_SIZES)
 def test_the_engine_delivers_the_messages_of_a_rooted_tree(
     operation: Operation, members: int, size: int

@@ -10,12 +10,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from recordings import ELSEWHERE, FOLDER, json_files
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from others_files import PATHS, content_of, without_dangling
 
@@ -274,7 +274,6 @@ VALUES = st.recursive(
 FIRST = st.sampled_from([{}, {"version": "1"}, {"et_sim_trace": 1}, {"workload_graph": []}])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.tuples(FIRST, st.lists(st.dictionaries(st.sampled_from(KEYS), VALUES), max_size=3)))
 def test_any_json_gives_a_trace_or_a_trace_error(
     tmp_path_factory: pytest.TempPathFactory, document: tuple[dict[str, Any], list[Any]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.pytorch.converting import convert_rank
@@ -113,7 +113,6 @@ def timelines(draw: st.DrawFn) -> list[dict[str, Any]]:
     return events
 
 
-@settings(max_examples=200, deadline=None)
 @given(timelines(), st.sets(st.sampled_from(list(Link))))
 def test_any_timeline_converts_and_is_never_late(events: list[dict[str, Any]], without: set[Link]) -> None:
     with tempfile.TemporaryDirectory() as folder:

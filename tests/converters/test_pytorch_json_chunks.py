@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.pytorch.reading.boundaries import container_end, elements
@@ -49,7 +49,6 @@ def read(path: Path, block_bytes: int) -> list[tuple[str, Any]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     before=st.dictionaries(st.text("abc", min_size=1, max_size=3), VALUES, max_size=3),
     many=st.lists(ELEMENTS, max_size=6),
@@ -73,7 +72,6 @@ def test_blocks_of_any_size_give_the_same_pieces(
     assert read(path, block_bytes) == [("[]", element) for element in many]
 
 
-@settings(max_examples=200, deadline=None)
 @given(element=ELEMENTS, rest=st.text(alphabet='"\\{}[], ', max_size=20), style=STYLES)
 def test_the_end_of_an_element_is_found_whatever_follows(
     element: Any, rest: str, style: dict[str, Any]
@@ -93,7 +91,6 @@ def test_a_block_that_is_no_json_still_has_its_boundaries_inside() -> None:
         assert -1 <= found.closed_at < max(1, len(text))
 
 
-@settings(max_examples=200, deadline=None)
 @given(value=VALUES, style=STYLES)
 def test_valid_text_needs_no_mending(value: Any, style: dict[str, Any]) -> None:
     text = json.dumps({"key": value}, **style).encode("utf-8", "surrogatepass")
@@ -119,7 +116,6 @@ def test_what_is_almost_json_is_read_as_it_was_meant(almost: bytes, meant: Any) 
     assert msgspec.json.decode(repaired_json(almost)) == meant
 
 
-@settings(deadline=None)
 @given(
     whole=st.integers(-(10**6), 2**43 - 1),
     thousandths=st.integers(0, 999),
@@ -176,7 +172,6 @@ def test_numbers_are_read_however_they_are_written(written: Any, number: int) ->
     assert column.finish().tolist() == [number, 3]
 
 
-@settings(deadline=None)
 @given(blocks=st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), max_size=5))
 def test_columns_hold_every_number_in_as_few_bits_as_its_block_allows(blocks: list[list[int]]) -> None:
     column, rows = Column(), Rows("only")

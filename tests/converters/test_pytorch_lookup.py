@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.pytorch.allocation import give_back_freed_arrays
@@ -18,7 +18,6 @@ def numbers(values: list[int]) -> Any:
     return np.array(values, np.int32)
 
 
-@settings(deadline=None)
 @given(
     first=st.lists(st.integers(NONE, 3), min_size=5, max_size=5),
     second=st.lists(st.integers(NONE, 2), min_size=5, max_size=5),

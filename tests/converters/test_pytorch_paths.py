@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from causes import check, check_causes
 from pytorch_cases import content
 from test_pytorch_conversion import GOLDEN, NETWORK, SYSTEM, named
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
-
-from causes import check, check_causes
 from test_sensitivities import changes, sensitivities
 
 from et_sim.api import run

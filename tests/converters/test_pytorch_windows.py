@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pytorch_cases import Case, cases
 from recorded_steps import Steps, complete
@@ -173,7 +173,6 @@ def _keep_half(host: Path, target: Path) -> None:
     target.write_text(json.dumps(content, default=float))
 
 
-@settings(max_examples=100, deadline=None)
 @given(timelines(), st.integers(1, 20), st.integers(1, 3))
 def test_any_timeline_has_all_its_nodes_in_windows(
     events: list[dict[str, Any]], part_rows: int, parts: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from edited_traces import mixed_traces, recorded, waits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.editing.remove_nodes import remove_nodes
@@ -21,7 +21,6 @@ def without(trace: Trace, keep: list[bool]) -> Trace:
     return decode(edited(given_trace, mask, remove_nodes(given_trace, mask)))
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.data(), mixed_traces())
 def test_nodes_that_stay_wait_for_each_other_as_before(data: st.DataObject, trace: Trace) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(trace), max_size=len(trace)))
@@ -32,7 +31,6 @@ def test_nodes_that_stay_wait_for_each_other_as_before(data: st.DataObject, trac
     assert waits(left) == expected
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data(), mixed_traces())
 def test_dependencies_among_nodes_that_stay_are_not_touched(data: st.DataObject, trace: Trace) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(trace), max_size=len(trace)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import et_sim
@@ -388,7 +388,6 @@ def test_a_group_across_the_growing_one_is_refused() -> None:
         growth.grow(["a"], 4)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject) -> None:
     """Members of a new group are the copies of members of one old group, and nobody else is."""
@@ -413,7 +412,6 @@ def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject
             assert len(members) == len(old) * growth.factor_of(name)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_whatever_grows_messages_still_match(data: st.DataObject) -> None:
     """Random messages between random ranks: no send without its receive in any replica."""

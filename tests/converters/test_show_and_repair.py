@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from others_files import PATHS, PYTORCH, REPOSITORY, content_of, without_dangling
 
@@ -181,7 +181,6 @@ def attributes(draw: st.DrawFn) -> Any:
     return attribute
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(attributes(), max_size=4), st.integers(0, 2**64 - 1), st.sampled_from([None, 1, 0]))
 def test_json_lines_keep_attributes_of_every_kind(
     tmp_path_factory: pytest.TempPathFactory, held: list[Any], start: int, comm_type: int | None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edited_traces import mixed_traces, recorded, waits
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from converters.cli import main
@@ -280,7 +280,6 @@ def test_an_input_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None
     assert "would be overwritten, and it is an input" in capsys.readouterr().err
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data(), mixed_traces())
 def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, trace: Trace) -> None:
     marked = data.draw(st.lists(st.sampled_from(trace.names), min_size=1, unique=True))
@@ -300,7 +299,6 @@ def test_an_iteration_number_is_the_largest_before_a_node(data: st.DataObject, t
         assert found[node] == max([*before, own.get(node, -1)], default=-1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(2, 4))
 def test_whatever_is_chosen_what_is_left_fits_together(data: st.DataObject, ranks: int) -> None:
     """Random windows over random communication: after --drop-open, the pre-flight finds nothing wrong."""

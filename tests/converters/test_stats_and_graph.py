@@ -8,7 +8,7 @@ from pathlib import Path
 import networkx
 import pytest
 from edited_traces import ends, mixed_traces, recorded, waits
-from hypothesis import given, settings
+from hypothesis import given
 from others_files import PATHS, PYTORCH, content_of
 
 from converters.cli import main
@@ -97,7 +97,6 @@ def test_counts_equal_those_of_the_records(path: Path, capsys: pytest.CaptureFix
     assert sum(one["total_ns"] for one in figures["durations"].values()) == 1000 * spent
 
 
-@settings(max_examples=150, deadline=None)
 @given(mixed_traces())
 def test_depth_and_longest_way_equal_those_of_another_library(trace: Trace) -> None:
     figures = figures_of(recorded(trace))
@@ -152,7 +151,6 @@ def test_networkx_reads_the_graphml_file() -> None:
     assert [(*ends, facts["dependency"]) for *ends, facts in graph.edges(data=True)] == [("2", "3", "data")]
 
 
-@settings(max_examples=100, deadline=None)
 @given(mixed_traces())
 def test_every_dependency_is_in_the_graph_once(trace: Trace) -> None:
     given_trace = recorded(trace)

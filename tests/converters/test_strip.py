@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edited_traces import ends, mixed_traces, recorded, waits
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.cli import main
@@ -35,7 +35,6 @@ def spans(trace: Trace, device: dict[int, int]) -> dict[int, int]:
     }
 
 
-@settings(max_examples=400, deadline=None)
 @given(mixed_traces())
 def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
     stays = set(trace.node_id[~trace.is_cpu].tolist())
@@ -46,7 +45,6 @@ def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
         assert (set(left.node_id.tolist()) == stays) or keep_delays
 
 
-@settings(max_examples=600, deadline=None)
 @given(st.data(), mixed_traces())
 def test_with_delays_every_device_node_and_the_trace_end_when_they_did(
     data: st.DataObject, trace: Trace

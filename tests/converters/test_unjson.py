@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from others_files import PATHS, PYTORCH, REPOSITORY, content_of, without_dangling
 
@@ -57,7 +57,6 @@ ATTRIBUTES = (
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_attributes_come_back_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

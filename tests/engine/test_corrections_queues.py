@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import finish_times, network, simulate, system
 
@@ -155,7 +155,6 @@ COLLECTIVES = st.tuples(
 )
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     collectives=st.lists(COLLECTIVES, min_size=1, max_size=5),
     lateness=st.lists(st.lists(st.integers(0, 120), min_size=5, max_size=5), min_size=8, max_size=8),

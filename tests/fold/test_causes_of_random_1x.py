@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from causes import check, check_causes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
-
-from causes import check, check_causes
 from test_causes_of_random_workloads import path_of
 from test_fold import ALGORITHMS, SHAPES, cook, recipes
 
@@ -81,7 +76,7 @@ def workloads_1(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
 
 
 @given(workloads_1())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_causes_and_changes_on_machines_of_1_0(drawn: tuple[Workload, dict[str, Any]]) -> None:
     workload, machine = drawn
     makespans = {run(workload, **machine).makespan_ns}

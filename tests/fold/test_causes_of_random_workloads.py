@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
-
 from causes import check, check_causes
+from hypothesis import HealthCheck, given, settings
 from test_fold import workloads
 
 from et_sim.api import run
@@ -30,7 +26,7 @@ def path_of(result: Result) -> CriticalPath:
 
 
 @given(workloads())
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_all_times_of_random_workloads_follow_from_the_record(drawn: tuple[Workload, dict[str, Any]]) -> None:
     workload, machine = drawn
     makespans = set()

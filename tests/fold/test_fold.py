@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-
 from machines import network, system
 
 from et_sim.api import run, simulate
@@ -158,7 +153,7 @@ def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_random_workloads_fold_exactly(data: st.DataObject) -> None:
     workload, machine = data.draw(workloads())
     assert_folding_is_exact(workload, **machine)

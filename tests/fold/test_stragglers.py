@@ -198,7 +198,7 @@ def stragglers(draw: st.DrawFn, ranks: int) -> dict[str, Any]:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_random_stragglers_fold_exactly(data: st.DataObject) -> None:
     machine = data.draw(machines())
     npus = machine["network"]["npus_count"]

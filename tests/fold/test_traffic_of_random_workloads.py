@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
-
 from test_fold import workloads
 from traffic_checks import DETAIL, check_traffic, check_unfolded
 
@@ -18,7 +13,7 @@ from et_sim.trace import Workload
 
 
 @given(workloads())
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_messages_and_links_of_random_workloads_add_up(drawn: tuple[Workload, dict[str, Any]]) -> None:
     workload, machine = drawn
     detail = f"{DETAIL},path" if machine["model"] == "link" else DETAIL

@@ -224,7 +224,7 @@ def links(draw: st.DrawFn, net: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_random_uneven_links_fold_exactly(data: st.DataObject) -> None:
     machine = data.draw(machines())
     npus = machine["network"]["npus_count"]

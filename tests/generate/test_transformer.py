@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines import network, system
 
@@ -116,7 +116,6 @@ def test_times_are_operations_at_the_given_rate() -> None:
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     shape=SHAPES,
     micro_batches=st.integers(1, 9),

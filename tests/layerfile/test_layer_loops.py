@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden_1x import played, program_of, records
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from one_npu import Machine1, Play, Ring
 from trace_oracle import assert_same_trace
@@ -266,7 +266,6 @@ layers_of_any_kind = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(list(Keyword)), layers_of_any_kind, st.integers(1, 3), st.booleans())
 def test_time_is_computation_and_ticks_and_exposed_communication(
     keyword: Keyword, layers: list[Layer], passes: int, lifo: bool
@@ -293,7 +292,6 @@ def test_time_is_computation_and_ticks_and_exposed_communication(
     assert last == table.total_compute_ns + len(program.steps.layer) + waited
 
 
-@settings(deadline=None, max_examples=80)
 @given(st.sampled_from(list(Keyword)), layers_of_any_kind, st.integers(3, 5), st.integers(0, 1), st.data())
 def test_passes_copied_from_the_second_are_the_passes_played(
     keyword: Keyword, layers: list[Layer], passes: int, bottom: int, data: st.DataObject

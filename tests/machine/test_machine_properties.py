@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.errors import MachineError
@@ -41,7 +41,6 @@ def files(keys: tuple[Any, ...]) -> st.SearchStrategy[dict[str, Any]]:
     st.none() | files(MEMORY_KEYS),
     st.none() | st.dictionaries(SCALARS, VALUES),
 )
-@settings(deadline=None)
 def test_any_content_is_read_or_refused(system: Any, network: Any, memory: Any, groups: Any) -> None:
     for given_parts in (
         {"system": system, "network": RING},
@@ -54,7 +53,6 @@ def test_any_content_is_read_or_refused(system: Any, network: Any, memory: Any, 
 
 
 @given(st.text(max_size=40) | st.text("[]{}:,-&*!|>'\"#%@ \na1.", max_size=40))
-@settings(deadline=None)
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     for parse in (parse_json, parse_yaml):
         with contextlib.suppress(MachineError):
@@ -74,7 +72,6 @@ DIMENSIONS = st.lists(
 
 
 @given(DIMENSIONS)
-@settings(deadline=None)
 def test_a_network_written_by_any_writer_reads_back_exactly(
     tmp_path_factory: Any, dimensions: list[Any]
 ) -> None:

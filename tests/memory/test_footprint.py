@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.memory import Accesses, changes, lifetimes, peaks
@@ -68,7 +68,6 @@ def nodes(draw: st.DrawFn) -> Node:
 
 
 @given(st.lists(st.lists(nodes(), max_size=7), max_size=3), st.data())
-@settings(max_examples=400, deadline=None)
 def test_bytes_alive_are_those_counted_out(owners: list[list[Node]], data: st.DataObject) -> None:
     found = changes(lifetimes(accesses(owners, data)))
     seen: dict[tuple[int, int], int] = {}
@@ -86,7 +85,6 @@ def test_bytes_alive_are_those_counted_out(owners: list[list[Node]], data: st.Da
 
 
 @given(st.lists(nodes(), max_size=7), st.data())
-@settings(max_examples=200, deadline=None)
 def test_a_tensor_never_counts_twice_and_changes_add_up(of_owner: list[Node], data: st.DataObject) -> None:
     found = changes(lifetimes(accesses([of_owner], data)))
     for tensor in np.unique(found.tensor):
@@ -99,7 +97,6 @@ def test_a_tensor_never_counts_twice_and_changes_add_up(of_owner: list[Node], da
 
 
 @given(st.lists(nodes(), max_size=7), st.integers(2, 4))
-@settings(max_examples=50, deadline=None)
 def test_owners_do_not_disturb_each_other(of_owner: list[Node], copies: int) -> None:
     alone = changes(lifetimes(accesses([of_owner])))
     together = changes(lifetimes(accesses([of_owner] * copies)))

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.api import run
@@ -90,7 +90,6 @@ def chunks_of(kind: str, size: int, splits: int, ranks: int) -> tuple[int, int]:
     return -(-size // chunk), chunk
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     algorithm=st.sampled_from(["ring", "direct"]),
     kind=st.sampled_from(KINDS),
@@ -126,7 +125,6 @@ def test_one_dimension_takes_the_time_of_the_closed_form(
     assert measured == chunks * one
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     npus=st.lists(st.integers(2, 5), min_size=2, max_size=4),

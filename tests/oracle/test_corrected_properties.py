@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import et_sim
@@ -41,7 +41,6 @@ def finish(traces: list[Any], net: dict[str, Any], described: dict[str, Any], **
 # ---- a lone collective on a slower machine
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("model", MODELS)
 def test_a_lone_collective_is_never_faster_on_a_slower_network(model: str, data: Any) -> None:
@@ -142,7 +141,6 @@ def programs(ranks: int, groups: dict[str, list[int]], steps: int, chance: rando
     return found
 
 
-@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**9), steps=st.integers(1, 24))
 @pytest.mark.parametrize("model", MODELS)
 def test_programs_that_follow_one_global_order_complete(model: str, seed: int, steps: int) -> None:
@@ -179,7 +177,6 @@ def test_programs_that_follow_one_global_order_complete(model: str, seed: int, s
 # ---- names mean nothing
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**9), step=st.integers(2, 1000))
 def test_other_node_ids_in_the_same_order_change_nothing(seed: int, step: int) -> None:
     chance = random.Random(seed)
@@ -202,7 +199,6 @@ def test_other_node_ids_in_the_same_order_change_nothing(seed: int, step: int) -
     assert times[0] == times[1]
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_a_symmetry_of_the_machine_permutes_the_results(seed: int) -> None:
     """Rotations of a ring, permutations of a fully connected or switch dimension; distinct late starts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from greedy_order import Dimension, planned
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from et_sim.collectives import Operation
@@ -37,7 +37,6 @@ def lanes(*sizes_and_speeds: tuple[int, float]) -> list[Lane]:
     return [Lane(members, True, speed) for members, speed in sizes_and_speeds]
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     kind=KINDS,
     dimensions=DIMENSIONS,
@@ -66,7 +65,6 @@ def test_greedy_orders_follow_the_rules(
     assert found == expected
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     kind=KINDS,
     dimensions=DIMENSIONS,
@@ -85,7 +83,6 @@ def test_every_order_visits_every_dimension_once_and_no_byte_is_lost(
     assert all(order in possible for route in found for order in route.orders)
 
 
-@settings(max_examples=200, deadline=None)
 @given(kind=KINDS, dimensions=DIMENSIONS, chunk=st.integers(1, 1 << 20), numbers=st.lists(st.integers(1, 9)))
 def test_loads_carry_themis_from_one_collective_to_the_next(
     kind: str, dimensions: list[Dimension], chunk: int, numbers: list[int]

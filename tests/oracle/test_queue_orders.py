@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from queue_model import Chunk, Machine, Phase
 from test_closed_forms import Costs, everybody, finish, network, system
@@ -76,7 +76,6 @@ def chunks_of(
     return found
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     npus=st.lists(st.integers(1, 4), min_size=2, max_size=3).filter(lambda npus: max(npus) > 1),

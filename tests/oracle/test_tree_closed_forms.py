@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_closed_forms import BANDWIDTHS, LATENCIES, Costs, network, system
 
@@ -64,7 +64,6 @@ def down(costs: Costs, members: int, size: int, *, shares: bool, start: int, roo
     return times
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(["reduce", "gather"]),
     ranks=st.integers(2, 33),
@@ -85,7 +84,6 @@ def test_what_goes_to_a_root_takes_the_longest_way_up(
         assert expected == E + levels * (costs.flight(size) + E + costs.reduction(size))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(["broadcast", "scatter"]),
     ranks=st.integers(2, 33),
@@ -107,7 +105,6 @@ def test_what_comes_from_a_root_takes_the_way_down(
         assert max(times) == E + (ranks.bit_length() - 1) * (costs.flight(size) + E)
 
 
-@settings(max_examples=30, deadline=None)
 @given(ranks=st.integers(2, 33), size=st.integers(0, 1 << 20), latency=LATENCIES)
 def test_a_barrier_is_a_byte_up_and_a_byte_down_whatever_its_size(
     ranks: int, size: int, latency: float
@@ -141,7 +138,6 @@ def rounds(members: int) -> list[int]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
     ranks=st.integers(3, 40).filter(lambda n: n & (n - 1)),
@@ -164,7 +160,6 @@ def test_halving_doubling_of_any_number_takes_a_round_per_halving(
     assert times == [expected] * ranks
 
 
-@settings(max_examples=40, deadline=None)
 @given(levels=st.integers(1, 5), size=st.integers(64, 1 << 24), latency=LATENCIES)
 def test_corrected_halving_doubling_in_pairs_charges_every_reduction(
     levels: int, size: int, latency: float

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from timeline_page import timeline_page
 
 import et_sim
 from et_sim.cli import main
@@ -19,9 +19,6 @@ from et_sim.tables.declaration import FIGURES, STRING, TEXT, WORD, Column, Table
 from et_sim.timeline import check_target, write_run
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.views import open_run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
-from timeline_page import timeline_page
 
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}

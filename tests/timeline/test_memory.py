@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import et_sim
@@ -171,7 +171,6 @@ def traces(draw: st.DrawFn) -> et_sim.Trace:
 
 
 @given(st.lists(traces(), min_size=1, max_size=2))
-@settings(max_examples=40, deadline=None)
 def test_folding_changes_no_figure(given_traces: list[et_sim.Trace]) -> None:
     all_ranks = [given_traces[rank % len(given_traces)] for rank in range(4)]
     system = {**TRACKING, "roofline-enabled": 1, "peak-perf": 1}

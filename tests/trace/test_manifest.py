@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import assert_same_trace
 
@@ -107,7 +107,6 @@ def workloads(draw: st.DrawFn) -> Workload:
     return workload_of(of_rank, templates, relative, group_rules=rules)
 
 
-@settings(max_examples=60, deadline=None)
 @given(workload=workloads())
 def test_what_is_written_reads_back(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("round") / "w.workload.json"

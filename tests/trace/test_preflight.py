@@ -7,7 +7,7 @@ from collections.abc import Callable
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.trace import Trace, TraceBuilder, Workload
@@ -111,7 +111,6 @@ def test_a_trace_without_nodes_is_a_warning() -> None:
     assert problem.severity == "warning"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=30))
 def test_knots_are_the_strongly_connected_components(count: int, pairs: list[tuple[int, int]]) -> None:
     edges = [(a % count, b % count) for a, b in pairs if a % count != b % count]

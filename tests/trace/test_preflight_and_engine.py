@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim import api
@@ -80,14 +80,12 @@ def messages(draw: st.DrawFn) -> Workload:
     return Workload.of(traces)
 
 
-@settings(max_examples=300, deadline=None)
 @given(messages())
 def test_ranks_in_a_circle_of_messages_hang(workload: Workload) -> None:
     if find_problems(workload):
         assert not api.run(workload, system=SYSTEM, network=NETWORK).is_complete
 
 
-@settings(max_examples=150, deadline=None)
 @given(orders())
 def test_errors_of_order_hang_and_agreement_completes(workload: Workload) -> None:
     groups = {int(name): tuple(members) for name, members in GROUPS.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.generate.microbenchmarks import make_microbenchmark
@@ -73,13 +73,11 @@ def messages(draw: st.DrawFn) -> Workload:
     return Workload(tuple(templates), of_rank, relative_peers=tuple(relative))
 
 
-@settings(max_examples=300, deadline=None)
 @given(messages())
 def test_messages_are_judged_as_those_of_the_expansion(workload: Workload) -> None:
     assert kinds(find_problems(workload)) == kinds_when_expanded(workload)
 
 
-@settings(max_examples=300, deadline=None)
 @given(collectives())
 def test_collectives_are_judged_as_those_of_the_expansion(workload: Workload) -> None:
     assert kinds(find_problems(workload)) == kinds_when_expanded(workload)

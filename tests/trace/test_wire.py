@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import (
     BITS,
@@ -27,7 +27,6 @@ from et_sim.trace.schema import ATTRIBUTE_KINDS, messages
 
 DATA = Path(__file__).parent / "data"
 HEADER = b"\x0a\x050.0.4"
-BOUNDED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def delimited(field: int, content: bytes) -> bytes:
@@ -178,7 +177,6 @@ def contents(draw: st.DrawFn) -> bytes:
 
 
 @given(contents())
-@BOUNDED
 def test_every_column_is_what_the_protobuf_library_reads(content: bytes) -> None:
     try:
         wanted = expected(content)
@@ -190,7 +188,6 @@ def test_every_column_is_what_the_protobuf_library_reads(content: bytes) -> None
 
 
 @given(contents())
-@BOUNDED
 def test_encoding_and_decoding_gives_the_same_columns(content: bytes) -> None:
     try:
         trace = decode(content)
@@ -202,7 +199,6 @@ def test_encoding_and_decoding_gives_the_same_columns(content: bytes) -> None:
 
 
 @given(contents())
-@BOUNDED
 def test_the_bytes_written_are_those_that_the_protobuf_library_writes(content: bytes) -> None:
     try:
         trace = decode(content)
@@ -212,7 +208,6 @@ def test_the_bytes_written_are_those_that_the_protobuf_library_writes(content: b
 
 
 @given(contents(), st.data())
-@settings(BOUNDED, max_examples=300)
 def test_damaged_files_are_refused_or_read_but_never_crash(content: bytes, data: st.DataObject) -> None:
     damaged = bytearray(content)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -231,7 +226,6 @@ def test_damaged_files_are_refused_or_read_but_never_crash(content: bytes, data:
 
 
 @given(st.binary(max_size=200))
-@BOUNDED
 def test_arbitrary_bytes_never_crash(content: bytes) -> None:
     error = refusal(content)
     assert error is None or str(error).startswith("<bytes>")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from runs_to_show import pipeline
 
@@ -44,7 +44,6 @@ def _key(row: dict[str, Any]) -> tuple[int, int]:
     return row["actor"], row["node"]
 
 
-@settings(max_examples=40, deadline=None)
 @given(WINDOWS, st.integers(1, 400), st.sampled_from(BATCHES), st.sampled_from([None, "0-2", "5,1"]))
 def test_drawn_are_the_longest_nodes_under_way_in_the_window(
     runs: dict[int, RunDirectory], window: tuple[int, int], limit: int, rows_per_batch: int, ranks: str | None
@@ -72,7 +71,6 @@ def test_drawn_are_the_longest_nodes_under_way_in_the_window(
         assert not slices.left_out
 
 
-@settings(max_examples=25, deadline=None)
 @given(WINDOWS, st.integers(1, 300), st.sampled_from(BATCHES))
 def test_what_is_left_out_does_not_change_the_arrows_between_what_is_drawn(
     runs: dict[int, RunDirectory], window: tuple[int, int], limit: int, rows_per_batch: int

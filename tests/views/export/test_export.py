@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from google.protobuf.internal import encoder
 from google.protobuf.unknown_fields import UnknownFieldSet
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_schema import trace_class
 from pyarrow import feather
@@ -428,7 +428,6 @@ def test_joined_things_get_the_number_of_the_least(given_: tuple[int, list[tuple
     assert flows._components(count, one, other).tolist() == wanted
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_messages_that_were_there_already_are_paired_in_order(data: Any) -> None:
     """Channels, each with sends and receives in order; the timeline names none of the pairs."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, LONGEST_AXIS, MEMORY, Spent, together, union
@@ -135,7 +135,6 @@ def _run(folder: Path, spans: list[tuple[int, int, int, int]], rows_per_batch: i
     return RunDirectory(folder, {"makespan_ns": max(finish), "ranks": 4}, {}, None)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SPANS, st.tuples(st.integers(0, END), st.integers(1, END)), st.integers(1, 5))
 def test_a_window_shows_what_counting_nanoseconds_finds_in_it(
     tmp_path_factory: Any, spans: list[tuple[int, int, int, int]], window: tuple[int, int], batch: int
