@@ -4,18 +4,27 @@
 
 A ```console block holds commands (`$ …`, continued with `> …`) and their output, stdout and stderr together.
 A line `...` in the output stands for any lines. Every page runs in one directory of its own, from top to
-bottom; ```python blocks run as scripts in the same place. Installing commands are not run.
+bottom; ```python blocks run as scripts in the same place. Installing commands are not run. What needs no
+shell runs in this process, which spares it the start of another one.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from converters.cli import main as et_convert
+from et_sim.cli import main as et_sim
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
@@ -27,6 +36,9 @@ SCRIPT = """#!/bin/sh
 exec "{python}" -c 'import sys; from {module} import main; sys.exit(main())' "$@"
 """
 TIMEOUT_S = 300
+PROGRAMS: dict[str, Callable[[list[str]], int]] = {"et-sim": et_sim, "et-convert": et_convert}
+QUOTED = re.compile(r"""'[^']*'|"(?:[^"$`\\]|\\")*\"""")  # within which a shell does nothing
+SHELL = re.compile(r"[^\w\s./:=,@%+'\"-]|'|\"")
 
 
 @dataclass(slots=True)
@@ -42,6 +54,16 @@ class Command:
     def is_installing(self) -> bool:
         """Whether it sets up a machine, which a test must not do."""
         return bool(INSTALLING.match(self.text))
+
+    @property
+    def words(self) -> list[str]:
+        """What a shell would pass on, if that is all it would do and one of our programs gets it."""
+        text = self.text.replace("\\\n", " ")
+        bare = QUOTED.sub("", text)
+        if self.is_python or "\n" in bare or SHELL.search(bare):
+            return []
+        words = shlex.split(text)
+        return words if words[0] in PROGRAMS else []
 
 
 def commands_of(page: str) -> list[Command]:
@@ -85,8 +107,7 @@ class Place:
         for name in ("traces", "tests"):  # what a checkout has
             if (REPOSITORY / name).is_dir():
                 (self._folder / name).symlink_to(REPOSITORY / name)
-        self._environment = {
-            **os.environ,
+        self._variables = {
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONPATH": str(REPOSITORY),
             "PYTHONUTF8": "1",
@@ -95,11 +116,34 @@ class Place:
 
     def run(self, command: Command) -> tuple[int, list[str]]:
         """Exit status and output lines."""
-        arguments = [sys.executable, "-c", command.text] if command.is_python else ["sh", "-c", command.text]
+        if words := command.words:
+            status, text = self._within(lambda: PROGRAMS[words[0]](words[1:]))
+        elif command.is_python:
+            code = compile(command.text, f"<line {command.line}>", "exec")
+            status, text = self._within(lambda: exec(code, {"__name__": "__main__"}))
+        else:
+            status, text = self._in_a_shell(command.text)
+        return status, [line for line in text.splitlines() if not PROGRESS.match(line)]
+
+    def _within(self, call: Callable[[], Any]) -> tuple[int, str]:
+        """Run in this process."""
+        printed = io.StringIO()
+        with (
+            _folder_and_variables(self._folder, self._variables),
+            redirect_stdout(printed),
+            redirect_stderr(printed),
+        ):
+            try:
+                status = call() or 0
+            except SystemExit as end:  # of the parser of arguments
+                status = end.code
+        return status, printed.getvalue()
+
+    def _in_a_shell(self, text: str) -> tuple[int, str]:
         done = subprocess.run(
-            arguments,
+            ["sh", "-c", text],
             cwd=self._folder,
-            env=self._environment,
+            env={**os.environ, **self._variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -107,8 +151,20 @@ class Place:
             check=False,
             encoding="utf-8",
         )
-        lines = done.stdout.splitlines()
-        return done.returncode, [line for line in lines if not PROGRESS.match(line)]
+        return done.returncode, done.stdout
+
+
+@contextmanager
+def _folder_and_variables(folder: Path, variables: dict[str, str]) -> Iterator[None]:
+    place, before = Path.cwd(), dict(os.environ)
+    os.chdir(folder)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.chdir(place)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def agrees(shown: list[str], printed: list[str]) -> bool:
