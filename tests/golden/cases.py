@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import lzma
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from et_sim.trace import CollectiveKind, Trace, Workload, decode
 from et_sim.trace.schema import messages
@@ -177,6 +178,18 @@ def all_cases() -> tuple[Case, ...]:
     """Every case of the data file."""
     with lzma.open(DATA, "rt", encoding="utf-8") as lines:
         return tuple(Case(json.loads(line)) for line in lines)
+
+
+def some(cases: Sequence[Any], step: int) -> list[Any]:
+    """Cases as parameters, of which all but every `step`th run only with `--deep`."""
+    return [
+        pytest.param(
+            case,
+            id=case.name if isinstance(case, Case) else case["id"],
+            marks=pytest.mark.deep if number % step else (),
+        )
+        for number, case in enumerate(cases)
+    ]
 
 
 def nodes_of(result: Any, rank: int) -> dict[int, list[int]]:
