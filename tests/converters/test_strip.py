@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edited_traces import ends, mixed_traces, recorded, waits
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from converters.cli import main
@@ -46,6 +46,7 @@ def test_devices_wait_for_each_other_as_before(trace: Trace) -> None:
 
 
 @given(st.data(), mixed_traces())
+@settings(max_examples=2 * settings.default.max_examples)
 def test_with_delays_every_device_node_and_the_trace_end_when_they_did(
     data: st.DataObject, trace: Trace
 ) -> None:
