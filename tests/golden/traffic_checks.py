@@ -11,6 +11,7 @@ import numpy as np
 
 from et_sim.engine.cause_tables import What
 from et_sim.engine.link_slices import BITS
+from et_sim.engine.resources import ResourceTable
 from et_sim.machine.corrections import Correction
 from et_sim.timeline import Result
 from et_sim.timeline.contents.messages import SENT_NAMES
@@ -130,13 +131,15 @@ def _check_sums(sent: dict[str, Any], links: dict[str, Any]) -> None:
 
 def _check_slices(result: Result, links: dict[str, Any]) -> None:
     """Every slice of every link, recounted from the record of causes."""
+    resources = result.outcome.resources
     assert result.causal_events is not None
+    assert resources is not None
     moments = np.concatenate(list(result.causal_events.blocks()))
     serial = moments[(moments["what"] == What.SERIALISATION) & (moments["place"] >= 0)]
     width = _width(links)
     expected: Counter[tuple[Any, ...]] = Counter()
     for place, start, end in zip(*(serial[c].tolist() for c in ("place", "start_ns", "end_ns")), strict=True):
-        link = _link_at(result.outcome.links, place)
+        link = _link_at(resources, place)
         expected[*link, start // width, "messages"] += 1
         for number in range(start // width, -(-end // width)):
             in_slice = min(end, (number + 1) * width) - max(start, number * width)
@@ -151,11 +154,10 @@ def _check_slices(result: Result, links: dict[str, Any]) -> None:
     assert +found == +expected
 
 
-def _link_at(wiring: list[dict[str, Any]], place: int) -> tuple[int, int, str]:
+def _link_at(resources: ResourceTable, place: int) -> tuple[int, int, str]:
     """(actor, dimension, name) of a link by its number in the record of causes."""
-    dimension = max(row for row, one in enumerate(wiring) if one["first"] <= place)
-    actor, port = divmod(place - wiring[dimension]["first"], len(wiring[dimension]["ports"]))
-    return actor, dimension, wiring[dimension]["ports"][port]
+    port = resources.port_names[resources.port[place]]
+    return int(resources.actor[place]), int(resources.dimension[place]), port
 
 
 def check_sent_by_layers(result: Result) -> None:
