@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from machines import network
 
-from et_sim.compiled.tables_by_reference import entry_on_tables
+from et_sim.compiled.entry_points import entry
 from et_sim.machine.model import Network
 from et_sim.machine.readers import read_network_alone
 from et_sim.network import grid
@@ -16,7 +16,7 @@ from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.paths import places_ahead
 
 
-@entry_on_tables
+@entry(what="the legs of a route")
 def walk(fabric: Any, sources: Any, targets: Any, ahead: Any, order: Any) -> None:
     """Per pair and dimension: how far the leg goes, and as which one."""
     for pair in range(len(sources)):

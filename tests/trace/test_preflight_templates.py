@@ -12,8 +12,7 @@ from et_sim.generate.microbenchmarks import make_microbenchmark
 from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import GroupRule, Trace, TraceBuilder, Workload
 from et_sim.trace.expansion import expanded
-from et_sim.trace.preflight import Problem, find_problems
-from et_sim.trace.preflight import circles as circles_module
+from et_sim.trace.preflight import Problem, find_problems, message_cycles
 from et_sim.trace.preflight import interleaving as interleaving_module
 
 RULES = {"tensor": GroupRule(2, 1), "data": GroupRule(2, 2), "four": GroupRule(4, 2)}
@@ -153,7 +152,7 @@ def chain_through_all_ranks() -> Workload:
 
 def test_a_template_that_sends_to_its_own_kind_is_no_circle(monkeypatch: Any) -> None:
     assert find_problems(chain_through_all_ranks()) == []
-    monkeypatch.setattr(circles_module, "_MOST_VERTICES", 3)
+    monkeypatch.setattr(message_cycles, "_MOST_VERTICES", 3)
     (problem,) = find_problems(chain_through_all_ranks())
     assert (problem.severity, problem.kind) == ("warning", "not-checked")
     assert "was not checked" in problem.text
