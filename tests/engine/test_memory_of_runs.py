@@ -11,7 +11,6 @@ from machines import network, system
 import et_sim
 from et_sim.trace import TraceBuilder
 
-
 STATM = Path("/proc/self/statm")
 
 
