@@ -15,8 +15,8 @@ from typing import Any
 
 from engine import SMALL, all_reduce, describe
 
-from et_sim.engine.drive import run_plan
-from et_sim.engine.network_seam import NetworkModel
+from et_sim.engine.driver import run_plan
+from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan

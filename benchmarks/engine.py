@@ -17,7 +17,7 @@ from typing import Any
 from machines import torus
 
 from et_sim.api import run
-from et_sim.engine.drive import run_plan
+from et_sim.engine.driver import run_plan
 from et_sim.machine import read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan

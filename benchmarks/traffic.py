@@ -13,8 +13,8 @@ import time
 
 from engine import SMALL, all_reduce, describe
 
-from et_sim.engine.drive import run_plan
-from et_sim.engine.network_seam import NetworkModel
+from et_sim.engine.driver import run_plan
+from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.machine import Network, read_machine
 from et_sim.network.registry import model_named
 from et_sim.plan import build_plan

@@ -13,8 +13,8 @@ from inspect import Signature, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from et_sim.engine.drive import Outcome, run_plan
-from et_sim.engine.network_seam import NetworkModel
+from et_sim.engine.driver import Outcome, run_plan
+from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.errors import UsageError
 from et_sim.fold import fold as fold_ranks
 from et_sim.layer_file_run import LayerFileRun, is_layer_file, unused_settings

@@ -193,7 +193,7 @@ def test_the_simulator_never_imports_the_converters() -> None:
 @pytest.mark.parametrize(
     ("room", "imported", "allowed"),
     [
-        ("views", "et_sim.engine.drive.Outcome", False),
+        ("views", "et_sim.engine.driver.Outcome", False),
         ("views", "et_sim.units.format_ns", True),
         ("trace", "et_sim.machine.read_machine", False),
         ("network", "et_sim.plan.tables.STEP", True),

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from et_sim.compiled.decorators import works_on_tables
 from et_sim.compiled.entry_points import entry
-from et_sim.engine import kinds
-from et_sim.engine.causes import begin_at_the_beginning, begin_moment, is_recorded
-from et_sim.engine.clock import advance, close_drained_bucket, release_event, take_from_bucket, take_from_slot
-from et_sim.engine.message_pool import release_message
-from et_sim.engine.messages import message_asked, send_now
-from et_sim.engine.network_seam import network_event, rows_left
-from et_sim.engine.owners import begin
-from et_sim.engine.progress import (
+from et_sim.engine.calendar.clock import (
+    advance,
+    close_drained_bucket,
+    release_event,
+    take_from_bucket,
+    take_from_slot,
+)
+from et_sim.engine.collectives.queues import break_standstill, let_in
+from et_sim.engine.collectives.rendezvous import inject_step, step_asked
+from et_sim.engine.nodes.issue import complete, free_server, start_later, start_rank
+from et_sim.engine.nodes.progress import (
     bundle_at_endpoint,
     bundle_ready,
     bus_processed,
@@ -27,12 +30,15 @@ from et_sim.engine.progress import (
     receive_step,
     step_arrived,
 )
-from et_sim.engine.queues import break_standstill, let_in
-from et_sim.engine.ranks import complete, free_server, start_later, start_rank
-from et_sim.engine.rendezvous import inject_step, step_asked
-from et_sim.engine.state import LATEST, NONE, Run
-from et_sim.engine.ties import begin_bucket, begin_event, begin_rank, is_watched
-from et_sim.engine.traffic import is_noted, message_arrives
+from et_sim.engine.observe.causes import begin_at_the_beginning, begin_moment, is_recorded
+from et_sim.engine.observe.event_actor import begin
+from et_sim.engine.observe.ties import begin_bucket, begin_event, begin_rank, is_watched
+from et_sim.engine.observe.traffic import is_noted, message_arrives
+from et_sim.engine.state import kinds
+from et_sim.engine.state.run import LATEST, NONE, Run
+from et_sim.engine.transport.message_pool import release_message
+from et_sim.engine.transport.network_seam import network_event, rows_left
+from et_sim.engine.transport.point_to_point import message_asked, send_now
 
 FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
 

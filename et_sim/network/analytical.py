@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.causes import SERIALISATION, is_recorded
-from et_sim.engine.causes_of_messages import is_spent
-from et_sim.engine.clock import schedule
-from et_sim.engine.link_slices import note_busy
-from et_sim.engine.network_seam import Needs
-from et_sim.engine.resources import ResourceTable
-from et_sim.engine.state import Run, setting_of
-from et_sim.engine.traffic import is_noted, message_flies, sender
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe.causes import SERIALISATION, is_recorded
+from et_sim.engine.observe.link_slices import note_busy
+from et_sim.engine.observe.message_causes import is_spent
+from et_sim.engine.observe.traffic import is_noted, message_flies, sender
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import Run, setting_of
+from et_sim.engine.transport.network_seam import Needs
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.engine.resources import ResourceTable
+from et_sim.engine.state.resources import ResourceTable
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.model import GridFabric, Network
 from et_sim.network import grid, levels

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.causes import BOUND, LATENCY, SERIALISATION, is_recorded
-from et_sim.engine.causes_of_messages import after_both, said_so_far, said_until, start_from, takes_first
-from et_sim.engine.resources import ResourceTable, sendings
-from et_sim.engine.state import Run
+from et_sim.engine.observe.causes import BOUND, LATENCY, SERIALISATION, is_recorded
+from et_sim.engine.observe.message_causes import after_both, said_so_far, said_until, start_from, takes_first
+from et_sim.engine.state.resources import ResourceTable, sendings
+from et_sim.engine.state.run import Run
 from et_sim.machine.model import LevelFabric, Network
 from et_sim.network.fabric import NONE, Leg
 from et_sim.network.paths import LevelPaths

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.causes import LATENCY, NOTHING, now_of, resume
-from et_sim.engine.causes_of_messages import (
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe.causes import LATENCY, NOTHING, now_of, resume
+from et_sim.engine.observe.event_actor import begin_hop
+from et_sim.engine.observe.message_causes import (
     follows,
     link_freed,
     needs_link,
@@ -25,18 +27,16 @@ from et_sim.engine.causes_of_messages import (
     remember_message,
     serialises,
 )
-from et_sim.engine.clock import schedule
-from et_sim.engine.kinds import NETWORK
-from et_sim.engine.lines import join, leave
-from et_sim.engine.message_pool import new_message
-from et_sim.engine.network_seam import Needs
-from et_sim.engine.owners import begin_hop
-from et_sim.engine.records import MARK_FIELDS, MESSAGE_FIELDS
-from et_sim.engine.resources import ResourceTable
-from et_sim.engine.state import NONE, Run
-from et_sim.engine.tie_rules import note_second
-from et_sim.engine.ties import OF_LINK, begin_own, contribute_to, origin_now, restore_origin
-from et_sim.engine.traffic import message_flies, message_goes_on, message_queues, message_takes_link
+from et_sim.engine.observe.tie_rules import note_second
+from et_sim.engine.observe.ties import OF_LINK, begin_own, contribute_to, origin_now, restore_origin
+from et_sim.engine.observe.traffic import message_flies, message_goes_on, message_queues, message_takes_link
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.records import MARK_FIELDS, MESSAGE_FIELDS
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import new_message
+from et_sim.engine.transport.network_seam import Needs
 from et_sim.errors import UsageError
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.model import GridFabric, Network

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from et_sim.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from et_sim.engine.network_seam import NetworkModel
+    from et_sim.engine.transport.network_seam import NetworkModel
 
 MODELS = {
     "analytical": "et_sim.network.analytical",
@@ -44,6 +44,6 @@ def model_named(name: str) -> NetworkModel:
     if missing:
         raise UsageError(
             f"module {name!r} is not a network model: it has no {missing[0]}",
-            remedy=f"known: {', '.join(MODELS)}; what one must offer stands in et_sim/engine/network_seam.py",
+            remedy=f"known: {', '.join(MODELS)}; what one must offer stands in et_sim/engine/transport/network_seam.py",
         )
     return model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from et_sim.engine.drive import Outcome
+from et_sim.engine.driver import Outcome
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.spool import CausalEvents, Messages, Phases

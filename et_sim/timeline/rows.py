@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.compute import Treatment, Utilisation
-from et_sim.engine.drive import Outcome
-from et_sim.engine.state import NONE
+from et_sim.engine.driver import Outcome
+from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload

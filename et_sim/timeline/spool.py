@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.cause_tables import MOMENT
-from et_sim.engine.records import PHASE_LOG
-from et_sim.engine.traffic_tables import MESSAGE_LOG
+from et_sim.engine.state.cause_tables import MOMENT
+from et_sim.engine.state.records import PHASE_LOG
+from et_sim.engine.state.traffic_tables import MESSAGE_LOG
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
 
 IN_MEMORY = 1 << 24  # bytes

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.drive import Outcome
+from et_sim.engine.driver import Outcome
 from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, MEMORY, OTHER, Spent
 from et_sim.plan.tables import Lane
 from et_sim.timeline.kernels import KernelFigures

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from et_sim.engine.drive import Outcome, run_plan
+from et_sim.engine.driver import Outcome, run_plan
 from et_sim.engine.stall import Stall, explain_stall
 from et_sim.engine.stall.cycles import find_cycles, shortest_cycle
 from et_sim.engine.stall.words import ranks_text

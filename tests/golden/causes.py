@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.cause_tables import What
+from et_sim.engine.state.cause_tables import What
 from et_sim.timeline import Result
 from et_sim.views.critical.path import CriticalPath
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
-from et_sim.engine.state import NONE
+from et_sim.engine.state.run import NONE
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Action
 

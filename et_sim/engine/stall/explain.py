@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.drive import Outcome
+from et_sim.engine.driver import Outcome
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.mismatches import nearest_mismatches
 from et_sim.engine.stall.report import (

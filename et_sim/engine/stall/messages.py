@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.stall.state import NodeAt, Standstill
-from et_sim.engine.state import NONE
+from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
+from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
 from et_sim.units import exact_bytes
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.drive import Outcome
+from et_sim.engine.driver import Outcome
 from et_sim.engine.stall.cycles import Cycles, find_cycles
-from et_sim.engine.state import NONE
+from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import Trace
 from et_sim.trace.workload import Workload

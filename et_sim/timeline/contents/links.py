@@ -1,6 +1,6 @@
 """How busy links were, in slices of time: the columns of links.arrow.
 
-Not here: how it is added up (`et_sim.engine.link_slices`).
+Not here: how it is added up (`et_sim.engine.observe.link_slices`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.drive import Outcome
-from et_sim.engine.link_slices import BITS, PER_LINK, SHIFT
+from et_sim.engine.driver import Outcome
+from et_sim.engine.observe.link_slices import BITS, PER_LINK, SHIFT
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun

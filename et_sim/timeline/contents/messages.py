@@ -1,6 +1,6 @@
 """Messages: the columns of messages.arrow.
 
-Not here: when messages are logged (`et_sim.engine.traffic`).
+Not here: when messages are logged (`et_sim.engine.observe.traffic`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.drive import Outcome
-from et_sim.engine.traffic_tables import Sent
+from et_sim.engine.driver import Outcome
+from et_sim.engine.state.traffic_tables import Sent
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun

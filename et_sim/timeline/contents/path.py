@@ -1,6 +1,6 @@
 """Causal events: the columns of path.arrow.
 
-Not here: what they are (`et_sim.engine.causes`), and what can be learned from them (`et_sim.views.critical`).
+Not here: what they are (`et_sim.engine.observe.causes`), and what can be learned from them (`et_sim.views.critical`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.cause_tables import What
-from et_sim.engine.drive import Outcome
-from et_sim.engine.state import NONE
+from et_sim.engine.driver import Outcome
+from et_sim.engine.state.cause_tables import What
+from et_sim.engine.state.run import NONE
 from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun

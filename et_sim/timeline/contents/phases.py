@@ -1,6 +1,6 @@
 """Phases of chunks: the columns of phases.arrow.
 
-Not here: when phases are logged (`et_sim.engine.progress`).
+Not here: when phases are logged (`et_sim.engine.nodes.progress`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.drive import Outcome
+from et_sim.engine.driver import Outcome
 from et_sim.tables.registry import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts
 from et_sim.timeline.layers import LayerOfNode

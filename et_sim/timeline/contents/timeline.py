@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.state import NONE
+from et_sim.engine.state.run import NONE
 from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.causes import LATENCY
-from et_sim.engine.causes_of_messages import takes_first
-from et_sim.engine.clock import schedule
-from et_sim.engine.network_seam import Needs
-from et_sim.engine.resources import ResourceTable, sendings
-from et_sim.engine.state import NONE, Run
-from et_sim.engine.traffic import message_flies
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe.causes import LATENCY
+from et_sim.engine.observe.message_causes import takes_first
+from et_sim.engine.observe.traffic import message_flies
+from et_sim.engine.state.resources import ResourceTable, sendings
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan
 

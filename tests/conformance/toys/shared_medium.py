@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.causes import SERIALISATION
-from et_sim.engine.causes_of_messages import is_spent
-from et_sim.engine.clock import schedule
-from et_sim.engine.kinds import NETWORK
-from et_sim.engine.message_pool import new_message
-from et_sim.engine.network_seam import Needs
-from et_sim.engine.records import MESSAGE_FIELDS
-from et_sim.engine.resources import ResourceTable, sendings
-from et_sim.engine.room import grow_pool
-from et_sim.engine.state import NONE, Run
-from et_sim.engine.traffic import message_takes_link
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe.causes import SERIALISATION
+from et_sim.engine.observe.message_causes import is_spent
+from et_sim.engine.observe.traffic import message_takes_link
+from et_sim.engine.pools import grow_pool
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.engine.state.resources import ResourceTable, sendings
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import new_message
+from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan, record, table
 

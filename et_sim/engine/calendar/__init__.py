@@ -1,0 +1,1 @@
+"""Simulated time: slots and buckets, and which event is next."""

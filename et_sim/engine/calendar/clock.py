@@ -1,0 +1,227 @@
+"""Simulated time: which event happens next.
+
+Time is a sequence of slots; a slot is a first-in-first-out list, and what is scheduled for the current
+time joins its end. What an actor schedules for itself goes through a bucket per (actor, time): the
+bucket stands in the slot where its *first* entry was registered, and is drained there in one go,
+including what is added meanwhile. This order is the reference's, and decides ties between same-time
+events everywhere.
+
+Not here: what events do (`loop` dispatches them).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.causes import remember, takes_until
+from et_sim.engine.observe.ties import stamp
+from et_sim.engine.state.kinds import OPENS_BUCKET
+from et_sim.engine.state.lists import join, leave, unchain
+from et_sim.engine.state.run import NONE, Run
+
+
+@works_on_tables
+def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
+    """Append an event to the slot of `time`."""
+    row = new_event(run, kind, a, b, c)
+    takes_until(run, row, time, kind)
+    join(run.events, run.slots[slot_at(run, time)], row)
+
+
+@works_on_tables
+def slot_at(run: Run, time: int) -> int:
+    """The slot of `time`; many things in a row happen at one time, or at two by turns."""
+    clock = run.clock[0]
+    slot = clock.last_slot
+    if run.slots[slot].time != time:
+        clock.last_slot = clock.other_slot
+        clock.other_slot = slot
+        slot = clock.last_slot
+        if run.slots[slot].time != time:
+            slot = clock.last_slot = _slot_at(run, time)
+    return slot
+
+
+@works_on_tables
+def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c: int) -> None:
+    """Append an entry to the actor's bucket `delay` from now."""
+    time = run.clock[0].now + delay
+    home = bucket_home(run, actor, time)
+    row = run.bucket_index[home]
+    while row != NONE and not (run.buckets[row].actor == actor and run.buckets[row].time == time):
+        row = run.buckets[row].chain
+    if row != NONE:
+        entry = new_event(run, kind, a, b, c)
+        takes_until(run, entry, time, kind)
+        join(run.events, run.buckets[row], entry)
+        return
+    row = new_event(run, OPENS_BUCKET + kind, a, b, c)
+    takes_until(run, row, time, kind)
+    _open_bucket(run, row, actor, time, home)
+    join(run.events, run.slots[slot_at(run, time)], row)
+
+
+@works_on_tables
+def take_from_slot(run: Run) -> int:
+    """The next event of the current slot; NONE when the slot is empty."""
+    clock = run.clock[0]
+    if clock.slot == NONE:
+        return NONE
+    return leave(run.events, run.slots[clock.slot])
+
+
+@works_on_tables
+def take_from_bucket(run: Run) -> int:
+    """The next entry, after its first, of the bucket being drained."""
+    clock = run.clock[0]
+    return leave(run.events, run.buckets[clock.bucket])
+
+
+@works_on_tables
+def close_drained_bucket(run: Run) -> None:
+    """Close the bucket being drained if no entry is left."""
+    clock = run.clock[0]
+    if run.buckets[clock.bucket].head == NONE:
+        _close_bucket(run, clock.bucket)
+        clock.bucket = NONE
+
+
+@works_on_tables
+def release_event(run: Run, event: int) -> None:
+    """Give an event's row back."""
+    clock = run.clock[0]
+    run.events[event].next = clock.free_event
+    clock.free_event = event
+    clock.free_events += 1
+
+
+@works_on_tables
+def advance(run: Run) -> bool:
+    """Leave the current slot for the next one; False when nothing is left to happen."""
+    clock = run.clock[0]
+    if clock.slot != NONE:
+        _close_slot(run, clock.slot)
+        clock.slot = NONE
+    if clock.times == 0:
+        return False
+    clock.slot = _pop_time(run)
+    clock.now = run.slots[clock.slot].time
+    return True
+
+
+@works_on_tables
+def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
+    """An event that stands nowhere yet: in a slot, a bucket, or a line of what waits for something."""
+    clock = run.clock[0]
+    row = clock.free_event
+    event = run.events[row]
+    clock.free_event = event.next
+    clock.free_events -= 1
+    event.next = NONE
+    event.kind = kind
+    event.a = a
+    event.b = b
+    event.c = c
+    stamp(run, row)
+    remember(run, row)
+    return row
+
+
+@works_on_tables
+def slot_home(run: Run, time: int) -> int:
+    """Where the search for a slot begins."""
+    return (time ^ (time >> 9) ^ (time >> 19)) & (len(run.slot_index) - 1)
+
+
+@works_on_tables
+def _slot_at(run: Run, time: int) -> int:
+    """The slot of `time`, opened if it does not exist."""
+    home = slot_home(run, time)
+    row = run.slot_index[home]
+    while row != NONE:
+        if run.slots[row].time == time:
+            return row
+        row = run.slots[row].chain
+    clock = run.clock[0]
+    row = clock.free_slot
+    slot = run.slots[row]
+    clock.free_slot = slot.chain
+    clock.free_slots -= 1
+    slot.time = time
+    slot.head = slot.tail = NONE
+    slot.chain = run.slot_index[home]
+    run.slot_index[home] = row
+    _push_time(run, time, row)
+    return row
+
+
+@works_on_tables
+def _close_slot(run: Run, row: int) -> None:
+    slot = run.slots[row]
+    unchain(run.slots, run.slot_index, slot_home(run, slot.time), row)
+    clock = run.clock[0]
+    slot.time = NONE
+    slot.chain = clock.free_slot
+    clock.free_slot = row
+    clock.free_slots += 1
+
+
+@works_on_tables
+def bucket_home(run: Run, actor: int, time: int) -> int:
+    """Where the search for a bucket begins."""
+    return (time ^ (time >> 9) ^ (actor * 7919)) & (len(run.bucket_index) - 1)
+
+
+@works_on_tables
+def _open_bucket(run: Run, row: int, actor: int, time: int, home: int) -> None:
+    bucket = run.buckets[row]
+    bucket.time = time
+    bucket.actor = actor
+    bucket.head = bucket.tail = NONE
+    bucket.chain = run.bucket_index[home]
+    run.bucket_index[home] = row
+
+
+@works_on_tables
+def _close_bucket(run: Run, row: int) -> None:
+    bucket = run.buckets[row]
+    unchain(run.buckets, run.bucket_index, bucket_home(run, bucket.actor, bucket.time), row)
+    bucket.time = NONE
+    release_event(run, row)
+
+
+@works_on_tables
+def _push_time(run: Run, time: int, slot: int) -> None:
+    clock = run.clock[0]
+    at = clock.times
+    clock.times += 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if run.heap_time[above] <= time:
+            break
+        run.heap_time[at] = run.heap_time[above]
+        run.heap_slot[at] = run.heap_slot[above]
+        at = above
+    run.heap_time[at] = time
+    run.heap_slot[at] = slot
+
+
+@works_on_tables
+def _pop_time(run: Run) -> int:
+    clock = run.clock[0]
+    first = run.heap_slot[0]
+    clock.times -= 1
+    last = clock.times
+    time, slot = run.heap_time[last], run.heap_slot[last]
+    at = 0
+    while 2 * at + 1 < last:
+        below = 2 * at + 1
+        if below + 1 < last and run.heap_time[below + 1] < run.heap_time[below]:
+            below += 1
+        if time <= run.heap_time[below]:
+            break
+        run.heap_time[at] = run.heap_time[below]
+        run.heap_slot[at] = run.heap_slot[below]
+        at = below
+    run.heap_time[at] = time
+    run.heap_slot[at] = slot
+    return first

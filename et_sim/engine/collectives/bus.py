@@ -1,0 +1,233 @@
+"""The shared memory bus of an actor: two LogGP buses, one inside the other.
+
+The outer bus joins the NPU and the memory side; whatever passes the NPU side also makes a trip on the inner
+bus. A side sends or receives one request at a time, and processes one at a time; a side that has sent much
+gives way to its partner. A request ends where it need go no further, and only then is its bundle across the
+endpoint.
+
+Not here: what follows then (`progress`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.observe.bus_causes import (
+    needs_processed,
+    needs_request,
+    needs_side,
+    remember_request,
+    side_freed,
+    side_processed,
+)
+from et_sim.engine.observe.causes import BUS, now_of, resume
+from et_sim.engine.observe.message_causes import follows
+from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.records import BUS_LINES, BUS_SIDES
+from et_sim.engine.state.run import NONE, Run
+
+NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)
+FREE, SENDING, RECEIVING = range(3)
+TO_SEND, TO_RECEIVE, TO_PROCESS = range(BUS_LINES)
+# What an outer request does after its trip on the inner bus.
+THEN_SEND, THEN_PROCESS, THEN_END = range(3)
+INNER_GAP_PER_BYTE = 0.0038
+LONGEST_STREAK = 8  # a side that sent more lets a waiting partner go first
+FIXED_PROCESSING_NS = 50
+
+
+@works_on_tables
+def enter_bus(
+    run: Run, stream_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
+) -> None:
+    """Send a bundle over its actor's bus."""
+    first = run.streams[stream_row].actor * BUS_SIDES
+    row = _new_request(run, size)
+    request = run.bus_requests[row]
+    request.stream, request.label, request.reduction_ns = stream_row, label, reduction_ns
+    request.outer = NONE
+    if inward:
+        request.reduces = request.returns = 0
+        _inner_trip(run, first + INNER_MEMORY, row, 0, THEN_SEND)
+    else:
+        request.reduces = reduction_ns != NONE
+        request.returns = returns
+        _queue_send(run, first + MEMORY, row)
+        consider_sending(run, first + MEMORY)
+
+
+@works_on_tables
+def _new_request(run: Run, size: int) -> int:
+    clock = run.clock[0]
+    row = clock.free_bus_request
+    request = run.bus_requests[row]
+    clock.free_bus_request = request.next
+    clock.free_bus_requests -= 1
+    request.next = NONE
+    request.bytes = size
+    return row
+
+
+@works_on_tables
+def release_request(run: Run, row: int) -> None:
+    """Give back a request that has ended."""
+    clock = run.clock[0]
+    run.bus_requests[row].next = clock.free_bus_request
+    clock.free_bus_request = row
+    clock.free_bus_requests += 1
+
+
+@works_on_tables
+def _inner_trip(run: Run, side_row: int, outer: int, returns: int, after: int) -> None:
+    """Start a trip on the inner bus on behalf of an outer request."""
+    row = _new_request(run, run.bus_requests[outer].bytes)
+    request = run.bus_requests[row]
+    request.outer, request.after = outer, after
+    request.reduces, request.returns = 0, returns
+    _queue_send(run, side_row, row)
+    consider_sending(run, side_row)
+
+
+@works_on_tables
+def _line(run: Run, side_row: int, which: int) -> Any:
+    return run.bus_lines[side_row * BUS_LINES + which]
+
+
+@works_on_tables
+def _queue_send(run: Run, side_row: int, row: int) -> None:
+    remember_request(run, row)
+    join(run.bus_requests, _line(run, side_row, TO_SEND), row)
+
+
+@works_on_tables
+def _partner(side_row: int) -> int:
+    return side_row ^ 1
+
+
+@works_on_tables
+def consider_sending(run: Run, side_row: int) -> None:
+    """What every event of a side ends with: a free side with something to send sends, or gives way."""
+    side = run.bus_sides[side_row]
+    if side.state != FREE or _line(run, side_row, TO_SEND).head == NONE:
+        return
+    partner = run.bus_sides[_partner(side_row)]
+    gives_way = side.streak > LONGEST_STREAK and partner.streak <= LONGEST_STREAK
+    if gives_way and _line(run, _partner(side_row), TO_SEND).head != NONE:
+        if partner.state == FREE:
+            _send(run, _partner(side_row))
+    else:
+        _send(run, side_row)
+
+
+@works_on_tables
+def _send(run: Run, side_row: int) -> None:
+    """Put the first waiting request on the bus."""
+    side, partner = run.bus_sides[side_row], run.bus_sides[_partner(side_row)]
+    bus, now = run.plan.bus[0], run.clock[0].now
+    row = leave(run.bus_requests, _line(run, side_row, TO_SEND))
+    moment, wait_ns = now_of(run), 0
+    needs_request(run, row, side_row)
+    offset = bus.overhead_ns
+    if side.before == SENDING and offset + (now - side.last_ns) <= bus.gap_ns:
+        offset = wait_ns = bus.gap_ns - (now - side.last_ns)
+    begin = needs_side(run, side_row, bus.gap_ns, wait_ns)
+    is_inner = side_row % BUS_SIDES >= INNER_NPU
+    per_byte = INNER_GAP_PER_BYTE if is_inner else bus.gap_per_byte
+    train = (run.bus_requests[row].bytes - 1) * per_byte
+    join(run.bus_requests, _line(run, _partner(side_row), TO_RECEIVE), row)
+    partner.before, partner.state, partner.streak = partner.state, RECEIVING, 0
+    actor = side_row // BUS_SIDES
+    arrival = int(offset + train + bus.latency_ns + bus.overhead_ns)
+    follows(run, begin, now + wait_ns, BUS, NONE)
+    schedule_own(run, actor, arrival, BUS_RECEIVED, _partner(side_row), 0, 0)
+    side.state = SENDING
+    follows(run, begin, now + wait_ns, BUS, NONE)
+    schedule_own(run, actor, int(offset + train), BUS_SENT, side_row, 0, 0)
+    resume(run, moment)
+
+
+@works_on_tables
+def end_sending(run: Run, side_row: int) -> None:
+    """A side has sent a request."""
+    side = run.bus_sides[side_row]
+    side.last_ns = run.clock[0].now
+    side.before, side.state = side.state, FREE
+    side.streak += 1
+    side_freed(run, side_row)
+
+
+@works_on_tables
+def end_receiving(run: Run, side_row: int) -> int:
+    """A side has received a request; returns it if it ends here, else NONE."""
+    side = run.bus_sides[side_row]
+    side.last_ns = run.clock[0].now
+    side.before = side.state
+    side_freed(run, side_row)
+    row = leave(run.bus_requests, _line(run, side_row, TO_RECEIVE))
+    if _line(run, side_row, TO_RECEIVE).head == NONE:
+        side.state = FREE
+    request = run.bus_requests[row]
+    if request.reduces:
+        request.reduces = 0
+        return _go_on(run, side_row, row, THEN_PROCESS)
+    if request.returns:
+        request.returns = 0
+        return _go_on(run, side_row, row, THEN_SEND)
+    return _go_on(run, side_row, row, THEN_END)
+
+
+@works_on_tables
+def end_processing(run: Run, side_row: int) -> int:
+    """A side has processed a request, and begins the next; returns the request if it ends here."""
+    side = run.bus_sides[side_row]
+    row = leave(run.bus_requests, _line(run, side_row, TO_PROCESS))
+    side.processing = 0
+    side_processed(run, side_row)
+    request = run.bus_requests[row]
+    after = THEN_SEND if request.returns else THEN_END
+    request.returns = 0
+    ended = _go_on(run, side_row, row, after)
+    _consider_processing(run, side_row)
+    return ended
+
+
+@works_on_tables
+def _go_on(run: Run, side_row: int, row: int, after: int) -> int:
+    """At the NPU, everything first makes a trip on the inner bus: there and back, or one way to end."""
+    if side_row % BUS_SIDES == NPU:
+        _inner_trip(run, side_row + INNER_NPU, row, after != THEN_END, after)
+        return NONE
+    return go_on_after(run, side_row, row, after)
+
+
+@works_on_tables
+def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
+    """Queue a request to be sent or processed by a side; returns it if it ends here."""
+    if after == THEN_SEND:
+        _queue_send(run, side_row, row)
+        return NONE
+    if after == THEN_PROCESS:
+        remember_request(run, row)
+        join(run.bus_requests, _line(run, side_row, TO_PROCESS), row)
+        _consider_processing(run, side_row)
+        return NONE
+    return row
+
+
+@works_on_tables
+def _consider_processing(run: Run, side_row: int) -> None:
+    side = run.bus_sides[side_row]
+    first = _line(run, side_row, TO_PROCESS).head
+    if side.processing or first == NONE:
+        return
+    side.processing = 1
+    moment = now_of(run)
+    needs_request(run, first, side_row)
+    needs_processed(run, side_row)
+    size = run.bus_requests[first].bytes
+    duration = (size // 100) * run.plan.bus[0].reduction_delay_ns + FIXED_PROCESSING_NS
+    schedule_own(run, side_row // BUS_SIDES, duration, BUS_PROCESSED, side_row, 0, 0)
+    resume(run, moment)

@@ -1,0 +1,335 @@
+"""Streams: the chunks of collectives, on their way from queue to queue.
+
+A collective is cut into chunks; each chunk is a stream that visits the queues of its phases one after
+the other. Which queues these are is settled when the stream begins.
+
+Not here: who may run in a queue (`queues`), what a running stream does (`steps`), and what its end means
+(`progress`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.collectives.matching import stream_of
+from et_sim.engine.collectives.queues import insert, pump, remove
+from et_sim.engine.observe.causes import (
+    chunk_leaves,
+    chunk_queued,
+    collective_starts,
+    issued_too,
+    now_of,
+    resume,
+)
+from et_sim.engine.state.run import (
+    NONE,
+    QUEUE_ROWS,
+    QUEUES_PER_DIM,
+    STARTS_TOGETHER,
+    STREAM_POLICY,
+    TOP_PRIORITY,
+    Run,
+    setting_of,
+)
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import NO_LINE, QueueCursor
+
+ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
+GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)
+MATCH_BY_PROGRAM = setting_of(Correction.MATCH_BY_PROGRAM)
+CONCURRENT_COMMUNICATION = setting_of(Correction.CONCURRENT_COMMUNICATION)
+NO_CURSOR = int(QueueCursor.NONE)
+NEXT, FIRST, LAST = int(QueueCursor.NEXT), int(QueueCursor.FIRST), int(QueueCursor.LAST)
+
+
+@works_on_tables
+def start_collective(run: Run, actor_row: int, node: int) -> None:
+    """Create all chunks of a collective in turn, and start each as soon as it exists."""
+    running_row = _new_running(run, actor_row, node)
+    running = run.running[running_row]
+    collective = run.plan.collectives[running.collective]
+    priority = _next_priority(run, actor_row, node, collective.priority)
+    group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
+    plan_row, moment = collective.chunk_plan_first, now_of(run)
+    for chunk in range(collective.chunks):
+        if chunk == run.plan.chunk_plans[plan_row].chunk_end:
+            plan_row += 1
+        stream_row = running.streams_first + chunk
+        stream = run.streams[stream_row]
+        stream.actor = actor_row
+        stream.seat = running.seat
+        stream.running = running_row
+        turn = _turn(run, running_row, chunk)
+        stream.phase_first = run.plan.chunk_plans[plan_row].phase_first
+        if collective.rotations > 1:
+            stream.phase_first += _take_rotation(run, running_row, turn) * collective.phases
+        stream.sequence = running.first_sequence + chunk
+        stream.ended = 0
+        stream.priority = priority
+        if not group_counts:
+            run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
+        _choose_queues(run, stream_row, running.collective, turn)
+        if not run.plan.settings[STARTS_TOGETHER]:
+            _start_stream(run, stream_row)
+            resume(run, moment)
+    if run.plan.settings[STARTS_TOGETHER]:
+        _start_when_all_have_issued(run, running_row)
+
+
+@works_on_tables
+def _start_stream(run: Run, stream_row: int) -> None:
+    _enter_phase(run, stream_row, 0)
+    insert(run, stream_row)
+    chunk_queued(run, stream_row)
+    pump(run, run.streams[stream_row].queue)
+
+
+@works_on_tables
+def _start_when_all_have_issued(run: Run, running_row: int) -> None:
+    """ASTRA-sim 1.0 starts a chunk once all ranks have it, at all of them, and then the next chunk."""
+    running = run.running[running_row]
+    issuer = run.actors[running.actor]
+    issued = issuer.collectives
+    issuer.collectives += 1
+    run.issuers[issued] += 1
+    issued_too(run, issued)
+    if run.issuers[issued] < len(run.actors):
+        return
+    group = run.plan.groups[run.plan.seats[running.seat].group]
+    for chunk in range(running.chunks):
+        for actor_row in range(len(run.actors)):
+            seat = group.seat_first + actor_row
+            _start_stream(run, stream_of(run, seat, running.first_sequence + chunk))
+
+
+@works_on_tables
+def _new_running(run: Run, actor_row: int, node: int) -> int:
+    actor = run.plan.actors[actor_row]
+    template = run.plan.templates[actor.template]
+    plan_node = run.plan.nodes[template.node_first + node]
+    clock = run.clock[0]
+    row = clock.free_running
+    running = run.running[row]
+    clock.free_running = running.next
+    clock.free_runnings -= 1
+    running.actor = actor_row
+    running.node = node
+    running.collective = plan_node.detail
+    running.seat = run.plan.actor_seats[actor.seat_first + plan_node.seat]
+    running.chunks = run.plan.collectives[plan_node.detail].chunks
+    running.remaining = running.chunks
+    running.mark_ns = NONE
+    collective_starts(run, row)
+    running.streams_first = _take_block(run, running.chunks)
+    seat = run.seats[running.seat]
+    running.next = seat.running
+    seat.running = row
+    if run.plan.settings[MATCH_BY_PROGRAM]:
+        collective = run.plan.collectives[running.collective]
+        running.first_sequence = collective.first_sequence + plan_node.like_before * running.chunks
+    else:
+        running.first_sequence = seat.next_sequence
+    seat.next_sequence += running.chunks
+    run.nodes[actor.node_first + node].sequence = running.first_sequence
+    return row
+
+
+@works_on_tables
+def end_collective(run: Run, running_row: int) -> None:
+    """Take a finished collective off its seat. Its streams are given back by `release_streams`."""
+    running = run.running[running_row]
+    seat = run.seats[running.seat]
+    at = seat.running
+    if at == running_row:
+        seat.running = running.next
+        return
+    while run.running[at].next != running_row:
+        at = run.running[at].next
+    run.running[at].next = running.next
+
+
+@works_on_tables
+def release_running(run: Run, running_row: int) -> None:
+    """Give back the row and the streams of a collective whose last stream has left its queue."""
+    running = run.running[running_row]
+    size = _block_size(running.chunks)
+    run.streams[running.streams_first].next = run.free_blocks[size]
+    run.free_blocks[size] = running.streams_first
+    clock = run.clock[0]
+    running.next = clock.free_running
+    clock.free_running = running_row
+    clock.free_runnings += 1
+
+
+@works_on_tables
+def _block_size(chunks: int) -> int:
+    """Exponent of the smallest power of two that holds `chunks`."""
+    size = 0
+    while (1 << size) < chunks:
+        size += 1
+    return size
+
+
+@works_on_tables
+def _take_block(run: Run, chunks: int) -> int:
+    size = _block_size(chunks)
+    first = run.free_blocks[size]
+    if first != NONE:
+        run.free_blocks[size] = run.streams[first].next
+        return first
+    clock = run.clock[0]
+    first = clock.streams_top
+    clock.streams_top += 1 << size
+    return first
+
+
+@works_on_tables
+def _next_priority(run: Run, actor_row: int, node: int, explicit: int) -> int:
+    policy = run.plan.settings[STREAM_POLICY]
+    if policy == 0 or explicit >= run.plan.settings[TOP_PRIORITY]:
+        return explicit
+    if run.plan.settings[CONCURRENT_COMMUNICATION]:
+        return policy * node  # ranks may issue in different orders; their programs agree
+    actor = run.actors[actor_row]
+    actor.priority += policy
+    return actor.priority
+
+
+@works_on_tables
+def _turn(run: Run, running_row: int, chunk: int) -> int:
+    """A chunk's place among the chunks of its collective and of earlier ones like it; NONE: as issued.
+
+    Ranks that match collectives by their programs may issue them in different orders. What chunks take in
+    turn, such as the direction of a ring, must then follow from what these ranks agree about.
+    """
+    if not run.plan.settings[MATCH_BY_PROGRAM]:
+        return NONE
+    running = run.running[running_row]
+    template = run.plan.templates[run.plan.actors[running.actor].template]
+    return run.plan.nodes[template.node_first + running.node].like_before * running.chunks + chunk
+
+
+@works_on_tables
+def _take_rotation(run: Run, running_row: int, turn: int) -> int:
+    """By how many places the order of dimensions is turned for the next chunk."""
+    running = run.running[running_row]
+    rotations = run.plan.collectives[running.collective].rotations
+    if turn != NONE:
+        return turn % rotations
+    cursor = run.cursors[run.seats[running.seat].cursor_first]
+    rotation = cursor.rotation % rotations
+    cursor.rotation = (rotation + 1) % rotations
+    return rotation
+
+
+@works_on_tables
+def _choose_queues(run: Run, stream_row: int, collective: int, turn: int) -> None:
+    """Pick the queue (and tree) of every phase now: by its turn, or from the seat's round-robin cursors."""
+    stream = run.streams[stream_row]
+    cursor_first = run.seats[stream.seat].cursor_first
+    for index in range(run.plan.collectives[collective].phases):
+        phase = run.plan.phases[stream.phase_first + index]
+        cursor = run.cursors[cursor_first + phase.dimension]
+        if turn != NONE:
+            chosen = _queue_at(run, phase.cursor, turn)
+        else:
+            chosen = _take_cursor(run, cursor, phase.cursor)
+        if run.plan.programs[phase.program].trees > 1:
+            tree = turn & 1 if turn != NONE else _take_tree(cursor, run.plan.collectives[collective].kind)
+            chosen |= tree * ROOT_FIRST
+        run.stream_queue[stream_row, index] = chosen
+
+
+@works_on_tables
+def _queue_at(run: Run, which: int, turn: int) -> int:
+    """What a cursor would choose that had turned so many times."""
+    lower = run.plan.settings[QUEUE_ROWS] // 2
+    if which == NEXT:
+        return turn % run.plan.settings[QUEUES_PER_DIM]
+    if which == LAST:
+        return lower + turn % (run.plan.settings[QUEUE_ROWS] - lower)
+    return turn % lower if which == FIRST and lower > 1 else 0
+
+
+@works_on_tables
+def _take_cursor(run: Run, cursor: Any, which: int) -> int:
+    rows = run.plan.settings[QUEUE_ROWS]
+    if which == NEXT:
+        queue = cursor.next
+        cursor.next = queue + 1 if queue + 1 < run.plan.settings[QUEUES_PER_DIM] else 0
+    elif which == NO_CURSOR:
+        queue = 0
+    elif which == FIRST:
+        queue = cursor.first
+        cursor.first = queue + 1 if queue + 1 < rows // 2 else 0
+    else:
+        queue = cursor.last
+        cursor.last = queue + 1 if queue + 1 < rows else rows // 2
+    return queue
+
+
+@works_on_tables
+def _take_tree(cursor: Any, kind: int) -> int:
+    """Which tree is next for collectives of a kind: 0 root last, 1 root first, in turn."""
+    root_first = (cursor.trees >> kind) & 1
+    cursor.trees ^= 1 << kind
+    return root_first
+
+
+@works_on_tables
+def _enter_phase(run: Run, stream_row: int, index: int) -> None:
+    """Set a stream's fields for its phase `index`; it does not run yet."""
+    stream = run.streams[stream_row]
+    phase = run.plan.phases[stream.phase_first + index]
+    line_row = phase.line
+    if line_row == NO_LINE:
+        line_row = run.plan.groups[run.plan.seats[stream.seat].group].line
+    line = run.plan.lines[line_row]
+    per_dim = run.plan.settings[QUEUES_PER_DIM]
+    queue = run.stream_queue[stream_row, index] & (ROOT_FIRST - 1)
+    root_first = run.stream_queue[stream_row, index] >= ROOT_FIRST
+    stream.phase = index
+    stream.program = phase.program
+    stream.line = line_row
+    queue_first = run.seats[stream.seat].queue_first
+    stream.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
+    upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
+    anticlockwise = upper or phase.cursor == LAST
+    stream.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
+    if line.members_first >= 0:
+        stream.position = run.plan.seats[stream.seat].position
+    else:
+        stream.position = (run.plan.actors[stream.actor].rank // line.stride) % line.members
+    stream.started = 0
+    stream.sent = stream.received = stream.credit = stream.bundles = 0
+    stream.step = stream.bundle = 0
+    stream.half_tried_ns = stream.half_done_ns = NONE
+    stream.mark_ns = stream.turn_ns = stream.posted_ns = NONE
+    variant = line.members if root_first else 0
+    stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
+
+
+@works_on_tables
+def next_phase(run: Run, stream_row: int) -> None:
+    """Move a stream whose phase is complete to the queue of its next phase."""
+    stream = run.streams[stream_row]
+    old = stream.queue
+    remove(run, stream_row)
+    _enter_phase(run, stream_row, stream.phase + 1)
+    insert(run, stream_row)
+    chunk_queued(run, stream_row)
+    run.queues[old].running -= 1
+    chunk_leaves(run, old)
+    pump(run, old)
+    pump(run, stream.queue)
+
+
+@works_on_tables
+def leave_last_queue(run: Run, stream_row: int) -> None:
+    """Take a finished stream out of the machine, and let the next one start."""
+    queue = run.streams[stream_row].queue
+    remove(run, stream_row)
+    run.queues[queue].running -= 1
+    chunk_leaves(run, queue)
+    pump(run, queue)

@@ -1,0 +1,22 @@
+"""The endpoint a bundle must cross: a fixed delay, or the shared memory bus of the actor."""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.collectives.bus import enter_bus
+from et_sim.engine.state.kinds import BUNDLE_AT_ENDPOINT
+from et_sim.engine.state.run import Run
+
+
+@works_on_tables
+def cross_endpoint(
+    run: Run, stream_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
+) -> None:
+    """Send a bundle across; sub-groups never use the bus."""
+    stream = run.streams[stream_row]
+    line = run.plan.lines[stream.line]
+    if len(run.bus_sides) > 0 and line.members_first < 0:
+        enter_bus(run, stream_row, label, size, reduction_ns, inward, returns)
+    else:
+        schedule_own(run, stream.actor, line.endpoint_ns, BUNDLE_AT_ENDPOINT, stream_row, label, reduction_ns)

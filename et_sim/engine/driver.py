@@ -1,0 +1,164 @@
+"""Driving a run from start to end: Python's side of the event loop.
+
+Not here: explaining a run that got stuck (`stall`), and turning columns into tables (`timeline`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.loop import FINISHED, NEEDS_ROOM, PAUSED, TIED, TOO_LATE, simulate
+from et_sim.engine.pools import (
+    hand_over,
+    hand_over_messages,
+    hand_over_phases,
+    make_room,
+    moments_per_event,
+    reserve_per_event,
+)
+from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import Run, new_run
+from et_sim.engine.state.traffic_tables import new_traffic
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.errors import InputError, UsageError
+from et_sim.machine.model import Network
+from et_sim.plan.fractions import in_fractions
+from et_sim.plan.tables import Plan
+from et_sim.plan.tables import record as record_of
+from et_sim.units import format_ns
+
+FEWEST_EVENTS = 20_000  # until Python takes a look
+SECONDS_BETWEEN_REPORTS = 0.3
+SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
+
+# now_ns, messages delivered, messages expected, nodes completed, nodes in all
+Report = Callable[[int, int, int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a run leaves behind. Node columns follow the plan: actor by actor, row by row."""
+
+    plan: Plan
+    nodes: Any  # NODE_STATE records
+    finish_ns: Any  # per actor; NONE: never finished
+    busy_ns: Any  # per actor: time its compute nodes took, summed
+    end_ns: int  # when the last thing happened
+    messages: int
+    run: Run
+    resources: ResourceTable | None  # of the network, if anything was recorded that names them
+    has_contention: bool  # whether messages wait for each other
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every actor finished."""
+        return bool((self.finish_ns >= 0).all())
+
+
+def run_plan(
+    plan: Plan,
+    network: Network,
+    model: NetworkModel,
+    report: Report | None = None,
+    *,
+    record: Callable[[Any], None] | None = None,
+    log: Callable[[Any], None] | None = None,
+    messages: Callable[[Any], None] | None = None,
+    links: bool = False,
+) -> Outcome | None:
+    """Simulate a plan until nothing is left to happen.
+
+    `record` takes the moments of the run (`causes`), `log` what became of its chunks, phase by phase, and
+    `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
+
+    None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
+    """
+    _check(plan, network, model)
+    bits, needs = network.fraction_bits, model.needs(network)
+    in_units = in_fractions(plan, bits)
+    reserve = reserve_per_event(in_units, needs)
+    resources = model.resources(network, in_units) if record or links else None
+    count = len(resources) if resources is not None else 0
+    run = new_run(
+        in_units,
+        model.tables(network, in_units),
+        new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
+        record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
+        resources=count,
+        moments_per_event=moments_per_event(in_units, reserve, needs) if record else 0,
+        phases_per_event=reserve.rows if log else 0,
+    )
+    expected = plan.expected_messages if report else 0
+    happen = simulate.lasting(lambda: _seconds_interpreted(plan, run))
+    events = FEWEST_EVENTS
+    while True:
+        begin = time.monotonic()
+        status = happen(run, *reserve, events)
+        if status == PAUSED and time.monotonic() - begin < SECONDS_BETWEEN_REPORTS:
+            events *= 2
+        if record:
+            hand_over(run, record, bits)
+        if log:
+            hand_over_phases(run, log, bits)
+        if messages:
+            hand_over_messages(run, messages, bits)
+        if status == FINISHED:
+            break
+        if status == TIED:
+            return None
+        if status == TOO_LATE:
+            raise InputError(
+                f"simulated time passed {format_ns(in_units.latest >> bits)}",
+                place=f"after {int(run.clock[0].delivered)} messages",
+                remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
+            )
+        if status == NEEDS_ROOM:
+            run = make_room(run, reserve, model, needs)
+        elif report:
+            clock = run.clock[0]
+            report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
+    clock = run.clock[0]
+    for column in ("ready_ns", "start_ns", "end_ns") if bits else ():
+        run.nodes[column] >>= bits  # NONE stays what it is
+    return Outcome(
+        plan=plan,
+        nodes=run.nodes,
+        finish_ns=np.array(run.actors["finish_ns"], np.int64) >> bits,
+        busy_ns=np.array(run.actors["busy_ns"], np.int64) >> bits,
+        end_ns=int(clock.now) >> bits,
+        messages=_messages(plan, run),
+        run=run,
+        resources=resources,
+        has_contention=model.HAS_CONTENTION,
+    )
+
+
+def _seconds_interpreted(plan: Plan, run: Run) -> float:
+    """How long a run would take uncompiled."""
+    seconds = plan.expected_messages * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
+    return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
+
+
+def _messages(plan: Plan, run: Run) -> int:
+    """Messages delivered, to all ranks."""
+    if not plan.is_folded:
+        return int(run.clock[0].delivered)
+    ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))
+    return int((run.actors["messages"] * ranks_per_actor).sum())
+
+
+def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
+    """Refuse what the network model cannot do."""
+    model.check(network, plan.largest_message)
+    if plan.pairs_early and not hasattr(model, "flight_ns"):
+        raise UsageError(
+            "on a network of 1.0, messages meet their receives when they are sent, and this network model "
+            "does not know then when they will arrive",
+            remedy="leave out --model, or describe the network in the form of 2.x",
+        )

@@ -1,0 +1,1 @@
+"""Issue and completion of nodes."""

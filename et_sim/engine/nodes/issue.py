@@ -1,0 +1,242 @@
+"""Ranks: issuing nodes when their parents are done and their lane is free, and completing them.
+
+An issue pass visits the ready nodes in ascending order. A node that becomes ready during the pass
+waits for the next one, which every completion triggers; if nothing at all is under way, the pass is
+repeated, so that no ready node is ever left behind. With ISSUE_AT_ONCE, it joins the pass under way.
+
+Not here: what a collective does once issued (`streams`), and how events find their node (`loop`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import new_event, release_event, schedule, schedule_own
+from et_sim.engine.collectives.chunks import start_collective
+from et_sim.engine.nodes.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
+from et_sim.engine.observe.causes import (
+    SERVER_QUEUE,
+    needs_server,
+    needs_waiting,
+    node_ends,
+    node_starts,
+    now_of,
+    parent_done,
+    resume,
+    server_freed,
+)
+from et_sim.engine.observe.tie_rules import (
+    needs_lane,
+    note_beside,
+    note_freed,
+    note_issue,
+    note_parent,
+    note_pass,
+)
+from et_sim.engine.observe.ties import is_watched, note_part, origin_now, restore_origin
+from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.run import NONE, Run, setting_of
+from et_sim.engine.transport.point_to_point import post_receive, send
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import LANES, Action, Lane
+
+DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
+RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
+COLLECTIVE_LANE = int(Lane.COLLECTIVE)
+ISSUE_AT_ONCE = setting_of(Correction.ISSUE_AT_ONCE)
+
+
+@works_on_tables
+def start_later(run: Run, actor_row: int) -> None:
+    """Time zero of an actor that starts late: nothing but its start is to come."""
+    schedule(run, run.plan.actors[actor_row].start_ns, START, actor_row, 0, 0)
+
+
+@works_on_tables
+def start_rank(run: Run, actor_row: int) -> None:
+    """Find the nodes without parents, and issue what can be issued."""
+    actor = run.plan.actors[actor_row]
+    template = run.plan.templates[actor.template]
+    for node in range(template.nodes):
+        state = run.nodes[actor.node_first + node]
+        state.waiting = run.plan.nodes[template.node_first + node].indegree
+        state.link = NONE
+        state.ready_ns = state.start_ns = state.end_ns = NONE
+        state.released_by = state.freed_by = NONE
+        state.message_from = state.message_node = NONE
+        state.sequence = NONE
+        if state.waiting == 0:
+            state.ready_ns = run.clock[0].now
+            parent_done(run, actor.node_first + node)
+            push_ready(run, actor_row, node)
+    issue_ready(run, actor_row)
+
+
+@works_on_tables
+def issue_ready(run: Run, actor_row: int) -> None:
+    """Run issue passes; the rank is finished when all its nodes are."""
+    state = run.actors[actor_row]
+    _issue_pass(run, actor_row)
+    while state.running == 0 and lowest_free_lane(run, actor_row) != NONE:
+        _issue_pass(run, actor_row)
+    if is_watched(run):
+        note_pass(run, actor_row, lowest_free_lane(run, actor_row) != NONE)
+    actor = run.plan.actors[actor_row]
+    if state.completed == run.plan.templates[actor.template].nodes:
+        state.finish_ns = run.clock[0].now
+
+
+@works_on_tables
+def _issue_pass(run: Run, actor_row: int) -> None:
+    state = run.actors[actor_row]
+    state.issuing = 1
+    moment, origin = now_of(run), origin_now(run)
+    lane = lowest_free_lane(run, actor_row)
+    while lane != NONE:
+        _issue(run, actor_row, pop_ready(run, actor_row, lane), lane)
+        resume(run, moment)
+        restore_origin(run, origin)
+        lane = lowest_free_lane(run, actor_row)
+    state.issuing = 0
+    node = state.late
+    state.late = NONE
+    first = run.plan.actors[actor_row].node_first
+    while node != NONE:
+        after = run.nodes[first + node].link
+        run.nodes[first + node].link = NONE
+        push_ready(run, actor_row, node)
+        node = after
+
+
+@works_on_tables
+def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    state = run.nodes[actor.node_first + node]
+    lane_state = run.lanes[actor_row * LANES + lane]
+    state.start_ns = run.clock[0].now
+    if state.start_ns > state.ready_ns:
+        state.freed_by = lane_state.last
+    node_starts(run, actor.node_first + node, actor_row, lane, not is_unlimited(lane))
+    if lane == COLLECTIVE_LANE:
+        note_beside(run, lane_state)
+    elif not is_unlimited(lane):
+        note_issue(run, lane_state, node, state.ready_ns)
+        lane_state.busy = 1
+    if is_watched(run):
+        needs_lane(run, actor_row * LANES + lane, run.node_marks[actor.node_first + node])
+    run.actors[actor_row].running += 1
+    action = plan_node.action
+    if action == DELAY:
+        schedule_own(run, actor_row, plan_node.duration_ns, NODE_DONE, actor_row, node, 0)
+    elif action == COLLECTIVE:
+        start_collective(run, actor_row, node)
+    elif action == SEND:
+        send(run, _channel(run, actor_row, plan_node.detail), MESSAGE, node, actor_row)
+    elif action == RECEIVE:
+        post_receive(run, _channel(run, actor_row, plan_node.detail), LATE_RECEIVE, actor_row, node)
+    elif action == MEMORY:
+        _request_memory(run, actor_row, node)
+    else:
+        _end_node(run, actor_row, node)
+
+
+@works_on_tables
+def _channel(run: Run, actor_row: int, detail: int) -> int:
+    return run.plan.actor_channels[run.plan.actors[actor_row].channel_first + detail]
+
+
+@works_on_tables
+def _request_memory(run: Run, actor_row: int, node: int) -> None:
+    """Be served at once, or join the end of the server's queue."""
+    server_row = run.plan.actors[actor_row].memory_server
+    if server_row == NONE:
+        duration = _plan_node(run, actor_row, node).duration_ns
+        schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
+        return
+    server = run.servers[server_row]
+    if not server.busy:
+        needs_server(run, server_row)
+        _serve(run, server_row, actor_row, node)
+        return
+    join(run.events, server, new_event(run, NODE_DONE, actor_row, node, 0))
+
+
+@works_on_tables
+def _serve(run: Run, server_row: int, actor_row: int, node: int) -> None:
+    """The requester hears first, and may queue its next request before the server is free."""
+    run.servers[server_row].busy = 1
+    duration = _plan_node(run, actor_row, node).duration_ns
+    schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
+    schedule_own(run, actor_row, duration, SERVER_FREE, server_row, 0, 0)
+
+
+@works_on_tables
+def free_server(run: Run, server_row: int) -> None:
+    """A server is done with a request: begin the next one in its queue."""
+    server = run.servers[server_row]
+    server.busy = 0
+    server_freed(run, server_row)
+    row = leave(run.events, server)
+    if row == NONE:
+        return
+    needs_waiting(run, row, SERVER_QUEUE, server_row)
+    actor_row, node = run.events[row].a, run.events[row].b
+    release_event(run, row)
+    _serve(run, server_row, actor_row, node)
+
+
+@works_on_tables
+def _plan_node(run: Run, actor_row: int, node: int):  # type: ignore[no-untyped-def]
+    return run.plan.nodes[run.plan.templates[run.plan.actors[actor_row].template].node_first + node]
+
+
+@works_on_tables
+def complete(run: Run, actor_row: int, node: int) -> None:
+    """A node is done: free its lane, release its children, and issue what became possible."""
+    _end_node(run, actor_row, node)
+    issue_ready(run, actor_row)
+
+
+@works_on_tables
+def _end_node(run: Run, actor_row: int, node: int) -> None:
+    actor = run.plan.actors[actor_row]
+    plan_node = _plan_node(run, actor_row, node)
+    state = run.actors[actor_row]
+    node_ends(run, actor.node_first + node, actor_row, plan_node.lane)
+    lane = run.lanes[actor_row * LANES + plan_node.lane]
+    lane.busy = 0
+    lane.last = node
+    note_freed(run, lane)
+    note_part(run)
+    state.running -= 1
+    state.completed += 1
+    run.clock[0].completed += 1
+    if plan_node.busy:
+        state.busy_ns += plan_node.duration_ns
+    run.nodes[actor.node_first + node].end_ns = run.clock[0].now
+    origin, moment = origin_now(run), now_of(run)
+    for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
+        _release(run, actor_row, run.plan.children[index], node)
+        restore_origin(run, origin)
+        resume(run, moment)
+
+
+@works_on_tables
+def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
+    """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
+    state = run.nodes[run.plan.actors[actor_row].node_first + node]
+    state.waiting -= 1
+    parent_done(run, run.plan.actors[actor_row].node_first + node)
+    is_late = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
+    if is_watched(run):
+        note_parent(run, run.node_marks[run.plan.actors[actor_row].node_first + node], is_late)
+    if state.waiting > 0:
+        return
+    state.ready_ns = run.clock[0].now
+    state.released_by = parent
+    if is_late:
+        state.link = run.actors[actor_row].late
+        run.actors[actor_row].late = node
+    else:
+        push_ready(run, actor_row, node)

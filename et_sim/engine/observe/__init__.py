@@ -1,0 +1,1 @@
+"""What is noted about a run besides its times: causes, traffic, phases, ties."""

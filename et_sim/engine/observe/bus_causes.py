@@ -1,0 +1,64 @@
+"""Why transfers on the shared memory bus begin when they do: requests, sides, and gaps between transfers.
+
+Idle unless causes are recorded (`causes`). Not here: the bus (`bus`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.causes import BUS, BUS_QUEUE, BUS_SIDE, is_recorded, moment_of, needs, now_of
+from et_sim.engine.state.run import NONE, Run
+
+
+@works_on_tables
+def remember_request(run: Run, row: int) -> None:
+    """A request joins a line at a side of a bus."""
+    if is_recorded(run):
+        cause = run.causes.bus_requests[row]
+        cause.moment, cause.node = now_of(run), run.causes.now[0].node
+
+
+@works_on_tables
+def needs_request(run: Run, row: int, side_row: int) -> None:
+    """A side of a bus begins to send a request, or to process it."""
+    if is_recorded(run):
+        cause = run.causes.bus_requests[row]
+        run.causes.now[0].node = cause.node
+        needs(run, cause.moment, BUS_QUEUE, side_row)
+
+
+@works_on_tables
+def needs_side(run: Run, side_row: int, gap_ns: int, wait_ns: int) -> int:
+    """Sending needs the side, which is free; for a gap after its last transfer if that leaves a wait.
+
+    Returns the moment that the transfer follows, `wait_ns` from now.
+    """
+    if not is_recorded(run):
+        return NONE
+    last, begin = run.causes.bus_sides[side_row].free, run.clock[0].now + wait_ns
+    if wait_ns == 0 or last == NONE:
+        needs(run, last, BUS_SIDE, side_row)
+        return now_of(run)
+    over = moment_of(run, last, NONE, BUS, begin - gap_ns, begin)
+    return moment_of(run, over, now_of(run), BUS_SIDE, begin, begin)
+
+
+@works_on_tables
+def side_freed(run: Run, side_row: int) -> None:
+    """A side of a bus has sent or received."""
+    if is_recorded(run):
+        run.causes.bus_sides[side_row].free = now_of(run)
+
+
+@works_on_tables
+def side_processed(run: Run, side_row: int) -> None:
+    """A side of a bus has processed a request."""
+    if is_recorded(run):
+        run.causes.bus_sides[side_row].processed = now_of(run)
+
+
+@works_on_tables
+def needs_processed(run: Run, side_row: int) -> None:
+    """Processing needs the one before to be over."""
+    if is_recorded(run):
+        needs(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)

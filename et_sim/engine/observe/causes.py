@@ -1,0 +1,355 @@
+"""Why things happen when they do: a record of which moment let which happen.
+
+A *moment* is a point of the run. What takes time leads from one moment to the next; where several things must
+have come, they meet in a moment that names the one that came last and another one, which came before it (or
+with it). So the end of a moment is the later of the two that it needs, plus the time it takes: all times of a
+run follow from its first moment, by nothing but sums and maxima. Walking back from its last one along `by`
+passes everything that decided how long the run took.
+
+The engine says three things here: what takes time (`takes_until`, `flies`, and what the kinds of events
+say of themselves), what is needed besides the event under way (`needs` and what is built on it), and whose
+work it is (`works_for`). What waits remembers the moment at which it began to.
+
+All of this is idle unless causes are recorded. Not here: messages (`causes_of_messages`), the shared bus
+(`causes_on_bus`), the tables (`cause_tables`), and what can be learned from the record (`views`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state import kinds
+from et_sim.engine.state.cause_tables import What
+from et_sim.engine.state.run import NONE, RUNNING_LIMIT, Run
+from et_sim.plan.tables import LANES
+
+BEGINNING = 0
+NOTHING, LATE_START, NODE = int(What.BEGIN), int(What.LATE_START), int(What.NODE)
+LATENCY, SERIALISATION, ENDPOINT = int(What.LATENCY), int(What.SERIALISATION), int(What.ENDPOINT)
+REDUCTION, BUS = int(What.REDUCTION), int(What.BUS)
+NODE_START, NODE_END = int(What.NODE_START), int(What.NODE_END)
+CHUNK_QUEUED, CHUNK_START = int(What.CHUNK_QUEUED), int(What.CHUNK_START)
+PARENTS, LANE, ROOM = int(What.PARENTS), int(What.LANE), int(What.ROOM)
+LINK, LINK_QUEUE = int(What.LINK), int(What.LINK_QUEUE)
+SERVER, SERVER_QUEUE = int(What.SERVER), int(What.SERVER_QUEUE)
+BUS_SIDE, BUS_QUEUE = int(What.BUS_SIDE), int(What.BUS_QUEUE)
+RECEIVE, REQUEST = int(What.RECEIVE), int(What.REQUEST)
+BUNDLES, HALF, CHUNKS = int(What.BUNDLES), int(What.HALF), int(What.CHUNKS)
+TOGETHER, BOUND = int(What.TOGETHER), int(What.BOUND)
+
+
+@works_on_tables
+def is_recorded(run: Run) -> bool:
+    """Whether causes are recorded at all."""
+    return len(run.recording) > 0 and run.causes.on[0] == 1
+
+
+@works_on_tables
+def moment_of(run: Run, by: int, also: int, what: int, start_ns: int, end_ns: int) -> int:
+    """A new moment, which needs up to two others."""
+    now = run.causes.now[0]
+    moment = run.causes.moments[now.made - now.flushed]
+    moment.by, moment.also = by, also
+    moment.start_ns, moment.end_ns = start_ns, end_ns
+    moment.node, moment.what = now.node, what
+    moment.link, moment.place = now.link, now.place
+    now.made += 1
+    return now.made - 1
+
+
+@works_on_tables
+def _comes(run: Run, also: int, what: int, place: int) -> None:
+    """What is happening comes to a moment of its own, which may need another one, too."""
+    now, time = run.causes.now[0], run.clock[0].now
+    now.place = place
+    now.moment = moment_of(run, now.moment, also if also != now.moment else NONE, what, time, time)
+    now.place = NONE
+
+
+@works_on_tables
+def begin_at_the_beginning(run: Run) -> None:
+    """An actor starts."""
+    if is_recorded(run):
+        run.causes.now[0].moment, run.causes.now[0].node = BEGINNING, NONE
+
+
+@works_on_tables
+def begin_moment(run: Run, event_row: int) -> None:
+    """An event is taken off the calendar."""
+    if is_recorded(run):
+        now, cause = run.causes.now[0], run.causes.events[event_row]
+        now.moment, now.node = cause.moment, cause.node
+
+
+@works_on_tables
+def remember(run: Run, event_row: int) -> None:
+    """An event is made: if it must wait for something, it has been since now."""
+    if is_recorded(run):
+        now, cause = run.causes.now[0], run.causes.events[event_row]
+        cause.moment, cause.node = now.moment, now.node
+
+
+@works_on_tables
+def takes_until(run: Run, event_row: int, time: int, kind: int) -> None:
+    """An event is put on the calendar: what is happening, or what was said to follow it, leads to it."""
+    if is_recorded(run):
+        run.causes.events[event_row].moment = moment_at(run, time, kind)
+
+
+@works_on_tables
+def moment_at(run: Run, time: int, kind: int) -> int:
+    """The moment, at a time to come, of an event that what is happening leads to."""
+    now = run.causes.now[0]
+    base = now.moment if now.after == NONE else now.after
+    base_ns = run.clock[0].now if now.after == NONE else now.after_ns
+    what = _time_of(kind) if now.what == NONE else now.what
+    if time > base_ns or what == REDUCTION:  # which only rounding may have made nothing of
+        base = moment_of(run, base, NONE, what, base_ns, time)
+    now.after = now.what = now.link = now.place = NONE
+    return base
+
+
+@works_on_tables
+def _time_of(kind: int) -> int:
+    """How the time until an event is spent."""
+    if kind == kinds.BUNDLE_AT_ENDPOINT:
+        return ENDPOINT
+    if kind == kinds.BUNDLE_READY:
+        return REDUCTION
+    if kind in (kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED):
+        return BUS
+    return LATE_START if kind == kinds.START else NODE
+
+
+@works_on_tables
+def now_of(run: Run) -> int:
+    """The moment at which things happen now, to be told to `needs` or `resume` later."""
+    return run.causes.now[0].moment if is_recorded(run) else NONE
+
+
+@works_on_tables
+def resume(run: Run, moment: int) -> None:
+    """What happens next, in the same event, needs no more than this moment."""
+    if is_recorded(run):
+        run.causes.now[0].moment = moment
+
+
+@works_on_tables
+def needs(run: Run, moment: int, what: int, place: int) -> None:
+    """What happens next needs another moment, too."""
+    if is_recorded(run) and moment != NONE and moment != now_of(run):
+        _comes(run, moment, what, place)
+
+
+@works_on_tables
+def works_for(run: Run, stream_row: int) -> None:
+    """What happens next is a collective's work."""
+    if is_recorded(run):
+        running = run.running[run.streams[stream_row].running]
+        run.causes.now[0].node = run.plan.actors[running.actor].node_first + running.node
+
+
+@works_on_tables
+def parent_done(run: Run, node: int) -> None:
+    """One parent of a node is done, or none had to be: it needs all of them so far."""
+    if is_recorded(run):
+        needs(run, run.causes.nodes[node], PARENTS, NONE)
+        run.causes.nodes[node] = now_of(run)
+
+
+@works_on_tables
+def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: bool) -> None:
+    """A node is issued: it needs its parents and, if that holds one node at a time, its lane."""
+    if not is_recorded(run):
+        return
+    place = actor_row * LANES + lane
+    run.causes.now[0].node = node
+    if is_limited:
+        needs(run, run.causes.lanes[place], LANE, place)
+    _comes(run, run.causes.nodes[node], NODE_START, place if is_limited else NONE)
+
+
+@works_on_tables
+def node_ends(run: Run, node: int, actor_row: int, lane: int) -> None:
+    """A node is done, and its lane is free."""
+    if is_recorded(run):
+        place = actor_row * LANES + lane
+        run.causes.now[0].node = node
+        _comes(run, NONE, NODE_END, place)
+        run.causes.lanes[place] = now_of(run)
+
+
+@works_on_tables
+def chunk_queued(run: Run, stream_row: int) -> None:
+    """A chunk joins a queue; nothing has happened in this phase of it yet."""
+    if is_recorded(run):
+        moment, stream = now_of(run), run.causes.streams[stream_row]
+        works_for(run, stream_row)
+        _comes(run, NONE, CHUNK_QUEUED, run.streams[stream_row].queue)
+        stream.queued = now_of(run)
+        resume(run, moment)
+        stream.ready = stream.half = stream.ended = NONE
+        for label in range(run.causes.posted.shape[1]):
+            run.causes.posted[stream_row, label] = NONE
+
+
+@works_on_tables
+def chunk_starts(run: Run, stream_row: int, queue_row: int) -> None:
+    """A chunk starts: of those that were in its queue, all but the last few must have left."""
+    if not is_recorded(run):
+        return
+    works_for(run, stream_row)
+    queue, rooms = run.causes.queues[queue_row], run.causes.rooms
+    needed = queue.starts - run.plan.settings[RUNNING_LIMIT]
+    queue.starts += 1
+    if 0 <= needed < queue.leaves:
+        needed = max(needed, queue.leaves - rooms.shape[1])
+        needs(run, rooms[queue_row, needed % rooms.shape[1]], ROOM, queue_row)
+    _comes(run, run.causes.streams[stream_row].queued, CHUNK_START, queue_row)
+
+
+@works_on_tables
+def chunk_leaves(run: Run, queue_row: int) -> None:
+    """A chunk leaves a queue."""
+    if is_recorded(run):
+        queue, rooms = run.causes.queues[queue_row], run.causes.rooms
+        rooms[queue_row, queue.leaves % rooms.shape[1]] = now_of(run)
+        queue.leaves += 1
+
+
+@works_on_tables
+def bundle_counts(run: Run, stream_row: int) -> None:
+    """A bundle is through: what follows needs all of the phase so far."""
+    if is_recorded(run):
+        works_for(run, stream_row)
+        stream = run.causes.streams[stream_row]
+        is_tree = run.plan.programs[run.streams[stream_row].program].tree_first != NONE
+        needs(run, stream.ready, PARENTS if is_tree else BUNDLES, NONE)
+        stream.ready = now_of(run)
+
+
+@works_on_tables
+def custom_node_counts(run: Run, stream_row: int) -> int:
+    """A node of a custom program is done; returns a moment at which all so far are."""
+    before = now_of(run)
+    if is_recorded(run):
+        works_for(run, stream_row)
+        needs(run, run.causes.streams[stream_row].ready, PARENTS, NONE)
+        run.causes.streams[stream_row].ready = now_of(run)
+        resume(run, before)
+        return run.causes.streams[stream_row].ready
+    return before
+
+
+@works_on_tables
+def needs_half(run: Run, stream_row: int) -> None:
+    """The second half of a direct exchange needs all messages of the first."""
+    if is_recorded(run):
+        needs(run, run.causes.streams[stream_row].half, HALF, NONE)
+
+
+@works_on_tables
+def receive_posted(run: Run, stream_row: int, label: int) -> None:
+    """A phase posts a receive."""
+    if is_recorded(run):
+        posted = run.causes.posted
+        posted[stream_row, (label >> 1) % posted.shape[1]] = now_of(run)
+
+
+@works_on_tables
+def step_received(run: Run, stream_row: int, label: int) -> None:
+    """A message met the receive that a phase had posted."""
+    if is_recorded(run):
+        works_for(run, stream_row)
+        posted, place = run.causes.posted, _place_of_receives(run, stream_row)
+        needs(run, posted[stream_row, (label >> 1) % posted.shape[1]], RECEIVE, place)
+
+
+@works_on_tables
+def was_early(run: Run, stream_row: int, parked_row: int) -> None:
+    """A phase posts a receive whose message was parked."""
+    if is_recorded(run):
+        needs(run, run.causes.parked[parked_row].moment, RECEIVE, _place_of_receives(run, stream_row))
+
+
+@works_on_tables
+def _place_of_receives(run: Run, stream_row: int) -> int:
+    """The stream, if its messages make different bundles in the order in which they come."""
+    program = run.plan.programs[run.streams[stream_row].program]
+    return stream_row if program.tree_first == NONE and program.bundle_period > 1 else NONE
+
+
+@works_on_tables
+def collective_starts(run: Run, running_row: int) -> None:
+    """A collective is issued; none of its chunks is done."""
+    if is_recorded(run):
+        run.causes.running[running_row] = NONE
+
+
+@works_on_tables
+def chunk_done(run: Run, running_row: int) -> None:
+    """A chunk is done: what follows needs all chunks of its collective so far."""
+    if is_recorded(run):
+        needs(run, run.causes.running[running_row], CHUNKS, NONE)
+        run.causes.running[running_row] = now_of(run)
+
+
+@works_on_tables
+def issued_too(run: Run, issued: int) -> None:
+    """An actor has issued a collective that all start together: what follows needs all that have so far."""
+    if is_recorded(run):
+        needs(run, run.causes.issuers[issued], TOGETHER, NONE)
+        run.causes.issuers[issued] = now_of(run)
+
+
+@works_on_tables
+def ended_too(run: Run, first_stream: int) -> None:
+    """An actor is through a phase that ends for all together: what follows needs all that are so far."""
+    if is_recorded(run):
+        needs(run, run.causes.streams[first_stream].ended, TOGETHER, NONE)
+        run.causes.streams[first_stream].ended = now_of(run)
+
+
+@works_on_tables
+def server_freed(run: Run, server_row: int) -> None:
+    """A remote memory is free."""
+    if is_recorded(run):
+        run.causes.servers[server_row] = now_of(run)
+
+
+@works_on_tables
+def needs_server(run: Run, server_row: int) -> None:
+    """What happens next needs a remote memory, which is free."""
+    if is_recorded(run):
+        needs(run, run.causes.servers[server_row], SERVER, server_row)
+
+
+@works_on_tables
+def needs_waiting(run: Run, event_row: int, what: int, place: int) -> None:
+    """What has waited goes on; it needed what had happened when it began to wait, too."""
+    if is_recorded(run):
+        cause = run.causes.events[event_row]
+        run.causes.now[0].node = cause.node
+        needs(run, cause.moment, what, place)
+
+
+@works_on_tables
+def first_half_arrived(run: Run, stream_row: int) -> None:
+    """A stream received a message, perhaps the last of the first half of a direct exchange."""
+    stream = run.streams[stream_row]
+    if is_recorded(run) and stream.received == run.plan.programs[stream.program].half:
+        run.causes.streams[stream_row].half = now_of(run)
+
+
+@works_on_tables
+def custom_starts(run: Run, stream_row: int, node: int) -> None:
+    """A custom program begins; no parent of its nodes is done."""
+    if is_recorded(run):
+        run.causes.custom[stream_row, node] = NONE
+
+
+@works_on_tables
+def custom_parent_done(run: Run, stream_row: int, node: int) -> None:
+    """A parent of a node of a custom program is done: the node needs all of them so far."""
+    if is_recorded(run):
+        needs(run, run.causes.custom[stream_row, node], PARENTS, NONE)
+        run.causes.custom[stream_row, node] = now_of(run)

@@ -1,0 +1,101 @@
+"""How busy links are, in slices of time, and how many messages wait for them.
+
+Slices are as wide as a power of two of nanoseconds, the first one begins at 0, and all sums are of whole
+numbers, so the result is as if the final width had been known from the start.
+
+Not here: when links are taken (`transport`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import Run
+
+SHIFT, PER_LINK, BITS = range(3)
+
+
+@works_on_tables
+def note_busy(run: Run, link: int, begin: int, length: int, size: int) -> None:
+    """A link serialises a message from `begin` on."""
+    traffic, end = run.traffic, begin + length
+    if len(traffic.slices) == 0:
+        return
+    _reach(run, max(end - 1, begin))
+    shift, first = traffic.grid[SHIFT], link * traffic.grid[PER_LINK]
+    begun = traffic.slices[first + (begin >> shift)]
+    begun.bytes += size
+    begun.messages += 1
+    at = begin
+    while at < end:
+        until = min(end, ((at >> shift) + 1) << shift)
+        traffic.slices[first + (at >> shift)].busy_ns += until - at
+        at = until
+
+
+@works_on_tables
+def note_waiting(run: Run, link: int, change: int) -> None:
+    """One message more, or less, waits for a link from now on; those that wait no time do not count."""
+    traffic, now = run.traffic, run.clock[0].now
+    if len(traffic.slices) == 0:
+        return
+    _reach(run, now)
+    shift, first, line = traffic.grid[SHIFT], link * traffic.grid[PER_LINK], traffic.lines[link]
+    at = line.since_ns if line.waiting > 0 else now
+    while at < now:
+        until = min(now, ((at >> shift) + 1) << shift)
+        part = traffic.slices[first + (at >> shift)]
+        part.waited_ns += line.waiting * (until - at)
+        part.waiting = max(part.waiting, line.waiting)
+        at = until
+    line.waiting += change
+    line.since_ns = now
+
+
+@works_on_tables
+def note_wait(run: Run, link: int, wait: int) -> None:
+    """A message that waited so long begins to be serialised."""
+    traffic = run.traffic
+    if len(traffic.slices) > 0:
+        _reach(run, run.clock[0].now)
+        at = link * traffic.grid[PER_LINK] + (run.clock[0].now >> traffic.grid[SHIFT])
+        traffic.slices[at].longest_ns = max(traffic.slices[at].longest_ns, wait)
+
+
+@works_on_tables
+def _reach(run: Run, time: int) -> None:
+    """Make slices so wide that the last one holds a time."""
+    grid = run.traffic.grid
+    while time >> grid[SHIFT] >= grid[PER_LINK]:
+        _widen(run)
+
+
+@works_on_tables
+def _widen(run: Run) -> None:
+    """Merge every two neighbours."""
+    slices, per_link = run.traffic.slices, run.traffic.grid[PER_LINK]
+    for first in range(0, len(slices), per_link):
+        for number in range(1, per_link):
+            if number & 1 == 0:  # what was in its place is merged already
+                _clear(slices[first + (number >> 1)])
+            _add(slices[first + (number >> 1)], slices[first + number])
+        for number in range(per_link >> 1, per_link):
+            _clear(slices[first + number])
+    run.traffic.grid[SHIFT] += 1
+
+
+@works_on_tables
+def _clear(one: Any) -> None:
+    one.busy_ns = one.bytes = one.messages = one.waited_ns = one.longest_ns = 0
+    one.waiting = 0
+
+
+@works_on_tables
+def _add(into: Any, one: Any) -> None:
+    into.busy_ns += one.busy_ns
+    into.bytes += one.bytes
+    into.messages += one.messages
+    into.waited_ns += one.waited_ns
+    into.longest_ns = max(into.longest_ns, one.longest_ns)
+    into.waiting = max(into.waiting, one.waiting)

@@ -1,0 +1,256 @@
+"""Ties: does the order of two events at the same time and actor decide anything?
+
+Ranks of one actor see the same messages at the same times, but where several things happen to a rank within
+one nanosecond, the order among them follows from rank numbers and may differ between these ranks. As long as
+it decides nothing, one actor stands for all of them exactly. Where it would decide something, the functions
+here note a tie, the run of actors is given up, and every rank is simulated by itself.
+
+Whether the order of two events is the same for all ranks of an actor is traced through the run. What happens
+to an actor within a nanosecond falls into *groups*, which follow each other in a certain order; within a
+group, events of one *origin* do, too, and those of different origins may change places. Events that were
+put on the calendar at different times are in different groups. Of those put there at the same time, the
+entries of an actor's bucket keep the groups and origins of the events that did it; messages are all of one
+group, and their origin is the peer that sent them, with the origin there. What needs several events (a step
+its bundles, a node its parents, a chunk its place in a queue) has an origin made of theirs.
+
+`docs/folding.md` has the argument, and what is done for every mechanism of the engine: where things that may
+change places meet, they commute, or are needed together (`contribute`), or a tie is noted (`note_…`).
+
+All of this is idle unless actors stand for several ranks. Not here: which ranks share an actor (`fold`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import NONE, TURNS, Run
+
+ANYBODY = 0  # the origin of what happens at the very beginning
+OWN = -1  # in place of a peer
+# Kinds of things that need several events.
+OF_NODE, OF_BUNDLE, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
+KINDS = 8
+MOST_TRIES = 1 << 8
+NOT_A_STREAM = -2
+LOWEST_63_BITS = (1 << 63) - 1
+
+
+@works_on_tables
+def is_watched(run: Run) -> bool:
+    """Whether ties matter at all."""
+    return len(run.watch) > 0
+
+
+@works_on_tables
+def stamp(run: Run, event_row: int) -> None:
+    """Note on an event when, and as part of what, it is put on the calendar."""
+    if is_watched(run):
+        clock = run.clock[0]
+        mark = run.stamps[event_row]
+        mark.posted_ns = clock.now
+        mark.group = clock.group
+        mark.origin = clock.origin
+
+
+@works_on_tables
+def begin_event(run: Run, event_row: int) -> None:
+    """An event is taken off the calendar."""
+    if is_watched(run):
+        clock = run.clock[0]
+        mark = run.stamps[event_row]
+        clock.posted_ns = mark.posted_ns
+        clock.posted_group = mark.group
+        clock.posted_origin = mark.origin
+
+
+@works_on_tables
+def count_message(run: Run, actor_row: int) -> None:
+    """A message was delivered; the actor at one of its ends says for how many ranks."""
+    run.clock[0].delivered += 1
+    if is_watched(run):
+        run.actors[actor_row].messages += 1
+
+
+@works_on_tables
+def begin_rank(run: Run, actor_row: int) -> None:
+    """An actor starts."""
+    if is_watched(run):
+        run.clock[0].posted_ns = NONE
+        run.clock[0].posted_origin = ANYBODY
+        _begin(run, actor_row, False)
+
+
+@works_on_tables
+def begin_own(run: Run, actor_row: int) -> None:
+    """The event is a single one that an actor had put on the calendar for itself."""
+    if is_watched(run):
+        _begin(run, actor_row, False)
+        run.clock[0].origin = mixed(run.clock[0].posted_origin, OWN)
+
+
+@works_on_tables
+def begin_bucket(run: Run, actor_row: int) -> None:
+    """The event is an actor's bucket, whose entries will follow."""
+    if is_watched(run):
+        _begin(run, actor_row, True)
+
+
+@works_on_tables
+def begin_entry(run: Run, actor_row: int, which: int) -> None:
+    """The event is an entry, about `which` stream, of the actor's bucket that is being drained."""
+    if not is_watched(run):
+        return
+    clock, actor = run.clock[0], run.actors[actor_row]
+    if actor.entry_ns != clock.posted_ns or actor.entry_group != clock.posted_group:
+        actor.entry_ns = clock.posted_ns
+        actor.entry_group = clock.posted_group
+        actor.group += 1
+    clock.group = actor.group
+    clock.origin = clock.posted_origin
+    clock.part += 1
+    if which == NOT_A_STREAM:
+        clock.strangers += 1
+        which = NOT_A_STREAM - clock.strangers
+    take_turn(run, actor_row, which)
+
+
+@works_on_tables
+def begin_arrival(run: Run, actor_row: int, peer: int) -> None:
+    """The event is a message to an actor; `peer` is a number for whom it comes from, as seen from there."""
+    if not is_watched(run):
+        return
+    clock = run.clock[0]
+    _begin(run, actor_row, False)
+    clock.origin = mixed(mixed(clock.posted_origin, peer), clock.posted_ns + 1)
+
+
+@works_on_tables
+def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
+    """The same where nothing is known about the sender."""
+    if is_watched(run):
+        run.clock[0].strangers += 1
+        begin_arrival(run, actor_row, -run.clock[0].strangers)
+
+
+@works_on_tables
+def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
+    clock, actor = run.clock[0], run.actors[actor_row]
+    if actor.group_ns != clock.now:
+        actor.group_ns = clock.now
+        actor.group = 0
+        actor.cluster_ns = NONE - 1
+    if actor.cluster_ns != clock.posted_ns:
+        actor.cluster_ns = clock.posted_ns
+        actor.group += 1
+    else:  # entries are told apart among themselves, but not from what else was put there at that time
+        clock.ties += is_bucket or actor.cluster_is_bucket
+    actor.cluster_is_bucket = is_bucket
+    actor.entry_ns = NONE - 1
+    clock.group = actor.group
+    clock.origin = clock.posted_origin
+    clock.part += 1
+
+
+@works_on_tables
+def mixed(one: int, two: int) -> int:
+    """A number for two numbers in this order."""
+    # Compiled, products wrap at 64 bits; uncompiled, they grow. The lowest 63 bits are the same.
+    x = (int(one) * 6364136223846793005 + int(two) * 1442695040888963407 + 0x2545F491) & LOWEST_63_BITS
+    return x ^ (x >> 29)
+
+
+@works_on_tables
+def contribute(run: Run, mark: Any, kind: int) -> None:
+    """The event is one of several that something needs; what follows has an origin made of theirs.
+
+    Two things of one kind that need the same parts of the same events come in the same order whichever of
+    these events is the last. `kind` tells things apart that may come in another order then.
+    """
+    if not is_watched(run):
+        return
+    clock = run.clock[0]
+    if may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin):
+        before = mixed(mark.mark_origin, mark.mark_part)
+        clock.origin = mixed(mixed(before, mixed(clock.origin, clock.part)), kind)
+    mark_now(clock, mark)
+
+
+@works_on_tables
+def contribute_to(run: Run, mark: Any, kind: int, row: int) -> None:
+    """The same for one of several things of a kind that an event may need: a queue, a link."""
+    contribute(run, mark, KINDS * row + kind)
+
+
+@works_on_tables
+def mark_now(clock: Any, mark: Any) -> None:
+    mark.mark_ns = clock.now
+    mark.mark_group = clock.group
+    mark.mark_origin = clock.origin
+    mark.mark_part = clock.part
+
+
+@works_on_tables
+def origin_now(run: Run) -> int:
+    """The origin of what happens now, to be restored after a part of the event that needed others, too."""
+    return run.clock[0].origin
+
+
+@works_on_tables
+def restore_origin(run: Run, origin: int) -> None:
+    """What follows is a part of the event that needs nothing else."""
+    run.clock[0].origin = origin
+
+
+@works_on_tables
+def note_part(run: Run) -> None:
+    """A node is complete: another part of the event begins."""
+    if is_watched(run):
+        run.clock[0].part += 1
+
+
+@works_on_tables
+def note_turn(run: Run, stream_row: int) -> None:
+    """The event is one of several, any of which lets a stream do its next step.
+
+    The first of them does the next step, the second the one after, whichever they are. The steps of two
+    streams come in a certain order if the same stream is before the other among the events of every origin.
+    """
+    if not is_watched(run):
+        return
+    clock, stream = run.clock[0], run.streams[stream_row]
+    if stream.turn_ns != clock.now or stream.turn_group != clock.group:
+        stream.turn_ns = clock.now
+        stream.turn_group = clock.group
+        stream.turn_before = clock.before
+    else:
+        clock.ties += clock.before != stream_row and clock.before != stream.turn_before
+    if may_change_places(clock, stream.mark_ns, stream.mark_group, stream.mark_origin):
+        clock.origin = mixed(mixed(stream.mark_origin, clock.origin), OF_BUNDLE)
+    mark_now(clock, stream)
+
+
+@works_on_tables
+def take_turn(run: Run, actor_row: int, which: int) -> None:
+    """Note who was before `which` among the things of the present origin."""
+    if not is_watched(run):
+        return
+    clock = run.clock[0]
+    tag = mixed(mixed(actor_row, clock.now), clock.group)
+    at = mixed(tag, clock.origin) & (TURNS - 1)
+    for _ in range(MOST_TRIES):
+        turn = run.turns[at]
+        if turn.tag != tag:  # of another group, and no longer needed
+            turn.tag, turn.origin, turn.last = tag, clock.origin, NONE
+        if turn.origin == clock.origin:
+            clock.before = turn.last
+            turn.last = which
+            return
+        at = (at + 1) & (TURNS - 1)
+    clock.ties += 1
+
+
+@works_on_tables
+def may_change_places(clock: Any, ns: int, group: int, origin: int) -> bool:
+    """Whether what was noted may come later than what happens now, for other ranks."""
+    return ns == clock.now and group == clock.group and origin != clock.origin

@@ -1,0 +1,180 @@
+"""What is on the network: a record of every message, and of how busy links are.
+
+Whoever sends says what the message is about (`tell_…`), and hands it to the transport. That says when the
+message sets out, takes links and arrives. Where it waits to be asked for (rendezvous), what was said of it
+is kept beside the offer. A message that waits for no link is logged when it sets out: its times are known.
+
+All of this is idle unless it is recorded. Not here: slices of time (`link_slices`), and tables
+(`traffic_tables`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.link_slices import note_busy, note_wait, note_waiting
+from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.state.traffic_tables import Sent
+
+SEND, COLLECTIVE, CUSTOM, REQUEST = (int(sent) for sent in Sent)
+
+
+@works_on_tables
+def is_noted(run: Run) -> bool:
+    """Whether messages or links are recorded at all."""
+    return len(run.recording) > 0 and run.traffic.on[0] == 1
+
+
+@works_on_tables
+def tell_step(run: Run, stream_row: int, step: int, what: int) -> None:
+    """The next message is one of a phase."""
+    if is_noted(run):
+        stream, now = run.streams[stream_row], run.traffic.now[0]
+        running = run.running[stream.running]
+        now.what, now.actor, now.node = what, running.actor, running.node
+        now.chunk, now.phase, now.step = stream.sequence - running.first_sequence, stream.phase, step
+        now.ready_ns = run.clock[0].now
+
+
+@works_on_tables
+def tell_send(run: Run, kind: int, node: int, whose: int, ready_ns: int) -> None:
+    """The next message is one of a trace, or of a custom program; its sender has been ready since then."""
+    if is_noted(run):
+        if kind == MESSAGE:
+            _tell_node(run, whose, node, SEND)
+        else:
+            tell_step(run, whose, node, CUSTOM)
+        run.traffic.now[0].ready_ns = ready_ns
+
+
+@works_on_tables
+def tell_receive(run: Run, kind: int, whose: int, node: int) -> None:
+    """The next message asks for another one: a receive is posted."""
+    if is_noted(run):
+        if kind == LATE_RECEIVE:
+            _tell_node(run, whose, node, REQUEST)
+        else:
+            tell_step(run, whose, node, REQUEST)
+
+
+@works_on_tables
+def _tell_node(run: Run, actor_row: int, node: int, what: int) -> None:
+    now = run.traffic.now[0]
+    now.what, now.actor, now.node = what, actor_row, node
+    now.chunk = now.phase = now.step = NONE
+    now.ready_ns = run.clock[0].now
+
+
+@works_on_tables
+def keep_offer(run: Run, parked_row: int) -> None:
+    """A message is offered: keep what was said of it."""
+    if is_noted(run):
+        _copy_told(run.traffic.parked[parked_row], run.traffic.now[0])
+
+
+@works_on_tables
+def tell_offered(run: Run, parked_row: int) -> None:
+    """The next message is one that was offered."""
+    if is_noted(run):
+        _copy_told(run.traffic.now[0], run.traffic.parked[parked_row])
+
+
+@works_on_tables
+def hold(run: Run, event_row: int) -> None:
+    """A send waits to be asked for."""
+    if is_noted(run):
+        run.traffic.held[event_row] = run.clock[0].now
+
+
+@works_on_tables
+def held_since(run: Run, event_row: int) -> int:
+    """Since when a send has waited to be asked for."""
+    return run.traffic.held[event_row] if is_noted(run) else NONE
+
+
+@works_on_tables
+def sender(run: Run) -> int:
+    """The actor that sends the next message."""
+    return run.traffic.now[0].actor
+
+
+@works_on_tables
+def message_flies(run: Run, target: int, size: int, left: int, flight: int, dimension: int) -> None:
+    """A message that waits for nothing sets out; it has left its source, and arrives, at known times."""
+    if is_noted(run):
+        message, now = run.traffic.now[0], run.clock[0].now
+        message.peer, message.bytes = run.plan.actor_of_rank[target], size
+        message.sent_ns = message.start_ns = now
+        message.left_ns, message.arrived_ns = left, now + flight
+        message.waited_ns, message.dimension = 0, dimension
+        _log(run, message)
+
+
+@works_on_tables
+def message_sets_out(run: Run, row: int) -> None:
+    """A message is about to take its first link, or to wait for it."""
+    if is_noted(run):
+        message, sent = run.traffic.messages[row], run.messages[row]
+        _copy_told(message, run.traffic.now[0])
+        message.peer, message.bytes = run.plan.actor_of_rank[sent.target], sent.bytes
+        message.sent_ns, message.start_ns, message.waited_ns = run.clock[0].now, NONE, 0
+
+
+@works_on_tables
+def message_queues(run: Run, row: int, link_row: int) -> None:
+    """A message waits for a link from now on."""
+    if is_noted(run):
+        run.traffic.joined[row] = run.clock[0].now
+        note_waiting(run, link_row, 1)
+
+
+@works_on_tables
+def message_goes_on(run: Run, row: int, link_row: int) -> None:
+    """A message has waited for a link, and takes it."""
+    if is_noted(run):
+        wait = run.clock[0].now - run.traffic.joined[row]
+        run.traffic.messages[row].waited_ns += wait
+        note_waiting(run, link_row, -1)
+        note_wait(run, link_row, wait)
+
+
+@works_on_tables
+def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length: int) -> None:
+    """A link serialises a message from now on, for so long."""
+    if is_noted(run):
+        message, now = run.traffic.messages[row], run.clock[0].now
+        note_busy(run, link_row, now, length, message.bytes)
+        if message.start_ns == NONE:
+            message.start_ns, message.left_ns = now, now + length
+            message.dimension = dimension
+
+
+@works_on_tables
+def message_arrives(run: Run, row: int) -> None:
+    """A message is at its target."""
+    if is_noted(run):
+        run.traffic.messages[row].arrived_ns = run.clock[0].now
+        _log(run, run.traffic.messages[row])
+
+
+@works_on_tables
+def _log(run: Run, message: Any) -> None:
+    traffic = run.traffic
+    if len(traffic.log) > 0:
+        entry = traffic.log[traffic.logged[0]]
+        traffic.logged[0] += 1
+        _copy_told(entry, message)
+        entry.peer, entry.dimension, entry.bytes = message.peer, message.dimension, message.bytes
+        entry.sent_ns, entry.start_ns = message.sent_ns, message.start_ns
+        entry.left_ns, entry.arrived_ns = message.left_ns, message.arrived_ns
+        entry.waited_ns = message.waited_ns
+
+
+@works_on_tables
+def _copy_told(into: Any, message: Any) -> None:
+    """What is said of a message before it sets out."""
+    into.what, into.actor, into.node = message.what, message.actor, message.node
+    into.chunk, into.phase, into.step = message.chunk, message.phase, message.step
+    into.ready_ns = message.ready_ns

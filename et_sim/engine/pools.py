@@ -1,0 +1,248 @@
+"""Room for a run: how much one event may use up, and making pools larger between events.
+
+Not here: what the pools hold (`state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from et_sim.engine.calendar.clock import bucket_home, slot_home
+from et_sim.engine.collectives.unexpected import parked_home
+from et_sim.engine.state.cause_tables import POOLS, Causes
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
+from et_sim.engine.state.traffic_tables import Traffic
+from et_sim.engine.transport.network_seam import Needs, NetworkModel, grown
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import UNLIMITED_LANES, Action, Plan, most_of_a_template
+
+SMALLEST_POOL = 256
+ROWS_PER_THING = 4
+COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
+BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
+MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
+LARGEST_POOL = 2**31 - 1
+MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
+Beside = TypeVar("Beside", Causes, Traffic)
+
+
+class Reserve(NamedTuple):
+    """What may be used up while one event is processed."""
+
+    rows: int  # of any other pool
+    collectives: int
+    streams: int  # rows, in blocks
+
+
+def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
+    """The reserve that the largest event of a plan needs.
+
+    An event completes at most two nodes, and each may start a collective (or as many as its rank has, if
+    these share no lane), post all receives of its rank, or issue a whole custom program. Every one of these
+    things takes a few rows: an event or two, a message under way, a request on the bus, and with rendezvous a
+    held message and the one that asks for it.
+    """
+    chunks = plan.collectives["chunks"].astype(np.int64)
+    collectives = _most_at_once(plan, np.ones_like(chunks))
+    bundles = max(int(plan.programs["start_bundles"].max(initial=0)), BUNDLES_OF_A_TREE)
+    queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
+    started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
+    custom = collectives * plan.largest_custom
+    receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
+    things = receives + _most_freed_at_once(plan) + custom + started * bundles + 16
+    blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
+    completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.starts_together else 1)
+    return Reserve(
+        rows=completions * (ROWS_PER_THING + needs.events) * things,
+        collectives=completions * collectives,
+        streams=completions * _most_at_once(plan, blocks),
+    )
+
+
+def moments_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
+    """The most moments of the record of causes that one event may add.
+
+    An event completes nodes, and instant ones among their children complete at once, and so on. No
+    thing sends more than two messages.
+    """
+    of_node = MOMENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
+    is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
+    nodes = most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
+    nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
+    together = len(plan.actors) if plan.starts_together else 1
+    return together * nodes + (MOMENTS_OF_A_THING + -(-needs.moments // 2)) * reserve.rows
+
+
+def _most_freed_at_once(plan: Plan) -> int:
+    """The most nodes that take no turns and may be issued when one node completes, or at the start."""
+    is_free = np.isin(plan.nodes["lane"], UNLIMITED_LANES) & (plan.nodes["action"] != Action.RECEIVE)
+    if (plan.nodes["action"] == Action.INSTANT).any():  # what these release is issued in the same event
+        return most_of_a_template(plan, is_free)
+    roots = most_of_a_template(plan, is_free & (plan.nodes["indegree"] == 0))
+    return max(roots, int(plan.nodes["children"].max(initial=0))) if is_free.any() else 0
+
+
+def _most_at_once(plan: Plan, of_collective: Any) -> int:
+    """The largest sum of a column over collectives that one completion may start."""
+    if not plan.are_collectives_unlimited:
+        return int(of_collective.max(initial=0))
+    of_node = np.zeros(len(plan.nodes), np.int64)
+    is_collective = plan.nodes["action"] == Action.COLLECTIVE
+    of_node[is_collective] = of_collective[plan.nodes["detail"][is_collective]]
+    return most_of_a_template(plan, of_node)
+
+
+def _most_groups(plan: Plan) -> int:
+    """Groups of the actor that is in most, each with queues of its own if collectives share no lane."""
+    if Correction.CONCURRENT_COMMUNICATION not in plan.corrections:
+        return 1
+    return int(np.diff(plan.actors["seat_first"], append=len(plan.actor_seats)).max(initial=1))
+
+
+def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> Run:
+    """The same run with larger pools wherever less than the reserve is left."""
+    clock = run.clock[0]
+    _check_pools(clock)
+    changes: dict[str, Any] = {}
+    if clock.free_events < reserve.rows:
+        changes["events"] = grow_pool(run.events, clock, "free_event", "next", reserve.rows)
+        changes["buckets"] = _extend(run.buckets, len(changes["events"]))
+        changes["buckets"]["time"][len(run.buckets) :] = NONE
+        if len(run.watch) > 0:
+            changes["stamps"] = _extend(run.stamps, len(changes["events"]))
+    if clock.free_slots < reserve.rows:
+        changes["slots"] = grow_pool(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
+        changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
+        changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
+    if clock.free_parkeds < reserve.rows:
+        changes["parked"] = grow_pool(
+            run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat"
+        )
+    changes["network"] = grown(model, run.network, reserve.rows)
+    if needs.record is not None and clock.free_messages < reserve.rows:
+        changes["messages"] = grow_pool(run.messages, clock, "free_message", "next", reserve.rows)
+    if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:
+        requests = grow_pool(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
+        changes["bus_requests"] = requests
+    if clock.free_runnings < reserve.collectives:
+        changes["running"] = grow_pool(run.running, clock, "free_running", "next", reserve.collectives)
+    if clock.streams_top + reserve.streams > len(run.streams):
+        rows = max(2 * len(run.streams), clock.streams_top + _spare(reserve.streams), SMALLEST_POOL)
+        changes["streams"] = _extend(run.streams, rows)
+        changes["stream_queue"] = _extend(run.stream_queue, rows)
+        changes["custom_waiting"] = _extend(run.custom_waiting, rows)
+    if run.causes.on[0]:
+        changes["causes"] = _grown_with(run.causes, POOLS, changes)
+    if run.traffic.on[0]:
+        changes["traffic"] = _grown_with(run.traffic, TRAFFIC_POOLS, changes)
+    return _reindex(replace(run, **changes), changes)
+
+
+def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) -> Beside:
+    """Tables that lie beside pools, as long as these have become."""
+    longer = {name: len(changes[pool]) for name, pool in pools.items() if pool in changes}
+    return replace(tables, **{name: _extend(getattr(tables, name), rows) for name, rows in longer.items()})
+
+
+def hand_over(run: Run, record: Callable[[Any], None], bits: int) -> None:
+    """Empty the buffer of moments, in nanoseconds."""
+    now = run.causes.now[0]
+    if now.made - now.flushed > len(run.causes.moments):  # it has been written beyond its end
+        raise RuntimeError("internal error: the buffer of moments ran out within one event")
+    made = run.causes.moments[: now.made - now.flushed]
+    for column in ("start_ns", "end_ns") if bits else ():
+        made[column] >>= bits
+    record(made)
+    now.flushed = now.made
+
+
+def hand_over_phases(run: Run, record: Callable[[Any], None], bits: int) -> None:
+    """Empty the log of phases, in nanoseconds."""
+    logged = run.phase_log[: run.clock[0].phases_logged].copy()
+    for column in ("queued_ns", "start_ns", "end_ns", "waited_ns") if bits else ():
+        logged[column] >>= bits
+    record(logged)
+    run.clock[0].phases_logged = 0
+
+
+def hand_over_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
+    """Empty the log of messages, in nanoseconds."""
+    logged = run.traffic.log[: run.traffic.logged[0]].copy()
+    for column in MESSAGE_TIMES if bits else ():
+        logged[column] >>= bits
+    record(logged)
+    run.traffic.logged[0] = 0
+
+
+def _spare(reserve: int) -> int:
+    """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
+    return max(2 * reserve, min(64 * reserve, 1 << 16))
+
+
+def _check_pools(clock: Any) -> None:
+    """A pool that ran out within one event has been written beyond its end: the reserve is wrong."""
+    pools = [name for name in clock.dtype.names if name.startswith("free_") and name.endswith("s")]
+    empty = [name for name in pools if clock[name] < 0]
+    if empty:
+        raise RuntimeError(f"internal error: {', '.join(empty)} ran out within one event")
+
+
+def _extend(array: Any, rows: int) -> Any:
+    larger = np.zeros((rows, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger.view(np.recarray) if array.dtype.names else larger
+
+
+def grow_pool(pool: Any, clock: Any, head: str, link: str, reserve: int, free_mark: str | None = None) -> Any:
+    """A larger pool, whose new rows are on the free list that `head` in `clock` begins."""
+    old = len(pool)
+    new = max(2 * old, old + _spare(reserve), SMALLEST_POOL)
+    if new > LARGEST_POOL:
+        raise MemoryError(f"the simulation needs a pool of {new} rows")
+    larger = _extend(pool, new)
+    larger[link][old:] = np.arange(old + 1, new + 1)
+    larger[link][new - 1] = clock[head]
+    if free_mark:
+        larger[free_mark][old:] = NONE
+    clock[head] = old
+    clock[f"{head}s"] += new - old
+    return larger
+
+
+def _reindex(run: Run, changed: dict[str, Any]) -> Run:
+    """Rebuild the hash index of every pool that grew."""
+    if "slots" in changed:
+        rows = np.flatnonzero(run.slots["time"] != NONE)
+        run = replace(run, slot_index=_empty_index(len(run.slots)))
+        _chain(run.slots, run.slot_index, rows, slot_home(run, run.slots["time"][rows]))
+    if "buckets" in changed:
+        rows = np.flatnonzero(run.buckets["time"] != NONE)
+        run = replace(run, bucket_index=_empty_index(len(run.buckets)))
+        live = run.buckets[rows]
+        homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
+        _chain(run.buckets, run.bucket_index, rows, homes)
+    if "parked" in changed:
+        rows = np.flatnonzero(run.parked["seat"] != NONE)
+        run = replace(run, parked_index=_empty_index(len(run.parked)))
+        live = run.parked[rows]
+        seat, label = live["seat"].astype(np.int64), live["step"].astype(np.int64)
+        _chain(run.parked, run.parked_index, rows, parked_home(run, seat, label, live["stage"]))
+    return run
+
+
+def _empty_index(rows: int) -> Any:
+    return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
+
+
+def _chain(pool: Any, index: Any, rows: Any, homes: Any) -> None:
+    order = np.argsort(homes, kind="stable")
+    rows, homes = rows[order], homes[order]
+    same_home = np.concatenate((homes[1:] == homes[:-1], [False]))[: len(rows)]
+    pool["chain"][rows] = np.where(same_home, np.concatenate((rows[1:], [NONE]))[: len(rows)], NONE)
+    first = np.concatenate(([True], homes[1:] != homes[:-1]))[: len(rows)]
+    index[homes[first]] = rows[first]

@@ -1,0 +1,296 @@
+"""The state of a run: everything that changes while simulated time passes, in tables of `records`.
+
+Pools (events, slots, parked messages, streams) hand out rows from a free list and grow between
+events when little is left (`room`); rows never move, so a row number is a stable name.
+Not here: what changes the state (the sibling modules), and the plan, which never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine.state.cause_tables import Causes, new_causes
+from et_sim.engine.state.records import (
+    ACTOR_STATE,
+    BUCKET,
+    BUS_LINE,
+    BUS_LINES,
+    BUS_REQUEST,
+    BUS_SIDE,
+    BUS_SIDES,
+    CLOCK,
+    CURSOR,
+    EVENT,
+    LANE_STATE,
+    NODE_MARK,
+    NODE_STATE,
+    PARKED,
+    PHASE_LOG,
+    QUEUE,
+    RUNNING,
+    SEAT_STATE,
+    SERVER,
+    SLOT,
+    STAMP,
+    STREAM,
+    TURN,
+    WAITING_LINE,
+)
+from et_sim.engine.state.traffic_tables import Traffic
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import LANES, Plan, table
+
+NONE = -1
+TURNS = 1 << 12  # a power of two
+PHASES_KEPT = 1 << 16
+BLOCK_SIZES = 32  # streams come in blocks of a power of two
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTables(Tables):
+    """The plan's tables that compiled code reads."""
+
+    actor_of_rank: Any
+    templates: Any
+    nodes: Any
+    children: Any
+    actors: Any
+    actor_channels: Any
+    channels: Any
+    collectives: Any
+    chunk_plans: Any
+    phases: Any
+    programs: Any
+    steps: Any
+    trees: Any
+    customs: Any
+    bundles: Any
+    bus: Any
+    lines: Any
+    groups: Any
+    group_members: Any
+    member_seats: Any
+    seats: Any
+    actor_seats: Any
+    # by QUEUES_PER_DIM, QUEUE_ROWS, …
+    settings: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Tables):
+    """One run: plan, network and state. Compiled functions take it as their first argument."""
+
+    plan: PlanTables
+    network: Any  # the network model's own tables
+    clock: Any
+    slots: Any
+    slot_index: Any
+    heap_time: Any
+    heap_slot: Any
+    buckets: Any
+    bucket_index: Any
+    events: Any
+    # Tuples that are empty or not: their lengths are known when the engine is compiled, so it has four forms.
+    watch: Any  # empty unless ties matter (`ties`)
+    recording: Any  # empty unless causes, messages or links are recorded
+    stamps: Any  # per event; only where actors stand for several ranks
+    node_marks: Any  # per node; likewise
+    turns: Any  # who was last among the things of an origin; likewise
+    parked: Any
+    parked_index: Any
+    nodes: Any
+    ready: Any
+    lanes: Any
+    actors: Any
+    seats: Any
+    running: Any
+    streams: Any
+    stream_queue: Any
+    free_blocks: Any
+    queues: Any
+    cursors: Any
+    channels: Any
+    handshakes: Any
+    phase_log: Any  # a buffer that is emptied between events; empty if phases are not logged
+    issuers: Any  # per collective of a program, if all ranks start it together: how many have issued it
+    custom_waiting: Any  # per stream and node of its custom program: parents not yet completed
+    servers: Any
+    messages: Any  # under way, if the network model keeps them
+    bus_sides: Any
+    bus_lines: Any
+    bus_requests: Any
+    causes: Causes
+    traffic: Traffic
+
+
+(
+    QUEUES_PER_DIM,
+    QUEUE_ROWS,
+    QUEUE_ORDER,
+    RUNNING_LIMIT,
+    STREAM_POLICY,
+    TOP_PRIORITY,
+    LATEST,
+    PAIRS_EARLY,
+    STARTS_TOGETHER,
+    ARRIVALS_BY_SENDER,
+    RENDEZVOUS,
+    LANES_IN_USE,
+    FIRST_CORRECTION,
+) = range(13)
+
+
+def setting_of(correction: Correction) -> int:
+    """Where among the settings a correction is switched: 1 if it applies, else 0."""
+    return FIRST_CORRECTION + list(Correction).index(correction)
+
+
+def new_run(
+    plan: Plan,
+    network: Tables,
+    traffic: Traffic,
+    message: Any,
+    *,
+    resources: int,
+    moments_per_event: int = 0,
+    phases_per_event: int = 0,
+) -> Run:
+    """A run that has not begun. `message` is the record of a message under way, `resources` says how many the
+    network has. With `moments_per_event`, the run records what causes what (`causes`).
+
+    With `phases_per_event`, it logs what became of every chunk in every phase; `traffic` says whether it
+    records messages and links.
+    """
+    actors = len(plan.actors)
+    lanes = table(LANE_STATE, actors * LANES)
+    lanes["last"] = NONE
+    for mark in ("issued_ns", "readied_ns", "freed_ns"):
+        lanes[mark] = NONE
+    seats, queues, cursors = _seats_and_queues(plan)
+    state = table(ACTOR_STATE, actors)
+    state["finish_ns"] = state["late"] = state["group_ns"] = state["passed_ns"] = NONE
+    channels = table(WAITING_LINE, len(plan.channels))
+    channels["head"] = channels["tail"] = channels["joined_ns"] = channels["mark_ns"] = NONE
+    handshakes = table(WAITING_LINE, plan.handshakes)
+    handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = handshakes["mark_ns"] = NONE
+    servers = table(SERVER, plan.memory_servers)
+    servers["head"] = servers["tail"] = NONE
+    clock = table(CLOCK, 1)
+    clock["slot"] = clock["bucket"] = NONE
+    clock["free_event"] = clock["free_slot"] = NONE
+    clock["free_parked"] = clock["free_running"] = clock["free_message"] = NONE
+    clock["free_bus_request"] = NONE
+    node_states = _node_states(plan)
+    issuers = np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32)
+    sizes = {
+        "nodes": len(node_states),
+        "issuers": len(issuers),
+        "lanes": len(lanes),
+        "queues": len(queues),
+        "channels": len(channels),
+        "handshakes": len(handshakes),
+        "links": resources,
+        "servers": len(servers),
+        "bus_sides": len(plan.bus) * actors * BUS_SIDES,
+    }
+    return Run(
+        plan=_plan_tables(plan),
+        network=network,
+        clock=clock,
+        slots=table(SLOT, 0),
+        slot_index=np.full(1, NONE, np.int32),
+        heap_time=np.empty(0, np.int64),
+        heap_slot=np.empty(0, np.int32),
+        buckets=table(BUCKET, 0),
+        bucket_index=np.full(1, NONE, np.int32),
+        events=table(EVENT, 0),
+        watch=(1,) if plan.is_folded else (),
+        recording=(1,) if moments_per_event or traffic.on[0] else (),
+        stamps=table(STAMP, 0),
+        turns=table(TURN, TURNS if plan.is_folded else 0),
+        node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
+        parked=table(PARKED, 0),
+        parked_index=np.full(1, NONE, np.int32),
+        nodes=node_states,
+        ready=np.empty(len(node_states), np.int32),
+        lanes=lanes,
+        actors=state,
+        seats=seats,
+        running=table(RUNNING, 0),
+        streams=table(STREAM, 0),
+        stream_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
+        free_blocks=np.full(BLOCK_SIZES, NONE, np.int32),
+        queues=queues,
+        cursors=cursors,
+        channels=channels,
+        handshakes=handshakes,
+        phase_log=table(PHASE_LOG, phases_per_event and max(PHASES_KEPT, 2 * phases_per_event)),
+        issuers=issuers,
+        custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
+        servers=servers,
+        messages=table(message, 0),
+        bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
+        causes=new_causes(plan, moments_per_event, sizes),
+        bus_lines=_bus_lines(len(plan.bus) * actors),
+        bus_requests=table(BUS_REQUEST, 0),
+        traffic=traffic,
+    )
+
+
+def _seats_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
+    """(seats, queues, cursors): those of the seat's actor, or its own if groups run side by side."""
+    seats = table(SEAT_STATE, len(plan.seats))
+    seats["running"] = NONE
+    if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
+        spans = plan.groups["members"][plan.seats["group"]] == plan.ranks
+        dimensions = np.where(spans, plan.dimensions, 1)  # a part of the system uses dimension 0 only
+        first = np.cumsum(dimensions) - dimensions
+    else:
+        first = plan.seats["actor"].astype(np.int64) * plan.dimensions
+    count = int(first.max(initial=0)) + plan.dimensions
+    queues = table(QUEUE, count * plan.queue_rows)
+    queues["head"] = queues["tail"] = queues["waiting"] = NONE
+    queues["joined_ns"] = queues["started_ns"] = NONE
+    cursors = table(CURSOR, count)
+    cursors["last"] = plan.queue_rows // 2
+    seats["cursor_first"], seats["queue_first"] = first, first * plan.queue_rows
+    return seats, queues, cursors
+
+
+def _bus_lines(actors: int) -> Any:
+    lines = table(BUS_LINE, actors * BUS_SIDES * BUS_LINES)
+    lines["head"] = lines["tail"] = NONE
+    return lines
+
+
+def _node_states(plan: Plan) -> Any:
+    last = plan.actors[-1]
+    count = int(last.node_first) + int(plan.templates[last.template].nodes)
+    return np.empty(count, NODE_STATE).view(np.recarray)
+
+
+def _plan_tables(plan: Plan) -> PlanTables:
+    shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
+    settings = np.array(
+        [
+            plan.queues_per_dim,
+            plan.queue_rows,
+            plan.queue_order,
+            plan.running_limit,
+            plan.stream_policy,
+            plan.top_priority,
+            plan.latest,
+            plan.pairs_early,
+            plan.starts_together,
+            plan.arrivals_by_sender,
+            plan.rendezvous,
+            plan.lanes,
+            *(correction in plan.corrections for correction in Correction),
+        ],
+        np.int64,
+    )
+    return PlanTables(**shared, settings=settings)

@@ -1,0 +1,1 @@
+"""Messages on their way to the network model, and sends that meet receives."""

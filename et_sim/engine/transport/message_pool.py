@@ -1,0 +1,34 @@
+"""Messages under way, on network models that keep them: what happens when they arrive.
+
+Not here: where they are (the network model).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.traffic import message_sets_out
+from et_sim.engine.state.run import Run
+
+
+@works_on_tables
+def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> int:
+    """A message that sets out; the model's own fields are not yet set."""
+    clock = run.clock[0]
+    row = clock.free_message
+    message = run.messages[row]
+    clock.free_message = message.next
+    clock.free_messages -= 1
+    message.target, message.bytes = target, size
+    message.kind, message.a, message.b, message.c = kind, a, b, c
+    message.done = done
+    message_sets_out(run, row)
+    return row
+
+
+@works_on_tables
+def release_message(run: Run, row: int) -> None:
+    """Give back a message that has arrived."""
+    clock = run.clock[0]
+    run.messages[row].next = clock.free_message
+    clock.free_message = row
+    clock.free_messages += 1

@@ -1,0 +1,100 @@
+"""The seam to network models: what the engine asks of one.
+
+A model is a module. Python asks it for what `NetworkModel` lists; compiled code calls the functions below,
+each of which stands for the function of that name in the module of the model's tables (`Run.network`), so
+that a run compiles one model only.
+
+A model gives every message an arrival: it schedules the event (kind, a, b, c) itself, or keeps the message in
+the pool (`message_pool`) and returns its row from `network_event` when it is there. What else it needs is its
+own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
+many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
+another one carries a version: the model compares it with its own and drops what is stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE, Run
+from et_sim.fold.path_keys import PathKeys
+from et_sim.machine.model import Network
+from et_sim.plan.tables import Plan
+
+PLENTY = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one message may use up."""
+
+    moments: int  # of the record of causes
+    record: Any = None  # of the message pool, if the model keeps messages there: MESSAGE_FIELDS and its own
+    events: int = 0  # on the calendar, besides an arrival and what happens when it has left
+
+
+class NetworkModel(Protocol):
+    """Python's side of a model."""
+
+    HAS_CONTENTION: bool  # whether messages wait for, or slow, each other
+
+    def check(self, network: Network, most_bytes: int = 0, /) -> None:
+        """Refuse what it cannot do; `most_bytes` are those of the largest message."""
+
+    def tables(self, network: Network, plan: Plan, /) -> Tables:
+        """What compiled code knows; its class is defined in the model's module."""
+
+    def resources(self, network: Network, plan: Plan, /) -> ResourceTable:
+        """What messages occupy."""
+
+    def path_keys(self, network: Network, /, *, whole: bool) -> PathKeys | None:
+        """What folding must tell apart; None: never fold. `whole`: as with the correction WHOLE_PATH."""
+
+    def needs(self, network: Network, /) -> Needs:
+        """What one message may use up."""
+
+
+@works_on_tables
+def _no_event(_run: Run, _kind: int, _row: int, _version: int) -> int:
+    """A model without events of its own."""
+    return NONE
+
+
+@works_on_tables
+def _not_known(_run: Run, _step_row: int) -> int:
+    """A model on which a flight depends on more than the step."""
+    return NONE
+
+
+@works_on_tables
+def _not_told(_run: Run, _source: int, _target: int, _size: int) -> int:
+    """A model on which a flight depends on other messages; plans that must know it are refused."""
+    return NONE
+
+
+@works_on_tables
+def _plenty(_run: Run) -> int:
+    """A model without pools."""
+    return PLENTY
+
+
+def grown(model: NetworkModel, tables: Tables, rows: int) -> Tables:
+    """The model's tables with at least `rows` rows left in every pool."""
+    grow = getattr(model, "grown", None)
+    return tables if grow is None else grow(tables, rows)
+
+
+# (run, source, target, size, kind, a, b, c, done): send a message between two ranks. (kind, a, b, c) happens
+# on arrival, and unless `done` is NONE, (done, c, b) when the last byte has left the source.
+inject = chosen_by_tables("inject", "network")
+# (run, kind, row, version): an event of the model's own, `kind` from 0; returns a message that is there, or
+# NONE.
+network_event = chosen_by_tables("network_event", "network", _no_event)
+# (run, step_row): how long a step of a collective is under way, if that follows from the step alone, or NONE.
+step_flight_ns = chosen_by_tables("step_flight_ns", "network", _not_known)
+# (run, source, target, size): how long a message that sets out is under way, on models where that is known.
+flight_ns = chosen_by_tables("flight_ns", "network", _not_told)
+# (run): how many rows are left in the shortest of the model's pools; a message needs one.
+rows_left = chosen_by_tables("rows_left", "network", _plenty)

@@ -1,0 +1,170 @@
+"""Point-to-point messages: sends and receives that meet on a channel.
+
+The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
+waits at the channel, and the receive then completes as a new event at the time it is posted. With
+rendezvous, a receive first asks its source for a message, and is posted when the request is there; the source
+holds its next message between the two ranks and with this tag, whatever its size, back until then. With
+EAGER_SENDS, a send is complete when its last byte has left; without, when it has arrived.
+
+Not here: what completes (`ranks`), and how messages travel (the network model).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import new_event, release_event, schedule
+from et_sim.engine.observe.causes import NOTHING, RECEIVE, REQUEST, is_recorded, needs_waiting, now_of, resume
+from et_sim.engine.observe.event_actor import pair_of
+from et_sim.engine.observe.tie_rules import note_came, note_met, note_met_waiting, note_second
+from et_sim.engine.observe.ties import begin_arrival
+from et_sim.engine.observe.traffic import held_since, hold, tell_receive, tell_send
+from et_sim.engine.state.kinds import (
+    ASKED_CUSTOM,
+    ASKED_MESSAGE,
+    CUSTOM_DONE,
+    INJECT_CUSTOM,
+    INJECT_MESSAGE,
+    LATE_RECEIVE,
+    MESSAGE,
+    NODE_DONE,
+)
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.run import NONE, RENDEZVOUS, Run, setting_of
+from et_sim.engine.transport.network_seam import inject
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import REQUEST_BYTES
+
+EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
+
+
+@works_on_tables
+def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
+    """Send on a channel; (kind, channel, b, c) happens on arrival."""
+    if not run.plan.settings[RENDEZVOUS]:
+        send_now(run, channel_row, kind, b, c)
+        return
+    handshake_row = run.plan.channels[channel_row].handshake
+    handshake = run.handshakes[handshake_row]
+    note_second(run, handshake)
+    if handshake.arrived > 0:
+        note_met(run, handshake)
+        handshake.arrived -= 1
+        moment = now_of(run)
+        _take_early(run, run.causes.handshakes, handshake_row, REQUEST)
+        asked = INJECT_MESSAGE if kind == MESSAGE else INJECT_CUSTOM
+        schedule(run, run.clock[0].now, asked, channel_row, b, c)
+        resume(run, moment)
+    else:
+        held_row = new_event(run, kind, channel_row, b, c)
+        hold(run, held_row)
+        join(run.events, handshake, held_row)
+
+
+@works_on_tables
+def send_now(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
+    """Put a message on the network that waits for nothing."""
+    tell_send(run, kind, b, c, run.clock[0].now)
+    _inject(run, channel_row, kind, b, c)
+
+
+@works_on_tables
+def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
+    channel = run.plan.channels[channel_row]
+    done = NONE
+    if run.plan.settings[EAGER_SENDS]:
+        done = NODE_DONE if kind == MESSAGE else CUSTOM_DONE
+    inject(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c, done)
+
+
+@works_on_tables
+def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """Post a receive, or with rendezvous ask for its message; (kind, a, b) happens when this is here."""
+    if not run.plan.settings[RENDEZVOUS]:
+        _await_message(run, channel_row, kind, a, b)
+        return
+    channel = run.plan.channels[channel_row]
+    tell_receive(run, kind, a, b)
+    asked = ASKED_MESSAGE if kind == LATE_RECEIVE else ASKED_CUSTOM
+    inject(run, channel.target, channel.source, REQUEST_BYTES, asked, channel_row, a, b, NONE)
+
+
+@works_on_tables
+def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """A request is at its source: the receive (kind, a, b) is posted, and the first message held back starts.
+
+    That may be a message of another size, on another channel.
+    """
+    moment = now_of(run)
+    _await_message(run, channel_row, kind, a, b)
+    resume(run, moment)
+    begin_arrival(
+        run, run.plan.actor_of_rank[run.plan.channels[channel_row].source], pair_of(run, channel_row)
+    )
+    handshake_row = run.plan.channels[channel_row].handshake
+    handshake = run.handshakes[handshake_row]
+    note_met(run, handshake)
+    note_came(run, handshake)
+    if handshake.head == NONE:
+        handshake.arrived += 1
+        _note_early(run, run.causes.handshakes, handshake_row)
+        return
+    note_met_waiting(run, handshake.head)
+    held_row = _leave(run, handshake)
+    held = run.events[held_row]
+    needs_waiting(run, held_row, REQUEST, NONE)
+    tell_send(run, held.kind, held.b, held.c, held_since(run, held_row))
+    _inject(run, held.a, held.kind, held.b, held.c)
+
+
+@works_on_tables
+def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """From now on, a message on a channel meets this receive; one that came before does so in an event."""
+    state = run.channels[channel_row]
+    note_second(run, state)
+    if state.arrived > 0:
+        note_met(run, state)
+        state.arrived -= 1
+        moment = now_of(run)
+        _take_early(run, run.causes.channels, channel_row, RECEIVE)
+        schedule(run, run.clock[0].now, kind, a, b, 0)
+        resume(run, moment)
+    else:
+        join(run.events, state, new_event(run, kind, a, b, 0))
+
+
+@works_on_tables
+def match(run: Run, channel_row: int) -> int:
+    """A message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
+    state = run.channels[channel_row]
+    note_met(run, state)
+    note_came(run, state)
+    if state.head == NONE:
+        state.arrived += 1
+        _note_early(run, run.causes.channels, channel_row)
+        return NONE
+    note_met_waiting(run, state.head)
+    return _leave(run, state)
+
+
+@works_on_tables
+def _leave(run: Run, line: Any) -> int:
+    """Take the first event out of a line; it may be read until the next event is made."""
+    event = leave(run.events, line)
+    release_event(run, event)
+    return event
+
+
+@works_on_tables
+def _note_early(run: Run, lines: Any, row: int) -> None:
+    """A message came before its receive, or a request before its message: of no account but for causes."""
+    if is_recorded(run):
+        join(run.events, lines[row], new_event(run, NOTHING, 0, 0, 0))
+
+
+@works_on_tables
+def _take_early(run: Run, lines: Any, row: int, what: int) -> None:
+    """What happens next needs the first of those that came early."""
+    if is_recorded(run):
+        needs_waiting(run, _leave(run, lines[row]), what, NONE)
