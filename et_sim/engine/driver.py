@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.loop import FINISHED, NEEDS_ROOM, PAUSED, TIED, TOO_LATE, simulate
+from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.pools import (
-    hand_over,
-    hand_over_messages,
-    hand_over_phases,
-    make_room,
+    drain,
+    drain_messages,
+    drain_phases,
+    grow_pools,
     moments_per_event,
     reserve_per_event,
 )
@@ -103,11 +103,11 @@ def run_plan(
         if status == PAUSED and time.monotonic() - begin < SECONDS_BETWEEN_REPORTS:
             events *= 2
         if record:
-            hand_over(run, record, bits)
+            drain(run, record, bits)
         if log:
-            hand_over_phases(run, log, bits)
+            drain_phases(run, log, bits)
         if messages:
-            hand_over_messages(run, messages, bits)
+            drain_messages(run, messages, bits)
         if status == FINISHED:
             break
         if status == TIED:
@@ -118,8 +118,8 @@ def run_plan(
                 place=f"after {int(run.clock[0].delivered)} messages",
                 remedy="durations in traces are microseconds, sizes bytes: is a unit wrong?",
             )
-        if status == NEEDS_ROOM:
-            run = make_room(run, reserve, model, needs)
+        if status == NEEDS_POOLS:
+            run = grow_pools(run, reserve, model, needs)
         elif report:
             clock = run.clock[0]
             report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))

@@ -15,7 +15,7 @@ from et_sim.engine.calendar.clock import (
     take_from_bucket,
     take_from_slot,
 )
-from et_sim.engine.collectives.queues import break_standstill, let_in
+from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
 from et_sim.engine.nodes.issue import complete, free_server, start_later, start_rank
 from et_sim.engine.nodes.progress import (
@@ -40,7 +40,7 @@ from et_sim.engine.transport.message_pool import release_message
 from et_sim.engine.transport.network_seam import network_event, rows_left
 from et_sim.engine.transport.point_to_point import message_asked, send_now
 
-FINISHED, PAUSED, NEEDS_ROOM, TOO_LATE, TIED = range(5)
+FINISHED, PAUSED, NEEDS_POOLS, TOO_LATE, TIED = range(5)
 
 OPENS_BUCKET, MESSAGE, STEP, NETWORK = kinds.OPENS_BUCKET, kinds.MESSAGE, kinds.STEP, kinds.NETWORK
 LATE_STEP = kinds.LATE_STEP
@@ -50,7 +50,7 @@ ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
 LATE_RECEIVE = kinds.LATE_RECEIVE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
-SERVER_FREE, LET_IN, START = kinds.SERVER_FREE, kinds.LET_IN, kinds.START
+SERVER_FREE, ADMIT, START = kinds.SERVER_FREE, kinds.ADMIT, kinds.START
 BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
@@ -61,9 +61,9 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
     sure = 0  # events for which there is certainly room
     for _ in range(budget):
         if sure == 0:
-            sure = _events_with_room(run, reserve, collectives, block_reserve)
+            sure = _events_that_fit(run, reserve, collectives, block_reserve)
             if sure == 0:
-                return NEEDS_ROOM
+                return NEEDS_POOLS
         sure -= 1
         if clock.bucket != NONE:
             event = take_from_bucket(run)
@@ -79,7 +79,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
         else:
             event = take_from_slot(run)
             if event == NONE:
-                if not advance(run) and not break_standstill(run):
+                if not advance(run) and not break_queue_deadlock(run):
                     return FINISHED
                 if clock.now > run.plan.settings[LATEST]:
                     return TOO_LATE
@@ -93,10 +93,10 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
 
 
 @works_on_tables
-def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
+def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: int) -> int:
     """How many events can take place before a pool may run short."""
     clock = run.clock[0]
-    rows = min(clock.free_events, clock.free_slots, clock.free_parkeds, rows_left(run))
+    rows = min(clock.free_events, clock.free_slots, clock.free_unexpecteds, rows_left(run))
     if len(run.bus_sides) > 0:
         rows = min(rows, clock.free_bus_requests)
     if is_recorded(run):
@@ -108,7 +108,7 @@ def _events_with_room(run: Run, reserve: int, collectives: int, block_reserve: i
         rows = min(rows, len(run.traffic.log) - run.traffic.logged[0])
     if collectives == 0:
         return rows // reserve
-    blocks = (len(run.streams) - clock.streams_top) // block_reserve
+    blocks = (len(run.chunks) - clock.chunks_top) // block_reserve
     return min(rows // reserve, clock.free_runnings // collectives, blocks)
 
 
@@ -175,8 +175,8 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         bus_processed(run, a)
     elif kind == SERVER_FREE:
         free_server(run, a)
-    elif kind == LET_IN:
-        let_in(run, a)
+    elif kind == ADMIT:
+        admit_over_limit(run, a)
     elif kind == START:
         start_rank(run, a)
     else:  # NODE_DONE, LATE_RECEIVE

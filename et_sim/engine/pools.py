@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from et_sim.engine.calendar.clock import bucket_home, slot_home
-from et_sim.engine.collectives.unexpected import parked_home
+from et_sim.engine.collectives.unexpected import unexpected_home
 from et_sim.engine.state.cause_tables import POOLS, Causes
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
@@ -36,7 +36,7 @@ class Reserve(NamedTuple):
 
     rows: int  # of any other pool
     collectives: int
-    streams: int  # rows, in blocks
+    chunks: int  # rows, in blocks
 
 
 def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
@@ -60,7 +60,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     return Reserve(
         rows=completions * (ROWS_PER_THING + needs.events) * things,
         collectives=completions * collectives,
-        streams=completions * _most_at_once(plan, blocks),
+        chunks=completions * _most_at_once(plan, blocks),
     )
 
 
@@ -104,7 +104,7 @@ def _most_groups(plan: Plan) -> int:
     return int(np.diff(plan.actors["seat_first"], append=len(plan.actor_seats)).max(initial=1))
 
 
-def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> Run:
+def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> Run:
     """The same run with larger pools wherever less than the reserve is left."""
     clock = run.clock[0]
     _check_pools(clock)
@@ -119,9 +119,9 @@ def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> 
         changes["slots"] = grow_pool(run.slots, clock, "free_slot", "chain", reserve.rows, free_mark="time")
         changes["heap_time"] = _extend(run.heap_time, len(changes["slots"]))
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
-    if clock.free_parkeds < reserve.rows:
-        changes["parked"] = grow_pool(
-            run.parked, clock, "free_parked", "chain", reserve.rows, free_mark="seat"
+    if clock.free_unexpecteds < reserve.rows:
+        changes["unexpected"] = grow_pool(
+            run.unexpected, clock, "free_unexpected", "chain", reserve.rows, free_mark="seat"
         )
     changes["network"] = grown(model, run.network, reserve.rows)
     if needs.record is not None and clock.free_messages < reserve.rows:
@@ -131,10 +131,10 @@ def make_room(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> 
         changes["bus_requests"] = requests
     if clock.free_runnings < reserve.collectives:
         changes["running"] = grow_pool(run.running, clock, "free_running", "next", reserve.collectives)
-    if clock.streams_top + reserve.streams > len(run.streams):
-        rows = max(2 * len(run.streams), clock.streams_top + _spare(reserve.streams), SMALLEST_POOL)
-        changes["streams"] = _extend(run.streams, rows)
-        changes["stream_queue"] = _extend(run.stream_queue, rows)
+    if clock.chunks_top + reserve.chunks > len(run.chunks):
+        rows = max(2 * len(run.chunks), clock.chunks_top + _spare(reserve.chunks), SMALLEST_POOL)
+        changes["chunks"] = _extend(run.chunks, rows)
+        changes["chunk_queue"] = _extend(run.chunk_queue, rows)
         changes["custom_waiting"] = _extend(run.custom_waiting, rows)
     if run.causes.on[0]:
         changes["causes"] = _grown_with(run.causes, POOLS, changes)
@@ -149,7 +149,7 @@ def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) 
     return replace(tables, **{name: _extend(getattr(tables, name), rows) for name, rows in longer.items()})
 
 
-def hand_over(run: Run, record: Callable[[Any], None], bits: int) -> None:
+def drain(run: Run, record: Callable[[Any], None], bits: int) -> None:
     """Empty the buffer of moments, in nanoseconds."""
     now = run.causes.now[0]
     if now.made - now.flushed > len(run.causes.moments):  # it has been written beyond its end
@@ -161,7 +161,7 @@ def hand_over(run: Run, record: Callable[[Any], None], bits: int) -> None:
     now.flushed = now.made
 
 
-def hand_over_phases(run: Run, record: Callable[[Any], None], bits: int) -> None:
+def drain_phases(run: Run, record: Callable[[Any], None], bits: int) -> None:
     """Empty the log of phases, in nanoseconds."""
     logged = run.phase_log[: run.clock[0].phases_logged].copy()
     for column in ("queued_ns", "start_ns", "end_ns", "waited_ns") if bits else ():
@@ -170,7 +170,7 @@ def hand_over_phases(run: Run, record: Callable[[Any], None], bits: int) -> None
     run.clock[0].phases_logged = 0
 
 
-def hand_over_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
+def drain_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
     """Empty the log of messages, in nanoseconds."""
     logged = run.traffic.log[: run.traffic.logged[0]].copy()
     for column in MESSAGE_TIMES if bits else ():
@@ -226,12 +226,12 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
         live = run.buckets[rows]
         homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
         _chain(run.buckets, run.bucket_index, rows, homes)
-    if "parked" in changed:
-        rows = np.flatnonzero(run.parked["seat"] != NONE)
-        run = replace(run, parked_index=_empty_index(len(run.parked)))
-        live = run.parked[rows]
+    if "unexpected" in changed:
+        rows = np.flatnonzero(run.unexpected["seat"] != NONE)
+        run = replace(run, unexpected_index=_empty_index(len(run.unexpected)))
+        live = run.unexpected[rows]
         seat, label = live["seat"].astype(np.int64), live["step"].astype(np.int64)
-        _chain(run.parked, run.parked_index, rows, parked_home(run, seat, label, live["stage"]))
+        _chain(run.unexpected, run.unexpected_index, rows, unexpected_home(run, seat, label, live["stage"]))
     return run
 
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.observe.causes import LATENCY, NOTHING, now_of, resume
+from et_sim.engine.observe.causes import LATENCY, NOTHING, current_cause, restore_cause
 from et_sim.engine.observe.event_actor import begin_hop
 from et_sim.engine.observe.message_causes import (
-    follows,
+    continue_from,
     link_freed,
     needs_link,
     needs_message,
@@ -29,7 +29,7 @@ from et_sim.engine.observe.message_causes import (
 )
 from et_sim.engine.observe.tie_rules import note_second
 from et_sim.engine.observe.ties import OF_LINK, begin_own, contribute_to, origin_now, restore_origin
-from et_sim.engine.observe.traffic import message_flies, message_goes_on, message_queues, message_takes_link
+from et_sim.engine.observe.traffic import message_dequeued, message_flies, message_queues, message_takes_link
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import MARK_FIELDS, MESSAGE_FIELDS
@@ -180,10 +180,10 @@ def _enter_link(run: Run, row: int) -> None:
     origin = origin_now(run)
     contribute_to(run, link, OF_LINK, link_row)
     if not link.busy:
-        moment = now_of(run)
+        moment = current_cause(run)
         needs_link(run, link_row)
         _occupy(run, link_row, row)
-        resume(run, moment)
+        restore_cause(run, moment)
     else:
         remember_message(run, row)
         message_queues(run, row, link_row)
@@ -202,12 +202,12 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     now = run.clock[0].now
     message_takes_link(run, row, link_row, message.dimension, int(serial))
     through = serialises(run, link_row, link.speed, int(serial))
-    follows(run, through, now + int(serial), LATENCY, link.speed)
+    continue_from(run, through, now + int(serial), LATENCY, link.speed)
     schedule(run, now + int(speed.latency_ns + serial), NETWORK + HOP_DONE, row, 0, 0)
-    follows(run, through, now + int(serial), NOTHING, NONE)
+    continue_from(run, through, now + int(serial), NOTHING, NONE)
     schedule(run, now + int(serial), NETWORK + LINK_FREE, link_row, 0, 0)
     if message.done != NONE:
-        follows(run, through, now + int(serial), NOTHING, NONE)
+        continue_from(run, through, now + int(serial), NOTHING, NONE)
         schedule(run, now + int(serial), message.done, message.c, message.b, 0)
         message.done = NONE
 
@@ -222,7 +222,7 @@ def _free_link(run: Run, link_row: int) -> None:
     row = leave(run.messages, link)
     if row != NONE:
         needs_message(run, row, link_row)
-        message_goes_on(run, row, link_row)
+        message_dequeued(run, row, link_row)
         _occupy(run, link_row, row)
 
 

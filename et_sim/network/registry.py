@@ -44,6 +44,7 @@ def model_named(name: str) -> NetworkModel:
     if missing:
         raise UsageError(
             f"module {name!r} is not a network model: it has no {missing[0]}",
-            remedy=f"known: {', '.join(MODELS)}; what one must offer stands in et_sim/engine/transport/network_seam.py",
+            remedy=f"known: {', '.join(MODELS)}; what one must offer stands in "
+            "et_sim/engine/transport/network_seam.py",
         )
     return model

@@ -22,8 +22,8 @@ from et_sim.engine.observe.bus_causes import (
     side_freed,
     side_processed,
 )
-from et_sim.engine.observe.causes import BUS, now_of, resume
-from et_sim.engine.observe.message_causes import follows
+from et_sim.engine.observe.causes import BUS, current_cause, restore_cause
+from et_sim.engine.observe.message_causes import continue_from
 from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import BUS_LINES, BUS_SIDES
@@ -41,13 +41,13 @@ FIXED_PROCESSING_NS = 50
 
 @works_on_tables
 def enter_bus(
-    run: Run, stream_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
+    run: Run, chunk_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
 ) -> None:
     """Send a bundle over its actor's bus."""
-    first = run.streams[stream_row].actor * BUS_SIDES
+    first = run.chunks[chunk_row].actor * BUS_SIDES
     row = _new_request(run, size)
     request = run.bus_requests[row]
-    request.stream, request.label, request.reduction_ns = stream_row, label, reduction_ns
+    request.chunk, request.label, request.reduction_ns = chunk_row, label, reduction_ns
     request.outer = NONE
     if inward:
         request.reduces = request.returns = 0
@@ -128,7 +128,7 @@ def _send(run: Run, side_row: int) -> None:
     side, partner = run.bus_sides[side_row], run.bus_sides[_partner(side_row)]
     bus, now = run.plan.bus[0], run.clock[0].now
     row = leave(run.bus_requests, _line(run, side_row, TO_SEND))
-    moment, wait_ns = now_of(run), 0
+    moment, wait_ns = current_cause(run), 0
     needs_request(run, row, side_row)
     offset = bus.overhead_ns
     if side.before == SENDING and offset + (now - side.last_ns) <= bus.gap_ns:
@@ -141,12 +141,12 @@ def _send(run: Run, side_row: int) -> None:
     partner.before, partner.state, partner.streak = partner.state, RECEIVING, 0
     actor = side_row // BUS_SIDES
     arrival = int(offset + train + bus.latency_ns + bus.overhead_ns)
-    follows(run, begin, now + wait_ns, BUS, NONE)
+    continue_from(run, begin, now + wait_ns, BUS, NONE)
     schedule_own(run, actor, arrival, BUS_RECEIVED, _partner(side_row), 0, 0)
     side.state = SENDING
-    follows(run, begin, now + wait_ns, BUS, NONE)
+    continue_from(run, begin, now + wait_ns, BUS, NONE)
     schedule_own(run, actor, int(offset + train), BUS_SENT, side_row, 0, 0)
-    resume(run, moment)
+    restore_cause(run, moment)
 
 
 @works_on_tables
@@ -224,10 +224,10 @@ def _consider_processing(run: Run, side_row: int) -> None:
     if side.processing or first == NONE:
         return
     side.processing = 1
-    moment = now_of(run)
+    moment = current_cause(run)
     needs_request(run, first, side_row)
     needs_processed(run, side_row)
     size = run.bus_requests[first].bytes
     duration = (size // 100) * run.plan.bus[0].reduction_delay_ns + FIXED_PROCESSING_NS
     schedule_own(run, side_row // BUS_SIDES, duration, BUS_PROCESSED, side_row, 0, 0)
-    resume(run, moment)
+    restore_cause(run, moment)

@@ -1,9 +1,9 @@
-"""Streams: the chunks of collectives, on their way from queue to queue.
+"""Chunks: the chunks of collectives, on their way from queue to queue.
 
-A collective is cut into chunks; each chunk is a stream that visits the queues of its phases one after
-the other. Which queues these are is settled when the stream begins.
+A collective is cut into chunks; each chunk is a chunk that visits the queues of its phases one after
+the other. Which queues these are is settled when the chunk begins.
 
-Not here: who may run in a queue (`queues`), what a running stream does (`steps`), and what its end means
+Not here: who may run in a queue (`queues`), what a running chunk does (`steps`), and what its end means
 (`progress`).
 """
 
@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.collectives.matching import stream_of
+from et_sim.engine.collectives.matching import chunk_of
 from et_sim.engine.collectives.queues import insert, pump, remove
 from et_sim.engine.observe.causes import (
     chunk_leaves,
     chunk_queued,
     collective_starts,
+    current_cause,
     issued_too,
-    now_of,
-    resume,
+    restore_cause,
 )
 from et_sim.engine.state.run import (
     NONE,
@@ -35,7 +35,7 @@ from et_sim.engine.state.run import (
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import NO_LINE, QueueCursor
 
-ROOT_FIRST = 1 << 14  # in `Run.stream_queue`: the phase uses the tree whose root is its first member
+ROOT_FIRST = 1 << 14  # in `Run.chunk_queue`: the phase uses the tree whose root is its first member
 GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)
 MATCH_BY_PROGRAM = setting_of(Correction.MATCH_BY_PROGRAM)
 CONCURRENT_COMMUNICATION = setting_of(Correction.CONCURRENT_COMMUNICATION)
@@ -51,38 +51,38 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     collective = run.plan.collectives[running.collective]
     priority = _next_priority(run, actor_row, node, collective.priority)
     group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
-    plan_row, moment = collective.chunk_plan_first, now_of(run)
-    for chunk in range(collective.chunks):
-        if chunk == run.plan.chunk_plans[plan_row].chunk_end:
+    plan_row, moment = collective.chunk_plan_first, current_cause(run)
+    for number in range(collective.chunks):
+        if number == run.plan.chunk_plans[plan_row].chunk_end:
             plan_row += 1
-        stream_row = running.streams_first + chunk
-        stream = run.streams[stream_row]
-        stream.actor = actor_row
-        stream.seat = running.seat
-        stream.running = running_row
-        turn = _turn(run, running_row, chunk)
-        stream.phase_first = run.plan.chunk_plans[plan_row].phase_first
+        chunk_row = running.chunks_first + number
+        chunk = run.chunks[chunk_row]
+        chunk.actor = actor_row
+        chunk.seat = running.seat
+        chunk.running = running_row
+        turn = _turn(run, running_row, number)
+        chunk.phase_first = run.plan.chunk_plans[plan_row].phase_first
         if collective.rotations > 1:
-            stream.phase_first += _take_rotation(run, running_row, turn) * collective.phases
-        stream.sequence = running.first_sequence + chunk
-        stream.ended = 0
-        stream.priority = priority
+            chunk.phase_first += _take_rotation(run, running_row, turn) * collective.phases
+        chunk.sequence = running.first_sequence + number
+        chunk.ended = 0
+        chunk.priority = priority
         if not group_counts:
             run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
-        _choose_queues(run, stream_row, running.collective, turn)
+        _choose_queues(run, chunk_row, running.collective, turn)
         if not run.plan.settings[STARTS_TOGETHER]:
-            _start_stream(run, stream_row)
-            resume(run, moment)
+            _start_chunk(run, chunk_row)
+            restore_cause(run, moment)
     if run.plan.settings[STARTS_TOGETHER]:
         _start_when_all_have_issued(run, running_row)
 
 
 @works_on_tables
-def _start_stream(run: Run, stream_row: int) -> None:
-    _enter_phase(run, stream_row, 0)
-    insert(run, stream_row)
-    chunk_queued(run, stream_row)
-    pump(run, run.streams[stream_row].queue)
+def _start_chunk(run: Run, chunk_row: int) -> None:
+    _enter_phase(run, chunk_row, 0)
+    insert(run, chunk_row)
+    chunk_queued(run, chunk_row)
+    pump(run, run.chunks[chunk_row].queue)
 
 
 @works_on_tables
@@ -100,7 +100,7 @@ def _start_when_all_have_issued(run: Run, running_row: int) -> None:
     for chunk in range(running.chunks):
         for actor_row in range(len(run.actors)):
             seat = group.seat_first + actor_row
-            _start_stream(run, stream_of(run, seat, running.first_sequence + chunk))
+            _start_chunk(run, chunk_of(run, seat, running.first_sequence + chunk))
 
 
 @works_on_tables
@@ -121,7 +121,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.remaining = running.chunks
     running.mark_ns = NONE
     collective_starts(run, row)
-    running.streams_first = _take_block(run, running.chunks)
+    running.chunks_first = _take_block(run, running.chunks)
     seat = run.seats[running.seat]
     running.next = seat.running
     seat.running = row
@@ -137,7 +137,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
 
 @works_on_tables
 def end_collective(run: Run, running_row: int) -> None:
-    """Take a finished collective off its seat. Its streams are given back by `release_streams`."""
+    """Take a finished collective off its seat. Its chunks are given back by `release_chunks`."""
     running = run.running[running_row]
     seat = run.seats[running.seat]
     at = seat.running
@@ -151,11 +151,11 @@ def end_collective(run: Run, running_row: int) -> None:
 
 @works_on_tables
 def release_running(run: Run, running_row: int) -> None:
-    """Give back the row and the streams of a collective whose last stream has left its queue."""
+    """Give back the row and the chunks of a collective whose last chunk has left its queue."""
     running = run.running[running_row]
     size = _block_size(running.chunks)
-    run.streams[running.streams_first].next = run.free_blocks[size]
-    run.free_blocks[size] = running.streams_first
+    run.chunks[running.chunks_first].next = run.free_blocks[size]
+    run.free_blocks[size] = running.chunks_first
     clock = run.clock[0]
     running.next = clock.free_running
     clock.free_running = running_row
@@ -176,11 +176,11 @@ def _take_block(run: Run, chunks: int) -> int:
     size = _block_size(chunks)
     first = run.free_blocks[size]
     if first != NONE:
-        run.free_blocks[size] = run.streams[first].next
+        run.free_blocks[size] = run.chunks[first].next
         return first
     clock = run.clock[0]
-    first = clock.streams_top
-    clock.streams_top += 1 << size
+    first = clock.chunks_top
+    clock.chunks_top += 1 << size
     return first
 
 
@@ -224,12 +224,12 @@ def _take_rotation(run: Run, running_row: int, turn: int) -> int:
 
 
 @works_on_tables
-def _choose_queues(run: Run, stream_row: int, collective: int, turn: int) -> None:
+def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None:
     """Pick the queue (and tree) of every phase now: by its turn, or from the seat's round-robin cursors."""
-    stream = run.streams[stream_row]
-    cursor_first = run.seats[stream.seat].cursor_first
+    chunk = run.chunks[chunk_row]
+    cursor_first = run.seats[chunk.seat].cursor_first
     for index in range(run.plan.collectives[collective].phases):
-        phase = run.plan.phases[stream.phase_first + index]
+        phase = run.plan.phases[chunk.phase_first + index]
         cursor = run.cursors[cursor_first + phase.dimension]
         if turn != NONE:
             chosen = _queue_at(run, phase.cursor, turn)
@@ -238,7 +238,7 @@ def _choose_queues(run: Run, stream_row: int, collective: int, turn: int) -> Non
         if run.plan.programs[phase.program].trees > 1:
             tree = turn & 1 if turn != NONE else _take_tree(cursor, run.plan.collectives[collective].kind)
             chosen |= tree * ROOT_FIRST
-        run.stream_queue[stream_row, index] = chosen
+        run.chunk_queue[chunk_row, index] = chosen
 
 
 @works_on_tables
@@ -278,58 +278,58 @@ def _take_tree(cursor: Any, kind: int) -> int:
 
 
 @works_on_tables
-def _enter_phase(run: Run, stream_row: int, index: int) -> None:
-    """Set a stream's fields for its phase `index`; it does not run yet."""
-    stream = run.streams[stream_row]
-    phase = run.plan.phases[stream.phase_first + index]
+def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
+    """Set a chunk's fields for its phase `index`; it does not run yet."""
+    chunk = run.chunks[chunk_row]
+    phase = run.plan.phases[chunk.phase_first + index]
     line_row = phase.line
     if line_row == NO_LINE:
-        line_row = run.plan.groups[run.plan.seats[stream.seat].group].line
+        line_row = run.plan.groups[run.plan.seats[chunk.seat].group].line
     line = run.plan.lines[line_row]
     per_dim = run.plan.settings[QUEUES_PER_DIM]
-    queue = run.stream_queue[stream_row, index] & (ROOT_FIRST - 1)
-    root_first = run.stream_queue[stream_row, index] >= ROOT_FIRST
-    stream.phase = index
-    stream.program = phase.program
-    stream.line = line_row
-    queue_first = run.seats[stream.seat].queue_first
-    stream.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
+    queue = run.chunk_queue[chunk_row, index] & (ROOT_FIRST - 1)
+    root_first = run.chunk_queue[chunk_row, index] >= ROOT_FIRST
+    chunk.phase = index
+    chunk.program = phase.program
+    chunk.line = line_row
+    queue_first = run.seats[chunk.seat].queue_first
+    chunk.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     anticlockwise = upper or phase.cursor == LAST
-    stream.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
+    chunk.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
     if line.members_first >= 0:
-        stream.position = run.plan.seats[stream.seat].position
+        chunk.position = run.plan.seats[chunk.seat].position
     else:
-        stream.position = (run.plan.actors[stream.actor].rank // line.stride) % line.members
-    stream.started = 0
-    stream.sent = stream.received = stream.credit = stream.bundles = 0
-    stream.step = stream.bundle = 0
-    stream.half_tried_ns = stream.half_done_ns = NONE
-    stream.mark_ns = stream.turn_ns = stream.posted_ns = NONE
+        chunk.position = (run.plan.actors[chunk.actor].rank // line.stride) % line.members
+    chunk.started = 0
+    chunk.sent = chunk.received = chunk.credit = chunk.bundles = 0
+    chunk.step = chunk.bundle = 0
+    chunk.half_tried_ns = chunk.half_done_ns = NONE
+    chunk.mark_ns = chunk.turn_ns = chunk.posted_ns = NONE
     variant = line.members if root_first else 0
-    stream.tree = run.plan.programs[phase.program].tree_first + variant + stream.position
+    chunk.tree = run.plan.programs[phase.program].tree_first + variant + chunk.position
 
 
 @works_on_tables
-def next_phase(run: Run, stream_row: int) -> None:
-    """Move a stream whose phase is complete to the queue of its next phase."""
-    stream = run.streams[stream_row]
-    old = stream.queue
-    remove(run, stream_row)
-    _enter_phase(run, stream_row, stream.phase + 1)
-    insert(run, stream_row)
-    chunk_queued(run, stream_row)
+def next_phase(run: Run, chunk_row: int) -> None:
+    """Move a chunk whose phase is complete to the queue of its next phase."""
+    chunk = run.chunks[chunk_row]
+    old = chunk.queue
+    remove(run, chunk_row)
+    _enter_phase(run, chunk_row, chunk.phase + 1)
+    insert(run, chunk_row)
+    chunk_queued(run, chunk_row)
     run.queues[old].running -= 1
     chunk_leaves(run, old)
     pump(run, old)
-    pump(run, stream.queue)
+    pump(run, chunk.queue)
 
 
 @works_on_tables
-def leave_last_queue(run: Run, stream_row: int) -> None:
-    """Take a finished stream out of the machine, and let the next one start."""
-    queue = run.streams[stream_row].queue
-    remove(run, stream_row)
+def leave_last_queue(run: Run, chunk_row: int) -> None:
+    """Take a finished chunk out of the machine, and let the next one start."""
+    queue = run.chunks[chunk_row].queue
+    remove(run, chunk_row)
     run.queues[queue].running -= 1
     chunk_leaves(run, queue)
     pump(run, queue)

@@ -12,7 +12,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
-from et_sim.engine.observe.causes import custom_parent_done, custom_starts, now_of, resume
+from et_sim.engine.observe.causes import current_cause, custom_parent_done, custom_starts, restore_cause
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.point_to_point import post_receive, send
@@ -22,56 +22,56 @@ SEND, RECEIVE = int(Action.SEND), int(Action.RECEIVE)
 
 
 @works_on_tables
-def start_custom(run: Run, stream_row: int) -> None:
+def start_custom(run: Run, chunk_row: int) -> None:
     """Issue the nodes without parents; an empty program completes in an event of its own."""
-    stream = run.streams[stream_row]
-    template = run.plan.templates[_custom(run, stream).template]
-    stream.credit = template.nodes  # not yet completed
+    chunk = run.chunks[chunk_row]
+    template = run.plan.templates[_custom(run, chunk).template]
+    chunk.credit = template.nodes  # not yet completed
     for node in range(template.nodes):
-        run.custom_waiting[stream_row, node] = run.plan.nodes[template.node_first + node].indegree
-        custom_starts(run, stream_row, node)
+        run.custom_waiting[chunk_row, node] = run.plan.nodes[template.node_first + node].indegree
+        custom_starts(run, chunk_row, node)
     for node in range(template.nodes):
         if run.plan.nodes[template.node_first + node].indegree == 0:
-            _issue(run, stream_row, node)
+            _issue(run, chunk_row, node)
     if template.nodes == 0:
-        schedule_own(run, stream.actor, 0, CUSTOM_DONE, stream_row, NONE, 0)
+        schedule_own(run, chunk.actor, 0, CUSTOM_DONE, chunk_row, NONE, 0)
 
 
 @works_on_tables
-def end_custom_node(run: Run, stream_row: int, node: int) -> bool:
+def end_custom_node(run: Run, chunk_row: int, node: int) -> bool:
     """A node is done: issue what became ready. True when the phase is complete."""
-    stream = run.streams[stream_row]
+    chunk = run.chunks[chunk_row]
     if node == NONE:
         return True
-    template = run.plan.templates[_custom(run, stream).template]
+    template = run.plan.templates[_custom(run, chunk).template]
     plan_node = run.plan.nodes[template.node_first + node]
-    stream.credit -= 1
-    moment = now_of(run)
+    chunk.credit -= 1
+    moment = current_cause(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         child = run.plan.children[index]
-        run.custom_waiting[stream_row, child] -= 1
-        custom_parent_done(run, stream_row, child)
-        if run.custom_waiting[stream_row, child] == 0:
-            _issue(run, stream_row, child)
-        resume(run, moment)
-    return stream.credit == 0
+        run.custom_waiting[chunk_row, child] -= 1
+        custom_parent_done(run, chunk_row, child)
+        if run.custom_waiting[chunk_row, child] == 0:
+            _issue(run, chunk_row, child)
+        restore_cause(run, moment)
+    return chunk.credit == 0
 
 
 @works_on_tables
-def _custom(run: Run, stream: Any) -> Any:
-    return run.plan.customs[run.plan.programs[stream.program].custom_first + stream.position]
+def _custom(run: Run, chunk: Any) -> Any:
+    return run.plan.customs[run.plan.programs[chunk.program].custom_first + chunk.position]
 
 
 @works_on_tables
-def _issue(run: Run, stream_row: int, node: int) -> None:
-    stream = run.streams[stream_row]
-    custom = _custom(run, stream)
+def _issue(run: Run, chunk_row: int, node: int) -> None:
+    chunk = run.chunks[chunk_row]
+    custom = _custom(run, chunk)
     plan_node = run.plan.nodes[run.plan.templates[custom.template].node_first + node]
     if plan_node.action == SEND:
         channel = run.plan.actor_channels[custom.channel_first + plan_node.detail]
-        send(run, channel, CUSTOM_MESSAGE, node, stream_row)
+        send(run, channel, CUSTOM_MESSAGE, node, chunk_row)
     elif plan_node.action == RECEIVE:
         channel = run.plan.actor_channels[custom.channel_first + plan_node.detail]
-        post_receive(run, channel, CUSTOM_DONE, stream_row, node)
+        post_receive(run, channel, CUSTOM_DONE, chunk_row, node)
     else:
-        schedule_own(run, stream.actor, plan_node.duration_ns, CUSTOM_DONE, stream_row, node, 0)
+        schedule_own(run, chunk.actor, plan_node.duration_ns, CUSTOM_DONE, chunk_row, node, 0)

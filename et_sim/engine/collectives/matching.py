@@ -1,7 +1,7 @@
-"""Whether a message of a collective is waited for: the stream it goes to, and the receives posted there.
+"""Whether a message of a collective is waited for: the chunk it goes to, and the receives posted there.
 
 In ASTRA-sim 1.0, a message goes on the calendar when both it and its receive are known, so that what arrives
-at one time comes in the order in which the later halves became known. `pair_step` does the same.
+at one time comes in the order in which the later halves became known. `schedule_when_matched` does the same.
 
 Not here: what an arrival leads to (`progress`).
 """
@@ -12,54 +12,49 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
 from et_sim.engine.collectives.members import stage_of
 from et_sim.engine.collectives.trees import expects
-from et_sim.engine.collectives.unexpected import (
-    PHASE_BITS,
-    PROGRAM_MASK,
-    STAGE_BITS,
-    park,
-    seen_from_other_direction,
-)
+from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.observe.causes import takes_until
 from et_sim.engine.observe.message_causes import arrives_early
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.lists import join_after
+from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK, STAGE_BITS
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 
 
 @works_on_tables
-def stream_of(run: Run, seat_row: int, sequence: int) -> int:
-    """The stream with this sequence number at a seat; NONE if it does not exist (yet)."""
+def chunk_of(run: Run, seat_row: int, sequence: int) -> int:
+    """The chunk with this sequence number at a seat; NONE if it does not exist (yet)."""
     row = run.seats[seat_row].running
     while row != NONE:
         running = run.running[row]
         if running.first_sequence <= sequence < running.first_sequence + running.chunks:
-            return running.streams_first + (sequence - running.first_sequence)
+            return running.chunks_first + (sequence - running.first_sequence)
         row = running.next
     return NONE
 
 
 @works_on_tables
-def stream_expecting(run: Run, seat_row: int, label: int, stage: int) -> int:
-    """The stream that has posted the receive of a message; NONE if none has."""
-    stream_row = stream_of(run, seat_row, stage >> STAGE_BITS)
-    if stream_row == NONE or stage_of(run.streams[stream_row]) != stage:
+def chunk_expecting(run: Run, seat_row: int, label: int, stage: int) -> int:
+    """The chunk that has posted the receive of a message; NONE if none has."""
+    chunk_row = chunk_of(run, seat_row, stage >> STAGE_BITS)
+    if chunk_row == NONE or stage_of(run.chunks[chunk_row]) != stage:
         return NONE
-    stream = run.streams[stream_row]
-    if run.plan.programs[stream.program].tree_first != NONE:
-        return stream_row if expects(stream, label) else NONE
-    if (label & 1) != (stream.direction < 0):
+    chunk = run.chunks[chunk_row]
+    if run.plan.programs[chunk.program].tree_first != NONE:
+        return chunk_row if expects(chunk, label) else NONE
+    if (label & 1) != (chunk.direction < 0):
         label = seen_from_other_direction(run, label, stage)
-    return stream_row if label != NONE and (label >> 1) < stream.sent else NONE
+    return chunk_row if label != NONE and (label >> 1) < chunk.sent else NONE
 
 
 @works_on_tables
-def pair_step(run: Run, arrival: int, seat: int, label: int, stage: int) -> None:
+def schedule_when_matched(run: Run, arrival: int, seat: int, label: int, stage: int) -> None:
     """Put a message that will arrive then on the calendar, or keep it until its receive is posted."""
-    if stream_expecting(run, seat, label, stage) != NONE:
+    if chunk_expecting(run, seat, label, stage) != NONE:
         put_on_calendar(run, arrival, seat, label, stage)
     else:
-        row = park(run, seat, label, stage, NONE, NONE, 0)
-        run.parked[row].arrives_ns = arrival
+        row = keep_unexpected(run, seat, label, stage, NONE, NONE, 0)
+        run.unexpected[row].arrives_ns = arrival
         arrives_early(run, row, arrival)
 
 

@@ -23,56 +23,56 @@ REDUCE_SCATTER, ALL_GATHER = int(CollectiveKind.REDUCE_SCATTER), int(CollectiveK
 
 
 @works_on_tables
-def place_in_queue(run: Run, stream_row: int) -> int:
+def place_in_queue(run: Run, chunk_row: int) -> int:
     """The chunk in front of which a new one waits; NONE: it waits last."""
     order = run.plan.settings[QUEUE_ORDER]
     if order == PRIORITY:
-        return _by_priority(run, stream_row)
-    operation = _operation(run, run.streams[stream_row])
+        return _by_priority(run, chunk_row)
+    operation = _operation(run, run.chunks[chunk_row])
     if operation != REDUCE_SCATTER and operation != ALL_GATHER:
-        return _by_priority(run, stream_row)
+        return _by_priority(run, chunk_row)
     if order == ALTERNATING:
-        return _alternating(run, stream_row)
+        return _alternating(run, chunk_row)
     if order == SMALLEST_FIRST:
-        return NONE if _phases_left(run, stream_row) == 1 else _smallest_first(run, stream_row)
+        return NONE if _phases_left(run, chunk_row) == 1 else _smallest_first(run, chunk_row)
     if order == SMALLEST_INPUT_FIRST:
-        return _smallest_first(run, stream_row)
-    return _fewest_phases_first(run, stream_row)
+        return _smallest_first(run, chunk_row)
+    return _fewest_phases_first(run, chunk_row)
 
 
 @works_on_tables
-def _by_priority(run: Run, stream_row: int) -> int:
+def _by_priority(run: Run, chunk_row: int) -> int:
     """Behind those of at least its priority."""
-    stream = run.streams[stream_row]
-    queue = run.queues[stream.queue]
+    chunk = run.chunks[chunk_row]
+    queue = run.queues[chunk.queue]
     last = queue.tail
-    if last == NONE or run.streams[last].started or run.streams[last].priority >= stream.priority:
+    if last == NONE or run.chunks[last].started or run.chunks[last].priority >= chunk.priority:
         return NONE
     behind = queue.waiting
-    while run.streams[behind].priority >= stream.priority:
-        behind = run.streams[behind].next
+    while run.chunks[behind].priority >= chunk.priority:
+        behind = run.chunks[behind].next
     return behind
 
 
 @works_on_tables
-def _alternating(run: Run, stream_row: int) -> int:
+def _alternating(run: Run, chunk_row: int) -> int:
     """RG: reduce-scatters and all-gathers in turn.
 
     The walk begins at the front. It passes each started chunk and the one behind that, then chunks of higher
     priority, and goes on while the last two it passed were one of each kind.
     """
-    priority = run.streams[stream_row].priority
-    at = run.queues[run.streams[stream_row].queue].head
+    priority = run.chunks[chunk_row].priority
+    at = run.queues[run.chunks[chunk_row].queue].head
     last = before = NONE
     while at != NONE:
-        before, last = last, _operation(run, run.streams[at])
-        if run.streams[at].started:
-            at = run.streams[at].next
-            if at != NONE and not run.streams[at].started:
-                before, last = last, _operation(run, run.streams[at])
-                at = run.streams[at].next
-        elif run.streams[at].priority > priority or _is_pair(before, last):
-            at = run.streams[at].next
+        before, last = last, _operation(run, run.chunks[at])
+        if run.chunks[at].started:
+            at = run.chunks[at].next
+            if at != NONE and not run.chunks[at].started:
+                before, last = last, _operation(run, run.chunks[at])
+                at = run.chunks[at].next
+        elif run.chunks[at].priority > priority or _is_pair(before, last):
+            at = run.chunks[at].next
         else:
             break
     return at
@@ -84,38 +84,38 @@ def _is_pair(one: int, other: int) -> bool:
 
 
 @works_on_tables
-def _smallest_first(run: Run, stream_row: int) -> int:
+def _smallest_first(run: Run, chunk_row: int) -> int:
     """Behind smaller ones. (2.x lets a chunk that has but one phase left after this one wait last.)"""
-    own = _bytes(run, stream_row)
-    at = run.queues[run.streams[stream_row].queue].waiting
+    own = _bytes(run, chunk_row)
+    at = run.queues[run.chunks[chunk_row].queue].waiting
     while at != NONE and _bytes(run, at) < own:
-        at = run.streams[at].next
+        at = run.chunks[at].next
     return at
 
 
 @works_on_tables
-def _fewest_phases_first(run: Run, stream_row: int) -> int:
+def _fewest_phases_first(run: Run, chunk_row: int) -> int:
     """Behind those that have fewer phases left."""
-    own = _phases_left(run, stream_row)
-    at = run.queues[run.streams[stream_row].queue].waiting
+    own = _phases_left(run, chunk_row)
+    at = run.queues[run.chunks[chunk_row].queue].waiting
     while at != NONE and _phases_left(run, at) < own:
-        at = run.streams[at].next
+        at = run.chunks[at].next
     return at
 
 
 @works_on_tables
-def _operation(run: Run, stream: Any) -> int:
-    return run.plan.phases[stream.phase_first + stream.phase].operation
+def _operation(run: Run, chunk: Any) -> int:
+    return run.plan.phases[chunk.phase_first + chunk.phase].operation
 
 
 @works_on_tables
-def _bytes(run: Run, stream_row: int) -> int:
-    stream = run.streams[stream_row]
-    return run.plan.phases[stream.phase_first + stream.phase].bytes
+def _bytes(run: Run, chunk_row: int) -> int:
+    chunk = run.chunks[chunk_row]
+    return run.plan.phases[chunk.phase_first + chunk.phase].bytes
 
 
 @works_on_tables
-def _phases_left(run: Run, stream_row: int) -> int:
+def _phases_left(run: Run, chunk_row: int) -> int:
     """Phases after the present one."""
-    stream = run.streams[stream_row]
-    return run.plan.collectives[run.running[stream.running].collective].phases - 1 - stream.phase
+    chunk = run.chunks[chunk_row]
+    return run.plan.collectives[run.running[chunk.running].collective].phases - 1 - chunk.phase

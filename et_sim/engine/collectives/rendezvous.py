@@ -1,7 +1,7 @@
 """Rendezvous within collectives: a step's message starts only when its receiver has asked for it.
 
 The sender's offer and the receiver's request meet at the sender's seat, whichever comes first. An offer
-outlives the stream that made it: a phase does not wait for its last message to leave.
+outlives the chunk that made it: a phase does not wait for its last message to leave.
 
 Not here: point-to-point messages (`messages`).
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import rank_at, seat_at
-from et_sim.engine.collectives.unexpected import ASKED, OFFERED, park, take_parked_either_way
+from et_sim.engine.collectives.unexpected import ASKED, OFFERED, keep_unexpected, take_unexpected_either_way
 from et_sim.engine.observe.causes import REQUEST as REQUEST_CAUSE
-from et_sim.engine.observe.causes import now_of, resume
-from et_sim.engine.observe.message_causes import needs_offer, needs_parked
-from et_sim.engine.observe.traffic import COLLECTIVE, REQUEST, keep_offer, tell_offered, tell_step
+from et_sim.engine.observe.causes import current_cause, restore_cause
+from et_sim.engine.observe.message_causes import needs_offer, needs_unexpected
+from et_sim.engine.observe.traffic import COLLECTIVE, REQUEST, describe_offered, describe_step, keep_offer
 from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
@@ -23,27 +23,27 @@ from et_sim.plan.tables import REQUEST_BYTES
 
 
 @works_on_tables
-def offer_step(run: Run, stream_row: int, position: int, size: int, label: int, stage: int) -> None:
+def offer_step(run: Run, chunk_row: int, position: int, size: int, label: int, stage: int) -> None:
     """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
-    seat = run.streams[stream_row].seat
-    peer, rank = seat_at(run, stream_row, position), rank_at(run, stream_row, position)
-    moment = now_of(run)
-    asked = take_parked_either_way(run, seat, label | ASKED, stage)
+    seat = run.chunks[chunk_row].seat
+    peer, rank = seat_at(run, chunk_row, position), rank_at(run, chunk_row, position)
+    moment = current_cause(run)
+    asked = take_unexpected_either_way(run, seat, label | ASKED, stage)
     if asked != NONE:
-        needs_parked(run, asked, REQUEST_CAUSE)
-    tell_step(run, stream_row, label >> 1, COLLECTIVE)
-    keep_offer(run, park(run, seat, label | OFFERED, stage, peer, rank, size))
+        needs_unexpected(run, asked, REQUEST_CAUSE)
+    describe_step(run, chunk_row, label >> 1, COLLECTIVE)
+    keep_offer(run, keep_unexpected(run, seat, label | OFFERED, stage, peer, rank, size))
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
-        resume(run, moment)
+        restore_cause(run, moment)
 
 
 @works_on_tables
-def ask_for_step(run: Run, stream_row: int, position: int, label: int, stage: int) -> None:
+def ask_for_step(run: Run, chunk_row: int, position: int, label: int, stage: int) -> None:
     """Tell the source of a step's message that the receive is posted."""
-    here = _rank_of_seat(run, run.streams[stream_row].seat)
-    there, source = rank_at(run, stream_row, position), seat_at(run, stream_row, position)
-    tell_step(run, stream_row, label >> 1, REQUEST)
+    here = _rank_of_seat(run, run.chunks[chunk_row].seat)
+    there, source = rank_at(run, chunk_row, position), seat_at(run, chunk_row, position)
+    describe_step(run, chunk_row, label >> 1, REQUEST)
     inject(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage, NONE)
 
 
@@ -51,18 +51,18 @@ def ask_for_step(run: Run, stream_row: int, position: int, label: int, stage: in
 def step_asked(run: Run, seat: int, label: int, stage: int) -> None:
     """A request arrived: send what is offered, or remember that it was asked for."""
     if not inject_step(run, seat, label, stage):
-        park(run, seat, label | ASKED, stage, NONE, NONE, 0)
+        keep_unexpected(run, seat, label | ASKED, stage, NONE, NONE, 0)
 
 
 @works_on_tables
 def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
     """Put an offered message on the network; False if nothing is offered under this label."""
-    row = take_parked_either_way(run, seat, label | OFFERED, stage)
+    row = take_unexpected_either_way(run, seat, label | OFFERED, stage)
     if row == NONE:
         return False
-    offer = run.parked[row]
+    offer = run.unexpected[row]
     needs_offer(run, row)
-    tell_offered(run, row)
+    describe_offered(run, row)
     own_label = offer.step & ~OFFERED
     inject(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage, NONE)
     return True

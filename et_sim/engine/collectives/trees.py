@@ -4,7 +4,7 @@ On the way up, a leaf begins. Whoever has heard from all its children (each mess
 may be reduced) sends up in turn; if nothing comes down again, it is done. On the way down, the root begins,
 where nothing came up before; whoever hears from its parent passes the message on to its children and is done.
 
-Not here: how a message finds its stream (`progress`), and what follows the end of a phase.
+Not here: how a message finds its chunk (`progress`), and what follows the end of a phase.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.members import rank_at, seat_at, stage_of
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
-from et_sim.engine.collectives.unexpected import take_parked
-from et_sim.engine.observe.causes import now_of, receive_posted, resume, was_early
+from et_sim.engine.collectives.unexpected import take_unexpected
+from et_sim.engine.observe.causes import current_cause, receive_posted, restore_cause, was_early
 from et_sim.engine.observe.tie_rules import note_posted
-from et_sim.engine.observe.traffic import COLLECTIVE, tell_step
+from et_sim.engine.observe.traffic import COLLECTIVE, describe_step
 from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject
@@ -30,131 +30,131 @@ FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
 
 @works_on_tables
-def start_tree(run: Run, stream_row: int) -> None:
+def start_tree(run: Run, chunk_row: int) -> None:
     """Whoever has nobody to wait for makes its first bundle; the others post receives."""
-    stream = run.streams[stream_row]
-    tree = run.plan.trees[stream.tree]
-    if not run.plan.programs[stream.program].goes_up:
+    chunk = run.chunks[chunk_row]
+    tree = run.plan.trees[chunk.tree]
+    if not run.plan.programs[chunk.program].goes_up:
         if tree.parent == NONE:
-            cross_endpoint(run, stream_row, START, tree.down_bytes, NONE, True, False)
+            cross_endpoint(run, chunk_row, START, tree.down_bytes, NONE, True, False)
         else:
-            _post_receive(run, stream_row, _from_parent(run, stream_row))
+            _post_receive(run, chunk_row, _from_parent(run, chunk_row))
         return
     if tree.left == NONE and tree.right == NONE:
-        cross_endpoint(run, stream_row, START, tree.up_bytes, NONE, True, False)
+        cross_endpoint(run, chunk_row, START, tree.up_bytes, NONE, True, False)
     if tree.left != NONE:
-        _post_receive(run, stream_row, FROM_LEFT)
+        _post_receive(run, chunk_row, FROM_LEFT)
     if tree.right != NONE:
-        _post_receive(run, stream_row, FROM_RIGHT)
+        _post_receive(run, chunk_row, FROM_RIGHT)
 
 
 @works_on_tables
-def expects(stream: Any, label: int) -> bool:
+def expects(chunk: Any, label: int) -> bool:
     """Whether the receive of a message is posted."""
-    return (stream.credit >> label) & 1 == 1
+    return (chunk.credit >> label) & 1 == 1
 
 
 @works_on_tables
-def hear(run: Run, stream_row: int, label: int) -> None:
+def hear(run: Run, chunk_row: int, label: int) -> None:
     """A message met its posted receive."""
-    stream = run.streams[stream_row]
-    tree = run.plan.trees[stream.tree]
-    stream.credit &= ~(1 << label)
-    stream.received += 1
+    chunk = run.chunks[chunk_row]
+    tree = run.plan.trees[chunk.tree]
+    chunk.credit &= ~(1 << label)
+    chunk.received += 1
     if label in (TO_LEFT, TO_RIGHT):
         size, reduction = tree.down_bytes, tree.down_reduction_ns
         returns = tree.left != NONE
     else:
-        child = run.plan.trees[stream.tree - stream.position + peer_of(run, stream_row, label)]
+        child = run.plan.trees[chunk.tree - chunk.position + peer_of(run, chunk_row, label)]
         size, reduction = child.up_bytes, child.up_reduction_ns
-        is_last = stream.received == 2 or tree.right == NONE
-        returns = is_last and (tree.parent != NONE or run.plan.programs[stream.program].goes_down == 1)
-    cross_endpoint(run, stream_row, label, size, reduction, False, returns)
+        is_last = chunk.received == 2 or tree.right == NONE
+        returns = is_last and (tree.parent != NONE or run.plan.programs[chunk.program].goes_down == 1)
+    cross_endpoint(run, chunk_row, label, size, reduction, False, returns)
 
 
 @works_on_tables
-def spend_tree_bundle(run: Run, stream_row: int, label: int) -> bool:
+def spend_tree_bundle(run: Run, chunk_row: int, label: int) -> bool:
     """A bundle is through: pass on what it allows. True when the phase is complete."""
-    stream = run.streams[stream_row]
-    tree = run.plan.trees[stream.tree]
-    goes_down = run.plan.programs[stream.program].goes_down == 1
+    chunk = run.chunks[chunk_row]
+    tree = run.plan.trees[chunk.tree]
+    goes_down = run.plan.programs[chunk.program].goes_down == 1
     if label in (TO_LEFT, TO_RIGHT):
-        _send_down(run, stream_row)
+        _send_down(run, chunk_row)
         return True
     if label != START:
-        stream.bundles += 1
-        if stream.bundles < int(tree.left != NONE) + int(tree.right != NONE):  # uncompiled: no `or`
+        chunk.bundles += 1
+        if chunk.bundles < int(tree.left != NONE) + int(tree.right != NONE):  # uncompiled: no `or`
             return False
     if tree.parent == NONE:
         if goes_down:
-            _send_down(run, stream_row)
+            _send_down(run, chunk_row)
         return True
-    side = FROM_LEFT if _is_left_child(run, stream_row) else FROM_RIGHT
-    _send(run, stream_row, tree.parent, side, tree.up_bytes)
+    side = FROM_LEFT if _is_left_child(run, chunk_row) else FROM_RIGHT
+    _send(run, chunk_row, tree.parent, side, tree.up_bytes)
     if goes_down:
-        _post_receive(run, stream_row, _from_parent(run, stream_row))
+        _post_receive(run, chunk_row, _from_parent(run, chunk_row))
     return not goes_down
 
 
 @works_on_tables
-def peer_of(run: Run, stream_row: int, label: int) -> int:
+def peer_of(run: Run, chunk_row: int, label: int) -> int:
     """Position of the member a message comes from."""
-    tree = run.plan.trees[run.streams[stream_row].tree]
+    tree = run.plan.trees[run.chunks[chunk_row].tree]
     if label == FROM_LEFT:
         return tree.left
     return tree.right if label == FROM_RIGHT else tree.parent
 
 
 @works_on_tables
-def _is_left_child(run: Run, stream_row: int) -> bool:
-    stream = run.streams[stream_row]
-    tree = run.plan.trees[stream.tree]
-    return run.plan.trees[stream.tree - stream.position + tree.parent].left == stream.position
+def _is_left_child(run: Run, chunk_row: int) -> bool:
+    chunk = run.chunks[chunk_row]
+    tree = run.plan.trees[chunk.tree]
+    return run.plan.trees[chunk.tree - chunk.position + tree.parent].left == chunk.position
 
 
 @works_on_tables
-def _from_parent(run: Run, stream_row: int) -> int:
+def _from_parent(run: Run, chunk_row: int) -> int:
     """The label of what comes from the parent."""
-    return TO_LEFT if _is_left_child(run, stream_row) else TO_RIGHT
+    return TO_LEFT if _is_left_child(run, chunk_row) else TO_RIGHT
 
 
 @works_on_tables
-def _send_down(run: Run, stream_row: int) -> None:
-    stream = run.streams[stream_row]
-    tree, first = run.plan.trees[stream.tree], stream.tree - stream.position
+def _send_down(run: Run, chunk_row: int) -> None:
+    chunk = run.chunks[chunk_row]
+    tree, first = run.plan.trees[chunk.tree], chunk.tree - chunk.position
     if tree.left != NONE:
-        _send(run, stream_row, tree.left, TO_LEFT, run.plan.trees[first + tree.left].down_bytes)
+        _send(run, chunk_row, tree.left, TO_LEFT, run.plan.trees[first + tree.left].down_bytes)
     if tree.right != NONE:
-        _send(run, stream_row, tree.right, TO_RIGHT, run.plan.trees[first + tree.right].down_bytes)
+        _send(run, chunk_row, tree.right, TO_RIGHT, run.plan.trees[first + tree.right].down_bytes)
 
 
 @works_on_tables
-def _send(run: Run, stream_row: int, position: int, label: int, size: int) -> None:
-    stream = run.streams[stream_row]
-    target_seat, stage = seat_at(run, stream_row, position), stage_of(stream)
-    stream.sent += 1
+def _send(run: Run, chunk_row: int, position: int, label: int, size: int) -> None:
+    chunk = run.chunks[chunk_row]
+    target_seat, stage = seat_at(run, chunk_row, position), stage_of(chunk)
+    chunk.sent += 1
     if run.plan.settings[RENDEZVOUS]:
-        offer_step(run, stream_row, position, size, label, stage)
+        offer_step(run, chunk_row, position, size, label, stage)
     else:
-        here, there = run.plan.actors[stream.actor].rank, rank_at(run, stream_row, position)
-        tell_step(run, stream_row, label >> 1, COLLECTIVE)
+        here, there = run.plan.actors[chunk.actor].rank, rank_at(run, chunk_row, position)
+        describe_step(run, chunk_row, label >> 1, COLLECTIVE)
         inject(run, here, there, size, STEP, target_seat, label, stage, NONE)
 
 
 @works_on_tables
-def _post_receive(run: Run, stream_row: int, label: int) -> None:
-    stream = run.streams[stream_row]
-    stage = stage_of(stream)
-    stream.credit |= 1 << label
-    note_posted(run, stream)
-    stream.waited_ns -= run.clock[0].now
-    receive_posted(run, stream_row, label)
+def _post_receive(run: Run, chunk_row: int, label: int) -> None:
+    chunk = run.chunks[chunk_row]
+    stage = stage_of(chunk)
+    chunk.credit |= 1 << label
+    note_posted(run, chunk)
+    chunk.waited_ns -= run.clock[0].now
+    receive_posted(run, chunk_row, label)
     if run.plan.settings[RENDEZVOUS]:
-        ask_for_step(run, stream_row, peer_of(run, stream_row, label), label, stage)
-    if run.seats[stream.seat].parked > 0:
-        parked = take_parked(run, stream.seat, label, stage)
-        if parked != NONE:
-            moment = now_of(run)
-            was_early(run, stream_row, parked)
-            schedule(run, run.clock[0].now, LATE_STEP, stream_row, label, 0)
-            resume(run, moment)
+        ask_for_step(run, chunk_row, peer_of(run, chunk_row, label), label, stage)
+    if run.seats[chunk.seat].unexpected > 0:
+        unexpected = take_unexpected(run, chunk.seat, label, stage)
+        if unexpected != NONE:
+            moment = current_cause(run)
+            was_early(run, chunk_row, unexpected)
+            schedule(run, run.clock[0].now, LATE_STEP, chunk_row, label, 0)
+            restore_cause(run, moment)

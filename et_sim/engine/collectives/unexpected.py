@@ -2,45 +2,43 @@
 
 A message is named by the seat it goes to, the stage it belongs to (sequence, program and phase) and its
 label (step and direction of its sender). The program is part of the stage, so that collectives that
-differ between ranks never exchange messages, even if these happen to fit. Few messages are ever parked
-at a time: ranks that run in step park none.
+differ between ranks never exchange messages, even if these happen to fit. Few messages are ever unexpected
+at a time: ranks that run in step have none.
 """
 
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.message_causes import remember_parked
+from et_sim.engine.observe.message_causes import remember_unexpected
 from et_sim.engine.observe.tie_rules import note_came, note_met
 from et_sim.engine.state.lists import unchain
+from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK, STAGE_BITS
 from et_sim.engine.state.run import NONE, Run
 
-PHASE_BITS = 8
-STAGE_BITS = 28
-PROGRAM_MASK = (1 << (STAGE_BITS - PHASE_BITS)) - 1
 # With rendezvous, two more kinds of things wait under the label of a step.
 OFFERED, ASKED = 1 << 29, 1 << 30
 FLAGS = OFFERED | ASKED
 
 
 @works_on_tables
-def parked_home(run: Run, seat: int, label: int, stage: int) -> int:
-    """Where the search for a parked message begins."""
+def unexpected_home(run: Run, seat: int, label: int, stage: int) -> int:
+    """Where the search for an unexpected message begins."""
     mixed = (seat << 5) ^ label ^ (label >> 11) ^ stage ^ (stage >> STAGE_BITS)
-    return mixed & (len(run.parked_index) - 1)
+    return mixed & (len(run.unexpected_index) - 1)
 
 
 @works_on_tables
-def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
+def keep_unexpected(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
     """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does.
 
     Returns its row, where the time of a message that is still on its way may be noted.
     """
     clock = run.clock[0]
-    row = clock.free_parked
-    message = run.parked[row]
-    clock.free_parked = message.chain
-    clock.free_parkeds -= 1
-    home = parked_home(run, seat, label, stage)
+    row = clock.free_unexpected
+    message = run.unexpected[row]
+    clock.free_unexpected = message.chain
+    clock.free_unexpecteds -= 1
+    home = unexpected_home(run, seat, label, stage)
     message.seat = seat
     message.step = label
     message.stage = stage
@@ -48,46 +46,46 @@ def park(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size
     message.rank = rank
     message.bytes = size
     message.arrives_ns = clock.now
-    message.chain = run.parked_index[home]
-    run.parked_index[home] = row
-    run.seats[seat].parked += 1
-    remember_parked(run, row)
+    message.chain = run.unexpected_index[home]
+    run.unexpected_index[home] = row
+    run.seats[seat].unexpected += 1
+    remember_unexpected(run, row)
     note_came(run, message)
     return row
 
 
 @works_on_tables
-def take_parked(run: Run, seat: int, label: int, stage: int) -> int:
-    """Remove a parked message; its row may be read until the next one is parked. NONE: not here."""
-    home = parked_home(run, seat, label, stage)
-    row = run.parked_index[home]
+def take_unexpected(run: Run, seat: int, label: int, stage: int) -> int:
+    """Remove an unexpected message; its row may be read until the next one is kept. NONE: not here."""
+    home = unexpected_home(run, seat, label, stage)
+    row = run.unexpected_index[home]
     while row != NONE:
-        message = run.parked[row]
+        message = run.unexpected[row]
         if message.seat == seat and message.step == label and message.stage == stage:
             break
         row = message.chain
     if row == NONE:
         return NONE
-    message = run.parked[row]
-    unchain(run.parked, run.parked_index, home, row)
+    message = run.unexpected[row]
+    unchain(run.unexpected, run.unexpected_index, home, row)
     clock = run.clock[0]
     note_met(run, message)
     message.seat = NONE
-    message.chain = clock.free_parked
-    clock.free_parked = row
-    clock.free_parkeds += 1
-    run.seats[seat].parked -= 1
+    message.chain = clock.free_unexpected
+    clock.free_unexpected = row
+    clock.free_unexpecteds += 1
+    run.seats[seat].unexpected -= 1
     return row
 
 
 @works_on_tables
-def take_parked_either_way(run: Run, seat: int, label: int, stage: int) -> int:
-    """Like `take_parked`, also if the peer runs the stage in the other direction."""
-    row = take_parked(run, seat, label, stage)
+def take_unexpected_either_way(run: Run, seat: int, label: int, stage: int) -> int:
+    """Like `take_unexpected`, also if the peer runs the stage in the other direction."""
+    row = take_unexpected(run, seat, label, stage)
     if row == NONE:
         other = seen_from_other_direction(run, label, stage)
         if other != NONE:
-            row = take_parked(run, seat, other, stage)
+            row = take_unexpected(run, seat, other, stage)
     return row
 
 

@@ -4,7 +4,7 @@ An issue pass visits the ready nodes in ascending order. A node that becomes rea
 waits for the next one, which every completion triggers; if nothing at all is under way, the pass is
 repeated, so that no ready node is ever left behind. With ISSUE_AT_ONCE, it joins the pass under way.
 
-Not here: what a collective does once issued (`streams`), and how events find their node (`loop`).
+Not here: what a collective does once issued (`chunks`), and how events find their node (`loop`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from et_sim.engine.collectives.chunks import start_collective
 from et_sim.engine.nodes.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.observe.causes import (
     SERVER_QUEUE,
+    current_cause,
     needs_server,
     needs_waiting,
     node_ends,
     node_starts,
-    now_of,
     parent_done,
-    resume,
+    restore_cause,
     server_freed,
 )
 from et_sim.engine.observe.tie_rules import (
@@ -90,16 +90,16 @@ def issue_ready(run: Run, actor_row: int) -> None:
 def _issue_pass(run: Run, actor_row: int) -> None:
     state = run.actors[actor_row]
     state.issuing = 1
-    moment, origin = now_of(run), origin_now(run)
+    moment, origin = current_cause(run), origin_now(run)
     lane = lowest_free_lane(run, actor_row)
     while lane != NONE:
         _issue(run, actor_row, pop_ready(run, actor_row, lane), lane)
-        resume(run, moment)
+        restore_cause(run, moment)
         restore_origin(run, origin)
         lane = lowest_free_lane(run, actor_row)
     state.issuing = 0
-    node = state.late
-    state.late = NONE
+    node = state.deferred
+    state.deferred = NONE
     first = run.plan.actors[actor_row].node_first
     while node != NONE:
         after = run.nodes[first + node].link
@@ -215,11 +215,11 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     if plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
-    origin, moment = origin_now(run), now_of(run)
+    origin, moment = origin_now(run), current_cause(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         _release(run, actor_row, run.plan.children[index], node)
         restore_origin(run, origin)
-        resume(run, moment)
+        restore_cause(run, moment)
 
 
 @works_on_tables
@@ -228,15 +228,15 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     state = run.nodes[run.plan.actors[actor_row].node_first + node]
     state.waiting -= 1
     parent_done(run, run.plan.actors[actor_row].node_first + node)
-    is_late = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
+    is_deferred = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
     if is_watched(run):
-        note_parent(run, run.node_marks[run.plan.actors[actor_row].node_first + node], is_late)
+        note_parent(run, run.node_marks[run.plan.actors[actor_row].node_first + node], is_deferred)
     if state.waiting > 0:
         return
     state.ready_ns = run.clock[0].now
     state.released_by = parent
-    if is_late:
-        state.link = run.actors[actor_row].late
-        run.actors[actor_row].late = node
+    if is_deferred:
+        state.link = run.actors[actor_row].deferred
+        run.actors[actor_row].deferred = node
     else:
         push_ready(run, actor_row, node)

@@ -19,22 +19,22 @@ from et_sim.engine.collectives.bus import (
 )
 from et_sim.engine.collectives.chunks import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.collectives.custom import end_custom_node
-from et_sim.engine.collectives.matching import stream_expecting, stream_of
+from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
 from et_sim.engine.collectives.members import rank_at
 from et_sim.engine.collectives.steps import make_bundle, peer_position, spend_bundle
 from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_bundle
-from et_sim.engine.collectives.unexpected import park
+from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe.causes import (
     RECEIVE,
     bundle_counts,
     chunk_done,
+    current_cause,
     custom_node_counts,
     ended_too,
     first_half_arrived,
     needs_waiting,
-    now_of,
-    resume,
+    restore_cause,
     step_received,
     works_for,
 )
@@ -59,13 +59,13 @@ EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
-def bundle_at_endpoint(run: Run, stream_row: int, label: int, reduction_ns: int) -> None:
+def bundle_at_endpoint(run: Run, chunk_row: int, label: int, reduction_ns: int) -> None:
     """A bundle crossed the endpoint: reduce if it must, else it is ready."""
     if reduction_ns == NONE:
-        bundle_ready(run, stream_row, label)
+        bundle_ready(run, chunk_row, label)
     else:
-        actor = run.streams[stream_row].actor
-        schedule_own(run, actor, reduction_ns, BUNDLE_READY, stream_row, label, 0)
+        actor = run.chunks[chunk_row].actor
+        schedule_own(run, actor, reduction_ns, BUNDLE_READY, chunk_row, label, 0)
 
 
 @works_on_tables
@@ -100,119 +100,119 @@ def _end_request(run: Run, row: int) -> None:
     outer, after = request.outer, request.after
     release_request(run, row)
     if outer == NONE:
-        bundle_at_endpoint(run, request.stream, request.label, request.reduction_ns)
+        bundle_at_endpoint(run, request.chunk, request.label, request.reduction_ns)
         return
     request = run.bus_requests[outer]
-    side = run.streams[request.stream].actor * BUS_SIDES + NPU
+    side = run.chunks[request.chunk].actor * BUS_SIDES + NPU
     if go_on_after(run, side, outer, after) != NONE:
         release_request(run, outer)
-        bundle_at_endpoint(run, request.stream, request.label, request.reduction_ns)
+        bundle_at_endpoint(run, request.chunk, request.label, request.reduction_ns)
     consider_sending(run, side)
 
 
 @works_on_tables
-def bundle_ready(run: Run, stream_row: int, label: int) -> None:
+def bundle_ready(run: Run, chunk_row: int, label: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
-    stream = run.streams[stream_row]
-    bundle_counts(run, stream_row)
-    if run.plan.programs[stream.program].start_bundles > 1:
-        note_turn(run, stream_row)
+    chunk = run.chunks[chunk_row]
+    bundle_counts(run, chunk_row)
+    if run.plan.programs[chunk.program].start_bundles > 1:
+        note_turn(run, chunk_row)
     else:
-        contribute(run, stream, OF_BUNDLE)
-    if run.plan.programs[stream.program].tree_first != NONE:
-        is_complete = spend_tree_bundle(run, stream_row, label)
+        contribute(run, chunk, OF_BUNDLE)
+    if run.plan.programs[chunk.program].tree_first != NONE:
+        is_complete = spend_tree_bundle(run, chunk_row, label)
     else:
-        is_complete = spend_bundle(run, stream_row)
+        is_complete = spend_bundle(run, chunk_row)
     if is_complete:
-        end_phase(run, stream_row, label)
+        end_phase(run, chunk_row, label)
 
 
 @works_on_tables
-def custom_done(run: Run, stream_row: int, node: int) -> None:
+def custom_done(run: Run, chunk_row: int, node: int) -> None:
     """A node of a custom collective is done; that may end the collective."""
-    all_so_far = custom_node_counts(run, stream_row)
-    if end_custom_node(run, stream_row, node):
-        resume(run, all_so_far)
-        end_phase(run, stream_row, 0)
+    all_so_far = custom_node_counts(run, chunk_row)
+    if end_custom_node(run, chunk_row, node):
+        restore_cause(run, all_so_far)
+        end_phase(run, chunk_row, 0)
 
 
 @works_on_tables
-def end_phase(run: Run, stream_row: int, label: int) -> None:
+def end_phase(run: Run, chunk_row: int, label: int) -> None:
     """A phase is over; in ASTRA-sim 1.0, for all ranks when it is for the last one."""
     if not run.plan.settings[STARTS_TOGETHER]:
-        _leave_phase(run, stream_row, label)
+        _leave_phase(run, chunk_row, label)
         return
-    stream = run.streams[stream_row]
-    seat = run.plan.groups[run.plan.seats[stream.seat].group].seat_first
-    sequence = stream.sequence
-    first = stream_of(run, seat, sequence)
-    run.streams[first].ended += 1
+    chunk = run.chunks[chunk_row]
+    seat = run.plan.groups[run.plan.seats[chunk.seat].group].seat_first
+    sequence = chunk.sequence
+    first = chunk_of(run, seat, sequence)
+    run.chunks[first].ended += 1
     ended_too(run, first)
-    if run.streams[first].ended == len(run.actors):
-        run.streams[first].ended = 0
-        moment = now_of(run)
+    if run.chunks[first].ended == len(run.actors):
+        run.chunks[first].ended = 0
+        moment = current_cause(run)
         for actor_row in range(len(run.actors)):
-            own = stream_of(run, seat + actor_row, sequence)
-            resume(run, moment)
+            own = chunk_of(run, seat + actor_row, sequence)
+            restore_cause(run, moment)
             works_for(run, own)
             _leave_phase(run, own, START)
 
 
 @works_on_tables
-def _leave_phase(run: Run, stream_row: int, label: int) -> None:
+def _leave_phase(run: Run, chunk_row: int, label: int) -> None:
     """Go on to the next phase; the last one ends the chunk, and the last chunk the collective."""
-    stream = run.streams[stream_row]
-    running_row = stream.running
+    chunk = run.chunks[chunk_row]
+    running_row = chunk.running
     running = run.running[running_row]
     if len(run.phase_log) > 0:
-        _log_phase(run, stream_row)
-    if stream.phase + 1 < run.plan.collectives[running.collective].phases:
-        next_phase(run, stream_row)
+        _log_phase(run, chunk_row)
+    if chunk.phase + 1 < run.plan.collectives[running.collective].phases:
+        next_phase(run, chunk_row)
         return
     running.remaining -= 1
     contribute(run, running, OF_CHUNK)
     chunk_done(run, running_row)
-    is_last_chunk, moment = running.remaining == 0, now_of(run)
+    is_last_chunk, moment = running.remaining == 0, current_cause(run)
     if is_last_chunk:
         end_collective(run, running_row)
-        _name_last_sender(run, stream_row, label)
+        _name_last_sender(run, chunk_row, label)
         complete(run, running.actor, running.node)
-        resume(run, moment)
-    leave_last_queue(run, stream_row)
-    stream.phase += 1  # beyond the last: it is done
+        restore_cause(run, moment)
+    leave_last_queue(run, chunk_row)
+    chunk.phase += 1  # beyond the last: it is done
     if is_last_chunk:
         release_running(run, running_row)
 
 
 @works_on_tables
-def _log_phase(run: Run, stream_row: int) -> None:
+def _log_phase(run: Run, chunk_row: int) -> None:
     """Note what became of a chunk in the phase that is over."""
-    stream, clock = run.streams[stream_row], run.clock[0]
-    running = run.running[stream.running]
+    chunk, clock = run.chunks[chunk_row], run.clock[0]
+    running = run.running[chunk.running]
     log = run.phase_log[clock.phases_logged]
     clock.phases_logged += 1
     log.actor, log.node = running.actor, running.node
-    log.chunk, log.phase = stream.sequence - running.first_sequence, stream.phase
-    log.phase_row, log.messages = stream.phase_first + stream.phase, stream.received
-    log.queued_ns, log.start_ns = stream.queued_ns, stream.running_ns
-    log.end_ns, log.waited_ns = clock.now, stream.waited_ns
+    log.chunk, log.phase = chunk.sequence - running.first_sequence, chunk.phase
+    log.phase_row, log.messages = chunk.phase_first + chunk.phase, chunk.received
+    log.queued_ns, log.start_ns = chunk.queued_ns, chunk.running_ns
+    log.end_ns, log.waited_ns = clock.now, chunk.waited_ns
 
 
 @works_on_tables
-def _name_last_sender(run: Run, stream_row: int, label: int) -> None:
+def _name_last_sender(run: Run, chunk_row: int, label: int) -> None:
     """Note whose message this collective's last step was waiting for."""
-    stream = run.streams[stream_row]
-    running = run.running[stream.running]
-    program = run.plan.programs[stream.program]
+    chunk = run.chunks[chunk_row]
+    running = run.running[chunk.running]
+    program = run.plan.programs[chunk.program]
     if program.custom_first != NONE or label == START:
         return
     if program.tree_first != NONE:
-        position = peer_of(run, stream_row, label)
+        position = peer_of(run, chunk_row, label)
     else:
-        last_step = program.step_first + (stream.step - 1 if stream.step > 0 else program.step_period - 1)
-        position = peer_position(run, stream_row, run.plan.steps[last_step].distance, -1)
+        last_step = program.step_first + (chunk.step - 1 if chunk.step > 0 else program.step_period - 1)
+        position = peer_position(run, chunk_row, run.plan.steps[last_step].distance, -1)
     node = run.plan.actors[running.actor].node_first + running.node
-    run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, stream_row, position)]
+    run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, chunk_row, position)]
 
 
 @works_on_tables
@@ -220,21 +220,21 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
     count_message(run, sender)
     if not run.plan.settings[EAGER_SENDS]:
-        moment = now_of(run)
+        moment = current_cause(run)
         complete(run, sender, sender_node)
-        resume(run, moment)
+        restore_cause(run, moment)
     _meet(run, channel_row, sender, sender_node)
 
 
 @works_on_tables
-def deliver_custom(run: Run, channel_row: int, sender_node: int, stream_row: int) -> None:
+def deliver_custom(run: Run, channel_row: int, sender_node: int, chunk_row: int) -> None:
     """The same for a message of a custom collective."""
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
     count_message(run, sender)
-    if not run.plan.settings[EAGER_SENDS]:  # else the stream may be gone
-        moment = now_of(run)
-        custom_done(run, stream_row, sender_node)
-        resume(run, moment)
+    if not run.plan.settings[EAGER_SENDS]:  # else the chunk may be gone
+        moment = current_cause(run)
+        custom_done(run, chunk_row, sender_node)
+        restore_cause(run, moment)
     _meet(run, channel_row, sender, NONE)
 
 
@@ -258,30 +258,30 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
 
 
 @works_on_tables
-def receive_step(run: Run, stream_row: int, label: int) -> None:
+def receive_step(run: Run, chunk_row: int, label: int) -> None:
     """A message met its posted receive."""
-    stream = run.streams[stream_row]
-    stream.waited_ns += run.clock[0].now
-    if run.plan.programs[stream.program].tree_first != NONE:
-        hear(run, stream_row, label)
+    chunk = run.chunks[chunk_row]
+    chunk.waited_ns += run.clock[0].now
+    if run.plan.programs[chunk.program].tree_first != NONE:
+        hear(run, chunk_row, label)
     else:
-        stream.received += 1
-        note_received(run, stream)
-        if run.plan.programs[stream.program].start_bundles > 1:
-            take_turn(run, stream.actor, stream_row)
-            note_turn(run, stream_row)
-        first_half_arrived(run, stream_row)
-        make_bundle(run, stream_row)
+        chunk.received += 1
+        note_received(run, chunk)
+        if run.plan.programs[chunk.program].start_bundles > 1:
+            take_turn(run, chunk.actor, chunk_row)
+            note_turn(run, chunk_row)
+        first_half_arrived(run, chunk_row)
+        make_bundle(run, chunk_row)
 
 
 @works_on_tables
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
-    """A message of a collective arrived: hand it over, or park it if its receive is not yet posted."""
+    """A message of a collective arrived: hand it over, or keeps it if its receive is not yet posted."""
     count_message(run, run.plan.seats[seat_row].actor)
-    stream_row = stream_expecting(run, seat_row, label, stage)
-    if stream_row != NONE:
-        note_expected(run, run.streams[stream_row], label >> 1)
-        step_received(run, stream_row, label)
-        receive_step(run, stream_row, label)
+    chunk_row = chunk_expecting(run, seat_row, label, stage)
+    if chunk_row != NONE:
+        note_expected(run, run.chunks[chunk_row], label >> 1)
+        step_received(run, chunk_row, label)
+        receive_step(run, chunk_row, label)
     else:
-        park(run, seat_row, label, stage, NONE, NONE, 0)
+        keep_unexpected(run, seat_row, label, stage, NONE, NONE, 0)

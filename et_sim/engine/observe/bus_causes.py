@@ -6,7 +6,15 @@ Idle unless causes are recorded (`causes`). Not here: the bus (`bus`).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.causes import BUS, BUS_QUEUE, BUS_SIDE, is_recorded, moment_of, needs, now_of
+from et_sim.engine.observe.causes import (
+    BUS,
+    BUS_QUEUE,
+    BUS_SIDE,
+    current_cause,
+    is_recorded,
+    join_cause,
+    moment_of,
+)
 from et_sim.engine.state.run import NONE, Run
 
 
@@ -15,7 +23,7 @@ def remember_request(run: Run, row: int) -> None:
     """A request joins a line at a side of a bus."""
     if is_recorded(run):
         cause = run.causes.bus_requests[row]
-        cause.moment, cause.node = now_of(run), run.causes.now[0].node
+        cause.moment, cause.node = current_cause(run), run.causes.now[0].node
 
 
 @works_on_tables
@@ -24,7 +32,7 @@ def needs_request(run: Run, row: int, side_row: int) -> None:
     if is_recorded(run):
         cause = run.causes.bus_requests[row]
         run.causes.now[0].node = cause.node
-        needs(run, cause.moment, BUS_QUEUE, side_row)
+        join_cause(run, cause.moment, BUS_QUEUE, side_row)
 
 
 @works_on_tables
@@ -37,28 +45,28 @@ def needs_side(run: Run, side_row: int, gap_ns: int, wait_ns: int) -> int:
         return NONE
     last, begin = run.causes.bus_sides[side_row].free, run.clock[0].now + wait_ns
     if wait_ns == 0 or last == NONE:
-        needs(run, last, BUS_SIDE, side_row)
-        return now_of(run)
+        join_cause(run, last, BUS_SIDE, side_row)
+        return current_cause(run)
     over = moment_of(run, last, NONE, BUS, begin - gap_ns, begin)
-    return moment_of(run, over, now_of(run), BUS_SIDE, begin, begin)
+    return moment_of(run, over, current_cause(run), BUS_SIDE, begin, begin)
 
 
 @works_on_tables
 def side_freed(run: Run, side_row: int) -> None:
     """A side of a bus has sent or received."""
     if is_recorded(run):
-        run.causes.bus_sides[side_row].free = now_of(run)
+        run.causes.bus_sides[side_row].free = current_cause(run)
 
 
 @works_on_tables
 def side_processed(run: Run, side_row: int) -> None:
     """A side of a bus has processed a request."""
     if is_recorded(run):
-        run.causes.bus_sides[side_row].processed = now_of(run)
+        run.causes.bus_sides[side_row].processed = current_cause(run)
 
 
 @works_on_tables
 def needs_processed(run: Run, side_row: int) -> None:
     """Processing needs the one before to be over."""
     if is_recorded(run):
-        needs(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)
+        join_cause(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)

@@ -121,30 +121,30 @@ def _time_of(kind: int) -> int:
 
 
 @works_on_tables
-def now_of(run: Run) -> int:
+def current_cause(run: Run) -> int:
     """The moment at which things happen now, to be told to `needs` or `resume` later."""
     return run.causes.now[0].moment if is_recorded(run) else NONE
 
 
 @works_on_tables
-def resume(run: Run, moment: int) -> None:
+def restore_cause(run: Run, moment: int) -> None:
     """What happens next, in the same event, needs no more than this moment."""
     if is_recorded(run):
         run.causes.now[0].moment = moment
 
 
 @works_on_tables
-def needs(run: Run, moment: int, what: int, place: int) -> None:
+def join_cause(run: Run, moment: int, what: int, place: int) -> None:
     """What happens next needs another moment, too."""
-    if is_recorded(run) and moment != NONE and moment != now_of(run):
+    if is_recorded(run) and moment != NONE and moment != current_cause(run):
         _comes(run, moment, what, place)
 
 
 @works_on_tables
-def works_for(run: Run, stream_row: int) -> None:
+def works_for(run: Run, chunk_row: int) -> None:
     """What happens next is a collective's work."""
     if is_recorded(run):
-        running = run.running[run.streams[stream_row].running]
+        running = run.running[run.chunks[chunk_row].running]
         run.causes.now[0].node = run.plan.actors[running.actor].node_first + running.node
 
 
@@ -152,8 +152,8 @@ def works_for(run: Run, stream_row: int) -> None:
 def parent_done(run: Run, node: int) -> None:
     """One parent of a node is done, or none had to be: it needs all of them so far."""
     if is_recorded(run):
-        needs(run, run.causes.nodes[node], PARENTS, NONE)
-        run.causes.nodes[node] = now_of(run)
+        join_cause(run, run.causes.nodes[node], PARENTS, NONE)
+        run.causes.nodes[node] = current_cause(run)
 
 
 @works_on_tables
@@ -164,7 +164,7 @@ def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: bool
     place = actor_row * LANES + lane
     run.causes.now[0].node = node
     if is_limited:
-        needs(run, run.causes.lanes[place], LANE, place)
+        join_cause(run, run.causes.lanes[place], LANE, place)
     _comes(run, run.causes.nodes[node], NODE_START, place if is_limited else NONE)
 
 
@@ -175,36 +175,36 @@ def node_ends(run: Run, node: int, actor_row: int, lane: int) -> None:
         place = actor_row * LANES + lane
         run.causes.now[0].node = node
         _comes(run, NONE, NODE_END, place)
-        run.causes.lanes[place] = now_of(run)
+        run.causes.lanes[place] = current_cause(run)
 
 
 @works_on_tables
-def chunk_queued(run: Run, stream_row: int) -> None:
+def chunk_queued(run: Run, chunk_row: int) -> None:
     """A chunk joins a queue; nothing has happened in this phase of it yet."""
     if is_recorded(run):
-        moment, stream = now_of(run), run.causes.streams[stream_row]
-        works_for(run, stream_row)
-        _comes(run, NONE, CHUNK_QUEUED, run.streams[stream_row].queue)
-        stream.queued = now_of(run)
-        resume(run, moment)
-        stream.ready = stream.half = stream.ended = NONE
+        moment, chunk = current_cause(run), run.causes.chunks[chunk_row]
+        works_for(run, chunk_row)
+        _comes(run, NONE, CHUNK_QUEUED, run.chunks[chunk_row].queue)
+        chunk.queued = current_cause(run)
+        restore_cause(run, moment)
+        chunk.ready = chunk.half = chunk.ended = NONE
         for label in range(run.causes.posted.shape[1]):
-            run.causes.posted[stream_row, label] = NONE
+            run.causes.posted[chunk_row, label] = NONE
 
 
 @works_on_tables
-def chunk_starts(run: Run, stream_row: int, queue_row: int) -> None:
+def chunk_starts(run: Run, chunk_row: int, queue_row: int) -> None:
     """A chunk starts: of those that were in its queue, all but the last few must have left."""
     if not is_recorded(run):
         return
-    works_for(run, stream_row)
+    works_for(run, chunk_row)
     queue, rooms = run.causes.queues[queue_row], run.causes.rooms
     needed = queue.starts - run.plan.settings[RUNNING_LIMIT]
     queue.starts += 1
     if 0 <= needed < queue.leaves:
         needed = max(needed, queue.leaves - rooms.shape[1])
-        needs(run, rooms[queue_row, needed % rooms.shape[1]], ROOM, queue_row)
-    _comes(run, run.causes.streams[stream_row].queued, CHUNK_START, queue_row)
+        join_cause(run, rooms[queue_row, needed % rooms.shape[1]], ROOM, queue_row)
+    _comes(run, run.causes.chunks[chunk_row].queued, CHUNK_START, queue_row)
 
 
 @works_on_tables
@@ -212,70 +212,71 @@ def chunk_leaves(run: Run, queue_row: int) -> None:
     """A chunk leaves a queue."""
     if is_recorded(run):
         queue, rooms = run.causes.queues[queue_row], run.causes.rooms
-        rooms[queue_row, queue.leaves % rooms.shape[1]] = now_of(run)
+        rooms[queue_row, queue.leaves % rooms.shape[1]] = current_cause(run)
         queue.leaves += 1
 
 
 @works_on_tables
-def bundle_counts(run: Run, stream_row: int) -> None:
+def bundle_counts(run: Run, chunk_row: int) -> None:
     """A bundle is through: what follows needs all of the phase so far."""
     if is_recorded(run):
-        works_for(run, stream_row)
-        stream = run.causes.streams[stream_row]
-        is_tree = run.plan.programs[run.streams[stream_row].program].tree_first != NONE
-        needs(run, stream.ready, PARENTS if is_tree else BUNDLES, NONE)
-        stream.ready = now_of(run)
+        works_for(run, chunk_row)
+        chunk = run.causes.chunks[chunk_row]
+        is_tree = run.plan.programs[run.chunks[chunk_row].program].tree_first != NONE
+        join_cause(run, chunk.ready, PARENTS if is_tree else BUNDLES, NONE)
+        chunk.ready = current_cause(run)
 
 
 @works_on_tables
-def custom_node_counts(run: Run, stream_row: int) -> int:
+def custom_node_counts(run: Run, chunk_row: int) -> int:
     """A node of a custom program is done; returns a moment at which all so far are."""
-    before = now_of(run)
+    before = current_cause(run)
     if is_recorded(run):
-        works_for(run, stream_row)
-        needs(run, run.causes.streams[stream_row].ready, PARENTS, NONE)
-        run.causes.streams[stream_row].ready = now_of(run)
-        resume(run, before)
-        return run.causes.streams[stream_row].ready
+        works_for(run, chunk_row)
+        join_cause(run, run.causes.chunks[chunk_row].ready, PARENTS, NONE)
+        run.causes.chunks[chunk_row].ready = current_cause(run)
+        restore_cause(run, before)
+        return run.causes.chunks[chunk_row].ready
     return before
 
 
 @works_on_tables
-def needs_half(run: Run, stream_row: int) -> None:
+def needs_half(run: Run, chunk_row: int) -> None:
     """The second half of a direct exchange needs all messages of the first."""
     if is_recorded(run):
-        needs(run, run.causes.streams[stream_row].half, HALF, NONE)
+        join_cause(run, run.causes.chunks[chunk_row].half, HALF, NONE)
 
 
 @works_on_tables
-def receive_posted(run: Run, stream_row: int, label: int) -> None:
+def receive_posted(run: Run, chunk_row: int, label: int) -> None:
     """A phase posts a receive."""
     if is_recorded(run):
         posted = run.causes.posted
-        posted[stream_row, (label >> 1) % posted.shape[1]] = now_of(run)
+        posted[chunk_row, (label >> 1) % posted.shape[1]] = current_cause(run)
 
 
 @works_on_tables
-def step_received(run: Run, stream_row: int, label: int) -> None:
+def step_received(run: Run, chunk_row: int, label: int) -> None:
     """A message met the receive that a phase had posted."""
     if is_recorded(run):
-        works_for(run, stream_row)
-        posted, place = run.causes.posted, _place_of_receives(run, stream_row)
-        needs(run, posted[stream_row, (label >> 1) % posted.shape[1]], RECEIVE, place)
+        works_for(run, chunk_row)
+        posted, place = run.causes.posted, _place_of_receives(run, chunk_row)
+        join_cause(run, posted[chunk_row, (label >> 1) % posted.shape[1]], RECEIVE, place)
 
 
 @works_on_tables
-def was_early(run: Run, stream_row: int, parked_row: int) -> None:
-    """A phase posts a receive whose message was parked."""
+def was_early(run: Run, chunk_row: int, unexpected_row: int) -> None:
+    """A phase posts a receive whose message was unexpected."""
     if is_recorded(run):
-        needs(run, run.causes.parked[parked_row].moment, RECEIVE, _place_of_receives(run, stream_row))
+        message = run.causes.unexpected[unexpected_row]
+        join_cause(run, message.moment, RECEIVE, _place_of_receives(run, chunk_row))
 
 
 @works_on_tables
-def _place_of_receives(run: Run, stream_row: int) -> int:
-    """The stream, if its messages make different bundles in the order in which they come."""
-    program = run.plan.programs[run.streams[stream_row].program]
-    return stream_row if program.tree_first == NONE and program.bundle_period > 1 else NONE
+def _place_of_receives(run: Run, chunk_row: int) -> int:
+    """The chunk, if its messages make different bundles in the order in which they come."""
+    program = run.plan.programs[run.chunks[chunk_row].program]
+    return chunk_row if program.tree_first == NONE and program.bundle_period > 1 else NONE
 
 
 @works_on_tables
@@ -289,38 +290,38 @@ def collective_starts(run: Run, running_row: int) -> None:
 def chunk_done(run: Run, running_row: int) -> None:
     """A chunk is done: what follows needs all chunks of its collective so far."""
     if is_recorded(run):
-        needs(run, run.causes.running[running_row], CHUNKS, NONE)
-        run.causes.running[running_row] = now_of(run)
+        join_cause(run, run.causes.running[running_row], CHUNKS, NONE)
+        run.causes.running[running_row] = current_cause(run)
 
 
 @works_on_tables
 def issued_too(run: Run, issued: int) -> None:
     """An actor has issued a collective that all start together: what follows needs all that have so far."""
     if is_recorded(run):
-        needs(run, run.causes.issuers[issued], TOGETHER, NONE)
-        run.causes.issuers[issued] = now_of(run)
+        join_cause(run, run.causes.issuers[issued], TOGETHER, NONE)
+        run.causes.issuers[issued] = current_cause(run)
 
 
 @works_on_tables
-def ended_too(run: Run, first_stream: int) -> None:
+def ended_too(run: Run, first_chunk: int) -> None:
     """An actor is through a phase that ends for all together: what follows needs all that are so far."""
     if is_recorded(run):
-        needs(run, run.causes.streams[first_stream].ended, TOGETHER, NONE)
-        run.causes.streams[first_stream].ended = now_of(run)
+        join_cause(run, run.causes.chunks[first_chunk].ended, TOGETHER, NONE)
+        run.causes.chunks[first_chunk].ended = current_cause(run)
 
 
 @works_on_tables
 def server_freed(run: Run, server_row: int) -> None:
     """A remote memory is free."""
     if is_recorded(run):
-        run.causes.servers[server_row] = now_of(run)
+        run.causes.servers[server_row] = current_cause(run)
 
 
 @works_on_tables
 def needs_server(run: Run, server_row: int) -> None:
     """What happens next needs a remote memory, which is free."""
     if is_recorded(run):
-        needs(run, run.causes.servers[server_row], SERVER, server_row)
+        join_cause(run, run.causes.servers[server_row], SERVER, server_row)
 
 
 @works_on_tables
@@ -329,27 +330,27 @@ def needs_waiting(run: Run, event_row: int, what: int, place: int) -> None:
     if is_recorded(run):
         cause = run.causes.events[event_row]
         run.causes.now[0].node = cause.node
-        needs(run, cause.moment, what, place)
+        join_cause(run, cause.moment, what, place)
 
 
 @works_on_tables
-def first_half_arrived(run: Run, stream_row: int) -> None:
-    """A stream received a message, perhaps the last of the first half of a direct exchange."""
-    stream = run.streams[stream_row]
-    if is_recorded(run) and stream.received == run.plan.programs[stream.program].half:
-        run.causes.streams[stream_row].half = now_of(run)
+def first_half_arrived(run: Run, chunk_row: int) -> None:
+    """A chunk received a message, perhaps the last of the first half of a direct exchange."""
+    chunk = run.chunks[chunk_row]
+    if is_recorded(run) and chunk.received == run.plan.programs[chunk.program].half:
+        run.causes.chunks[chunk_row].half = current_cause(run)
 
 
 @works_on_tables
-def custom_starts(run: Run, stream_row: int, node: int) -> None:
+def custom_starts(run: Run, chunk_row: int, node: int) -> None:
     """A custom program begins; no parent of its nodes is done."""
     if is_recorded(run):
-        run.causes.custom[stream_row, node] = NONE
+        run.causes.custom[chunk_row, node] = NONE
 
 
 @works_on_tables
-def custom_parent_done(run: Run, stream_row: int, node: int) -> None:
+def custom_parent_done(run: Run, chunk_row: int, node: int) -> None:
     """A parent of a node of a custom program is done: the node needs all of them so far."""
     if is_recorded(run):
-        needs(run, run.causes.custom[stream_row, node], PARENTS, NONE)
-        run.causes.custom[stream_row, node] = now_of(run)
+        join_cause(run, run.causes.custom[chunk_row, node], PARENTS, NONE)
+        run.causes.custom[chunk_row, node] = current_cause(run)

@@ -6,9 +6,8 @@ Not here: what the events do (`loop`).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.collectives.unexpected import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.observe.ties import (
-    NOT_A_STREAM,
+    NOT_A_CHUNK,
     begin_arrival,
     begin_arrival_from_anywhere,
     begin_entry,
@@ -17,6 +16,7 @@ from et_sim.engine.observe.ties import (
     mixed,
 )
 from et_sim.engine.state import kinds
+from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 
 MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
@@ -33,17 +33,17 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
     if not is_watched(run):
         return
     if kind in (BUNDLE_AT_ENDPOINT, BUNDLE_READY):
-        begin_entry(run, run.streams[a].actor, a)
+        begin_entry(run, run.chunks[a].actor, a)
     elif kind in (STEP, ASKED_STEP):
         _begin_step(run, a, b, c)
     elif kind == NODE_DONE and run.clock[0].bucket != NONE:
-        begin_entry(run, a, NOT_A_STREAM)
+        begin_entry(run, a, NOT_A_CHUNK)
     elif kind == MESSAGE:
         begin_own(run, c)
     elif kind in (LATE_RECEIVE, NODE_DONE, START):  # an eager send stands in a slot
         begin_own(run, a)
     elif kind == LATE_STEP:
-        begin_own(run, run.streams[a].actor)
+        begin_own(run, run.chunks[a].actor)
     elif kind == ASKED_MESSAGE:  # first its receive is posted
         begin_own(run, b)
     elif kind == INJECT_MESSAGE:

@@ -13,11 +13,11 @@ from et_sim.engine.observe.causes import (
     RECEIVE,
     REQUEST,
     SERIALISATION,
+    current_cause,
     is_recorded,
+    join_cause,
     moment_at,
     moment_of,
-    needs,
-    now_of,
 )
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.run import NONE, Run
@@ -50,7 +50,7 @@ def serialises(run: Run, link_row: int, speed: int, serial_ns: int) -> int:
 
 
 @works_on_tables
-def follows(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None:
+def continue_from(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None:
     """The next event follows another moment than the present one; `what` takes the rest of the time."""
     if is_recorded(run):
         now = run.causes.now[0]
@@ -110,28 +110,28 @@ def needs_message(run: Run, row: int, link_row: int) -> None:
     if is_recorded(run):
         cause = run.causes.messages[row]
         run.causes.now[0].node = cause.node
-        needs(run, cause.moment, LINK_QUEUE, link_row)
+        join_cause(run, cause.moment, LINK_QUEUE, link_row)
 
 
 @works_on_tables
 def link_freed(run: Run, link_row: int) -> None:
     """A link is free."""
     if is_recorded(run):
-        run.causes.links[link_row] = now_of(run)
+        run.causes.links[link_row] = current_cause(run)
 
 
 @works_on_tables
 def needs_link(run: Run, link_row: int) -> None:
     """What happens next needs a link, which is free."""
     if is_recorded(run):
-        needs(run, run.causes.links[link_row], LINK, link_row)
+        join_cause(run, run.causes.links[link_row], LINK, link_row)
 
 
 @works_on_tables
-def remember_parked(run: Run, row: int) -> None:
+def remember_unexpected(run: Run, row: int) -> None:
     """A message, an offer or a request of a step waits for its counterpart from now on."""
     if is_recorded(run):
-        cause = run.causes.parked[row]
+        cause = run.causes.unexpected[row]
         cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
 
 
@@ -139,7 +139,7 @@ def remember_parked(run: Run, row: int) -> None:
 def arrives_early(run: Run, row: int, arrival: int) -> None:
     """A step's message that nobody waits for yet will arrive then."""
     if is_recorded(run):
-        run.causes.parked[row].moment = moment_at(run, arrival, STEP)
+        run.causes.unexpected[row].moment = moment_at(run, arrival, STEP)
 
 
 @works_on_tables
@@ -147,23 +147,23 @@ def waits_for_early(run: Run, row: int) -> None:
     """The next event is the arrival of such a message, which may have been some time ago."""
     if not is_recorded(run):
         return
-    arrival = run.parked[row].arrives_ns
+    arrival = run.unexpected[row].arrives_ns
     if arrival > run.clock[0].now:
-        follows(run, run.causes.parked[row].moment, arrival, NOTHING, NONE)
+        continue_from(run, run.causes.unexpected[row].moment, arrival, NOTHING, NONE)
     else:
-        needs_parked(run, row, RECEIVE)
+        needs_unexpected(run, row, RECEIVE)
 
 
 @works_on_tables
-def needs_parked(run: Run, row: int, what: int) -> None:
-    """What happens next needs what was parked."""
+def needs_unexpected(run: Run, row: int, what: int) -> None:
+    """What happens next needs what was unexpected."""
     if is_recorded(run):
-        needs(run, run.causes.parked[row].moment, what, NONE)
+        join_cause(run, run.causes.unexpected[row].moment, what, NONE)
 
 
 @works_on_tables
 def needs_offer(run: Run, row: int) -> None:
     """The same; and it is done for whoever offered."""
     if is_recorded(run):
-        run.causes.now[0].node = run.causes.parked[row].node
-        needs_parked(run, row, REQUEST)
+        run.causes.now[0].node = run.causes.unexpected[row].node
+        needs_unexpected(run, row, REQUEST)

@@ -23,13 +23,13 @@ from et_sim.engine.state.run import NONE, QUEUE_ORDER, Run
 
 
 @works_on_tables
-def note_parent(run: Run, mark: Any, is_late: int) -> None:
-    """A parent of a node is done; `is_late`: while nodes are issued, so that the node has to wait."""
+def note_parent(run: Run, mark: Any, is_deferred: int) -> None:
+    """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
     clock = run.clock[0]
     if mark.mark_ns != clock.now or mark.mark_group != clock.group:
-        mark.late = 0
-    mark.late |= int(is_late)  # whether the last parent is among these depends on the order
-    clock.ties += mark.late and may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin)
+        mark.deferred = 0
+    mark.deferred |= int(is_deferred)  # whether the last parent is among these depends on the order
+    clock.ties += mark.deferred and may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin)
     contribute(run, mark, OF_NODE)
 
 
@@ -59,27 +59,27 @@ def note_met_waiting(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def note_posted(run: Run, stream: Any) -> None:
-    """A stream posts a receive."""
+def note_posted(run: Run, chunk: Any) -> None:
+    """A chunk posts a receive."""
     if not is_watched(run):
         return
     clock = run.clock[0]
-    if stream.posted_ns != clock.now or stream.posted_group != clock.group:
-        stream.posted_ns = clock.now
-        stream.posted_group = clock.group
-        stream.posted_from = stream.sent
-        stream.posted_origin = clock.origin
-    elif stream.posted_origin != clock.origin:
-        stream.posted_origin = NONE  # of several origins, and so different from any
+    if chunk.posted_ns != clock.now or chunk.posted_group != clock.group:
+        chunk.posted_ns = clock.now
+        chunk.posted_group = clock.group
+        chunk.posted_from = chunk.sent
+        chunk.posted_origin = clock.origin
+    elif chunk.posted_origin != clock.origin:
+        chunk.posted_origin = NONE  # of several origins, and so different from any
 
 
 @works_on_tables
-def note_expected(run: Run, stream: Any, step: int) -> None:
+def note_expected(run: Run, chunk: Any, step: int) -> None:
     """A message meets its posted receive."""
     if is_watched(run):
         clock = run.clock[0]
-        clock.ties += step >= stream.posted_from and may_change_places(
-            clock, stream.posted_ns, stream.posted_group, stream.posted_origin
+        clock.ties += step >= chunk.posted_from and may_change_places(
+            clock, chunk.posted_ns, chunk.posted_group, chunk.posted_origin
         )
 
 
@@ -188,13 +188,13 @@ def note_queued(run: Run, queue: Any, priority: int, limit: int) -> None:
 
 
 @works_on_tables
-def note_started(run: Run, queue: Any, stream: Any, next_priority: int) -> None:
+def note_started(run: Run, queue: Any, chunk: Any, next_priority: int) -> None:
     """A chunk of a queue starts; `next_priority` is that of the one behind it, or its own."""
     if not is_watched(run):
         return
-    clock, priority = run.clock[0], stream.priority
+    clock, priority = run.clock[0], chunk.priority
     second = may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin)
-    clock.ties += second and stream.queued_ns < clock.now
+    clock.ties += second and chunk.queued_ns < clock.now
     apart = may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
     clock.ties += apart and (next_priority != priority or run.plan.settings[QUEUE_ORDER] != 0)
     queue.started_ns = clock.now
@@ -204,25 +204,25 @@ def note_started(run: Run, queue: Any, stream: Any, next_priority: int) -> None:
 
 
 @works_on_tables
-def note_standstill(run: Run) -> None:
+def note_queue_deadlock(run: Run) -> None:
     """Blocked queues are about to let chunks in, one queue after the other."""
     run.clock[0].ties += 1
 
 
 @works_on_tables
-def note_half_tried(run: Run, stream: Any) -> None:
+def note_half_tried(run: Run, chunk: Any) -> None:
     """The second half of a direct exchange is tried, whether or not its first half has arrived."""
     if is_watched(run):
-        stream.half_tried_ns = run.clock[0].now
-        run.clock[0].ties += stream.half_done_ns == stream.half_tried_ns
+        chunk.half_tried_ns = run.clock[0].now
+        run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
 
 
 @works_on_tables
-def note_received(run: Run, stream: Any) -> None:
-    """A stream received a message, perhaps the last of the first half of a direct exchange."""
-    if is_watched(run) and stream.received == run.plan.programs[stream.program].half:
-        stream.half_done_ns = run.clock[0].now
-        run.clock[0].ties += stream.half_done_ns == stream.half_tried_ns
+def note_received(run: Run, chunk: Any) -> None:
+    """A chunk received a message, perhaps the last of the first half of a direct exchange."""
+    if is_watched(run) and chunk.received == run.plan.programs[chunk.program].half:
+        chunk.half_done_ns = run.clock[0].now
+        run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
 
 
 @works_on_tables

@@ -32,7 +32,7 @@ OWN = -1  # in place of a peer
 OF_NODE, OF_BUNDLE, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
 KINDS = 8
 MOST_TRIES = 1 << 8
-NOT_A_STREAM = -2
+NOT_A_CHUNK = -2
 LOWEST_63_BITS = (1 << 63) - 1
 
 
@@ -98,7 +98,7 @@ def begin_bucket(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def begin_entry(run: Run, actor_row: int, which: int) -> None:
-    """The event is an entry, about `which` stream, of the actor's bucket that is being drained."""
+    """The event is an entry, about `which` chunk, of the actor's bucket that is being drained."""
     if not is_watched(run):
         return
     clock, actor = run.clock[0], run.actors[actor_row]
@@ -109,9 +109,9 @@ def begin_entry(run: Run, actor_row: int, which: int) -> None:
     clock.group = actor.group
     clock.origin = clock.posted_origin
     clock.part += 1
-    if which == NOT_A_STREAM:
+    if which == NOT_A_CHUNK:
         clock.strangers += 1
-        which = NOT_A_STREAM - clock.strangers
+        which = NOT_A_CHUNK - clock.strangers
     take_turn(run, actor_row, which)
 
 
@@ -210,24 +210,24 @@ def note_part(run: Run) -> None:
 
 
 @works_on_tables
-def note_turn(run: Run, stream_row: int) -> None:
-    """The event is one of several, any of which lets a stream do its next step.
+def note_turn(run: Run, chunk_row: int) -> None:
+    """The event is one of several, any of which lets a chunk do its next step.
 
     The first of them does the next step, the second the one after, whichever they are. The steps of two
-    streams come in a certain order if the same stream is before the other among the events of every origin.
+    chunks come in a certain order if the same chunk is before the other among the events of every origin.
     """
     if not is_watched(run):
         return
-    clock, stream = run.clock[0], run.streams[stream_row]
-    if stream.turn_ns != clock.now or stream.turn_group != clock.group:
-        stream.turn_ns = clock.now
-        stream.turn_group = clock.group
-        stream.turn_before = clock.before
+    clock, chunk = run.clock[0], run.chunks[chunk_row]
+    if chunk.turn_ns != clock.now or chunk.turn_group != clock.group:
+        chunk.turn_ns = clock.now
+        chunk.turn_group = clock.group
+        chunk.turn_before = clock.before
     else:
-        clock.ties += clock.before != stream_row and clock.before != stream.turn_before
-    if may_change_places(clock, stream.mark_ns, stream.mark_group, stream.mark_origin):
-        clock.origin = mixed(mixed(stream.mark_origin, clock.origin), OF_BUNDLE)
-    mark_now(clock, stream)
+        clock.ties += clock.before != chunk_row and clock.before != chunk.turn_before
+    if may_change_places(clock, chunk.mark_ns, chunk.mark_group, chunk.mark_origin):
+        clock.origin = mixed(mixed(chunk.mark_origin, clock.origin), OF_BUNDLE)
+    mark_now(clock, chunk)
 
 
 @works_on_tables

@@ -28,39 +28,39 @@ def is_noted(run: Run) -> bool:
 
 
 @works_on_tables
-def tell_step(run: Run, stream_row: int, step: int, what: int) -> None:
+def describe_step(run: Run, chunk_row: int, step: int, what: int) -> None:
     """The next message is one of a phase."""
     if is_noted(run):
-        stream, now = run.streams[stream_row], run.traffic.now[0]
-        running = run.running[stream.running]
+        chunk, now = run.chunks[chunk_row], run.traffic.now[0]
+        running = run.running[chunk.running]
         now.what, now.actor, now.node = what, running.actor, running.node
-        now.chunk, now.phase, now.step = stream.sequence - running.first_sequence, stream.phase, step
+        now.chunk, now.phase, now.step = chunk.sequence - running.first_sequence, chunk.phase, step
         now.ready_ns = run.clock[0].now
 
 
 @works_on_tables
-def tell_send(run: Run, kind: int, node: int, whose: int, ready_ns: int) -> None:
+def describe_send(run: Run, kind: int, node: int, whose: int, ready_ns: int) -> None:
     """The next message is one of a trace, or of a custom program; its sender has been ready since then."""
     if is_noted(run):
         if kind == MESSAGE:
-            _tell_node(run, whose, node, SEND)
+            _describe_node(run, whose, node, SEND)
         else:
-            tell_step(run, whose, node, CUSTOM)
+            describe_step(run, whose, node, CUSTOM)
         run.traffic.now[0].ready_ns = ready_ns
 
 
 @works_on_tables
-def tell_receive(run: Run, kind: int, whose: int, node: int) -> None:
+def describe_receive(run: Run, kind: int, whose: int, node: int) -> None:
     """The next message asks for another one: a receive is posted."""
     if is_noted(run):
         if kind == LATE_RECEIVE:
-            _tell_node(run, whose, node, REQUEST)
+            _describe_node(run, whose, node, REQUEST)
         else:
-            tell_step(run, whose, node, REQUEST)
+            describe_step(run, whose, node, REQUEST)
 
 
 @works_on_tables
-def _tell_node(run: Run, actor_row: int, node: int, what: int) -> None:
+def _describe_node(run: Run, actor_row: int, node: int, what: int) -> None:
     now = run.traffic.now[0]
     now.what, now.actor, now.node = what, actor_row, node
     now.chunk = now.phase = now.step = NONE
@@ -68,21 +68,21 @@ def _tell_node(run: Run, actor_row: int, node: int, what: int) -> None:
 
 
 @works_on_tables
-def keep_offer(run: Run, parked_row: int) -> None:
+def keep_offer(run: Run, unexpected_row: int) -> None:
     """A message is offered: keep what was said of it."""
     if is_noted(run):
-        _copy_told(run.traffic.parked[parked_row], run.traffic.now[0])
+        _copy_description(run.traffic.unexpected[unexpected_row], run.traffic.now[0])
 
 
 @works_on_tables
-def tell_offered(run: Run, parked_row: int) -> None:
+def describe_offered(run: Run, unexpected_row: int) -> None:
     """The next message is one that was offered."""
     if is_noted(run):
-        _copy_told(run.traffic.now[0], run.traffic.parked[parked_row])
+        _copy_description(run.traffic.now[0], run.traffic.unexpected[unexpected_row])
 
 
 @works_on_tables
-def hold(run: Run, event_row: int) -> None:
+def mark_held(run: Run, event_row: int) -> None:
     """A send waits to be asked for."""
     if is_noted(run):
         run.traffic.held[event_row] = run.clock[0].now
@@ -117,7 +117,7 @@ def message_sets_out(run: Run, row: int) -> None:
     """A message is about to take its first link, or to wait for it."""
     if is_noted(run):
         message, sent = run.traffic.messages[row], run.messages[row]
-        _copy_told(message, run.traffic.now[0])
+        _copy_description(message, run.traffic.now[0])
         message.peer, message.bytes = run.plan.actor_of_rank[sent.target], sent.bytes
         message.sent_ns, message.start_ns, message.waited_ns = run.clock[0].now, NONE, 0
 
@@ -131,7 +131,7 @@ def message_queues(run: Run, row: int, link_row: int) -> None:
 
 
 @works_on_tables
-def message_goes_on(run: Run, row: int, link_row: int) -> None:
+def message_dequeued(run: Run, row: int, link_row: int) -> None:
     """A message has waited for a link, and takes it."""
     if is_noted(run):
         wait = run.clock[0].now - run.traffic.joined[row]
@@ -165,7 +165,7 @@ def _log(run: Run, message: Any) -> None:
     if len(traffic.log) > 0:
         entry = traffic.log[traffic.logged[0]]
         traffic.logged[0] += 1
-        _copy_told(entry, message)
+        _copy_description(entry, message)
         entry.peer, entry.dimension, entry.bytes = message.peer, message.dimension, message.bytes
         entry.sent_ns, entry.start_ns = message.sent_ns, message.start_ns
         entry.left_ns, entry.arrived_ns = message.left_ns, message.arrived_ns
@@ -173,7 +173,7 @@ def _log(run: Run, message: Any) -> None:
 
 
 @works_on_tables
-def _copy_told(into: Any, message: Any) -> None:
+def _copy_description(into: Any, message: Any) -> None:
     """What is said of a message before it sets out."""
     into.what, into.actor, into.node = message.what, message.actor, message.node
     into.chunk, into.phase, into.step = message.chunk, message.phase, message.step

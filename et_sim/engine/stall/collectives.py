@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, StalledState, Vertex
 from et_sim.engine.state.run import NONE
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Action
@@ -47,10 +47,10 @@ class Laggard:
 class Collectives:
     """Everything known about collectives that were issued."""
 
-    def __init__(self, still: Standstill) -> None:
+    def __init__(self, still: StalledState) -> None:
         self._still = still
         run, plan = still.run, still.plan
-        self._streams = {name: run.streams[name] for name in run.streams.dtype.names}
+        self._streams = {name: run.chunks[name] for name in run.chunks.dtype.names}
         self._running = {name: run.running[name] for name in run.running.dtype.names}
         self._seat_group, self._seat_actor = plan.seats["group"], plan.seats["actor"]
         self._running_of: dict[NodeAt, int] = {}
@@ -85,7 +85,7 @@ class Collectives:
         running = self._running_of.get(node)
         if running is None:
             return []
-        first, count = int(self._running["streams_first"][running]), int(self._running["chunks"][running])
+        first, count = int(self._running["chunks_first"][running]), int(self._running["chunks"][running])
         waiting = [row for row in range(first, first + count) if not self._is_done(row)]
         started = [row for row in waiting if self._streams["started"][row]]
         return started or waiting[:1]
@@ -97,7 +97,7 @@ class Collectives:
 
     def number_of(self, chunk: Chunk) -> int:
         """Which chunk of its collective it is, from zero."""
-        return chunk.stream - int(self._running["streams_first"][self._streams["running"][chunk.stream]])
+        return chunk.stream - int(self._running["chunks_first"][self._streams["running"][chunk.stream]])
 
     def operation(self, chunk: Chunk) -> int:
         """What the chunk's phase does (a `CollectiveKind`)."""
@@ -185,7 +185,7 @@ class Collectives:
         running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
         if running is None:
             return None
-        return Chunk(int(self._running["streams_first"][running]) + stage.sequence - stage.first_sequence)
+        return Chunk(int(self._running["chunks_first"][running]) + stage.sequence - stage.first_sequence)
 
     def laggards(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
         """The members that hold the stage up, seen from a member that waits in it."""
@@ -253,7 +253,7 @@ class Collectives:
         running = self._running_of.get(node)
         if running is None:
             return None  # it is through
-        stream = int(self._running["streams_first"][running]) + stage.sequence - stage.first_sequence
+        stream = int(self._running["chunks_first"][running]) + stage.sequence - stage.first_sequence
         phase = int(self._streams["phase"][stream])
         if self._is_done(stream) or phase > stage.phase:
             return None
@@ -272,7 +272,7 @@ class Collectives:
             running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
             if running is None:
                 continue
-            stream = int(self._running["streams_first"][running]) + stage.sequence - stage.first_sequence
+            stream = int(self._running["chunks_first"][running]) + stage.sequence - stage.first_sequence
             if self._streams["direction"][stream] != self._streams["direction"][waiter.stream]:
                 found.append(Laggard(actor, Lag.TURNED, None))
         return found

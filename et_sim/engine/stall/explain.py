@@ -24,8 +24,8 @@ from et_sim.engine.stall.report import (
     told_together,
     wait_lines,
 )
-from et_sim.engine.stall.state import Chunk, Standstill, Vertex
-from et_sim.engine.stall.waits import Hop, Teller, Wait
+from et_sim.engine.stall.state import Chunk, StalledState, Vertex
+from et_sim.engine.stall.waits import Hop, Wait, WaitDescriber
 from et_sim.errors import StallError
 from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks
@@ -110,12 +110,12 @@ def explain_stall(outcome: Outcome, workload: Workload) -> Stall:
 
 
 def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], alike: str) -> Stall:
-    graph = WaitGraph(Standstill(outcome, workload))
-    teller = Teller(graph)
-    waits = tuple(teller.waits())
+    graph = WaitGraph(StalledState(outcome, workload))
+    describer = WaitDescriber(graph)
+    waits = tuple(describer.waits())
     cycles = graph.knots()
-    hops = tuple(teller.hops(cycles[0])) if cycles else ()
-    dead_ends = tuple(dead_end_lines(teller.dead_ends()))
+    hops = tuple(describer.hops(cycles[0])) if cycles else ()
+    dead_ends = tuple(dead_end_lines(describer.dead_ends()))
     nearest = nearest_mismatches(graph)
     queue_in_knot = any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle)
     help_texts = tuple(

@@ -15,7 +15,7 @@ import networkx as nx
 from et_sim.engine.stall.collectives import Collectives, Laggard
 from et_sim.engine.stall.cycles import shortest_cycle
 from et_sim.engine.stall.messages import Messages
-from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Standstill, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, Stage, StalledState, Vertex
 from et_sim.plan.tables import Action
 
 # A shortest cycle is sought through this many vertices of the knot.
@@ -25,7 +25,7 @@ STARTS_TRIED = 16
 class WaitGraph:
     """The graph over nodes, chunks and stages, explored from everything that waits."""
 
-    def __init__(self, still: Standstill) -> None:
+    def __init__(self, still: StalledState) -> None:
         self.still = still
         self.messages, self.collectives = Messages(still), Collectives(still)
         self.laggards: dict[Stage, list[Laggard]] = {}

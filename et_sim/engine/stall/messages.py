@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.stall.state import NodeAt, Standstill
+from et_sim.engine.stall.state import NodeAt, StalledState
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
@@ -27,7 +27,7 @@ Ends = tuple[int, int, int, int]  # source, target, tag, bytes
 class Messages:
     """All point-to-point endpoints of the run, sorted by channel."""
 
-    def __init__(self, still: Standstill) -> None:
+    def __init__(self, still: StalledState) -> None:
         self._still = still
         plan = still.plan
         self.waiting = _under_way(still, Action.RECEIVE)
@@ -159,7 +159,7 @@ def _distance(ends: Ends, tag: int, size: int) -> tuple[bool, bool, int, int]:
     return ends[2] != tag, ends[3] != size, abs(ends[3] - size), ends[2]
 
 
-def _under_way(still: Standstill, action: Action) -> list[NodeAt]:
+def _under_way(still: StalledState, action: Action) -> list[NodeAt]:
     return [
         NodeAt(actor, row)
         for actor in still.stuck
@@ -168,7 +168,7 @@ def _under_way(still: Standstill, action: Action) -> list[NodeAt]:
     ]
 
 
-def _held_within_collectives(still: Standstill) -> dict[int, list[int]]:
+def _held_within_collectives(still: StalledState) -> dict[int, list[int]]:
     """Channels of held messages, by the stream of the custom collective that sends them."""
     found: dict[int, list[int]] = defaultdict(list)
     for _, event in _waiting_events(still, still.run.handshakes):
@@ -177,7 +177,7 @@ def _held_within_collectives(still: Standstill) -> dict[int, list[int]]:
     return found
 
 
-def _awaited_within_collectives(still: Standstill) -> dict[int, list[int]]:
+def _awaited_within_collectives(still: StalledState) -> dict[int, list[int]]:
     """Channels of posted receives, by the stream of the custom collective that posted them."""
     found: dict[int, list[int]] = defaultdict(list)
     for channel, event in _waiting_events(still, still.run.channels):
@@ -186,7 +186,7 @@ def _awaited_within_collectives(still: Standstill) -> dict[int, list[int]]:
     return found
 
 
-def _waiting_events(still: Standstill, lines: Any) -> Iterator[tuple[int, Any]]:
+def _waiting_events(still: StalledState, lines: Any) -> Iterator[tuple[int, Any]]:
     """(row of the line, event) of all that waits in lines."""
     for row in np.flatnonzero(lines["head"] != NONE).tolist():
         at = int(lines["head"][row])
@@ -195,7 +195,7 @@ def _waiting_events(still: Standstill, lines: Any) -> Iterator[tuple[int, Any]]:
             at = int(still.run.events[at]["next"])
 
 
-def _endpoints(still: Standstill) -> tuple[Any, Any, Any, Any]:
+def _endpoints(still: StalledState) -> tuple[Any, Any, Any, Any]:
     """(actor, row, whether it sends, channel) of every endpoint of the workload."""
     plan = still.plan
     rows, sends = [], []

@@ -53,7 +53,7 @@ class Stage:
 Vertex = NodeAt | Chunk | Stage
 
 
-class Standstill:
+class StalledState:
     """The state of all actors after the last event."""
 
     def __init__(self, outcome: Outcome, workload: Workload) -> None:

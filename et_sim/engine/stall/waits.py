@@ -80,7 +80,7 @@ class Hop(NamedTuple):
     reason: str
 
 
-class Teller:
+class WaitDescriber:
     """Puts the vertices of a wait-for graph into words."""
 
     def __init__(self, graph: WaitGraph) -> None:

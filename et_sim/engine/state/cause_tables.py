@@ -16,7 +16,7 @@ from et_sim.plan.tables import Plan, record, table
 
 NONE = -1
 MOST_ROOMS = 64  # places of a queue that are remembered one by one
-MOST_RECEIVES, LABELS_OF_A_TREE = 64, 4  # of a stream, likewise
+MOST_RECEIVES, LABELS_OF_A_TREE = 64, 4  # of a chunk, likewise
 BUFFER = 1 << 16  # moments, if no single event may need more
 
 
@@ -98,18 +98,18 @@ class Causes(Tables):
     nodes: Any  # all parents so far
     lanes: Any  # became free
     running: Any  # all chunks so far
-    streams: Any
+    chunks: Any
     queues: Any
     issuers: Any  # per collective, where all actors start it together: all that have issued it so far
-    posted: Any  # per stream, its last receives by label
+    posted: Any  # per chunk, its last receives by label
     rooms: Any  # per queue, when its places became free: one after the other, in turn
     channels: Any  # messages that came before their receives
     handshakes: Any  # requests that came before their messages
-    parked: Any
+    unexpected: Any
     messages: Any  # under way
     links: Any  # and other resources of the network: became free
     servers: Any  # became free
-    custom: Any  # per stream and node of its custom program: all parents so far
+    custom: Any  # per chunk and node of its custom program: all parents so far
     bus_sides: Any
     bus_requests: Any
 
@@ -117,10 +117,10 @@ class Causes(Tables):
 POOLS = {  # which tables grow with which pool of the run
     "events": "events",
     "running": "running",
-    "streams": "streams",
-    "parked": "parked",
+    "chunks": "chunks",
+    "unexpected": "unexpected",
     "messages": "messages",
-    "posted": "streams",
+    "posted": "chunks",
     "custom": "custom_waiting",
     "bus_requests": "bus_requests",
 }
@@ -149,14 +149,14 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         nodes=moments_of("nodes"),
         lanes=moments_of("lanes"),
         running=np.full(0, NONE, np.int64),
-        streams=table(STREAM_CAUSES, 0),
+        chunks=table(STREAM_CAUSES, 0),
         queues=table(QUEUE_CAUSES, queues),
         issuers=moments_of("issuers"),
         posted=np.full((0, _receives_at_a_time(plan)), NONE, np.int64),
         rooms=np.full((queues, min(plan.running_limit, MOST_ROOMS)), NONE, np.int64),
         channels=_early(sizes["channels"] if reserve else 0),
         handshakes=_early(sizes["handshakes"] if reserve else 0),
-        parked=table(CAUSE, 0),
+        unexpected=table(CAUSE, 0),
         messages=table(CAUSE, 0),
         links=moments_of("links"),
         servers=moments_of("servers"),

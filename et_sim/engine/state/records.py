@@ -19,7 +19,7 @@ CLOCK = record(
     ("group", "i8"),  # of the event under way, its origin, and how many nodes it has completed
     ("origin", "i8"),
     ("part", "i8"),
-    ("before", "i8"),  # the stream before the present one among the things of one origin
+    ("before", "i8"),  # the chunk before the present one among the things of one origin
     ("posted_ns", "i8"),  # when it was put on the calendar, and as part of what
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
@@ -30,15 +30,15 @@ CLOCK = record(
     ("free_events", "i4"),
     ("free_slot", "i4"),
     ("free_slots", "i4"),
-    ("free_parked", "i4"),
-    ("free_parkeds", "i4"),
+    ("free_unexpected", "i4"),
+    ("free_unexpecteds", "i4"),
     ("free_message", "i4"),
     ("free_messages", "i4"),
     ("free_bus_request", "i4"),
     ("free_bus_requests", "i4"),
     ("free_running", "i4"),
     ("free_runnings", "i4"),
-    ("streams_top", "i4"),
+    ("chunks_top", "i4"),
     ("phases_logged", "i4"),  # and not yet handed over
 )
 SLOT = record(("time", "i8"), ("head", "i4"), ("tail", "i4"), ("chain", "i4"))
@@ -52,9 +52,9 @@ BUCKET = record(  # of an event that opens one: its row is the event's
 EVENT = record(("next", "i4"), ("kind", "i4"), ("a", "i4"), ("b", "i4"), ("c", "i8"))
 STAMP = record(("posted_ns", "i8"), ("group", "i8"), ("origin", "i8"))
 MARK_FIELDS = (("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"), ("mark_part", "i8"))
-NODE_MARK = record(*MARK_FIELDS, ("late", "i4"))
+NODE_MARK = record(*MARK_FIELDS, ("deferred", "i4"))
 TURN = record(("tag", "i8"), ("origin", "i8"), ("last", "i8"))
-PARKED = record(
+UNEXPECTED = record(
     ("stage", "i8"),
     ("bytes", "i8"),
     ("arrives_ns", "i8"),
@@ -102,7 +102,7 @@ ACTOR_STATE = record(
     ("completed", "i4"),
     ("running", "i4"),
     ("issuing", "i4"),  # 1 while an issue pass is under way
-    ("late", "i4"),  # nodes that became ready during the pass
+    ("deferred", "i4"),  # nodes that became ready during the pass
     ("messages", "i8"),  # delivered to it, or sent by it point to point
     ("group_ns", "i8"),  # this and what follows: to notice ties
     ("group", "i8"),
@@ -119,7 +119,7 @@ ACTOR_STATE = record(
 SEAT_STATE = record(
     ("next_sequence", "i8"),
     ("running", "i4"),  # list of collectives under way
-    ("parked", "i4"),  # messages that arrived before their receive was posted
+    ("unexpected", "i4"),  # messages that arrived before their receive was posted
     ("queue_first", "i4"),  # of dimension 0; those of the other dimensions follow
     ("cursor_first", "i4"),
 )
@@ -129,13 +129,13 @@ RUNNING = record(
     ("seat", "i4"),
     ("node", "i4"),
     ("collective", "i4"),
-    ("streams_first", "i4"),
+    ("chunks_first", "i4"),
     ("chunks", "i4"),
     ("remaining", "i4"),
     ("next", "i4"),
     *MARK_FIELDS,  # to notice ties
 )
-STREAM = record(  # what every message needs comes first, and fits a line of the cache
+CHUNK = record(  # what every message needs comes first, and fits a line of the cache
     ("sequence", "i8"),
     ("actor", "i4"),
     ("seat", "i4"),
@@ -230,7 +230,7 @@ BUS_LINE = record(("head", "i4"), ("tail", "i4"))
 BUS_REQUEST = record(
     ("bytes", "i8"),
     ("reduction_ns", "i8"),  # to be spent after the bus
-    ("stream", "i4"),
+    ("chunk", "i4"),
     ("label", "i4"),
     ("reduces", "i4"),
     ("returns", "i4"),

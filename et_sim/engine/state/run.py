@@ -1,6 +1,6 @@
 """The state of a run: everything that changes while simulated time passes, in tables of `records`.
 
-Pools (events, slots, parked messages, streams) hand out rows from a free list and grow between
+Pools (events, slots, unexpected messages, chunks) hand out rows from a free list and grow between
 events when little is left (`room`); rows never move, so a row number is a stable name.
 Not here: what changes the state (the sibling modules), and the plan, which never changes.
 """
@@ -22,13 +22,13 @@ from et_sim.engine.state.records import (
     BUS_REQUEST,
     BUS_SIDE,
     BUS_SIDES,
+    CHUNK,
     CLOCK,
     CURSOR,
     EVENT,
     LANE_STATE,
     NODE_MARK,
     NODE_STATE,
-    PARKED,
     PHASE_LOG,
     QUEUE,
     RUNNING,
@@ -36,8 +36,8 @@ from et_sim.engine.state.records import (
     SERVER,
     SLOT,
     STAMP,
-    STREAM,
     TURN,
+    UNEXPECTED,
     WAITING_LINE,
 )
 from et_sim.engine.state.traffic_tables import Traffic
@@ -47,7 +47,7 @@ from et_sim.plan.tables import LANES, Plan, table
 NONE = -1
 TURNS = 1 << 12  # a power of two
 PHASES_KEPT = 1 << 16
-BLOCK_SIZES = 32  # streams come in blocks of a power of two
+BLOCK_SIZES = 32  # chunks come in blocks of a power of two
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,16 @@ class Run(Tables):
     stamps: Any  # per event; only where actors stand for several ranks
     node_marks: Any  # per node; likewise
     turns: Any  # who was last among the things of an origin; likewise
-    parked: Any
-    parked_index: Any
+    unexpected: Any
+    unexpected_index: Any
     nodes: Any
     ready: Any
     lanes: Any
     actors: Any
     seats: Any
     running: Any
-    streams: Any
-    stream_queue: Any
+    chunks: Any
+    chunk_queue: Any
     free_blocks: Any
     queues: Any
     cursors: Any
@@ -117,7 +117,7 @@ class Run(Tables):
     handshakes: Any
     phase_log: Any  # a buffer that is emptied between events; empty if phases are not logged
     issuers: Any  # per collective of a program, if all ranks start it together: how many have issued it
-    custom_waiting: Any  # per stream and node of its custom program: parents not yet completed
+    custom_waiting: Any  # per chunk and node of its custom program: parents not yet completed
     servers: Any
     messages: Any  # under way, if the network model keeps them
     bus_sides: Any
@@ -172,7 +172,7 @@ def new_run(
         lanes[mark] = NONE
     seats, queues, cursors = _seats_and_queues(plan)
     state = table(ACTOR_STATE, actors)
-    state["finish_ns"] = state["late"] = state["group_ns"] = state["passed_ns"] = NONE
+    state["finish_ns"] = state["deferred"] = state["group_ns"] = state["passed_ns"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
     channels["head"] = channels["tail"] = channels["joined_ns"] = channels["mark_ns"] = NONE
     handshakes = table(WAITING_LINE, plan.handshakes)
@@ -182,7 +182,7 @@ def new_run(
     clock = table(CLOCK, 1)
     clock["slot"] = clock["bucket"] = NONE
     clock["free_event"] = clock["free_slot"] = NONE
-    clock["free_parked"] = clock["free_running"] = clock["free_message"] = NONE
+    clock["free_unexpected"] = clock["free_running"] = clock["free_message"] = NONE
     clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
     issuers = np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32)
@@ -213,16 +213,16 @@ def new_run(
         stamps=table(STAMP, 0),
         turns=table(TURN, TURNS if plan.is_folded else 0),
         node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
-        parked=table(PARKED, 0),
-        parked_index=np.full(1, NONE, np.int32),
+        unexpected=table(UNEXPECTED, 0),
+        unexpected_index=np.full(1, NONE, np.int32),
         nodes=node_states,
         ready=np.empty(len(node_states), np.int32),
         lanes=lanes,
         actors=state,
         seats=seats,
         running=table(RUNNING, 0),
-        streams=table(STREAM, 0),
-        stream_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
+        chunks=table(CHUNK, 0),
+        chunk_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
         free_blocks=np.full(BLOCK_SIZES, NONE, np.int32),
         queues=queues,
         cursors=cursors,

@@ -67,14 +67,14 @@ class Traffic(Tables):
     logged: Any  # how many are in it
     messages: Any  # MESSAGE_LOG beside the run's messages under way
     joined: Any  # per message, when it joined the line of a link
-    parked: Any  # MESSAGE_LOG beside what is parked: messages that are offered
+    unexpected: Any  # MESSAGE_LOG beside what is unexpected: messages that are offered
     held: Any  # per event, when it was made: messages that wait to be asked for
     slices: Any  # of every link; empty if links are not recorded
     lines: Any  # per link
     grid: Any  # [binary logarithm of a slice's width, slices per link, binary places of time]
 
 
-POOLS = {"messages": "messages", "joined": "messages", "parked": "parked", "held": "events"}
+POOLS = {"messages": "messages", "joined": "messages", "unexpected": "unexpected", "held": "events"}
 
 
 def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Traffic:
@@ -91,7 +91,7 @@ def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Tr
         logged=np.zeros(1, np.int64),
         messages=table(MESSAGE_LOG, 0),
         joined=np.zeros(0, np.int64),
-        parked=table(MESSAGE_LOG, 0),
+        unexpected=table(MESSAGE_LOG, 0),
         held=np.zeros(0, np.int64),
         slices=table(SLICE, count * per_link),
         lines=table(LINE, count),

@@ -15,11 +15,19 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, release_event, schedule
-from et_sim.engine.observe.causes import NOTHING, RECEIVE, REQUEST, is_recorded, needs_waiting, now_of, resume
+from et_sim.engine.observe.causes import (
+    NOTHING,
+    RECEIVE,
+    REQUEST,
+    current_cause,
+    is_recorded,
+    needs_waiting,
+    restore_cause,
+)
 from et_sim.engine.observe.event_actor import pair_of
 from et_sim.engine.observe.tie_rules import note_came, note_met, note_met_waiting, note_second
 from et_sim.engine.observe.ties import begin_arrival
-from et_sim.engine.observe.traffic import held_since, hold, tell_receive, tell_send
+from et_sim.engine.observe.traffic import describe_receive, describe_send, held_since, mark_held
 from et_sim.engine.state.kinds import (
     ASKED_CUSTOM,
     ASKED_MESSAGE,
@@ -51,21 +59,21 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     if handshake.arrived > 0:
         note_met(run, handshake)
         handshake.arrived -= 1
-        moment = now_of(run)
+        moment = current_cause(run)
         _take_early(run, run.causes.handshakes, handshake_row, REQUEST)
         asked = INJECT_MESSAGE if kind == MESSAGE else INJECT_CUSTOM
         schedule(run, run.clock[0].now, asked, channel_row, b, c)
-        resume(run, moment)
+        restore_cause(run, moment)
     else:
         held_row = new_event(run, kind, channel_row, b, c)
-        hold(run, held_row)
+        mark_held(run, held_row)
         join(run.events, handshake, held_row)
 
 
 @works_on_tables
 def send_now(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Put a message on the network that waits for nothing."""
-    tell_send(run, kind, b, c, run.clock[0].now)
+    describe_send(run, kind, b, c, run.clock[0].now)
     _inject(run, channel_row, kind, b, c)
 
 
@@ -85,7 +93,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
         _await_message(run, channel_row, kind, a, b)
         return
     channel = run.plan.channels[channel_row]
-    tell_receive(run, kind, a, b)
+    describe_receive(run, kind, a, b)
     asked = ASKED_MESSAGE if kind == LATE_RECEIVE else ASKED_CUSTOM
     inject(run, channel.target, channel.source, REQUEST_BYTES, asked, channel_row, a, b, NONE)
 
@@ -96,9 +104,9 @@ def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None
 
     That may be a message of another size, on another channel.
     """
-    moment = now_of(run)
+    moment = current_cause(run)
     _await_message(run, channel_row, kind, a, b)
-    resume(run, moment)
+    restore_cause(run, moment)
     begin_arrival(
         run, run.plan.actor_of_rank[run.plan.channels[channel_row].source], pair_of(run, channel_row)
     )
@@ -114,7 +122,7 @@ def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None
     held_row = _leave(run, handshake)
     held = run.events[held_row]
     needs_waiting(run, held_row, REQUEST, NONE)
-    tell_send(run, held.kind, held.b, held.c, held_since(run, held_row))
+    describe_send(run, held.kind, held.b, held.c, held_since(run, held_row))
     _inject(run, held.a, held.kind, held.b, held.c)
 
 
@@ -126,10 +134,10 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
     if state.arrived > 0:
         note_met(run, state)
         state.arrived -= 1
-        moment = now_of(run)
+        moment = current_cause(run)
         _take_early(run, run.causes.channels, channel_row, RECEIVE)
         schedule(run, run.clock[0].now, kind, a, b, 0)
-        resume(run, moment)
+        restore_cause(run, moment)
     else:
         join(run.events, state, new_event(run, kind, a, b, 0))
 

@@ -1,6 +1,7 @@
 """Causal events: the columns of path.arrow.
 
-Not here: what they are (`et_sim.engine.observe.causes`), and what can be learned from them (`et_sim.views.critical`).
+Not here: what they are (`et_sim.engine.observe.causes`), and what can be learned from them
+(`et_sim.views.critical`).
 """
 
 from __future__ import annotations
