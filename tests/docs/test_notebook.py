@@ -58,7 +58,7 @@ def test_a_frame_without_its_library_or_table_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match="did you mean 'timeline'"):
         result.to_polars("timelin")
-    with pytest.raises(UsageError, match=r"no table 'phases' \(simulate with detail="):
+    with pytest.raises(UsageError, match=r"no table 'phases' \(simulate with --detail phases\)"):
         result.to_polars("phases")
     for name in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -28,9 +28,8 @@ from et_sim.cli import main as et_sim
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSTALLING = re.compile(r"(git clone|python3? -m venv|pip install|\.venv/bin/pip|\. \.venv/bin/activate|cd )")
-PROGRESS = re.compile(
-    r"et-sim: \d+ s · |et-convert: (?:compiling|.* about \d+ s left)"
-)  # comes when the machine is busy
+# What comes when the machine is busy, or has not yet compiled.
+PROGRESS = re.compile(r"et-sim: (?:\d+ s · |compiling)|et-convert: (?:compiling|.* about \d+ s left)")
 ANYTHING = "..."
 SCRIPT = """#!/bin/sh
 exec "{python}" -c 'import sys; from {module} import main; sys.exit(main())' "$@"

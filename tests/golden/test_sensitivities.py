@@ -29,8 +29,9 @@ SYSTEM_KEYS = {
     "peak compute": "peak-perf",
     "endpoint delay": "endpoint-delay",
 }
-FARTHEST = 1.05  # farther, things are served in another order
-SMALLEST_CHANGE = 0.01  # ranges that end before end where things come within their rounding of each other
+# What is foretold is exact on the path; farther, things are served in another order. Whole numbers need more.
+FARTHEST, FARTHEST_OF_WHOLE = 1.002, 1.11
+SMALLEST_CHANGE = 0.0005  # ranges that end before end where things come within their rounding of each other
 
 
 def _sample() -> list[Case]:
@@ -66,7 +67,7 @@ def sensitivities(result: Result, folder: Path) -> Sensitivities:
 def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[str, Any], float]]:
     """Machines with more or less of one parameter while the path stays the same; and by what factor."""
     changed = []
-    for wanted, end in changed_within(side):
+    for wanted, end in changed_within(side, name):
         again = copy.deepcopy(machine)
         if match := re.fullmatch(r"(bandwidth|latency) of dimension (\d+)", name):
             figures, key = again["network"][match[1]], int(match[2])
@@ -79,7 +80,7 @@ def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[s
         before = figures.get(key) if isinstance(figures, dict) else figures[key]
         if not before:
             continue
-        is_whole = name.startswith("latency") or name == "endpoint delay" or isinstance(before, int)
+        is_whole = is_whole_number(name) or isinstance(before, int)
         if is_whole and before != int(before):
             continue
         figures[key] = round(before * wanted) if is_whole else before * wanted
@@ -90,7 +91,13 @@ def changes(machine: dict[str, Any], name: str, side: Side) -> list[tuple[dict[s
     return changed
 
 
-def changed_within(side: Side) -> list[tuple[float, float]]:
+def is_whole_number(name: str) -> bool:
+    """Whether a parameter is given in whole nanoseconds."""
+    return name == "endpoint delay" or name.startswith("latency")
+
+
+def changed_within(side: Side, name: str) -> list[tuple[float, float]]:
     """(multiples of a parameter, how far it may go) that keep the path, and as a rule the order."""
-    end = min(max(side.same_path_until, 1 / FARTHEST), FARTHEST)
+    farthest = FARTHEST_OF_WHOLE if is_whole_number(name) else FARTHEST
+    end = min(max(side.same_path_until, 1 / farthest), farthest)
     return [(wanted, end) for wanted in sorted({end**0.3, end**0.9})]

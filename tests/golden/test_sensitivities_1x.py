@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cases import some
 from test_reference_1x import RUNS, simulate
-from test_sensitivities import SMALLEST_CHANGE, changed_within, sensitivities
+from test_sensitivities import SMALLEST_CHANGE, changed_within, is_whole_number, sensitivities
 
 from et_sim.views.critical.sensitivity import parameters
 
@@ -53,7 +53,7 @@ def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> 
     by_name = {parameter.name: parameter for parameter in parameters(found.path)}
     for one in found.all():
         for side in (one.better, one.worse):
-            for wanted, end in changed_within(side):
+            for wanted, end in changed_within(side, one.parameter):
                 again, multiple = change(case, one.parameter, wanted)
                 if not is_within(multiple, end):
                     continue
@@ -71,8 +71,7 @@ def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:
     before = figures[key] if key is not None else 0
     if not before:
         return case, 1.0
-    is_whole = name == "endpoint delay" or name.startswith("latency")
-    figures[key] = round(before * wanted) if is_whole else before * wanted
+    figures[key] = round(before * wanted) if is_whole_number(name) else before * wanted
     return case, float(figures[key] / before)
 
 

@@ -21,7 +21,7 @@ from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.rank_table import ranks_named
 
 CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
-NOT_SETTINGS = ("inputs", "warnings", "defaults")
+NOT_SETTINGS = ("inputs", "command", "warnings", "defaults")
 RANK_FIGURES = ("finish_ns", "compute_ns", "exposed_comm_true_ns", "idle_ns")
 
 

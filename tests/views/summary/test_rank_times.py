@@ -129,7 +129,7 @@ def _run(folder: Path, spans: list[tuple[int, int, int, int]], rows_per_batch: i
         "finish_ns": finish,
     }
     with pa.OSFile(str(folder / "actors.arrow"), "wb") as sink:
-        content = pa.table(actors)
+        content = pa.table(actors).replace_schema_metadata(schema.metadata)
         with pa.ipc.new_file(sink, content.schema) as out:
             out.write_table(content)
     return RunDirectory(folder, {"makespan_ns": max(finish), "ranks": 4}, {}, None)
