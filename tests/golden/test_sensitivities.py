@@ -30,8 +30,8 @@ SYSTEM_KEYS = {
     "endpoint delay": "endpoint-delay",
 }
 # What is foretold is exact on the path; farther, things are served in another order. Whole numbers need more.
-FARTHEST, FARTHEST_OF_WHOLE = 1.002, 1.11
-SMALLEST_CHANGE = 0.0005  # ranges that end before end where things come within their rounding of each other
+FARTHEST, FARTHEST_OF_WHOLE = 1.01, 1.11
+SMALLEST_CHANGE = 0.002  # ranges that end before end where things come within their rounding of each other
 
 
 def _sample() -> list[Case]:

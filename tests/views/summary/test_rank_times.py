@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, LONGEST_AXIS, MEMORY, Spent, together, union
 from et_sim.tables.arrow import schema_of
-from et_sim.tables.registry import TIMELINE
+from et_sim.tables.registry import ACTORS, TIMELINE
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.rank_times import rank_entries
@@ -122,16 +122,14 @@ def _run(folder: Path, spans: list[tuple[int, int, int, int]], rows_per_batch: i
     with pa.OSFile(str(folder / "timeline.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as out:
         out.write_table(table.unify_dictionaries(), max_chunksize=rows_per_batch)
     finish = [max([s + d for a, s, d, _ in spans if a == actor], default=0) for actor in range(4)]
-    actors = {
-        "actor": pa.array(range(4), pa.int32()),
-        "ranks": [str(actor) for actor in range(4)],
-        "rank_count": [1] * 4,
-        "finish_ns": finish,
-    }
-    with pa.OSFile(str(folder / "actors.arrow"), "wb") as sink:
-        content = pa.table(actors).replace_schema_metadata(schema.metadata)
-        with pa.ipc.new_file(sink, content.schema) as out:
-            out.write_table(content)
+    actors = [
+        {"actor": actor, "ranks": str(actor), "rank_count": 1, "finish_ns": at}
+        for actor, at in enumerate(finish)
+    ]
+    schema = schema_of(ACTORS, "{}", {})
+    content = pa.Table.from_pylist([{**dict.fromkeys(schema.names), **actor} for actor in actors], schema)
+    with pa.OSFile(str(folder / "actors.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as out:
+        out.write_table(content)
     return RunDirectory(folder, {"makespan_ns": max(finish), "ranks": 4}, {}, None)
 
 
