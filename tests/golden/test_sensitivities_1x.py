@@ -65,11 +65,10 @@ def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> 
                 foretold = result.makespan_ns + side.slope_ns * (factor - 1)
                 allowed = found.rounding_ns(by_name[one.parameter], factor)
                 changed = simulate(again, tmp_path, fold=True, detail="path")
-                if in_one_order(result, changed):
-                    expected = pytest.approx(foretold, abs=allowed)
-                    assert changed.makespan_ns == expected, (one.parameter, multiple)
-                    tried += 1
-    assert tried or is_greedy(case), "no change of a parameter kept the order"
+                is_as_foretold = changed.makespan_ns == pytest.approx(foretold, abs=allowed)
+                tried += is_as_foretold
+                assert is_as_foretold or not in_one_order(result, changed), (one.parameter, multiple)
+    assert tried or is_greedy(case), "nothing changed as foretold"
 
 
 def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:
