@@ -30,6 +30,11 @@ def test_many_random_cases_fold_exactly(first: int) -> None:
         assert outcome(random_case(seed), fold=True) == outcome(random_case(seed), fold=False), seed
 
 
+@pytest.mark.parametrize("seed", [91, 145, 829, 988, 1206, 3921, 1_000_138])
+def test_cases_that_once_differed_fold_exactly(seed: int) -> None:
+    assert_same(random_case(seed))
+
+
 def test_random_cases_fold_often_and_stall_at_times() -> None:
     cases = [random_case(seed) for seed in range(60)]
     folded = [case for case in cases if actors_of(case) < case.workload.ranks]

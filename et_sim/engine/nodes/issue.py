@@ -118,13 +118,13 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     if state.start_ns > state.ready_ns:
         state.freed_by = lane_state.last
     node_starts(run, actor.node_first + node, actor_row, lane, not is_unlimited(lane))
-    if lane == COLLECTIVE_LANE:
-        note_beside(run, lane_state)
-    elif not is_unlimited(lane):
+    if not is_unlimited(lane):
         note_issue(run, lane_state, node, state.ready_ns)
         lane_state.busy = 1
     if is_watched(run):
         needs_lane(run, actor_row * LANES + lane, run.node_marks[actor.node_first + node])
+        if plan_node.action == COLLECTIVE:  # on whichever lane
+            note_beside(run, run.lanes[actor_row * LANES + COLLECTIVE_LANE])
     run.actors[actor_row].running += 1
     action = plan_node.action
     if action == DELAY:

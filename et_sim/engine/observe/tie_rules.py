@@ -133,7 +133,7 @@ def needs_lane(run: Run, lane_row: int, mark: Any) -> None:
 
 @works_on_tables
 def note_beside(run: Run, lane: Any) -> None:
-    """A node is issued on a lane without a limit, where the order of issue still decides."""
+    """A collective is issued: its number, queues and priority follow from the order of issue."""
     if not is_watched(run):
         return
     clock = run.clock[0]
