@@ -23,7 +23,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: runs only with --deep, because it takes long")
     for name, count in EXAMPLES.items():  # how long one takes depends on what else the machine does
         settings.register_profile(
-            name, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+            name,
+            max_examples=count,
+            derandomize=config.getoption("hypothesis_seed") is None,  # other cases: --hypothesis-seed=N
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
         )
     settings.load_profile("deep" if config.getoption("--deep") else "default")
 

@@ -79,12 +79,10 @@ def workloads_1(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
 @settings(suppress_health_check=list(HealthCheck))
 def test_causes_and_changes_on_machines_of_1_0(drawn: tuple[Workload, dict[str, Any]]) -> None:
     workload, machine = drawn
-    makespans = {run(workload, **machine).makespan_ns}
+    plain = run(workload, **machine)
     for fold in (False, True):
         result = run(workload, **machine, fold=fold, detail="path")
-        makespans.add(result.makespan_ns)
+        assert (result.is_complete, result.makespan_ns) == (plain.is_complete, plain.makespan_ns)
         check(result)
-        assert result.is_complete
-        path = path_of(result)
-        check_causes(path, result)
-    assert len(makespans) == 1
+        if result.is_complete:  # ranks that take each other's chunks last in, first out may wait in a circle
+            check_causes(path_of(result), result)
