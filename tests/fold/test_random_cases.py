@@ -92,6 +92,19 @@ def test_a_link_that_a_pair_shares_with_a_message_tells_even_ranks_from_odd_ones
     assert actors_of(case) == 2
 
 
+def test_nodes_left_behind_are_not_issued_by_whichever_completion_comes_first() -> None:
+    """Node 4 is ready from the start; at rank 0 the send ends first, elsewhere the receive."""
+    build = TraceBuilder()
+    beginning = build.invalid("beginning")
+    build.send(1, 64, tag=1)
+    build.receive(7, 64, tag=1)
+    build.collective("all_to_all", 64)
+    build.collective("all_to_all", 4096, after=[beginning], concurrent=True)
+    on = system("ring", **{"profile": "reference", "endpoint-delay": 500})
+    machine = {"network": network(["Ring"], [8]), "system": on}
+    assert_same(Case(alike(8, build.build()), machine))
+
+
 def test_exchanges_in_pairs_alone_still_fold_to_one_actor() -> None:
     build = TraceBuilder()
     build.collective("all_reduce", 65536)

@@ -154,16 +154,20 @@ def note_freed(run: Run, lane: Any) -> None:
 
 @works_on_tables
 def note_pass(run: Run, actor_row: int, leaves: bool) -> None:
-    """An actor has issued what it could, but for nodes that became ready meanwhile if it `leaves` some."""
+    """An actor has issued what it could, but for nodes that became ready meanwhile if it `leaves` some.
+
+    These are issued by whichever completion comes next, in this nanosecond or a later one.
+    """
     clock, actor = run.clock[0], run.actors[actor_row]
     if actor.passed_ns != clock.now or actor.passed_group != clock.group:
         actor.passed_ns = clock.now
         actor.passed_group = clock.group
         actor.passed_apart = 0
-        actor.passed_leaving = 0
+        actor.passed_leaving = actor.passed_left
     elif actor.passed_origin != clock.origin:
         actor.passed_apart = 1
     actor.passed_origin = clock.origin
+    actor.passed_left = leaves
     actor.passed_leaving |= leaves
     clock.ties += actor.passed_apart and actor.passed_leaving
 

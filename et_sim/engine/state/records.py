@@ -114,6 +114,7 @@ ACTOR_STATE = record(
     ("passed_origin", "i8"),
     ("passed_apart", "i4"),
     ("passed_leaving", "i4"),
+    ("passed_left", "i4"),
     ("cluster_is_bucket", "i4"),
 )
 SEAT_STATE = record(
