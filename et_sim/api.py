@@ -203,7 +203,7 @@ def _simulated(
     """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
     workload, machine = lowering.workload, lowering.machine
     alone = Actors.one_per_rank(workload.ranks)
-    whole = machine.system.corrects(Correction.WHOLE_PATH)
+    whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
     actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole)) if may_fold else alone
     if lowering.start_together and len(actors) > 1:
         actors = alone  # who starts together must not be told apart by the watch for ties
@@ -233,8 +233,8 @@ def make_manifest(
     return {
         "et_sim": __version__,
         "model": model,
-        "profile": machine.system.profile.value,
-        "corrections": sorted(machine.system.corrections),
+        "profile": machine.system.behaviour.profile.value,
+        "corrections": sorted(machine.system.behaviour.corrections),
         "ranks": workload.ranks,
         "uneven": {"ranks": machine.straggling_ranks, "links": len(machine.network.links)},
         "distinct_traces": len(workload.templates),

@@ -98,7 +98,7 @@ def _rules(machine: Machine | None) -> Rules:
     from et_sim.machine.corrections import Correction
     from et_sim.trace.preflight import Rules
 
-    corrections = machine.system.corrections if machine else frozenset()
+    corrections = machine.system.behaviour.corrections if machine else frozenset()
     return Rules(
         side_by_side=Correction.CONCURRENT_COMMUNICATION in corrections,
         any_order=Correction.MATCH_BY_PROGRAM in corrections,

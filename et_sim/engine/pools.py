@@ -56,7 +56,7 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
     things = receives + _most_freed_at_once(plan) + custom + started * bundles + 16
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
-    completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.starts_together else 1)
+    completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.version_1.starts_together else 1)
     return Reserve(
         rows=completions * (ROWS_PER_THING + needs.events) * things,
         collectives=completions * collectives,
@@ -74,7 +74,7 @@ def moments_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
     is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
     nodes = most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
     nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
-    together = len(plan.actors) if plan.starts_together else 1
+    together = len(plan.actors) if plan.version_1.starts_together else 1
     return together * nodes + (MOMENTS_OF_A_THING + -(-needs.moments // 2)) * reserve.rows
 
 

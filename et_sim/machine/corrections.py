@@ -3,22 +3,14 @@
 The reference profile mends none, so that its nanoseconds are the reference's; the corrected profile mends
 all. Whatever the reference aborts or hangs on is no switch: both profiles do something sane there.
 
-Not here: what a switch changes (the room that simulates the thing), and the page for users
-(`reference_page`).
+Not here: which of them a profile makes (`profiles`), what a switch changes (the room that simulates the
+thing), and the page for users (`reference_page`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-
-
-class Profile(StrEnum):
-    """Which corrections apply unless single ones are switched."""
-
-    REFERENCE = "reference"
-    CORRECTED = "corrected"
-    ASTRA_1 = "astra-1.0"
 
 
 class Correction(StrEnum):
@@ -142,21 +134,3 @@ CORRECTION_NOTES = (
         "with every collective, and groups that are a part of the system go through dimensions as ever.",
     ),
 )
-
-
-# What ASTRA-sim 1.0 has right where 2.x has not.
-_OF_PROFILE = {
-    Profile.CORRECTED: tuple(Correction),
-    Profile.ASTRA_1: (Correction.ISSUE_AT_ONCE, Correction.DIMENSION_SCHEDULERS),
-}
-
-
-def corrections_of(profile: Profile, switches: dict[str, bool]) -> frozenset[Correction]:
-    """The corrections that apply: the profile's, and then the single ones as switched."""
-    chosen = set(_OF_PROFILE.get(profile, ()))
-    for name, wanted in switches.items():
-        if wanted:
-            chosen.add(Correction(name))
-        else:
-            chosen.discard(Correction(name))
-    return frozenset(chosen)

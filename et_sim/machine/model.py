@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from et_sim.machine.corrections import Correction, Profile
+from et_sim.machine.profiles import Behaviour, Profile, behaviour_of
 
 
 class Shape(StrEnum):
@@ -303,17 +303,7 @@ class System:
     stragglers: tuple[Straggler, ...] = ()
     boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
-    profile: Profile = Profile.REFERENCE
-    corrections: frozenset[Correction] = frozenset()
-
-    @property
-    def is_version_1(self) -> bool:
-        """Whether collectives are cut and queued as in ASTRA-sim 1.0."""
-        return self.profile is Profile.ASTRA_1
-
-    def corrects(self, correction: Correction) -> bool:
-        """Whether a defect of the reference is corrected."""
-        return correction in self.corrections
+    behaviour: Behaviour = field(default_factory=lambda: behaviour_of(Profile.REFERENCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +350,8 @@ class Machine:
 
     def network_of(self, *, has_contention: bool) -> Network:
         """The network as a model counts its time: that of 1.0 with contention has fractions."""
-        if not (self.system.is_version_1 and has_contention) or self.system.shared_bus is not None:
+        has_fractions = self.system.behaviour.has_fractions_of_ns and has_contention
+        if not has_fractions or self.system.shared_bus is not None:
             return self.network
         return replace(self.network, fraction_bits=FRACTION_BITS)
 

@@ -24,6 +24,7 @@ from et_sim.machine.model import (
     System,
 )
 from et_sim.machine.network_file import read_network
+from et_sim.machine.profiles import Profile
 from et_sim.machine.recognise import Role
 from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.stragglers import check_ranks_exist
@@ -102,7 +103,8 @@ def _read_network_and_system(
             place=system.place,
             remedy="change the network file instead",
         )
-    return read_network(network, remarks, may_be_plain=system_value.is_version_1), system_value, layers
+    may_be_plain = system_value.behaviour.profile is Profile.ASTRA_1
+    return read_network(network, remarks, may_be_plain=may_be_plain), system_value, layers
 
 
 def _check_dimensions(system: System, network: Network, place: str, remarks: Remarks) -> None:

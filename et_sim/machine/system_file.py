@@ -9,7 +9,7 @@ from typing import Any
 
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
-from et_sim.machine.corrections import Correction, Profile, corrections_of
+from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import (
     AllReducePlan,
@@ -20,6 +20,7 @@ from et_sim.machine.model import (
     StreamPolicy,
     System,
 )
+from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import read_stragglers
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
@@ -42,10 +43,10 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["shared_bus"] = _shared_bus(values)
     fields["implementations"] = _implementations(given, source.place, remarks)
     fields["custom_implementations"] = _custom_implementations(given)
-    fields["profile"] = Profile(given.get("profile", Profile.REFERENCE))
-    fields["corrections"] = corrections_of(fields["profile"], given.get("corrections", {}))
+    profile = Profile(given.get("profile", Profile.REFERENCE))
+    fields["behaviour"] = behaviour = behaviour_of(profile, given.get("corrections"))
     fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)
-    fields |= _orders(given, fields["corrections"], source.place, remarks)
+    fields |= _orders(given, behaviour.corrections, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)
 

@@ -7,9 +7,10 @@ one key (`system_file`, `network_file`, `memory_file`).
 
 from __future__ import annotations
 
-from et_sim.machine.corrections import Correction, Profile
+from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
+from et_sim.machine.profiles import Profile
 from et_sim.machine.uneven_tables import LINKS_KEY, STRAGGLERS_KEY
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

@@ -122,7 +122,7 @@ class CollectiveTables:
     def sees_others(self) -> bool:
         """Whether the way of chunks depends on collectives that are planned in the same nanosecond."""
         system = self._machine.system
-        return system.is_version_1 and system.dimension_order in GREEDY
+        return system.behaviour.sees_loads_of_this_time and system.dimension_order in GREEDY
 
     def add(self, request: CollectiveRequest) -> int | None:
         """The collective's row; None if nobody has to move anything."""
@@ -192,7 +192,7 @@ class CollectiveTables:
         splits = self._machine.system.splits
         if request.operation is Operation.BARRIER:
             return [Chunks(1, 1)]
-        if self._machine.system.is_version_1:
+        if self._machine.system.behaviour.are_chunks_alike:
             runs = split_whole(request.size, splits)
         elif self._accounting.whole_pieces:
             runs = split_exactly(request.size, splits)
@@ -278,11 +278,10 @@ class CollectiveTables:
         key = KEY_OF_OPERATION[operation]
         names = getattr(self._machine.system.implementations, operation.name.lower())
         if not names:
-            said = f"{key}: ring" if self._machine.system.is_version_1 else f'"{key}": ["ring"]'
             raise MachineError(
                 f"the workload has {operation.name.lower()} collectives, and key {key!r} is not given",
                 place="system configuration",
-                remedy=f"add {said} with one algorithm per network dimension",
+                remedy="add it with one algorithm per network dimension, such as ring",
             )
         if not spanning:
             return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)
@@ -321,7 +320,7 @@ class CollectiveTables:
             line = self._system_line if algorithm.spans_system else phase.part.dimension
         key = _ProgramKey(line, phase.part.members, algorithm, phase.operation, phase.size)
         most = phase.size
-        if not self._machine.system.is_version_1:
+        if not self._machine.system.behaviour.wait_by_input:
             most = max(most, phase.output)
         return (
             self._program(key),
@@ -414,16 +413,16 @@ class CollectiveTables:
 
 def _rules_of(system: System) -> Rules:
     """How the phases of a collective's chunks are made."""
-    if system.is_version_1:
+    if system.behaviour.are_queues_shared_both_ways:
         return Rules(system.all_reduce_plan, inward=QueueCursor.NEXT, outward=QueueCursor.NEXT)
-    return Rules(system.all_reduce_plan, system.corrects(Correction.ALL_QUEUES))
+    return Rules(system.all_reduce_plan, system.behaviour.corrects(Correction.ALL_QUEUES))
 
 
 def accounting_of(system: System) -> CostFixes:
     """What the corrections say about the programs of collectives."""
     return CostFixes(
-        exact_halving_doubling=system.corrects(Correction.EXACT_HALVING_DOUBLING),
-        tree_operations=system.corrects(Correction.TREE_OPERATIONS),
-        direct_reductions=system.corrects(Correction.DIRECT_REDUCTIONS),
-        whole_pieces=system.corrects(Correction.EXACT_CHUNKS),
+        exact_halving_doubling=system.behaviour.corrects(Correction.EXACT_HALVING_DOUBLING),
+        tree_operations=system.behaviour.corrects(Correction.TREE_OPERATIONS),
+        direct_reductions=system.behaviour.corrects(Correction.DIRECT_REDUCTIONS),
+        whole_pieces=system.behaviour.corrects(Correction.EXACT_CHUNKS),
     )

@@ -30,7 +30,7 @@ from et_sim.plan.nodes import NodeRules, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.seats import SeatTables
 from et_sim.plan.straggler_variants import StragglerVariants
-from et_sim.plan.tables import Plan, WaitingOrder
+from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.tensors import TensorUses, tensor_uses
 from et_sim.trace.workload import Workload
@@ -66,7 +66,9 @@ class Lowering:
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
         templates = TemplateTables(len(workload.templates))
         self.customs = CustomTables(
-            self.groups, templates, by_position=machine.system.corrects(Correction.CUSTOM_BY_POSITION)
+            self.groups,
+            templates,
+            by_position=machine.system.behaviour.corrects(Correction.CUSTOM_BY_POSITION),
         )
         self.collectives = CollectiveTables(machine, self.groups, self.customs)
         choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
@@ -91,9 +93,9 @@ class Lowering:
 
     @property
     def start_together(self) -> bool:
-        """As in ASTRA-sim 1.0: all ranks run one program, whose collectives are of all of them."""
+        """Whether all ranks run one program, whose collectives are of all of them, and keep in step."""
         return (
-            self.machine.system.is_version_1
+            self.machine.system.behaviour.are_programs_in_step
             and len(self.workload.templates) == 1
             and self.variants.start_ns is None
             and not any(name for name in self.used_groups[0])
@@ -135,7 +137,6 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         queue_order=_waiting_order(system),
         running_limit=-(-system.active_chunks // system.queues_per_dim),
         stream_policy=STREAM_POLICY[system.policy],
-        top_priority=TOP_PRIORITY if system.is_version_1 else NO_PRIORITY,
         actor_of_rank=actors.of_rank,
         templates=lowering.templates,
         nodes=lowering.nodes,
@@ -160,20 +161,28 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         handshakes=int(channels["handshake"].max(initial=-1)) + 1,
         rendezvous=system.rendezvous,
         memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,
-        corrections=system.corrections,
+        corrections=system.behaviour.corrections,
         notices=tuple(dict.fromkeys(lowering.customs.notices)),
         is_folded=actors.is_folded,
-        pairs_early=bool(machine.network.levels),
-        starts_together=lowering.start_together,
-        arrivals_by_sender=lowering.start_together and system.boost_mode and bool(machine.network.levels),
+        version_1=_version_1_rules(lowering),
         latest=LONGEST_NS,
         compute=lowering.compute,
         tensors=lowering.tensors,
     )
 
 
+def _version_1_rules(lowering: Lowering) -> Version1Rules:
+    system, has_levels = lowering.machine.system, bool(lowering.machine.network.levels)
+    return Version1Rules(
+        pairs_early=has_levels,
+        starts_together=lowering.start_together,
+        arrivals_by_sender=lowering.start_together and system.boost_mode and has_levels,
+        top_priority=TOP_PRIORITY if system.behaviour.has_top_priority else NO_PRIORITY,
+    )
+
+
 def _waiting_order(system: System) -> WaitingOrder:
-    if system.is_version_1 and system.queue_order is QueueOrder.SMALLEST_FIRST:
+    if system.behaviour.wait_by_input and system.queue_order is QueueOrder.SMALLEST_FIRST:
         return WaitingOrder.SMALLEST_INPUT_FIRST
     return WAITING_ORDER[system.queue_order]
 

@@ -68,7 +68,7 @@ def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     replayed = np.flatnonzero((compute & trace.is_cpu) | _replayed_broadcasts(trace, rules.system))
     _time(nodes, replayed, replay.durations(trace, replayed))
     _lower_memory(nodes, trace, rules.memory)
-    if rules.system.corrects(Correction.CONCURRENT_COMMUNICATION):
+    if rules.system.behaviour.corrects(Correction.CONCURRENT_COMMUNICATION):
         _separate_lanes(nodes)
     _free_concurrent(nodes, trace)
     return nodes
@@ -125,7 +125,7 @@ def _lower_communication(nodes: Any, trace: Trace) -> None:
 def _replayed_broadcasts(trace: Trace, system: System) -> Any:
     """Broadcasts that only take the time the trace records, as in the reference."""
     broadcast = (trace.kind == NodeKind.COLL) & (trace.comm_type == CollectiveKind.BROADCAST)
-    return broadcast & (not system.corrects(Correction.SIMULATED_BROADCAST))
+    return broadcast & (not system.behaviour.corrects(Correction.SIMULATED_BROADCAST))
 
 
 def _lower_memory(nodes: Any, trace: Trace, memory: MemoryModel | None) -> None:

@@ -205,6 +205,16 @@ SEAT = record(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Version1Rules:
+    """What only runs of ASTRA-sim 1.0 do."""
+
+    pairs_early: bool  # messages go on the calendar once their receives are posted
+    starts_together: bool  # a chunk starts when all ranks have issued it, and all have the same program
+    arrivals_by_sender: bool  # of one time, those put on the calendar together; else as they came
+    top_priority: int  # a collective of at least this priority has it whatever the policy
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """All tables, and the few scalars that hold for the whole run."""
@@ -215,7 +225,6 @@ class Plan:
     queue_order: WaitingOrder
     running_limit: int  # chunks that may run in one queue at a time
     stream_policy: int  # +1: later collectives first, -1: earlier first, 0: by priority
-    top_priority: int  # a collective of at least this priority has it whatever the policy
     actor_of_rank: Any
     templates: Any
     nodes: Any
@@ -245,9 +254,7 @@ class Plan:
     corrections: frozenset[Correction]
     notices: tuple[Notice, ...]  # what was accepted, but somebody should know
     is_folded: bool  # some actor stands for several ranks
-    pairs_early: bool  # messages go on the calendar once their receives are posted
-    starts_together: bool  # a chunk starts when all ranks have issued it, and all have the same program
-    arrivals_by_sender: bool  # of one time, those put on the calendar together; else as they came
+    version_1: Version1Rules
     latest: int  # the time that no run may pass, in units of time
     # Not for the engine, but for whoever measures or explains what it did:
     misplaced_programs: bool  # of custom collectives: they are not those of their ranks' places in the list

@@ -10,8 +10,8 @@ import pytest
 
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine import read_machine, read_network_alone, read_system_alone
-from et_sim.machine.corrections import Profile
 from et_sim.machine.model import DimensionOrder, QueueOrder, Shape
+from et_sim.machine.profiles import Profile
 
 NETWORK = {
     "topology-name": "Hierarchical",
@@ -48,7 +48,7 @@ def refusal(tmp_path: Path, system: str | None = None, **network: Any) -> str:
 
 def test_both_files_are_recognised_by_their_content(tmp_path: Path) -> None:
     read = machine(tmp_path)
-    assert read.system.profile is Profile.ASTRA_1
+    assert read.system.behaviour.profile is Profile.ASTRA_1
     assert read.system.implementations.all_reduce == ("ring", "direct4")
     assert [level.shape for level in read.network.levels] == [Shape.RING, Shape.FULLY_CONNECTED]
     assert read.network.ranks == 12
@@ -62,7 +62,7 @@ def test_both_files_are_recognised_by_their_content(tmp_path: Path) -> None:
 
 def test_dicts_with_the_same_keys_are_taken_too() -> None:
     read = read_machine(system=SYSTEM | {"num-passes": 3, "comm-scale": 0.5}, network=NETWORK)
-    assert read.system.is_version_1
+    assert read.system.behaviour.profile is Profile.ASTRA_1
     assert (read.layers.passes, read.layers.comm_scale, read.layers.compute_scale) == (3, 0.5, 1.0)
 
 
@@ -93,7 +93,7 @@ def test_the_endpoint_delay_is_scaled_and_cut(tmp_path: Path) -> None:
 def test_the_congestion_model_s_network_may_be_written_plainly() -> None:
     network = {"topology": "Switch", "npus_count": [8], "bandwidth": [50], "latency": [500]}
     system = SYSTEM | {"all-reduce-implementation": "direct4"}
-    assert read_machine(system=system, network=network).system.is_version_1
+    assert read_machine(system=system, network=network).system.behaviour.profile is Profile.ASTRA_1
     assert read_network_alone(network).ranks == 8
 
 

@@ -7,7 +7,7 @@ Not here: what changes the state (the sibling modules), and the plan, which neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -133,13 +133,13 @@ class Run(Tables):
     QUEUE_ORDER,
     RUNNING_LIMIT,
     STREAM_POLICY,
-    TOP_PRIORITY,
     LATEST,
-    PAIRS_EARLY,
-    STARTS_TOGETHER,
-    ARRIVALS_BY_SENDER,
     RENDEZVOUS,
     LANES_IN_USE,
+    PAIRS_EARLY,  # this and the next three: `Version1Rules`
+    STARTS_TOGETHER,
+    ARRIVALS_BY_SENDER,
+    TOP_PRIORITY,
     FIRST_CORRECTION,
 ) = range(13)
 
@@ -185,7 +185,7 @@ def new_run(
     clock["free_unexpected"] = clock["free_running"] = clock["free_message"] = NONE
     clock["free_bus_request"] = NONE
     node_states = _node_states(plan)
-    issuers = np.zeros(plan.most_collectives if plan.starts_together else 0, np.int32)
+    issuers = np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32)
     sizes = {
         "nodes": len(node_states),
         "issuers": len(issuers),
@@ -282,13 +282,10 @@ def _plan_tables(plan: Plan) -> PlanTables:
             plan.queue_order,
             plan.running_limit,
             plan.stream_policy,
-            plan.top_priority,
             plan.latest,
-            plan.pairs_early,
-            plan.starts_together,
-            plan.arrivals_by_sender,
             plan.rendezvous,
             plan.lanes,
+            *astuple(plan.version_1),
             *(correction in plan.corrections for correction in Correction),
         ],
         np.int64,

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from et_sim.machine.checks import fill_defaults, read_keys
-from et_sim.machine.corrections import Profile, corrections_of
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.model import (
     AllReducePlan,
@@ -22,6 +21,7 @@ from et_sim.machine.model import (
     StreamPolicy,
     System,
 )
+from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
 
@@ -130,8 +130,7 @@ def read_system_1(source: Source, remarks: Remarks) -> tuple[System, LayerSettin
         shared_bus=bus,
         boost_mode=values["boost-mode"],
         gap_denominator=values["gap-denominator"],
-        profile=Profile.ASTRA_1,
-        corrections=corrections_of(Profile.ASTRA_1, given.get("corrections", {})),
+        behaviour=behaviour_of(Profile.ASTRA_1, given.get("corrections")),
     )
     layers = LayerSettings(values["num-passes"], values["compute-scale"], values["comm-scale"])
     return system, layers, overrides
