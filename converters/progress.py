@@ -5,8 +5,9 @@ On a terminal one line is rewritten; elsewhere a new line is printed now and the
 
 from __future__ import annotations
 
-import sys
 import time
+
+from et_sim.status_line import StatusLine
 
 _SILENT_SECONDS = 1.0
 _BETWEEN_UPDATES = 0.5
@@ -21,26 +22,19 @@ class Progress:
         self._total = max(total, 1)
         self._begin = time.monotonic()
         self._said = self._begin
-        self._width = 0
-        self._is_terminal = sys.stderr.isatty()
+        self._line = StatusLine()
 
     def __call__(self, done: int) -> None:
         """Say how far it is, if it is time to."""
         now = time.monotonic()
-        pause = _BETWEEN_UPDATES if self._is_terminal else _BETWEEN_LINES
+        pause = _BETWEEN_UPDATES if self._line.is_rewritten else _BETWEEN_LINES
         if now - self._begin < _SILENT_SECONDS or now - self._said < pause or not done > 0:
             return
         self._said = now
         share = min(done / self._total, 1.0)
         left = (now - self._begin) * (1 - share) / share
-        line = f"et-convert: {self._what}: {100 * share:.0f} %, about {left:.0f} s left"
-        if self._is_terminal:
-            print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
-            self._width = len(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
+        self._line.show(f"et-convert: {self._what}: {100 * share:.0f} %, about {left:.0f} s left")
 
     def close(self) -> None:
         """Clear the line."""
-        if self._width:
-            print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
+        self._line.clear()

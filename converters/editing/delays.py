@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from converters.editing.inputs import Recorded
-from converters.editing.remove_nodes import Lists, Rewiring, row_order
+from converters.editing.remove_nodes import Chains, Lists, Rewiring, row_order
 from converters.files import watched
 from et_sim.trace import Trace
 from et_sim.trace.columns import IntColumn
@@ -86,14 +86,11 @@ class _Walk:
         self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)
         self.span = np.where(leaves, durations_ns(trace), 0).tolist()
         self.above: list[Times] = [{}] * count
-        # Of rows that stay: the time that surely passes from the beginning until they end, their chain,
-        # and the time that surely passes from the end of its first node until they end.
+        # Of rows that stay: the time that surely passes from the beginning until they end, and from the end
+        # of the first node of their chain until they end.
         self.since_begin = [0] * count
-        self.chain = [-1] * count
-        self.place = [0] * count
+        self.chains = Chains(trace, self.leaves)
         self.since_first = [0] * count
-        self.last: list[int] = []
-        self.children = np.bincount(edges(trace)[0], minlength=count).tolist()
         self.number: dict[tuple[int, int], int] = {}  # of extra delays
 
     def visit(self, row: int) -> None:
@@ -114,7 +111,7 @@ class _Walk:
     def end(self) -> None:
         """Keep the time of leaving nodes after which nothing comes."""
         times: Times = {}
-        for row, children in enumerate(self.children):
+        for row, children in enumerate(self.chains.children):
             if self.gone[row] and not children:
                 _merge(times, self.above[row])
         for ancestor, time in self.tidied(times).items():
@@ -137,13 +134,13 @@ class _Walk:
         if len(times) < 2:
             return times
         real = [ancestor for ancestor in times if ancestor != _BEGIN]
-        real.sort(key=lambda one: (self.chain[one], -self.place[one]))
+        real.sort(key=lambda one: (self.chains.of[one], -self.chains.place[one]))
         most: dict[int, int] = {}  # by chain: time since the end of its first node, by way of later ones
         kept: Times = {}
         for ancestor in real:
             time = self.since_first[ancestor] + times[ancestor]
-            if time > most.get(self.chain[ancestor], -1):
-                most[self.chain[ancestor]] = time
+            if time > most.get(self.chains.of[ancestor], -1):
+                most[self.chains.of[ancestor]] = time
                 kept[ancestor] = times[ancestor]
         surely = max((self.since_begin[one] + time for one, time in kept.items()), default=-1)
         if times.get(_BEGIN, -1) > surely:
@@ -187,23 +184,12 @@ class _Walk:
     def settle(self, row: int, times: Times) -> None:
         """Note what surely passes, and continue the chain of the ancestor with the fewest children."""
         own = self.span[row]
-        best = -1
         for ancestor, time in times.items():
             begun = time if ancestor == _BEGIN else self.since_begin[ancestor] + time
             self.since_begin[row] = max(self.since_begin[row], begun + own)
-            if ancestor == _BEGIN or self.leaves[ancestor] != self.leaves[row]:
-                continue
-            is_end = self.last[self.chain[ancestor]] == ancestor
-            if is_end and (best < 0 or self.children[ancestor] < self.children[best]):
-                best = ancestor
-        if best < 0:
-            self.chain[row] = len(self.last)
-            self.last.append(row)
-        else:
-            self.chain[row] = self.chain[best]
-            self.place[row] = self.place[best] + 1
+        best = self.chains.link(row, (ancestor for ancestor in times if ancestor != _BEGIN))
+        if best >= 0:
             self.since_first[row] = self.since_first[best] + times[best] + own
-            self.last[self.chain[row]] = row
 
 
 def _merge(into: Times, other: Times) -> None:

@@ -11,6 +11,7 @@ Not here: which nodes leave (`choosing`, `stripping`), and time that their leavi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,18 +72,13 @@ class _Walk:
 
     def __init__(self, trace: Trace, keep: Any) -> None:
         count = len(trace)
-        parents, _ = edges(trace)
         self.bridges = Rewiring()
         self.stays = keep.tolist()
         self.data = Lists(trace.data_start, trace.data_deps)
         self.ctrl = Lists(trace.ctrl_start, trace.ctrl_deps)
         self.above: list[dict[int, int]] = [_NONE] * count
         self.given = [_NONE] * count  # per row that stays: a collection that it is known to wait for
-        self.chain = [-1] * count
-        self.place = [0] * count
-        self.last: list[int] = []  # of every chain
-        self.children = np.bincount(parents, minlength=count).tolist()
-        self.lane = trace.is_cpu.tolist()
+        self.chains = Chains(trace, trace.is_cpu.tolist())
         self.steps = 0
         self.source = trace.source
 
@@ -90,7 +86,7 @@ class _Walk:
         """Gather the ancestors of a row that leaves; equal collections are shared, not copied."""
         held, owned = _NONE, False
         for parent in (*self.data.of(row), *self.ctrl.of(row)):
-            found = {self.chain[parent]: parent} if self.stays[parent] else self.above[parent]
+            found = {self.chains.of[parent]: parent} if self.stays[parent] else self.above[parent]
             if not found or found is held:
                 continue
             if not held:
@@ -99,7 +95,7 @@ class _Walk:
             self.count(len(found))
             for chain, ancestor in found.items():
                 known = held.get(chain)
-                if known is None or self.place[known] < self.place[ancestor]:
+                if known is None or self.chains.place[known] < self.chains.place[ancestor]:
                     if not owned:
                         held, owned = dict(held), True
                         self.count(len(held))
@@ -115,8 +111,8 @@ class _Walk:
         else:
             self.given[row], data, ctrl = self.replaced(data, ctrl)
             self.bridges.data[row], self.bridges.ctrl[row] = data, ctrl
-        if self.children[row]:
-            self.link(row, (*data, *ctrl))
+        if self.chains.children[row]:
+            self.chains.link(row, (*data, *ctrl))
 
     def replaced(self, data: list[int], ctrl: list[int]) -> tuple[dict[int, int], list[int], list[int]]:
         """What the row is given, and both lists with ancestors in the places of parents that leave."""
@@ -143,36 +139,17 @@ class _Walk:
             if id(above) not in known:
                 known[id(above)] = above
                 self.count(len(above))
-                found |= {self.chain[one]: one for one in above.values() if self.note(latest, one)}
+                found |= {self.chains.of[one]: one for one in above.values() if self.note(latest, one)}
         self.bridges.added += len(found)
         return [parent for parent in parents if self.stays[parent]] + sorted(found.values())
 
     def note(self, latest: dict[int, int], ancestor: int) -> bool:
         """Whether it is later in its chain than what is known."""
-        known = latest.get(self.chain[ancestor])
-        if known is not None and self.place[known] >= self.place[ancestor]:
+        known = latest.get(self.chains.of[ancestor])
+        if known is not None and self.chains.place[known] >= self.chains.place[ancestor]:
             return False
-        latest[self.chain[ancestor]] = ancestor
+        latest[self.chains.of[ancestor]] = ancestor
         return True
-
-    def link(self, row: int, parents: tuple[int, ...]) -> None:
-        """Make the row the last of the chain of a parent, or the first of a new one.
-
-        Of the parents that end a chain, one on the same side (host or device) with the fewest children: a
-        thread or stream is then continued by itself, not by what it launches.
-        """
-        best = -1
-        for parent in parents:
-            is_end = self.last[self.chain[parent]] == parent and self.lane[parent] == self.lane[row]
-            if is_end and (best < 0 or self.children[parent] < self.children[best]):
-                best = parent
-        if best < 0:
-            self.chain[row] = len(self.last)
-            self.last.append(row)
-        else:
-            self.chain[row] = self.chain[best]
-            self.place[row] = self.place[best] + 1
-            self.last[self.chain[row]] = row
 
     def count(self, steps: int) -> None:
         self.steps += steps
@@ -182,6 +159,38 @@ class _Walk:
                 place=self.source,
                 remedy="edit a shorter part of the trace (et-convert slice), or keep the nodes",
             )
+
+
+class Chains:
+    """Nodes strung together: each link is a dependency, so that of a chain only the last ancestor counts."""
+
+    def __init__(self, trace: Trace, side: list[bool]) -> None:
+        count = len(trace)
+        self.of = [-1] * count  # the chain of each row
+        self.place = [0] * count  # within it
+        self.children = np.bincount(edges(trace)[0], minlength=count).tolist()
+        self._side = side
+        self._last: list[int] = []  # row of each chain
+
+    def link(self, row: int, parents: Iterable[int]) -> int:
+        """Make the row the last of the chain of a parent, which is returned, or the first of a new one (-1).
+
+        Of the parents that end a chain, one on the same side (such as host or device) with the fewest
+        children: a thread or stream is then continued by itself, not by what it launches.
+        """
+        best = -1
+        for parent in parents:
+            is_end = self._side[parent] == self._side[row] and self._last[self.of[parent]] == parent
+            if is_end and (best < 0 or self.children[parent] < self.children[best]):
+                best = parent
+        if best < 0:
+            self.of[row] = len(self._last)
+            self._last.append(row)
+        else:
+            self.of[row] = self.of[best]
+            self.place[row] = self.place[best] + 1
+            self._last[self.of[row]] = row
+        return best
 
 
 class Lists:

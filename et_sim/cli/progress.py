@@ -6,7 +6,6 @@ go on, too. On a terminal the line is rewritten; elsewhere a new one is printed 
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from et_sim.compiled.telling import Lines
+from et_sim.status_line import StatusLine
 from et_sim.units import format_ns
 
 SILENT_SECONDS = 1.0
@@ -29,8 +29,8 @@ class Progress:
         self._stage_begin = self._begin
         self._stage = ""
         self._detail = ""
-        self._width = 0
         self._is_compiling = False
+        self._line = StatusLine()
         self._lines = Lines("et-sim")
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
@@ -45,14 +45,14 @@ class Progress:
 
     def compiling(self, what: str) -> None:
         """Machine code for `what` is being made in the background."""
-        self._clear()
+        self._line.clear()
         self._lines.compiling(what)
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
         """The run waits for it."""
         if not self._is_compiling:
             self._is_compiling = True
-            self._clear()
+            self._line.clear()
         self._lines.waiting(what, share, seconds)
 
     def compiled(self) -> None:
@@ -62,7 +62,7 @@ class Progress:
 
     def failed(self, what: str, reason: str) -> None:
         """There will be no machine code."""
-        self._clear()
+        self._line.clear()
         self._lines.failed(what, reason)
 
     def stage(self, name: str) -> None:
@@ -80,19 +80,13 @@ class Progress:
         )
 
     def _keep_showing(self) -> None:
-        on_terminal = sys.stderr.isatty()
         pause = SILENT_SECONDS
         while not self._finished.wait(pause):
             if self._is_compiling:
                 continue
             elapsed = time.monotonic() - self._begin
-            line = f"et-sim: {elapsed:.0f} s · {self._stage}{self._detail}"
-            if on_terminal:
-                print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
-                self._width = max(self._width, len(line))
-            else:
-                print(line, file=sys.stderr, flush=True)
-            pause = SECONDS_BETWEEN_UPDATES if on_terminal else SECONDS_BETWEEN_LINES
+            self._line.show(f"et-sim: {elapsed:.0f} s · {self._stage}{self._detail}")
+            pause = SECONDS_BETWEEN_UPDATES if self._line.is_rewritten else SECONDS_BETWEEN_LINES
 
     def __exit__(
         self,
@@ -103,8 +97,4 @@ class Progress:
         self._finished.set()
         self._thread.join()
         self._open.close()
-        self._clear()
-
-    def _clear(self) -> None:
-        if self._width:
-            print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
+        self._line.clear()

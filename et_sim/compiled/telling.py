@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from et_sim.status_line import StatusLine
+
 BAR_CELLS = 24
 SECONDS_BETWEEN_UPDATES = 0.2
 SECONDS_BETWEEN_LINES = 5.0
@@ -16,7 +18,7 @@ class Lines:
         self._program = program
         self._has_told = False
         self._next_seconds = 0.0
-        self._width = 0
+        self._status = StatusLine()
 
     def compiling(self, _what: str) -> None:
         """Machine code is being made in the background; said once, whatever it is for."""
@@ -30,24 +32,19 @@ class Lines:
             return
         left = f", about {seconds / share - seconds:.0f} s left" if share > 0 and seconds > 1 else ""
         told = f"compiling {what}, once for this version and kind of run"
-        if not sys.stderr.isatty():
+        if not self._status.is_rewritten:
             self._next_seconds = seconds + SECONDS_BETWEEN_LINES
             self._line(f"{told}: {share:.0%}{left}" if seconds > 1 else f"{told} …")
             return
         self._next_seconds = seconds + SECONDS_BETWEEN_UPDATES
         done = round(BAR_CELLS * share)
-        line = f"{self._program}: {told} {'█' * done}{'░' * (BAR_CELLS - done)} {share:.0%}{left}"
-        sys.stderr.write("\r" + line.ljust(self._width))
-        sys.stderr.flush()
-        self._width = max(self._width, len(line))
+        bar = "█" * done + "░" * (BAR_CELLS - done)
+        self._status.show(f"{self._program}: {told} {bar} {share:.0%}{left}")
 
     def compiled(self) -> None:
         """The wait is over."""
         self._next_seconds = 0.0
-        if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
-            self._width = 0
+        self._status.clear()
 
     def failed(self, what: str, reason: str) -> None:
         """There will be none: everything is interpreted."""

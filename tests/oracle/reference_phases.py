@@ -5,6 +5,7 @@ Not here: queues and transport (`reference_model`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,7 @@ def share(size: int, members: int, whole: bool) -> int:
     return -(-size // members) if whole else size // members
 
 
-class Phase:
+class Phase(ABC):
     """What the algorithms share: bundles across the endpoint, then a message and a receive at a time."""
 
     def __init__(
@@ -129,11 +130,13 @@ class Phase:
         transport.send(self._rank, target, self.message, self._tag, lambda: None)
         transport.receive(source, self._rank, self.message, self._tag, self.receive)
 
+    @abstractmethod
     def go(self) -> None:
-        raise NotImplementedError
+        """Begin."""
 
+    @abstractmethod
     def receive(self) -> None:
-        raise NotImplementedError
+        """A message has come."""
 
 
 class RingPhase(Phase):

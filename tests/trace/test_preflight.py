@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from et_sim.trace import Trace, TraceBuilder, Workload
 from et_sim.trace.columns import BIT
 from et_sim.trace.preflight import Problem, find_problems
-from et_sim.trace.preflight.cycles import find_knots
+from et_sim.trace.preflight.cycles import find_knots, shortest_cycle
 from et_sim.trace.preflight.order import settle
 from et_sim.trace.preflight.problem import ordinal
 from et_sim.units import exact_bytes, format_ranks
@@ -80,7 +80,7 @@ def test_a_long_cycle_is_shortened_in_print() -> None:
             build.compute(f"n{k}", after=[(k + 1) % 1000])
 
     problem = only(find_problems(workload(program)), "dependency-cycle")
-    assert "cycle of 1000 nodes" in problem.text
+    assert "cycle of 1,000 nodes" in problem.text
     assert "and so on through 993 more nodes, the last of which waits for node 0" in problem.text
     assert len(problem.text) < 600
 
@@ -113,12 +113,13 @@ def test_a_trace_without_nodes_is_a_warning() -> None:
 
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=30))
 def test_knots_are_the_strongly_connected_components(count: int, pairs: list[tuple[int, int]]) -> None:
-    edges = [(a % count, b % count) for a, b in pairs if a % count != b % count]
+    edges = [(a % count, b % count) for a, b in pairs]
     parent, child = (np.array([edge[side] for edge in edges], np.int32) for side in (0, 1))
     graph = networkx.DiGraph(edges)
-    knots = [part for part in networkx.strongly_connected_components(graph) if len(part) > 1]
+    parts = networkx.strongly_connected_components(graph)
+    knots = [sorted(part) for part in parts if len(part) > 1 or graph.has_edge(*part, *part)]
     found = find_knots(parent, child, count)
-    assert sorted(size for _, size in found) == sorted(map(len, knots))
+    assert [rows for _, rows in found] == sorted(knots)
     for cycle, _ in found:
         for row, needed in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
             assert (needed, row) in edges
@@ -131,7 +132,12 @@ def test_a_huge_knot_still_gives_one_real_cycle() -> None:
     child = np.arange(count, dtype=np.int32)
     knots = find_knots(np.roll(child, 1), child, count)
     assert len(knots) == 1
-    assert len(knots[0][0]) == count
+    assert len(knots[0].cycle) == len(knots[0].rows) == count
+
+
+def test_the_shortest_of_several_cycles_is_found() -> None:
+    providers = {0: [1], 1: [2], 2: [3], 3: [0, 2]}
+    assert shortest_cycle(providers, [0, 1, 2]) == [2, 3]
 
 
 def test_matching_messages_are_sound_and_tags_are_folded() -> None:

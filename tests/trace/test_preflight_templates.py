@@ -111,8 +111,8 @@ def test_very_many_unmatched_messages_are_counted() -> None:
     build.send(1, 64)
     workload = Workload((build.build(),), np.zeros(100_000, np.int32), relative_peers=(True,))
     problems = find_problems(workload)
-    assert "9980 more channels" in problems[-2].text
-    assert "90000 more pairs of ranks" in problems[-1].text
+    assert "9,980 more channels" in problems[-2].text
+    assert "90,000 more pairs of ranks" in problems[-1].text
 
 
 def test_members_of_a_rule_that_differ_are_named() -> None:

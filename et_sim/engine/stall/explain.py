@@ -124,8 +124,7 @@ def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], 
             nearest,
             hops,
             queue_in_knot=queue_in_knot,
-            misplaced=outcome.plan.misplaced_programs
-            and any(" within the " in wait.sentence for wait in waits),
+            misplaced=outcome.plan.misplaced_programs and any(wait.is_within_collective for wait in waits),
         )
     )
     text = report(

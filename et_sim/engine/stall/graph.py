@@ -13,10 +13,10 @@ from typing import Any
 import networkx as nx
 
 from et_sim.engine.stall.collectives import Collectives, Laggard
-from et_sim.engine.stall.cycles import shortest_cycle
 from et_sim.engine.stall.messages import Messages
 from et_sim.engine.stall.state import Chunk, NodeAt, Stage, StalledState, Vertex
 from et_sim.plan.tables import Action
+from et_sim.trace.preflight.cycles import shortest_cycle
 
 # A shortest cycle is sought through this many vertices of the knot.
 STARTS_TRIED = 16
@@ -119,7 +119,7 @@ class WaitGraph:
                 continue
             leaves = any(after not in component for v in component for after in self.graph.successors(v))
             starts: list[Any] = [order[3] for order in owned[:STARTS_TRIED]]
-            cycle = shortest_cycle(self.graph.subgraph(component), starts)
+            cycle = shortest_cycle(self.graph.subgraph(component).adj, starts)
             found.append((leaves, owned[0][0], self._rotated(cycle)))
         found.sort(key=lambda entry: entry[:2])
         return [cycle for _, _, cycle in found]

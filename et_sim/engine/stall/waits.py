@@ -56,6 +56,7 @@ class Wait:
     sentence: str  # with {who} where the providing ranks go
     provider: tuple[int, ...]
     since_ns: int
+    is_within_collective: bool = False  # for a message of a custom collective
 
     @property
     def what(self) -> str:
@@ -107,7 +108,13 @@ class WaitDescriber:
         return found
 
     def _wait(
-        self, node: NodeAt, kind: str, sentence: str, provider: tuple[int, ...], since_ns: int | None = None
+        self,
+        node: NodeAt,
+        kind: str,
+        sentence: str,
+        provider: tuple[int, ...],
+        since_ns: int | None = None,
+        is_within_collective: bool = False,
     ) -> Wait:
         trace = self._still.trace(node.actor)
         return Wait(
@@ -119,6 +126,7 @@ class WaitDescriber:
             sentence=sentence,
             provider=provider,
             since_ns=int(self._still.start[self._still.place(node)]) if since_ns is None else since_ns,
+            is_within_collective=is_within_collective,
         )
 
     def _issued_wait(self, node: NodeAt) -> Wait:
@@ -158,13 +166,13 @@ class WaitDescriber:
             _, target, tag, size = messages.ends(held[0])
             receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
             sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
-            return self._wait(node, "receive-pending", sentence, (target,))
+            return self._wait(node, "receive-pending", sentence, (target,), is_within_collective=True)
         awaited = [channel for stream in streams for channel in messages.awaited_within(stream)]
         if awaited:
             source, _, tag, size = messages.ends(awaited[0])
             message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
             sentence = f"{message} within the {self.collective(node)}, which has yet to send it"
-            return self._wait(node, "send-pending", sentence, (source,))
+            return self._wait(node, "send-pending", sentence, (source,), is_within_collective=True)
         return None
 
     def _collective_wait(self, node: NodeAt) -> Wait:
@@ -202,7 +210,7 @@ class WaitDescriber:
             found.append(self._wait(nodes[0], "lane", sentence, (int(self._still.rank[actor]),), since))
         return found
 
-    def _cycle_wait(self, actor: int, cycle: tuple[int, ...]) -> Wait:
+    def _cycle_wait(self, actor: int, cycle: list[int]) -> Wait:
         ids = [int(self._still.trace(actor).node_id[row]) for row in cycle]
         shown = ids if len(ids) <= 8 else [*ids[:6], "…", ids[-1]]
         path = " after ".join(str(node_id) for node_id in [*shown, ids[0]])

@@ -25,11 +25,11 @@ from et_sim.trace.preflight.differences import (
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, counted
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
 from et_sim.trace.preflight.streams import FROM_ROOT, TO_ROOT, Sequence, Stream, follows_rule
 from et_sim.trace.preflight.waiting import check_waiting
 from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
-from et_sim.units import format_ranks
+from et_sim.units import format_ranks, plural
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
 _Sequences = dict[Stream, dict[int, Sequence]]  # stream -> template -> what it starts
@@ -173,7 +173,7 @@ def _empty(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
     if not len(empty):
         return []
     users = index.ranks_of(template)
-    more = f", and {counted(len(empty) - 1, 'more node')} likewise" if len(empty) > 1 else ""
+    more = f", and {plural(len(empty) - 1, 'more node')} likewise" if len(empty) > 1 else ""
     text = f"{index.place(users)}: {trace.describe(int(empty[0]))} is a collective of 0 bytes{more}"
     remedy = "check comm_size if data should move"
     return [Problem("warning", "empty-collective", format_ranks(users), text, remedy)]
@@ -317,7 +317,7 @@ def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences
         problems += _compare(index, stream, members, sequences)
     left = first_members[SPELLED_OUT:]
     if len(left):
-        text = f"{counted(len(left), 'more group')} of rule {stream.group} whose members differ"
+        text = f"{plural(len(left), 'more group')} of rule {stream.group} whose members differ"
         remedy = "repair the first ones and check again"
         who = format_ranks(left)
         problems.append(Problem(problems[0].severity, "collectives-differ", who, text, remedy))

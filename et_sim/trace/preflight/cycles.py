@@ -7,28 +7,49 @@ node by node. Not here: what the nodes are.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.order import fits_row_order, settle
 
+Vertex = TypeVar("Vertex", bound=Hashable)
+
 _THOROUGH = 400  # in knots up to this size the shortest of all cycles is looked for
-_MANY = 50_000  # with more nodes than this in knots, only one cycle is looked for
+_MANY = 50_000  # more nodes than this in knots are told as one knot, with any of its cycles
 
 
-def find_knots(parent: RowColumn, child: RowColumn, count: int) -> list[tuple[list[int], int]]:
-    """(a short cycle, how many nodes wait for each other) per knot, by lowest node.
+class Knot(NamedTuple):
+    """Nodes that all wait for each other."""
 
-    In a cycle, each node is followed by one it waits for; the lowest node comes first.
-    """
+    cycle: list[int]  # a short one: each node is followed by one it waits for; the lowest comes first
+    rows: list[int]
+
+
+def find_knots(parent: RowColumn, child: RowColumn, count: int) -> list[Knot]:
+    """The knots, by their lowest nodes."""
     rows = _entangled(parent, child, count)
     if not len(rows):
         return []
     parents = _parents_within(parent, child, count, rows)
-    knots = _knots(parents) if len(parents) <= _MANY else [[_on_a_cycle(parents)]]
-    return [(_shortest_cycle(parents, knot), len(knot)) for knot in knots]
+    if len(parents) > _MANY:
+        return [_knot(parents, rows.tolist(), [_on_a_cycle(parents)])]
+    return [
+        _knot(parents, knot, knot if len(knot) <= _THOROUGH else knot[:1]) for knot in _components(parents)
+    ]
+
+
+def shortest_cycle(providers: Mapping[Vertex, Iterable[Vertex]], starts: Iterable[Vertex]) -> list[Vertex]:
+    """The shortest cycle through any of `starts`, beginning there; all of them lie on some cycle."""
+    return min((_shortest_cycle_through(providers, start) for start in starts), key=len)
+
+
+def _knot(parents: Mapping[int, list[int]], rows: list[int], starts: list[int]) -> Knot:
+    cycle = shortest_cycle(parents, starts)
+    lowest = cycle.index(min(cycle))
+    return Knot(cycle[lowest:] + cycle[:lowest], rows)
 
 
 def _entangled(parent: RowColumn, child: RowColumn, count: int) -> RowColumn:
@@ -57,14 +78,14 @@ def _parents_within(parent: RowColumn, child: RowColumn, count: int, rows: RowCo
     return {row: needed[first:end] for row, first, end in spans}
 
 
-def _knots(parents: Mapping[int, list[int]]) -> list[list[int]]:
+def _components(parents: Mapping[int, list[int]]) -> list[list[int]]:
     """Sets of nodes that all wait for each other, ascending; the one with the lowest node first."""
     import networkx
 
     graph: networkx.DiGraph[int] = networkx.DiGraph()
     graph.add_edges_from((row, parent) for row, needed in parents.items() for parent in needed)
     parts = networkx.strongly_connected_components(graph)
-    return sorted(sorted(part) for part in parts if len(part) > 1)
+    return sorted(sorted(part) for part in parts if len(part) > 1 or graph.has_edge(*part, *part))
 
 
 def _on_a_cycle(parents: Mapping[int, list[int]]) -> int:
@@ -76,30 +97,22 @@ def _on_a_cycle(parents: Mapping[int, list[int]]) -> int:
     return row
 
 
-def _shortest_cycle(parents: Mapping[int, list[int]], knot: list[int]) -> list[int]:
-    """A shortest cycle of the knot; in a large knot, a shortest through its lowest node."""
-    starts = knot if len(knot) <= _THOROUGH else knot[:1]
-    cycle = min((_shortest_cycle_through(parents, start) for start in starts), key=len)
-    lowest = cycle.index(min(cycle))
-    return cycle[lowest:] + cycle[:lowest]
-
-
-def _shortest_cycle_through(parents: Mapping[int, list[int]], start: int) -> list[int]:
-    came_from: dict[int, int] = {}
+def _shortest_cycle_through(providers: Mapping[Vertex, Iterable[Vertex]], start: Vertex) -> list[Vertex]:
+    came_from: dict[Vertex, Vertex] = {}
     queue = deque([start])
     while queue:
-        row = queue.popleft()
-        for parent in parents[row]:
-            if parent == start:
-                return _walk_back(came_from, row, start)
-            if parent not in came_from:
-                came_from[parent] = row
-                queue.append(parent)
+        at = queue.popleft()
+        for provider in providers[at]:
+            if provider == start:
+                return _walk_back(came_from, at, start)
+            if provider not in came_from:
+                came_from[provider] = at
+                queue.append(provider)
     raise AssertionError("every node of a knot is on a cycle")
 
 
-def _walk_back(came_from: Mapping[int, int], row: int, start: int) -> list[int]:
-    path = [row]
+def _walk_back(came_from: Mapping[Vertex, Vertex], at: Vertex, start: Vertex) -> list[Vertex]:
+    path = [at]
     while path[-1] != start:
         path.append(came_from[path[-1]])
     return path[::-1]

@@ -11,8 +11,8 @@ import numpy as np
 from et_sim.trace.columns import Trace
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import edges
-from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
-from et_sim.units import format_ranks
+from et_sim.trace.preflight.problem import Problem, TemplateIndex
+from et_sim.units import format_ranks, plural
 
 _CYCLES = 3  # so many separate cycles are printed per trace
 _NODES = 8  # so many nodes of a cycle are printed in full
@@ -55,14 +55,14 @@ def _cycles(trace: Trace) -> list[tuple[str, str, str]]:
     parent, child = edges(trace)
     knots = find_knots(parent, child, len(trace))
     found = []
-    for cycle, nodes in knots[:_CYCLES]:
-        text = f"dependency cycle of {counted(len(cycle), 'node')}: {_spelled(trace, cycle)}"
-        if nodes > len(cycle):
-            text += f"; {nodes} nodes wait for each other in all"
+    for cycle, rows in knots[:_CYCLES]:
+        text = f"dependency cycle of {plural(len(cycle), 'node')}: {_spelled(trace, cycle)}"
+        if len(rows) > len(cycle):
+            text += f"; {plural(len(rows), 'node')} wait for each other in all"
         remedy = "remove one of these dependencies: no node of a cycle can start"
         found.append(("dependency-cycle", text, remedy))
     if len(knots) > _CYCLES:
-        text = f"{counted(len(knots) - _CYCLES, 'more dependency cycle')} in other parts of the trace"
+        text = f"{plural(len(knots) - _CYCLES, 'more dependency cycle')} in other parts of the trace"
         found.append(("dependency-cycle", text, "repair the first ones and check again"))
     return found
 

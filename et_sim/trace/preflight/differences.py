@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.preflight.order import issue_order
-from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, counted, have, of_ranks, ordinal
+from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, have, of_ranks, ordinal
 from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
-from et_sim.units import format_ranks
+from et_sim.units import format_ranks, plural
 
 
 class _Side(NamedTuple):
@@ -41,7 +41,7 @@ def explain_missing(
 
 def explain_more(stream: Stream, ranks: Any) -> Problem:
     """Ranks whose differences are not spelled out."""
-    text = f"{counted(len(ranks), 'more rank')} with other {stream.noun}s in {stream.name}"
+    text = f"{plural(len(ranks), 'more rank')} with other {stream.noun}s in {stream.name}"
     remedy = "repair the first ones and check again"
     return Problem(_severity(stream), "collectives-differ", format_ranks(ranks), text, remedy)
 
@@ -151,7 +151,7 @@ def _another_count(
     longer, shorter = (one, other) if is_one_longer else (other, one)
     at = len(shorter.sequence.rows)
     text = (
-        f"{index.place(shorter.ranks)}: {counted(at, stream.noun)} in {stream.name}, and"
+        f"{index.place(shorter.ranks)}: {plural(at, stream.noun)} in {stream.name}, and"
         f" {of_ranks(longer.ranks)} {have(longer.ranks)} {len(longer.sequence.rows)};"
         f" the {ordinal(at + 1)} is {_at(index, longer, at)}"
     )

@@ -18,7 +18,7 @@ import numpy as np
 from et_sim.trace.columns import RowColumn
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import certainly_before
-from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, counted
+from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex
 from et_sim.trace.preflight.streams import (
     ONE_WAY,
     Sequence,
@@ -27,7 +27,7 @@ from et_sim.trace.preflight.streams import (
     collective_text,
     follows_rule,
 )
-from et_sim.units import format_ranks
+from et_sim.units import format_ranks, plural
 
 _KNOTS = 3  # so many are spelled out
 _MOST_COLLECTIVES = 5_000_000  # of all ranks, that are looked at
@@ -143,7 +143,7 @@ def _circles(board: _Board) -> list[Problem]:
     knots = find_knots(edges.first, edges.second, int(board.base[-1]))
     problems = [_circle(board, _waits(edges, cycle)) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
-        text = f"{counted(len(knots) - _KNOTS, 'more circle')} of collectives of different groups"
+        text = f"{plural(len(knots) - _KNOTS, 'more circle')} of collectives of different groups"
         problems.append(
             Problem("warning", "collective-circle", "", text, "repair the first ones and check again")
         )

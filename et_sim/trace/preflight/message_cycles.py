@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.trace.preflight.cycles import find_knots
+from et_sim.trace.preflight.cycles import Knot, find_knots
 from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.pairs import Ends as DistinctEnds
 from et_sim.trace.preflight.pairs import (
@@ -28,8 +28,8 @@ from et_sim.trace.preflight.pairs import (
     peers_of,
     sorted_groups,
 )
-from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
-from et_sim.units import format_ranks
+from et_sim.trace.preflight.problem import Problem, TemplateIndex
+from et_sim.units import format_ranks, plural
 
 _KNOTS = 3  # so many are spelled out
 _MOST_VERTICES = 5_000_000  # nodes of all ranks that are looked at
@@ -79,7 +79,7 @@ def check_message_cycles(index: TemplateIndex) -> list[Problem]:
     knots = _knots(board, parent, child, sure)
     problems = [_circle(board, cycle, mate) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
-        text = f"{counted(len(knots) - _KNOTS, 'more circle')} of messages"
+        text = f"{plural(len(knots) - _KNOTS, 'more circle')} of messages"
         remedy = "repair the first ones and check again"
         problems.append(Problem("error", "message-circle", "", text, remedy))
     return problems
@@ -145,7 +145,7 @@ def _dependencies(board: _Board) -> tuple[Any, Any]:
     return parent, child
 
 
-def _knots(board: _Board, parent: Any, child: Any, pairs: _Pairs) -> list[tuple[list[int], int]]:
+def _knots(board: _Board, parent: Any, child: Any, pairs: _Pairs) -> list[Knot]:
     row = np.int32 if board.vertices < 2**31 else np.int64  # the first is compiled already
     before: Any = np.concatenate((parent, pairs.send)).astype(row)
     return find_knots(before, np.concatenate((child, pairs.receive)).astype(row), board.vertices)

@@ -26,8 +26,8 @@ from et_sim.trace.preflight.pairs import (
     sorted_groups,
     split_key,
 )
-from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
-from et_sim.units import format_ranks
+from et_sim.trace.preflight.problem import Problem, TemplateIndex
+from et_sim.units import format_ranks, plural
 
 _EXPLAINED = 10_000  # so many pairs of ranks that do not understand each other are looked into
 
@@ -64,7 +64,7 @@ def _unmatched(index: TemplateIndex, sound: dict[int, Ends]) -> list[Problem]:
     problems = explain_unmatched(index, _channels(index, sound, differing[:_EXPLAINED]))
     left = differing[_EXPLAINED:]
     if len(left):
-        text = f"{counted(len(left), 'more pair')} of ranks with sends and receives that do not match"
+        text = f"{plural(len(left), 'more pair')} of ranks with sends and receives that do not match"
         who = format_ranks(np.concatenate(split_key(left)))
         remedy = "repair the first ones and check again"
         problems.append(Problem("error", "unmatched-message", who, text, remedy))
@@ -173,4 +173,4 @@ def _node(index: TemplateIndex, template: int, row: int) -> str:
 
 
 def _more(count: int) -> str:
-    return f", and {counted(int(count), 'more node')} likewise" if count > 0 else ""
+    return f", and {plural(int(count), 'more node')} likewise" if count > 0 else ""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex, counted
-from et_sim.units import exact_bytes, format_ranks
+from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
+from et_sim.units import exact_bytes, format_ranks, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def explain_unmatched(index: TemplateIndex, channels: Channels) -> list[Problem]
     problems = [found[at] for at in sorted(found)]
     left = unmatched[spare]
     if len(left):
-        text = f"{counted(len(left), 'more channel')} with sends and receives that do not match"
+        text = f"{plural(len(left), 'more channel')} with sends and receives that do not match"
         who = format_ranks(np.concatenate((channels.source[left], channels.target[left])))
         remedy = "repair the first ones and check again"
         problems.append(Problem("error", "unmatched-message", who, text, remedy))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from et_sim.trace.workload import Workload
-from et_sim.units import rank_ranges
+from et_sim.units import plural, rank_ranges
 
 Severity = Literal["error", "warning"]
 
@@ -67,7 +67,7 @@ class TemplateIndex:
         if len(listed) == 1:
             return f"rank {listed[0]} ({file})"
         files = len(listed) if self.workload.has_file_per_rank else self._sources(listed)
-        more = f" and {counted(files - 1, 'more file')}" if files > 1 else ""
+        more = f" and {plural(files - 1, 'more file')}" if files > 1 else ""
         return f"ranks {short_ranks(listed)} ({file}{more})"
 
     def _sources(self, ranks: Any) -> int:
@@ -99,11 +99,6 @@ def of_ranks(ranks: Iterable[int]) -> str:
 def have(ranks: Iterable[int]) -> str:
     """The verb that goes with `of_ranks`."""
     return "has" if len(as_array(ranks)) == 1 else "have"
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def ordinal(number: int) -> str:

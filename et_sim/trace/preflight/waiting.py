@@ -17,9 +17,9 @@ import numpy as np
 
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.order import edges
-from et_sim.trace.preflight.problem import Problem, TemplateIndex, counted
+from et_sim.trace.preflight.problem import Problem, TemplateIndex
 from et_sim.trace.preflight.streams import Stream, Streams, collective_text, follows_rule
-from et_sim.units import format_ranks
+from et_sim.units import format_ranks, plural
 
 _KNOTS = 3  # so many are spelled out
 
@@ -41,10 +41,10 @@ def check_waiting(index: TemplateIndex, sequences: Streams) -> list[Problem]:
         return []
     vertices = int(max(graph.parent.max(initial=0), graph.child.max(initial=0))) + 1
     knots = find_knots(graph.parent.astype(np.int32), graph.child.astype(np.int32), vertices)
-    knots = [knot for knot in knots if min(knot[0]) < graph.base[-1]]  # others are told by `dependencies`
+    knots = [knot for knot in knots if min(knot.cycle) < graph.base[-1]]  # others are told by `dependencies`
     problems = [_circle(index, sequences, graph, cycle) for cycle, _ in knots[:_KNOTS]]
     if len(knots) > _KNOTS:
-        text = f"{counted(len(knots) - _KNOTS, 'more circle')} of collectives"
+        text = f"{plural(len(knots) - _KNOTS, 'more circle')} of collectives"
         problems.append(
             Problem("error", "collective-circle", "", text, "repair the first ones and check again")
         )

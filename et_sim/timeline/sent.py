@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.machine.model import Network
+from et_sim.network.levels import LevelTables, next_leg
+from et_sim.network.levels import tables as level_tables
 from et_sim.plan.tables import Plan
 
 
@@ -23,13 +25,14 @@ def bytes_sent(plan: Plan, network: Network, logged: Iterable[Any]) -> list[int]
         own = phases["phase_row"][phases["actor"] == actor]
         count += np.bincount(own, minlength=len(count))
     sent = np.zeros(len(network.levels or network.grid.dimensions), np.int64)
+    levels = level_tables(network) if network.levels else None
     for row in np.flatnonzero(count).tolist():
-        for place, size in _of_phase(plan, network, row):
+        for place, size in _of_phase(plan, levels, row):
             sent[place] += count[row] * size
     return [int(total) for total in sent]
 
 
-def _of_phase(plan: Plan, network: Network, row: int) -> list[tuple[int, int]]:
+def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[int, int]]:
     """(level or dimension, bytes) of the messages that rank 0 sends in a phase."""
     phase = plan.phases[row]
     program, dimension = plan.programs[phase["program"]], int(phase["dimension"])
@@ -39,10 +42,10 @@ def _of_phase(plan: Plan, network: Network, row: int) -> list[tuple[int, int]]:
         messages = [(1, int(plan.trees[program["tree_first"]]["up_bytes"]))]
     else:
         messages = _of_steps(plan, program)
-    if not network.levels:
+    if levels is None:
         return [(dimension, size) for _, size in messages]
     stride = int(plan.lines[phase["line"]]["stride"]) if phase["line"] >= 0 else 1
-    return [(_highest_level(network, place * stride), size) for place, size in messages]
+    return [(max(next_leg(levels, 0, place * stride).row, 0), size) for place, size in messages]
 
 
 def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
@@ -54,13 +57,3 @@ def _of_steps(plan: Plan, program: Any) -> list[tuple[int, int]]:
         (int(step["distance"]), int(step["bytes"]) * (laps + (number < rest)))
         for number, step in enumerate(steps)
     ]
-
-
-def _highest_level(network: Network, rank: int) -> int:
-    """In which level a rank differs from rank 0."""
-    highest = 0
-    for number, level in enumerate(network.levels):
-        if rank % level.npus:
-            highest = number
-        rank //= level.npus
-    return highest
