@@ -19,7 +19,8 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,13 @@ from et_sim.compiled.signature import modules_of
 
 PACKAGE = Path(__file__).parents[1]
 SOURCE_FOLDERS = ("trace", "plan", "network", "engine")
-COMPILERS = ("build", "compile_once", "decorators", "native", "signature", "tables_by_reference")
+COMPILERS = ("build", "compile_once", "decorators", "native", "shortcuts", "signature", "tables_by_reference")
 SOURCE_FILES = ("units.py", *(f"compiled/{name}.py" for name in COMPILERS))
 SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 ENDING = ".code"
 _DIGEST_LENGTH = 16
 _UNUSED_SECONDS = 30 * 24 * 3600
+_KEPT_BYTES = 500_000_000
 
 
 def code_path(function: Callable[..., Any], signature: tuple[Any, ...]) -> Path:
@@ -176,17 +178,35 @@ def _temporary_root() -> Path:
     return root
 
 
-def _forget_unused(root: Path) -> None:
-    """Remove the machine code of other versions that nobody used for a month."""
+def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:
+    """Remove the machine code of other versions: what nobody used for a month, and what is too much.
+
+    The last used are kept, and the version in use always is.
+    """
     oldest = time.time() - _UNUSED_SECONDS
-    try:
-        siblings: Sequence[Path] = list(root.iterdir())
-    except OSError:
-        return
-    for path in siblings:
-        is_digest = len(path.name) == _DIGEST_LENGTH and set(path.name) <= set("0123456789abcdef")
-        try:
-            if is_digest and path.is_dir() and path.stat().st_mtime < oldest:
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
-            continue
+    kept = 0
+    for used, directory in sorted(_versions(root), reverse=True):
+        kept += _size(directory)
+        if used < oldest or (kept > most_bytes and directory.name != version_digest()[:_DIGEST_LENGTH]):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _versions(root: Path) -> list[tuple[float, Path]]:
+    """When each version's directory was used last."""
+    found = []
+    with suppress(OSError):
+        for path in root.iterdir():
+            is_digest = len(path.name) == _DIGEST_LENGTH and set(path.name) <= set("0123456789abcdef")
+            with suppress(OSError):
+                if is_digest and path.is_dir():
+                    found.append((path.stat().st_mtime, path))
+    return found
+
+
+def _size(directory: Path) -> int:
+    """Bytes of all files in a directory."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size
+    return total

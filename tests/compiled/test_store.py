@@ -85,3 +85,15 @@ def test_only_code_unused_for_a_month_is_forgotten(tmp_path: Path) -> None:
         os.utime(path, (long_ago, long_ago))
     store._forget_unused(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new.name, other.name])
+
+
+def test_of_more_code_than_is_kept_the_last_used_stays(tmp_path: Path) -> None:
+    in_use = tmp_path / store.version_digest()[:16]
+    used_long_ago = [in_use, *(tmp_path / (digit * 16) for digit in "0123")]
+    for hours, path in enumerate(used_long_ago):
+        path.mkdir()
+        (path / "code").write_bytes(bytes(100))
+        when = time.time() - 3600 * (10 - hours)
+        os.utime(path, (when, when))
+    store._forget_unused(tmp_path, most_bytes=250)
+    assert sorted(tmp_path.iterdir()) == sorted([in_use, *used_long_ago[-2:]])
