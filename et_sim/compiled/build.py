@@ -17,7 +17,6 @@ from typing import Any
 from llvmlite import ir
 from numba import from_dtype, njit, types
 from numba.core import cgutils
-from numba.core.errors import NumbaError
 from numba.core.typing.templates import AttributeTemplate
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model
@@ -26,7 +25,7 @@ from et_sim.compiled.decorators import Choice, Mark, mark_of
 from et_sim.compiled.native import object_code
 from et_sim.compiled.signature import REAL, ArrayKind, TablesKind, TupleKind, modules_of
 
-HELPERS_SHARE = 0.7  # of the time goes to helpers one by one, the rest to all of them together
+HELPERS_SHARE = 0.57  # of the time goes to helpers one by one, the rest to all of them together
 OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "_nrt": False}
 _LEAN: ContextVar[Any] = ContextVar("lean", default=None)
 
@@ -50,9 +49,7 @@ def build(
     """
     try:
         return _built(function, signature, _lean_compilers(), tell)
-    except NumbaError:  # the function itself cannot be compiled
-        raise
-    except Exception:
+    except Exception:  # if it is the function's fault, Numba says so again, with all it knows
         sys.stderr.write(traceback.format_exc())
         return _built(function, signature, None, tell)
 
@@ -75,10 +72,9 @@ def _built(
             dispatcher = njit(**OPTIONS)(function)
             dispatcher.compile(kinds)
         else:
-            lean.be_quiet()
             dispatcher = njit(pipeline_class=lean.EntryCompiler, **OPTIONS)(function)
             helpers = max(len(_helpers_of(function, modules)), 1)
-            with lean.telling_helpers(lambda done: tell(HELPERS_SHARE * min(done / helpers, 1))):
+            with lean.compiling_once(lambda done: tell(HELPERS_SHARE * min(done / helpers, 1))):
                 dispatcher.compile(kinds)
     finally:
         _LEAN.reset(token)

@@ -3,10 +3,10 @@
 Numba optimises every compiled function by itself, turns it into machine code and links a copy into each of
 its callers. Here, helpers are left as intermediate code. The entry function is linked with all of them, once;
 what it does not call after inlining is dropped, and machine code is made of the rest. Passes for features of
-Python that compiled functions do not use (closures, `with`, unrolled literals, array expressions) are left
-out, and so are the bookkeeping of events and long names of symbols, which together take half of the time.
+Python that compiled functions do not use (closures, `with`, unrolled literals, array expressions) are
+left out, and so are long names of symbols.
 
-Not here: which functions are compiled (`build`).
+Not here: which functions are compiled (`build`), and what else Numba is spared (`shortcuts`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from numba import _dynfunc
-from numba.core import event
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+
+from et_sim.compiled.shortcuts import LeanLower, shortcuts
 
 NEEDED = (
     "TranslateByteCode",
@@ -31,7 +32,6 @@ NEEDED = (
     "ReconstructSSA",
     "NopythonTypeInference",
     "PreLowerStripPhis",
-    "IRLegalization",
     "NoPythonBackend",
 )
 
@@ -40,11 +40,12 @@ _TELL: ContextVar[tuple[Callable[[int], None], int]] = ContextVar("tell", defaul
 
 
 @contextmanager
-def telling_helpers(tell: Callable[[int], None]) -> Iterator[None]:
-    """Meanwhile, `tell` gets the number of helpers that have been compiled, with each of them."""
+def compiling_once(tell: Callable[[int], None]) -> Iterator[None]:
+    """Meanwhile, Numba is spared work; `tell` gets the number of helpers compiled, with each of them."""
     token = _TELL.set((tell, 0))
     try:
-        yield
+        with shortcuts():
+            yield
     finally:
         _TELL.reset(token)
 
@@ -54,6 +55,7 @@ class _LowerHelper(NativeLowering):
     """Lowers a helper to intermediate code and stops there."""
 
     _name = "lower_helper"
+    lowering_class = LeanLower
 
     def __init__(self) -> None:
         NativeLowering.__init__(self)
@@ -61,6 +63,7 @@ class _LowerHelper(NativeLowering):
     def run_pass(self, state: Any) -> bool:
         library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
         library._optimize_functions = _nothing
+        library.add_llvm_module = lambda module: setattr(library, "_final_module", module)
         library.finalize = lambda: setattr(library, "_finalized", True)
         library._get_module_for_linking = lambda: _to_link(library)
         done = self._lower(state, library)
@@ -122,11 +125,6 @@ class EntryCompiler(HelperCompiler):
     """The compiler of entry functions, likewise; what they make is intermediate code, optimised."""
 
     lowering = _LowerEntry
-
-
-def be_quiet() -> None:
-    """Spare the events that Numba tells about every pass, type and call of LLVM."""
-    event.start_event = event.end_event = _nothing
 
 
 def _nothing(*_arguments: Any, **_named: Any) -> None:

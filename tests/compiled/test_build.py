@@ -27,7 +27,7 @@ def test_machine_code_gives_the_same() -> None:
     assert shares == [build.HELPERS_SHARE]
 
 
-@pytest.mark.parametrize("missing", ["the module", "a method"])
+@pytest.mark.parametrize("missing", ["the module", "a method", "a pass"])
 def test_without_an_inner_interface_of_numba_it_is_compiled_in_numbas_own_way(
     missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -38,8 +38,10 @@ def test_without_an_inner_interface_of_numba_it_is_compiled_in_numbas_own_way(
 
     if missing == "the module":
         monkeypatch.setattr(build, "_lean_compilers", gone)
-    else:
+    elif missing == "a method":
         monkeypatch.setattr(compile_once, "_optimise", gone)
+    else:
+        monkeypatch.setattr("et_sim.compiled.shortcuts._run_pass", gone)
     made = build.build(quadrupled_sum.function, signature_of((VALUES,)))
     assert "no such thing in this Numba" in capsys.readouterr().err
     assert _sum_by(made) == 12

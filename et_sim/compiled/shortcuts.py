@@ -1,0 +1,136 @@
+"""Spares Numba work that does not change the code: what was found once, and what serves messages and events.
+
+Numba resolves every call, operator and item again for each place and each round of type inference; here, what
+was found for the same types is remembered. Lifetimes of variables are not analysed: nothing is on the heap,
+so nothing is released. Contexts of error messages and events about passes are not kept; if something fails,
+Numba compiles in its own way (`build`) and says why.
+
+Not here: which passes there are (`compile_once`). Everything here is put back after compiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest.mock import patch
+
+from numba.core import event, lowering, postproc, transforms, typeinfer, types
+from numba.core.base import BaseContext
+from numba.core.compiler_machinery import PassManager
+from numba.core.ir import Assign
+from numba.core.registry import cpu_target
+from numba.core.types.functions import BaseFunction
+
+
+@contextmanager
+def shortcuts() -> Iterator[None]:
+    """Meanwhile, Numba leaves out what does not change the code."""
+    nothing = nullcontext()
+    cpu_target.target_context.refresh()
+    with ExitStack() as stack:
+
+        def replace(place: Any, name: str, value: Any) -> None:
+            getattr(place, name)  # or there is no such interface in this version of Numba
+            stack.enter_context(patch.object(place, name, value))
+
+        for kind in (BaseFunction, types.Dispatcher):
+            replace(kind, "get_call_type", _remembered(kind.get_call_type))
+        find, refresh = BaseContext.get_function, BaseContext.refresh
+        replace(BaseContext, "get_function", _remembered_function(find, refresh))
+        replace(BaseContext, "refresh", _nothing)
+        for name in ("start_event", "end_event"):
+            replace(event, name, _nothing)
+        for module in (typeinfer, lowering):
+            replace(module, "new_error_context", lambda *_, **__: nothing)
+        replace(postproc.PostProcessor, "run", _without_lifetimes(postproc.PostProcessor.run))
+        replace(PassManager, "_runPass", _run_pass)
+        yield
+
+
+class LeanLower(lowering.Lower):
+    """Lowers to less intermediate code: values that variables had before are not released."""
+
+    def lower_block(self, block: Any) -> None:
+        """Lower a block, without context for messages about errors."""
+        self.pre_block(block)
+        for instruction in block.body:
+            self.loc = instruction.loc
+            if isinstance(instruction, Assign):
+                name = instruction.target.name
+                self.storevar(self.lower_assign(self.typeof(name), instruction), name)
+            else:
+                self.lower_inst(instruction)
+        self.post_block(block)
+
+    def storevar(self, value: Any, name: str, **_: Any) -> None:
+        """Store a value in a variable."""
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+            return
+        place = self.getvar(name)
+        if value.type != place.type.pointee:
+            raise AssertionError(f"{name}: a {value.type} is stored in a {place.type.pointee}")
+        self.builder.store(value, place)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """`get_call_type`, asked once for each function and types of arguments."""
+    found: dict[Any, Any] = {}
+
+    def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        named = tuple((name, kind._code) for name, kind in kws.items())
+        key = (self._code, tuple([kind._code for kind in args]), named)
+        known = found.get(key)
+        if known is None:
+            signature = resolve(self, context, args, kws)
+            if signature is None:
+                return None
+            known = found[key] = (signature, self, args, kws)  # all alive, so that codes stay theirs
+        return known[0]
+
+    return get_call_type
+
+
+def _remembered_function(find: Callable[..., Any], refresh: Callable[..., Any]) -> Callable[..., Any]:
+    """`get_function`, likewise; what is not found may have been declared since: declarations are read."""
+    found: dict[Any, Any] = {}
+
+    def get_function(self: Any, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
+        known = found.get((fn, sig))
+        if known is not None:
+            return known
+        try:
+            known = find(self, fn, sig, False)
+        except NotImplementedError:
+            refresh(self)
+            known = find(self, fn, sig, False)
+        found[fn, sig] = known
+        return known
+
+    return get_function
+
+
+def _without_lifetimes(run: Callable[..., None]) -> Callable[..., None]:
+    """`PostProcessor.run`, without what only Numba's own functions need."""
+
+    def run_without(self: Any, *arguments: Any, **named: Any) -> None:
+        graph = self.func_ir
+        if graph.is_generator or graph.func_id.modname.startswith("numba."):
+            run(self, *arguments, **named)
+        else:
+            graph.blocks = transforms.canonicalize_cfg(graph.blocks)
+            graph.generator_info = None
+
+    return run_without
+
+
+def _run_pass(self: Any, _index: int, step: Any, state: Any) -> None:
+    step.analysis = self._analysis
+    step.run_initialization(state)
+    step.run_pass(state)
+    step.run_finalizer(state)
