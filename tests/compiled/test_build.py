@@ -20,11 +20,12 @@ def _sum_by(made: build.MachineCode) -> Any:
     return native(VALUES)
 
 
-def test_machine_code_gives_the_same() -> None:
+def test_machine_code_gives_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     shares: list[float] = []
     made = build.build(quadrupled_sum.function, signature_of((VALUES,)), shares.append)
     assert _sum_by(made) == quadrupled_sum.function(VALUES) == 12
     assert shares == [build.HELPERS_SHARE]
+    assert capsys.readouterr().err == ""  # it was not compiled in Numba's own way
 
 
 @pytest.mark.parametrize("missing", ["the module", "a method", "a pass"])
