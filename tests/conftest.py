@@ -1,17 +1,22 @@
-"""What all tests share: `--deep`, how many random examples, and an engine that is compiled once."""
+"""What all tests share: `--deep`, how many random examples, and engines that are compiled once, if at all."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from engines_ahead import FOLDED, simulate
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = {"default": 10, "deep": 400}
-MACHINE = {
-    "system": {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50},
-    "network": {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]},
-}
+COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
+LONG_SECONDS = 4.0  # what takes longer interpreted is compiled, however rare
+AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 os.environ.setdefault("ET_SIM_COMPILE", "now")
 
 
@@ -32,6 +37,19 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deep" if config.getoption("--deep") else "default")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile ahead where many tests are going to run: in parallel, by the process that does not run any."""
+    if session.config.getoption("numprocesses", None):
+        command = [sys.executable, str(Path(__file__).with_name("engines_ahead.py"))]
+        session.config.stash[AHEAD] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if ahead := session.config.stash.get(AHEAD, None):
+        ahead.terminate()
+        ahead.wait()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--deep"):
         return
@@ -41,14 +59,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
+def _is_rare(run: Any) -> bool:
+    """Whether a kind of engine is one that few tests need, for runs that are small nearly always."""
+    network = run.network
+    is_of_levels = type(getattr(network, "fabric", None)).__name__ == "LevelTables"
+    return (
+        type(network).__module__ not in COMMON_NETWORKS
+        or bool(run.recording and run.watch)
+        or bool(run.recording and is_of_levels)
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rare_engines_are_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compiling one takes longer than all that it would run; with `--deep`, all are compiled."""
+    from et_sim.compiled.entry_points import Entry
+
+    run_entry = Entry._run
+
+    def run(self: Any, seconds: Callable[[], float] | None, *arguments: Any) -> Any:
+        if seconds is not None and _is_rare(arguments[0]) and seconds() < LONG_SECONDS:
+            return self._interpret(arguments)
+        return run_entry(self, seconds, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.config.getoption("--deep"):
+            patch.setattr(Entry, "_run", run)
+        yield
+
+
 @pytest.fixture(scope="session")
 def warm_engine() -> None:
     """The engine is compiled, for all of the parallel test processes at once: no output says so."""
-    import et_sim
-    from et_sim.trace import decode, encode_trace
-
-    build = et_sim.TraceBuilder()
-    build.collective("all_reduce", 1024)
-    workload = et_sim.Workload.of([build.build()] * 2)
-    et_sim.simulate(workload, **MACHINE)
-    decode(encode_trace(workload.trace(0)))
+    simulate(**FOLDED)

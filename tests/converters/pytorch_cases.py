@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from recordings import ELSEWHERE, FOLDER, json_files
 
 from converters.pytorch.converting import convert_rank
@@ -54,6 +56,15 @@ def cases() -> tuple[Case, ...]:
         pair = old / "old_resnet_et.json.gz", old / "resnet_kineto.json.gz"
         found.append(Case("elsewhere/param/resnet, 1 iteration of 30", *pair))
     return tuple(found)
+
+
+def some(chosen: Iterable[Case], step: int) -> Any:
+    """The parameter `case`; all but every `step`th run only with `--deep`."""
+    found = [
+        pytest.param(case, id=case.name, marks=pytest.mark.deep if number % step else ())
+        for number, case in enumerate(chosen)
+    ]
+    return pytest.mark.parametrize("case", found)
 
 
 @functools.lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pytorch_cases import REPORTS, Case, cases, content, converted, report
+from pytorch_cases import REPORTS, Case, cases, content, converted, report, some
 from recordings import FOLDER, parsed
 
 import et_sim
@@ -130,7 +130,7 @@ def test_the_span_is_that_of_the_timeline(case: Case) -> None:
     assert rank.measured_ns <= nanoseconds(whole) + 1
 
 
-@every()
+@some(cases(), 4)
 def test_the_protobuf_library_reads_the_file_and_would_write_the_same(case: Case) -> None:
     records = list(split(content(case)))
     header, node = messages().GlobalMetadata(), messages().Node()

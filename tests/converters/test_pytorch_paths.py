@@ -21,10 +21,8 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import parameters
 
 SIMULATED = SYSTEM | {"replay-only": 0}
-RECORDINGS = (
-    *("gloo_ddp_2r/et_0+kineto", "fake_fsdp2_tp4_1024/et_5+kineto", "device_only/alexnet"),
-    *("device_only/rocm_mi250", "device_only/b200_eager", "device_only/mtia_inference_rank_0"),
-)
+RECORDINGS = ("gloo_ddp_2r/et_0+kineto", "device_only/alexnet", "device_only/mtia_inference_rank_0")
+LONGER = ("fake_fsdp2_tp4_1024/et_5+kineto", "device_only/rocm_mi250", "device_only/b200_eager")
 
 
 def pair(*names: str) -> Workload:
@@ -45,7 +43,9 @@ def paths(workload: Workload, folder: Path, **machine: Any) -> list[CriticalPath
     return found
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize(
+    "name", [*RECORDINGS, *(pytest.param(name, marks=pytest.mark.deep) for name in LONGER)]
+)
 def test_replayed_recordings_are_explained_to_the_nanosecond(name: str, tmp_path: Path) -> None:
     folded, alone = paths(pair(name), tmp_path, system=SYSTEM, network=NETWORK)
     assert folded.makespan_ns == GOLDEN[name]["time"]["replayed_ns"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytorch_cases import Case, cases
+from pytorch_cases import Case, cases, some
 from recorded_steps import Steps, complete
 from recordings import FOLDER
 from test_pytorch_any_timeline import timelines
@@ -31,7 +31,7 @@ PATIENT = "device_only/nccl_ddp"
 def every(*, by_ids: bool = True) -> Any:
     """Cases with a timeline whose operators can be told by ids, or the others."""
     chosen = [case for case in cases() if case.device is not None and (not _is_by_names(case)) == by_ids]
-    return pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in chosen])
+    return some(chosen, 4)
 
 
 def _is_by_names(case: Case) -> bool:
@@ -110,9 +110,7 @@ def test_operators_that_are_told_by_names_are_the_same_in_windows(
     assert said(found) == said(whole)
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name) for case in cases() if case.host and not case.device]
-)
+@some((case for case in cases() if case.host and not case.device), 4)
 def test_an_execution_trace_alone_is_the_same_graph_in_the_shortest_windows(
     case: Case, tmp_path: Path
 ) -> None:

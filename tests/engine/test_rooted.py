@@ -13,6 +13,7 @@ from et_sim.trace import TraceBuilder
 KINDS = ("reduce", "gather", "scatter", "broadcast", "barrier")
 TO_ROOT, FROM_ROOT = ("reduce", "gather"), ("scatter", "broadcast")
 SIMULATED = {"corrections": {"simulated-broadcast": True}}
+OTHERS = ("Switch", "FullyConnected")
 BUS = {"model-shared-bus": 1, "L": 5, "o": 3, "g": 20, "G": 0.01}
 
 
@@ -26,7 +27,9 @@ def everybody(ranks: int, kind: str, size: int = 1 << 16, **more: Any) -> list[T
 @pytest.mark.parametrize("model", ["analytical", "link"])
 @pytest.mark.parametrize("rendezvous", [False, True])
 @pytest.mark.parametrize("keys", [{}, BUS, {"num-queues-per-dim": 3, "active-chunks-per-dimension": 3}])
-@pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
+@pytest.mark.parametrize(
+    "shape", ["Ring", *(pytest.param(shape, marks=pytest.mark.deep) for shape in OTHERS)]
+)
 def test_they_complete_on_every_machine(
     kind: str, model: str, rendezvous: bool, keys: dict[str, Any], shape: str
 ) -> None:

@@ -29,6 +29,8 @@ from et_sim.trace.schema import messages
 
 DATA = Path(__file__).parent / "data" / "reference_2x.jsonl.xz"
 
+MOST_NODES = 1000  # of cases that are simulated several times without `--deep`
+
 NODE_TYPES = {
     "INVALID": 0,
     "META": 1,
@@ -87,6 +89,12 @@ class Case:
     @property
     def ranks(self) -> int:
         return math.prod(self.content["network"]["npus_count"])
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes all ranks have."""
+        programs = self.content["workload"]["programs"]
+        return sum(len(program["nodes"]) * len(ranks_of(program["r"], self.ranks)) for program in programs)
 
     @property
     def system(self) -> dict[str, Any]:
@@ -182,14 +190,28 @@ def all_cases() -> tuple[Case, ...]:
 
 def some(cases: Sequence[Any], step: int) -> list[Any]:
     """Cases as parameters, of which all but every `step`th run only with `--deep`."""
+    return _parameters(cases, cases[::step])
+
+
+def of_every_kind(cases: Sequence[Case], step: int) -> list[Any]:
+    """Likewise; of every category on every network model, the smallest and every `step`th other do not."""
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in sorted(cases, key=lambda case: case.nodes):
+        found.setdefault((case.category, case.model), []).append(case)
+    return _parameters(cases, [case for kind in found.values() for case in kind[::step]])
+
+
+def _parameters(cases: Sequence[Any], chosen: Sequence[Any]) -> list[Any]:
+    """All cases; those that are not chosen, or are large, run only with `--deep`."""
+    named = {_name(case) for case in chosen if not isinstance(case, Case) or case.nodes <= MOST_NODES}
     return [
-        pytest.param(
-            case,
-            id=case.name if isinstance(case, Case) else case["id"],
-            marks=pytest.mark.deep if number % step else (),
-        )
-        for number, case in enumerate(cases)
+        pytest.param(case, id=_name(case), marks=() if _name(case) in named else pytest.mark.deep)
+        for case in cases
     ]
+
+
+def _name(case: Any) -> str:
+    return case.name if isinstance(case, Case) else str(case["id"])
 
 
 def nodes_of(result: Any, rank: int) -> dict[int, list[int]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import Case, all_cases, nodes_of, some
+from cases import Case, all_cases, nodes_of, of_every_kind
 from causes import check, check_causes
 from traffic_checks import DETAIL, check_traffic, check_unfolded
 
@@ -65,7 +65,7 @@ def test_folded_the_run_equals_the_reference(case: Case, folder: Path) -> None:
     assert len(result.outcome.plan.actors) <= ACTORS[case.name], "folds less than it did"
 
 
-@pytest.mark.parametrize("case", some(CASES, 12))
+@pytest.mark.parametrize("case", of_every_kind(CASES, 16))
 def test_unfolded_the_run_equals_the_reference_and_records_explain_it(case: Case, folder: Path) -> None:
     case.write_programs(folder)
     workload = case.workload()

@@ -80,12 +80,12 @@ def test_check_says_what_a_run_would(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_themis_plans_many_passes_in_time_that_grows_like_them() -> None:
-    """Once, every pass planned all passes before it again, which for these took minutes."""
+    """Once, every pass planned all passes before it again, which for these took half a minute."""
     row = MICRO.replace("65536", "1048576")
     order = "inter-dimension-scheduling: themis\n"
     begin = time.process_time()
-    result(row, f"{order}num-passes: 1500")
-    assert time.process_time() - begin < 60
+    result(row, f"{order}num-passes: 600")
+    assert time.process_time() - begin < 10
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from reference_model import Rank, simulate
 from et_sim.api import run
 
 MODELLED = {"COMP", "SEND", "RECV", "COLL", "INVALID"}
-SEEDS, PER_TEST = 120, 20
+PER_TEST = 30
+LATER = range(PER_TEST, 120, PER_TEST)
 
 
 def is_modelled(case: Case) -> bool:
@@ -55,7 +56,7 @@ def test_the_second_model_equals_the_reference(case: Case) -> None:
         assert times(ranks[rank]) == expected
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in LATER)])
 @pytest.mark.parametrize("draw", [messages, custom, chunks])
 def test_random_cases_have_the_times_of_the_second_model(
     draw: Callable[[int], Case], first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,62 @@
+"""Has the kinds of engine compiled that most tests need, one after the other, while the tests run.
+
+    python tests/engines_ahead.py
+
+A kind that a test waits for meanwhile is compiled next. Not here: the rare ones (`conftest`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+OF_1_0 = {
+    "layers.txt": "MICRO 1 l -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 65536 1",
+    "system.txt": "scheduling-policy: LIFO\nall-reduce-implementation: ring\n",
+    "network.json": '{"dimensions-count": 1, "topologies-per-dim": ["Ring"], "units-count": [4], '
+    '"links-count": [2], "link-latency": [500], "link-bandwidth": [50]}',
+}
+FOLDED, UNFOLDED, RECORDED = {"fold": True}, {"fold": False}, {"fold": False, "detail": "path"}
+
+
+def simulate(**how: Any) -> None:
+    """A run of two ranks, through their traces' bytes."""
+    import et_sim
+    from et_sim.trace import decode, encode_trace
+
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1024)
+    trace = decode(encode_trace(build.build()))
+    et_sim.simulate(et_sim.Workload.of([trace] * 2), system=SYSTEM, network=NETWORK, **how)
+
+
+def simulate_1_0(folder: Path, **how: Any) -> None:
+    """A run of a layer file of ASTRA-sim 1.0."""
+    import et_sim
+
+    for name, text in OF_1_0.items():
+        (folder / name).write_text(text)
+    layers, system, network = (folder / name for name in OF_1_0)
+    et_sim.simulate(layers, system=system, network=network, **how)
+
+
+def main() -> None:
+    for model in ("analytical", "link"):
+        for how in (FOLDED, UNFOLDED):
+            simulate(model=model, **how)
+    for model in ("analytical", "link"):
+        simulate(model=model, **RECORDED)
+    with tempfile.TemporaryDirectory() as folder:
+        for how in (FOLDED, UNFOLDED):
+            simulate_1_0(Path(folder), **how)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    os.environ["ET_SIM_COMPILE"] = "now"
+    main()
