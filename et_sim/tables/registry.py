@@ -17,28 +17,53 @@ TIMELINE = Table(
         Column(
             "actor",
             "int32",
-            "the class of identical ranks that ran the node (see actors.arrow)",
+            "the actor that ran the node",
             refers_to="actors",
         ),
         Column("node", "uint64", "node id in the trace"),
         Column("name", TEXT, "node name in the trace"),
-        Column("kind", WORD, "what the node does; collectives by their type"),
-        Column("lane", WORD, "what it occupied from start to end"),
-        Column("treatment", WORD, "where its time comes from"),
+        Column(
+            "kind",
+            WORD,
+            "what the node does: `compute`, `send`, `receive`, `memory_load`, `memory_store`, "
+            "`metadata`, `invalid`, or a collective: `all_reduce`, `all_gather`, `all_to_all`, "
+            "`reduce_scatter`, `broadcast`",
+        ),
+        Column(
+            "lane",
+            WORD,
+            "what it occupied: `cpu`, `compute`, `communication` or `receive`; with the "
+            "correction `concurrent-communication`, also `send`, `memory` or `collective`",
+        ),
+        Column(
+            "treatment",
+            WORD,
+            "where its time comes from: `modelled` from the machine, `replayed` from the trace, "
+            "`defaulted` (replayed, but no duration is recorded: 1 ns), `instant`",
+        ),
         Column("ready_ns", "int64", "when its last dependency completed"),
         Column("start_ns", "int64", "when it was issued"),
-        Column("end_ns", "int64", "when it completed; null: never"),
+        Column("end_ns", "int64", "when it completed; null if it never did"),
         Column("bytes", "int64", "payload as the trace gives it"),
-        Column("group", TEXT, "communicator group of a collective"),
+        Column("group", TEXT, "communicator group of a collective; `all` is every rank"),
         Column("sequence", "int64", "number of a collective's first chunk within its group"),
         Column("peer", "int32", "actor at the other end of a send or receive", refers_to="actors"),
         Column("tag", "int64", "tag of a send or receive"),
-        Column("start_cause", WORD, "what let it start: the begin, a dependency, or its lane becoming free"),
+        Column(
+            "start_cause",
+            WORD,
+            "what let it start: `begin` (nothing to wait for), `dependency`, or `lane` (what it "
+            "occupies became free)",
+        ),
         Column("start_cause_node", "uint64", "the node of the same actor that was waited for last"),
-        Column("end_cause", WORD, "what completed it: its own duration, or a message"),
+        Column("end_cause", WORD, "what completed it: its `own` duration, or a `message`"),
         Column("end_cause_actor", "int32", "the actor whose message completed it", refers_to="actors"),
         Column("end_cause_node", "uint64", "the send that completed a receive"),
-        Column("compute_utilisation", "float64", "share of its peak rate that a kernel reaches (roofline)"),
+        Column(
+            "compute_utilisation",
+            "float64",
+            "share of the machine's peak rate that a kernel reaches (roofline)",
+        ),
         Column("memory_utilisation", "float64", "share of the local memory's bandwidth that a kernel uses"),
         Column("operational_intensity", "float64", "operations of a kernel per byte"),
         Column("memory_bound", "bool", "whether memory limits a kernel, and not its arithmetic"),
@@ -49,25 +74,40 @@ ACTORS = Table(
     about="one row for every actor, in ascending order",
     writer="et_sim.timeline.contents.actors:actors_content",
     columns=(
-        Column("actor", "int32", "number of the class"),
-        Column("ranks", STRING, "the ranks that behave like this, as ranges"),
+        Column("actor", "int32", "number of the actor"),
+        Column("ranks", STRING, "its ranks, such as `0-3,6`"),
         Column("rank_count", "int64", "how many they are"),
-        Column("finish_ns", "int64", "when the last node completed; null: never"),
-        Column("compute_ns", "int64", "time with a device kernel running"),
+        Column("finish_ns", "int64", "when its last node completed; null if that never happened"),
+        Column("compute_ns", "int64", "time with a kernel running on the device"),
         Column("communication_ns", "int64", "time with a send, receive or collective under way"),
         Column("memory_ns", "int64", "time with a remote-memory request under way"),
         Column("cpu_ns", "int64", "time with a CPU operation running"),
         Column("overlap_ns", "int64", "time with kernels and communication at once"),
-        Column("exposed_comm_ns", "uint64", "the reference's figure: finish less the sum of kernel times"),
         Column(
-            "exposed_comm_true_ns", "int64", "time with communication under way and nothing else happening"
+            "exposed_comm_ns",
+            "uint64",
+            "the reference's figure: finish time less the sum of all kernel times. Like there, "
+            "it is unsigned and wraps below zero",
+        ),
+        Column(
+            "exposed_comm_true_ns",
+            "int64",
+            'time with communication under way and nothing else; "exposed" in the summary',
         ),
         Column("idle_ns", "int64", "time before the finish with nothing under way"),
-        Column("compute_bound_share", "float64", "of the kernels' time, how much arithmetic limits"),
-        Column("compute_utilisation", "float64", "of the kernels, on average over their time"),
-        Column("memory_utilisation", "float64", "of the kernels, on average over their time"),
-        Column("operational_intensity", "float64", "of the kernels, on average over their time"),
-        Column("peak_memory_bytes", "int64", "the most local memory in use at a time; null: not tracked"),
+        Column(
+            "compute_bound_share",
+            "float64",
+            "of the time of the kernels that the roofline timed, how much arithmetic limits, from 0 to 1",
+        ),
+        Column("compute_utilisation", "float64", "their average use of peak compute"),
+        Column("memory_utilisation", "float64", "their average use of the local memory's bandwidth"),
+        Column("operational_intensity", "float64", "their average operations per byte"),
+        Column(
+            "peak_memory_bytes",
+            "int64",
+            "the most local memory in use at any time; null if it is not tracked",
+        ),
     ),
 )
 PHASES_OF_LAYERS = ("forward", "input gradient", "weight gradient")
@@ -108,7 +148,9 @@ PHASES = Table(
         Column("messages", "int32", "how many it received"),
         Column("message_wait_ns", "int64", "from posting their receives to their arrival, summed"),
         Column("layer", "int32", "of the layer file, counted from 0", only_of="layer files"),
-        Column("layer_phase", WORD, "forward, input gradient or weight gradient", only_of="layer files"),
+        Column(
+            "layer_phase", WORD, "`forward`, `input gradient` or `weight gradient`", only_of="layer files"
+        ),
     ),
 )
 MESSAGES = Table(
@@ -119,31 +161,48 @@ MESSAGES = Table(
     detail="messages",
     columns=(
         Column("actor", "int32", "the class of identical ranks that sends it", refers_to="actors"),
-        Column("node", "uint64", "the send or collective; of a request, the receive or collective"),
-        Column("kind", WORD, "what it belongs to: a send, a collective, a custom one; or a request"),
+        Column(
+            "node",
+            "uint64",
+            "the send or collective; of a request, the receive or collective that it is made for",
+        ),
+        Column(
+            "kind",
+            WORD,
+            "`send` (of the trace), `collective`, `custom` (of a custom collective) or "
+            "`request`: with rendezvous, the 8 KiB that ask for another message",
+        ),
         Column("peer", "int32", "the class of the rank that it goes to", refers_to="actors"),
-        Column("chunk", "int32", "number of the chunk within the collective"),
-        Column("phase", "int32", "number of the phase of this chunk"),
+        Column("chunk", "int32", "number of the chunk within the collective; null for sends"),
+        Column("phase", "int32", "number of the phase of this chunk; null for sends"),
         Column(
             "step",
             "int32",
-            "its number among those that the sender sends in the phase; in a tree, 0 or 1 towards the root "
-            "from the left or right, 2 or 3 from it; in a custom collective, the row of the send",
+            "its number among those that the sender sends in the phase; in a tree, 0 or 1 towards the root, "
+            "from the left or right child, 2 or 3 from it, to that child; in a custom collective, the row "
+            "of the send in the program; null for sends",
         ),
         Column(
             "dimension",
             "int32",
-            "the lowest in which its ends differ (network files of 1.0: the highest level); null: it stays",
+            "the lowest dimension in which its ends differ; with a network file of 1.0, the "
+            "highest level; null for a message to oneself",
         ),
         Column("bytes", "int64", "size of the message"),
         Column("ready_ns", "int64", "when its sender was ready to send it"),
         Column(
-            "sent_ns", "int64", "when it was given to the network: with rendezvous, once it was asked for"
+            "sent_ns",
+            "int64",
+            "when it was given to the network: later only with rendezvous, once it was asked for",
         ),
-        Column("start_ns", "int64", "when the first link took it"),
+        Column("start_ns", "int64", "when the first link took it; without link model, `sent_ns`"),
         Column("left_ns", "int64", "when its last byte had left the sender"),
         Column("arrived_ns", "int64", "when its last byte had arrived"),
-        Column("link_wait_ns", "int64", "how long it waited for links on its way; null: no link model"),
+        Column(
+            "link_wait_ns",
+            "int64",
+            "how long it waited for links that carried others, on all of its way; null without link model",
+        ),
     ),
 )
 LINKS = Table(
@@ -156,14 +215,17 @@ LINKS = Table(
         Column(
             "actor",
             "int32",
-            "the class of identical ranks that has the link; each of them has one",
+            "the class of identical ranks that has the link; each of them has one like it",
             refers_to="actors",
         ),
-        Column("dimension", "int32", "of the network; of network files of 1.0, the level"),
+        Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
         Column(
-            "link", TEXT, "which of the links of a rank; without link model, all it sends along the dimension"
+            "link",
+            TEXT,
+            "which of the rank's links: `clockwise`, `anticlockwise`, `to the switch`, `from the "
+            "switch`, `3 further on`; without link model, `all it sends`",
         ),
-        Column("start_ns", "int64", "when the slice of time begins; all slices are equally long"),
+        Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
         Column("end_ns", "int64", "when it ends: with the run at the latest"),
         Column(
             "busy_ns",
@@ -171,11 +233,23 @@ LINKS = Table(
             "how long messages were serialised in the slice; without link model, summed over messages, which "
             "may overlap: more than the slice is possible",
         ),
-        Column("bytes", "int64", "of the messages that began to be serialised in the slice"),
-        Column("messages", "int64", "how many these are, requests for messages (rendezvous) included"),
-        Column("wait_ns", "int64", "how long messages waited for the link, summed; null: no link model"),
-        Column("longest_wait_ns", "int64", "the longest that a message that began in the slice had waited"),
-        Column("most_waiting", "int32", "the most messages that waited for the link at a time"),
+        Column("bytes", "int64", "of the messages that began to be serialised in it"),
+        Column("messages", "int64", "how many these are, requests included"),
+        Column(
+            "wait_ns",
+            "int64",
+            "how long messages waited for the link in the slice, summed; null without link model",
+        ),
+        Column(
+            "longest_wait_ns",
+            "int64",
+            "the longest that a message that began in the slice had waited; null without link model",
+        ),
+        Column(
+            "most_waiting",
+            "int32",
+            "the most messages that waited for the link at a time; null without link model",
+        ),
     ),
 )
 RESOURCES = Table(
@@ -186,9 +260,14 @@ RESOURCES = Table(
     remedy="simulate with --detail links or path",
     columns=(
         Column("resource", "int32", "its number, which path.arrow refers to"),
-        Column("actor", "int32", "the class of identical ranks that has it", refers_to="actors"),
-        Column("dimension", "int32", "of the network; of network files of 1.0, the level"),
-        Column("link", TEXT, "which of the links of a rank"),
+        Column(
+            "actor",
+            "int32",
+            "the class of identical ranks that has it; each of them has one like it",
+            refers_to="actors",
+        ),
+        Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
+        Column("link", TEXT, "which of the rank's links, as in `links.arrow`"),
     ),
 )
 MEMORY = Table(
@@ -197,12 +276,17 @@ MEMORY = Table(
     writer="et_sim.timeline.contents.memory:memory_content",
     remedy='set "track-local-mem": 1 in the system file',
     columns=(
-        Column("actor", "int32", "the class of identical ranks whose memory it is", refers_to="actors"),
+        Column("actor", "int32", "the actor whose memory it is", refers_to="actors"),
         Column("time_ns", "int64", "when it changes"),
-        Column("event", WORD, "what happens to the tensor: given, written or released"),
+        Column(
+            "event",
+            WORD,
+            "`written`: a node that writes the tensor starts; `given`: the tensor was there from "
+            "the start; `released`: the last node that reads it has completed",
+        ),
         Column("tensor", TEXT, "name of the tensor in the trace"),
-        Column("node", "uint64", "the node that writes the tensor, or reads it last"),
-        Column("delta_bytes", "int64", "the tensor's size; negative when it is released"),
+        Column("node", "uint64", "the node that writes it, or reads it last; null if it is given"),
+        Column("delta_bytes", "int64", "its size; negative when it is released"),
         Column("alive_bytes", "int64", "memory in use once everything at this time has changed"),
     ),
 )
@@ -215,20 +299,28 @@ PATH = Table(
         Column(
             "critical_parent",
             "int64",
-            "row of the event that came last of those that this one needs; null: it needs none",
+            "row of the event that came last of those that it needs; null if it needs none",
             refers_to="path",
         ),
-        Column("other_parent", "int64", "row of another event that it needs", refers_to="path"),
+        Column(
+            "other_parent", "int64", "row of another event that it needs, if there is one", refers_to="path"
+        ),
         Column("start_ns", "int64", "when all that it needs had come"),
         Column("end_ns", "int64", "when it came"),
         Column("kind", WORD, "how the time in between was spent, or what came together"),
-        Column("actor", "int32", "whose work it is", refers_to="actors"),
-        Column("node", "uint64", "and the work of which node"),
-        Column("link", TEXT, "class of links, for latency and serialisation"),
+        Column(
+            "actor",
+            "int32",
+            "the actor whose work it is; null if it is no single actor's",
+            refers_to="actors",
+        ),
+        Column("node", "uint64", "the node that the work belongs to"),
+        Column("link", TEXT, "of `latency` and `serialisation`: the class of links, such as `dimension 0`"),
         Column(
             "resource",
             "int32",
-            "number of the lane, link (resources.arrow), server, queue or side of a bus",
+            "number of the lane, link (in `resources.arrow`), remote memory, queue or side of a "
+            "bus that it is about",
         ),
     ),
 )
