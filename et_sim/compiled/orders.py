@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,9 +72,9 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
 
 
 def orders(directory: Path) -> Iterator[tuple[Path, Order]]:
-    """What is ordered, one after the other, the urgent ones first, until there is nothing left."""
+    """What is ordered, until nothing is left: the urgent ones first, of these the oldest."""
     while True:
-        files = [*sorted(directory.glob("*" + URGENT)), *sorted(directory.glob("*" + PATIENT))]
+        files = [file for ending in (URGENT, PATIENT) for file in _oldest_first(directory.glob("*" + ending))]
         if not files:
             return
         try:
@@ -84,6 +84,11 @@ def orders(directory: Path) -> Iterator[tuple[Path, Order]]:
             continue
         yield files[0], found
         files[0].unlink(missing_ok=True)
+
+
+def _oldest_first(files: Iterable[Path]) -> list[Path]:
+    """As they were ordered: whoever orders one after the other must not keep others waiting."""
+    return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
 
 
 def failure(path: Path) -> str | None:
