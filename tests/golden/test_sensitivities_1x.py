@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from cases import some
 from test_reference_1x import RUNS, simulate
-from test_sensitivities import SMALLEST_CHANGE, changed_within, is_whole_number, sensitivities
+from test_sensitivities import SMALLEST_CHANGE, changed_within, in_one_order, is_whole_number, sensitivities
 
-from et_sim.timeline import Result
 from et_sim.views.critical.sensitivity import parameters
 
 NETWORK_KEYS = {  # of JSON files; those in YAML have the parameter's own words
@@ -85,13 +84,6 @@ def change(case: Case, name: str, wanted: float) -> tuple[Case, float]:
 def is_greedy(case: Case) -> bool:
     """Whether chunks go by the loads of dimensions."""
     return "Greedy" in str((case["system"] | case["args"]).get("inter-dimension-scheduling"))
-
-
-def in_one_order(one: Result, other: Result) -> bool:
-    """Whether two runs have the same causes: then everything was served in one order."""
-    columns = ["critical_parent", "other_parent", "kind", "resource"]
-    first, second = (result.table("path").select(columns) for result in (one, other))
-    return [first[name].to_pylist() for name in columns] == [second[name].to_pylist() for name in columns]
 
 
 def is_within(multiple: float, end: float) -> bool:
