@@ -61,13 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_rare(run: Any) -> bool:
     """Whether a kind of engine is one that few tests need, for runs that are small nearly always."""
-    network = run.network
-    is_of_levels = type(getattr(network, "fabric", None)).__name__ == "LevelTables"
-    return (
-        type(network).__module__ not in COMMON_NETWORKS
-        or bool(run.recording and run.watch)
-        or bool(run.recording and is_of_levels)
-    )
+    return type(run.network).__module__ not in COMMON_NETWORKS or bool(run.recording and run.watch)
 
 
 @pytest.fixture(scope="session", autouse=True)
