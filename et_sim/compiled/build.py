@@ -6,12 +6,13 @@ Not here: how the code is kept (`store`) and run (`native`).
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from llvmlite import ir
@@ -96,7 +97,10 @@ def _helpers_of(function: Callable[..., Any], modules: set[str]) -> set[Callable
         if isinstance(mark, Choice):
             called = [mark.function_of(module) for module in modules if mark.stands_for(module)]
         else:
-            called = [caller.__globals__.get(name) for name in caller.__code__.co_names]
+            named = [caller.__globals__.get(name) for name in caller.__code__.co_names]
+            modules_named = [name for name in named if isinstance(name, ModuleType)]
+            of_modules = itertools.product(modules_named, caller.__code__.co_names)
+            called = named + [getattr(module, name, None) for module, name in of_modules]
         new = {callee for callee in called if mark_of(callee) is not None} - found
         found |= new
         left += new

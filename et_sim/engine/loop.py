@@ -11,7 +11,6 @@ from et_sim.compiled.entry_points import entry
 from et_sim.engine.calendar.clock import (
     advance,
     close_drained_bucket,
-    release_event,
     take_from_bucket,
     take_from_slot,
 )
@@ -30,11 +29,9 @@ from et_sim.engine.nodes.progress import (
     receive_step,
     step_arrived,
 )
-from et_sim.engine.observe.causes import begin_at_the_beginning, begin_moment, is_recorded
-from et_sim.engine.observe.event_actor import begin
-from et_sim.engine.observe.ties import begin_bucket, begin_event, begin_rank, is_watched
-from et_sim.engine.observe.traffic import is_noted, message_arrives
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state import kinds
+from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.run import LATEST, NONE, Run
 from et_sim.engine.transport.message_pool import release_message
 from et_sim.engine.transport.network_seam import network_event, rows_left
@@ -69,8 +66,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
             event = take_from_bucket(run)
         elif clock.to_start < len(run.actors):
             clock.to_start += 1
-            begin_rank(run, clock.to_start - 1)
-            begin_at_the_beginning(run)
+            observe.actor_starts(run, clock.to_start - 1)
             if run.plan.actors[clock.to_start - 1].start_ns > 0:
                 start_later(run, clock.to_start - 1)
             else:
@@ -87,7 +83,7 @@ def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budge
         _happen(run, event)
         if clock.bucket != NONE:
             close_drained_bucket(run)
-        if is_watched(run) and clock.ties > 0:
+        if observe.is_tied(run):
             return TIED
     return PAUSED
 
@@ -97,15 +93,9 @@ def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: in
     """How many events can take place before a pool may run short."""
     clock = run.clock[0]
     rows = min(clock.free_events, clock.free_slots, clock.free_unexpecteds, rows_left(run))
+    rows = min(rows, observe.rows_left(run, reserve))
     if len(run.bus_sides) > 0:
         rows = min(rows, clock.free_bus_requests)
-    if is_recorded(run):
-        left = len(run.causes.moments) - (run.causes.now[0].made - run.causes.now[0].flushed)
-        rows = min(rows, left // run.causes.reserve[0] * reserve)
-    if len(run.phase_log) > 0:
-        rows = min(rows, len(run.phase_log) - clock.phases_logged)
-    if is_noted(run) and len(run.traffic.log) > 0:
-        rows = min(rows, len(run.traffic.log) - run.traffic.logged[0])
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.chunks) - clock.chunks_top) // block_reserve
@@ -117,12 +107,11 @@ def _happen(run: Run, event_row: int) -> None:
     """Take an event off the calendar and let it happen."""
     event = run.events[event_row]
     kind, a, b, c = event.kind, event.a, event.b, event.c
-    begin_event(run, event_row)
-    begin_moment(run, event_row)
+    observe.event_taken(run, event_row)
     if kind >= OPENS_BUCKET:
         kind -= OPENS_BUCKET
         run.clock[0].bucket = event_row  # it is given back when the bucket is closed
-        begin_bucket(run, run.buckets[event_row].actor)
+        observe.bucket_taken(run, run.buckets[event_row].actor)
     else:
         release_event(run, event_row)
     if kind >= NETWORK:
@@ -131,9 +120,9 @@ def _happen(run: Run, event_row: int) -> None:
             return
         message = run.messages[row]
         kind, a, b, c = message.kind, message.a, message.b, message.c
-        message_arrives(run, row)
+        observe.message_arrives(run, row)
         release_message(run, row)
-    begin(run, kind, a, b, c)
+    observe.event_happens(run, kind, a, b, c)
     if kind == BUNDLE_AT_ENDPOINT:
         bundle_at_endpoint(run, a, b, c)
     elif kind == BUNDLE_READY:

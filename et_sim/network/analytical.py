@@ -20,10 +20,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.observe.causes import SERIALISATION, is_recorded
-from et_sim.engine.observe.link_slices import note_busy
-from et_sim.engine.observe.message_causes import is_spent
-from et_sim.engine.observe.traffic import is_noted, message_flies, sender
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
 from et_sim.engine.transport.network_seam import Needs
@@ -98,21 +95,21 @@ def inject(
 def flight_ns(run: Run, source: int, target: int, size: int) -> int:
     """How long a message that sets out is under way; a message to oneself takes no time."""
     fabric, whole_path = run.network.fabric, run.plan.settings[WHOLE_PATH]
-    is_observed = is_recorded(run) or is_noted(run)
     flight, left, tier = 0, run.clock[0].now, NONE
     leg = next_leg(fabric, source, target)
     while leg.row != NONE:
-        if is_observed:
+        if observe.is_recording(run):
             describe_leg(fabric, run, leg, size)
             leaving = leaving_ns(fabric, leg, size)
-            note_busy(run, sender(run) * tiers(fabric) + leg.row, run.clock[0].now + flight, leaving, size)
+            begin = run.clock[0].now + flight
+            observe.actor_sends(run, leg.row, tiers(fabric), begin, leaving, size)
             if tier == NONE:
                 tier, left = leg.row, left + leaving
         flight += leg_ns(fabric, leg, size)
         if not whole_path:
             break
         leg = next_leg(fabric, leg.end, target)
-    message_flies(run, target, size, left, flight, tier)
+    observe.message_flies(run, target, size, left, flight, tier)
     return flight
 
 
@@ -122,7 +119,7 @@ def _leaving_ns(run: Run, source: int, target: int, size: int) -> int:
     leg = next_leg(run.network.fabric, source, target)
     if leg.row == NONE:
         return 0
-    is_spent(run, SERIALISATION, leaving_class(run.network.fabric, leg))
+    observe.next_event_is_serialised(run, leaving_class(run.network.fabric, leg))
     return leaving_ns(run.network.fabric, leg, size)
 
 

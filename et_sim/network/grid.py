@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.observe.causes import LATENCY, SERIALISATION, is_recorded
-from et_sim.engine.observe.message_causes import said_until, takes_first
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.machine.model import Dimension, GridFabric, Network
@@ -246,13 +245,13 @@ def _speed_of_hop(fabric: GridTables, leg: Leg, hop: int) -> int:
 @works_on_tables
 def describe_leg(fabric: GridTables, run: Run, leg: Leg, size: int) -> None:
     """The latencies of the links along one dimension, and then the slowest one's serialisation."""
-    if not is_recorded(run):
+    if not observe.describes_causes(run):
         return
-    begin, latency = said_until(run), 0.0
+    begin, latency = observe.described_until(run), 0.0
     hops = hops_of(fabric, leg)
     for hop in range(hops):
         speed = _speed_of_hop(fabric, leg, hop)
         latency += fabric.speeds[speed].latency_ns
         if hop + 1 == hops or _speed_of_hop(fabric, leg, hop + 1) != speed:
-            takes_first(run, LATENCY, speed, begin + int(latency))
-    takes_first(run, SERIALISATION, leaving_class(fabric, leg), begin + leg_ns(fabric, leg, size))
+            observe.describe_latency(run, speed, begin + int(latency))
+    observe.describe_serialisation(run, leaving_class(fabric, leg), begin + leg_ns(fabric, leg, size))

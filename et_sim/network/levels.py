@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.engine.observe.causes import BOUND, LATENCY, SERIALISATION, is_recorded
-from et_sim.engine.observe.message_causes import after_both, said_so_far, said_until, start_from, takes_first
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.machine.model import LevelFabric, Network
@@ -154,24 +153,26 @@ def leaving_class(_fabric: LevelTables, leg: Leg) -> int:
 @works_on_tables
 def describe_leg(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
     """Over links, cards and router, and meanwhile through the memory."""
-    if not is_recorded(run):
+    if not observe.describes_causes(run):
         return
     level, distance = fabric.levels[leg.row], abs(leg.there - leg.here)
-    sent, begin, link = said_so_far(run), said_until(run), leg.row * PART_COUNT
-    takes_first(run, LATENCY, link, begin + _over_level(level, distance, size, LATENCY_PASSED))
-    takes_first(run, SERIALISATION, link, begin + _over_level(level, distance, size, LINKS_PASSED))
+    sent, begin, link = observe.described_so_far(run), observe.described_until(run), leg.row * PART_COUNT
+    observe.describe_latency(run, link, begin + _over_level(level, distance, size, LATENCY_PASSED))
+    observe.describe_serialisation(run, link, begin + _over_level(level, distance, size, LINKS_PASSED))
     if level.nic_ns > 0:
-        takes_first(run, LATENCY, link + CARDS, begin + _over_level(level, distance, size, CARDS_PASSED))
+        observe.describe_latency(run, link + CARDS, begin + _over_level(level, distance, size, CARDS_PASSED))
     if level.wiring == SWITCH and level.router_ns > 0:
-        takes_first(run, LATENCY, link + ROUTER, begin + _over_level(level, distance, size, ROUTER_PASSED))
+        observe.describe_latency(
+            run, link + ROUTER, begin + _over_level(level, distance, size, ROUTER_PASSED)
+        )
     if level.memory_scale == 0:
         return
-    through, through_ns = said_so_far(run), said_until(run)
-    start_from(run, sent, begin)
+    through, through_ns = observe.described_so_far(run), observe.described_until(run)
+    observe.describe_from(run, sent, begin)
     link += MEMORY
-    takes_first(run, LATENCY, link, begin + _over_level(level, distance, size, MEMORY_REACHED))
-    takes_first(run, SERIALISATION, link, begin + _over_level(level, distance, size, MEMORY_PASSED))
-    after_both(run, BOUND, through, through_ns)
+    observe.describe_latency(run, link, begin + _over_level(level, distance, size, MEMORY_REACHED))
+    observe.describe_serialisation(run, link, begin + _over_level(level, distance, size, MEMORY_PASSED))
+    observe.describe_bound(run, through, through_ns)
 
 
 @works_on_tables

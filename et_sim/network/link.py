@@ -17,19 +17,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.observe.causes import LATENCY, NOTHING, current_cause, restore_cause
-from et_sim.engine.observe.event_actor import begin_hop
-from et_sim.engine.observe.message_causes import (
-    continue_from,
-    link_freed,
-    needs_link,
-    needs_message,
-    remember_message,
-    serialises,
-)
-from et_sim.engine.observe.tie_rules import note_second
-from et_sim.engine.observe.ties import OF_LINK, begin_own, contribute_to, origin_now, restore_origin
-from et_sim.engine.observe.traffic import message_dequeued, message_flies, message_queues, message_takes_link
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import MARK_FIELDS, MESSAGE_FIELDS
@@ -146,7 +134,7 @@ def inject(
         now = run.clock[0].now
         if done != NONE:
             schedule(run, now, done, c, b, 0)
-        message_flies(run, target, size, now, 0, NONE)
+        observe.message_flies(run, target, size, now, 0, NONE)
         schedule(run, now, kind, a, b, c)
         return
     row = new_message(run, target, size, kind, a, b, c, done)
@@ -160,13 +148,12 @@ def inject(
 def network_event(run: Run, kind: int, row: int, _version: int) -> int:
     """The end of a hop, or of a link's work; returns a message that is at its target."""
     if kind == LINK_FREE:
-        begin_own(run, run.network.links[row].home)
         _free_link(run, row)
         return NONE
     message = run.messages[row]
     if message.at == message.target and not message.via_switch:
         return row
-    begin_hop(run, row, run.network.home[message.at])
+    observe.message_hops(run, row, run.network.home[message.at])
     _enter_link(run, row)
     return NONE
 
@@ -176,19 +163,15 @@ def _enter_link(run: Run, row: int) -> None:
     """Take the next link, or queue for it."""
     link_row = _take_hop(run.network, run.messages[row])
     link = run.network.links[link_row]
-    note_second(run, link)
-    origin = origin_now(run)
-    contribute_to(run, link, OF_LINK, link_row)
+    thread = observe.pause(run)
+    observe.link_reached(run, link, link_row)
     if not link.busy:
-        moment = current_cause(run)
-        needs_link(run, link_row)
+        observe.link_was_free(run, link_row)
         _occupy(run, link_row, row)
-        restore_cause(run, moment)
     else:
-        remember_message(run, row)
-        message_queues(run, row, link_row)
+        observe.message_queues(run, row, link_row)
         join(run.messages, link, row)
-    restore_origin(run, origin)
+    observe.resume(run, thread)
 
 
 @works_on_tables
@@ -200,14 +183,13 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     serial = message.bytes / speed.bytes_per_ns
     link.busy = 1
     now = run.clock[0].now
-    message_takes_link(run, row, link_row, message.dimension, int(serial))
-    through = serialises(run, link_row, link.speed, int(serial))
-    continue_from(run, through, now + int(serial), LATENCY, link.speed)
+    through = observe.link_taken(run, row, link_row, link.speed, message.dimension, int(serial))
+    observe.next_event_flies(run, through, now + int(serial), link.speed)
     schedule(run, now + int(speed.latency_ns + serial), NETWORK + HOP_DONE, row, 0, 0)
-    continue_from(run, through, now + int(serial), NOTHING, NONE)
+    observe.next_event_follows(run, through, now + int(serial))
     schedule(run, now + int(serial), NETWORK + LINK_FREE, link_row, 0, 0)
     if message.done != NONE:
-        continue_from(run, through, now + int(serial), NOTHING, NONE)
+        observe.next_event_follows(run, through, now + int(serial))
         schedule(run, now + int(serial), message.done, message.c, message.b, 0)
         message.done = NONE
 
@@ -217,12 +199,10 @@ def _free_link(run: Run, link_row: int) -> None:
     """A link is free again: the first message in its queue starts."""
     link = run.network.links[link_row]
     link.busy = 0
-    contribute_to(run, link, OF_LINK, link_row)
-    link_freed(run, link_row)
+    observe.link_freed(run, link, link_row, link.home)
     row = leave(run.messages, link)
     if row != NONE:
-        needs_message(run, row, link_row)
-        message_dequeued(run, row, link_row)
+        observe.message_dequeued(run, row, link_row)
         _occupy(run, link_row, row)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.observe.link_slices import BITS
 from et_sim.engine.state.cause_tables import What
 from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.traffic_tables import BITS
 from et_sim.machine.corrections import Correction
 from et_sim.timeline import Result
 from et_sim.timeline.contents.messages import SENT_NAMES

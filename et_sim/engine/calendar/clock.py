@@ -12,8 +12,8 @@ Not here: what events do (`loop` dispatches them).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.causes import remember, takes_until
-from et_sim.engine.observe.ties import stamp
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import OPENS_BUCKET
 from et_sim.engine.state.lists import join, leave, unchain
 from et_sim.engine.state.run import NONE, Run
@@ -23,7 +23,7 @@ from et_sim.engine.state.run import NONE, Run
 def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     """Append an event to the slot of `time`."""
     row = new_event(run, kind, a, b, c)
-    takes_until(run, row, time, kind)
+    observe.event_scheduled(run, row, time, kind)
     join(run.events, run.slots[slot_at(run, time)], row)
 
 
@@ -51,11 +51,11 @@ def schedule_own(run: Run, actor: int, delay: int, kind: int, a: int, b: int, c:
         row = run.buckets[row].chain
     if row != NONE:
         entry = new_event(run, kind, a, b, c)
-        takes_until(run, entry, time, kind)
+        observe.event_scheduled(run, entry, time, kind)
         join(run.events, run.buckets[row], entry)
         return
     row = new_event(run, OPENS_BUCKET + kind, a, b, c)
-    takes_until(run, row, time, kind)
+    observe.event_scheduled(run, row, time, kind)
     _open_bucket(run, row, actor, time, home)
     join(run.events, run.slots[slot_at(run, time)], row)
 
@@ -86,15 +86,6 @@ def close_drained_bucket(run: Run) -> None:
 
 
 @works_on_tables
-def release_event(run: Run, event: int) -> None:
-    """Give an event's row back."""
-    clock = run.clock[0]
-    run.events[event].next = clock.free_event
-    clock.free_event = event
-    clock.free_events += 1
-
-
-@works_on_tables
 def advance(run: Run) -> bool:
     """Leave the current slot for the next one; False when nothing is left to happen."""
     clock = run.clock[0]
@@ -111,18 +102,13 @@ def advance(run: Run) -> bool:
 @works_on_tables
 def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
     """An event that stands nowhere yet: in a slot, a bucket, or a line of what waits for something."""
-    clock = run.clock[0]
-    row = clock.free_event
+    row = new_event_row(run)
     event = run.events[row]
-    clock.free_event = event.next
-    clock.free_events -= 1
-    event.next = NONE
     event.kind = kind
     event.a = a
     event.b = b
     event.c = c
-    stamp(run, row)
-    remember(run, row)
+    observe.event_made(run, row)
     return row
 
 

@@ -14,16 +14,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
-from et_sim.engine.observe.bus_causes import (
-    needs_processed,
-    needs_request,
-    needs_side,
-    remember_request,
-    side_freed,
-    side_processed,
-)
-from et_sim.engine.observe.causes import BUS, current_cause, restore_cause
-from et_sim.engine.observe.message_causes import continue_from
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import BUS_LINES, BUS_SIDES
@@ -98,7 +89,7 @@ def _line(run: Run, side_row: int, which: int) -> Any:
 
 @works_on_tables
 def _queue_send(run: Run, side_row: int, row: int) -> None:
-    remember_request(run, row)
+    observe.bus_request_queued(run, row)
     join(run.bus_requests, _line(run, side_row, TO_SEND), row)
 
 
@@ -128,12 +119,11 @@ def _send(run: Run, side_row: int) -> None:
     side, partner = run.bus_sides[side_row], run.bus_sides[_partner(side_row)]
     bus, now = run.plan.bus[0], run.clock[0].now
     row = leave(run.bus_requests, _line(run, side_row, TO_SEND))
-    moment, wait_ns = current_cause(run), 0
-    needs_request(run, row, side_row)
+    thread, wait_ns = observe.pause(run), 0
     offset = bus.overhead_ns
     if side.before == SENDING and offset + (now - side.last_ns) <= bus.gap_ns:
         offset = wait_ns = bus.gap_ns - (now - side.last_ns)
-    begin = needs_side(run, side_row, bus.gap_ns, wait_ns)
+    begin = observe.bus_sends(run, row, side_row, bus.gap_ns, wait_ns)
     is_inner = side_row % BUS_SIDES >= INNER_NPU
     per_byte = INNER_GAP_PER_BYTE if is_inner else bus.gap_per_byte
     train = (run.bus_requests[row].bytes - 1) * per_byte
@@ -141,12 +131,12 @@ def _send(run: Run, side_row: int) -> None:
     partner.before, partner.state, partner.streak = partner.state, RECEIVING, 0
     actor = side_row // BUS_SIDES
     arrival = int(offset + train + bus.latency_ns + bus.overhead_ns)
-    continue_from(run, begin, now + wait_ns, BUS, NONE)
+    observe.next_event_ends_transfer(run, begin, now + wait_ns)
     schedule_own(run, actor, arrival, BUS_RECEIVED, _partner(side_row), 0, 0)
     side.state = SENDING
-    continue_from(run, begin, now + wait_ns, BUS, NONE)
+    observe.next_event_ends_transfer(run, begin, now + wait_ns)
     schedule_own(run, actor, int(offset + train), BUS_SENT, side_row, 0, 0)
-    restore_cause(run, moment)
+    observe.resume(run, thread)
 
 
 @works_on_tables
@@ -156,7 +146,7 @@ def end_sending(run: Run, side_row: int) -> None:
     side.last_ns = run.clock[0].now
     side.before, side.state = side.state, FREE
     side.streak += 1
-    side_freed(run, side_row)
+    observe.bus_side_freed(run, side_row)
 
 
 @works_on_tables
@@ -165,7 +155,7 @@ def end_receiving(run: Run, side_row: int) -> int:
     side = run.bus_sides[side_row]
     side.last_ns = run.clock[0].now
     side.before = side.state
-    side_freed(run, side_row)
+    observe.bus_side_freed(run, side_row)
     row = leave(run.bus_requests, _line(run, side_row, TO_RECEIVE))
     if _line(run, side_row, TO_RECEIVE).head == NONE:
         side.state = FREE
@@ -185,7 +175,7 @@ def end_processing(run: Run, side_row: int) -> int:
     side = run.bus_sides[side_row]
     row = leave(run.bus_requests, _line(run, side_row, TO_PROCESS))
     side.processing = 0
-    side_processed(run, side_row)
+    observe.bus_side_processed(run, side_row)
     request = run.bus_requests[row]
     after = THEN_SEND if request.returns else THEN_END
     request.returns = 0
@@ -210,7 +200,7 @@ def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
         _queue_send(run, side_row, row)
         return NONE
     if after == THEN_PROCESS:
-        remember_request(run, row)
+        observe.bus_request_queued(run, row)
         join(run.bus_requests, _line(run, side_row, TO_PROCESS), row)
         _consider_processing(run, side_row)
         return NONE
@@ -224,10 +214,9 @@ def _consider_processing(run: Run, side_row: int) -> None:
     if side.processing or first == NONE:
         return
     side.processing = 1
-    moment = current_cause(run)
-    needs_request(run, first, side_row)
-    needs_processed(run, side_row)
+    thread = observe.pause(run)
+    observe.bus_processes(run, first, side_row)
     size = run.bus_requests[first].bytes
     duration = (size // 100) * run.plan.bus[0].reduction_delay_ns + FIXED_PROCESSING_NS
     schedule_own(run, side_row // BUS_SIDES, duration, BUS_PROCESSED, side_row, 0, 0)
-    restore_cause(run, moment)
+    observe.resume(run, thread)

@@ -14,14 +14,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.collectives.matching import chunk_of
 from et_sim.engine.collectives.queues import insert, pump, remove
-from et_sim.engine.observe.causes import (
-    chunk_leaves,
-    chunk_queued,
-    collective_starts,
-    current_cause,
-    issued_too,
-    restore_cause,
-)
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import (
     NONE,
     QUEUE_ROWS,
@@ -51,7 +44,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     collective = run.plan.collectives[running.collective]
     priority = _next_priority(run, actor_row, node, collective.priority)
     group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
-    plan_row, moment = collective.chunk_plan_first, current_cause(run)
+    plan_row, thread = collective.chunk_plan_first, observe.pause(run)
     for number in range(collective.chunks):
         if number == run.plan.chunk_plans[plan_row].chunk_end:
             plan_row += 1
@@ -72,7 +65,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         _choose_queues(run, chunk_row, running.collective, turn)
         if not run.plan.settings[STARTS_TOGETHER]:
             _start_chunk(run, chunk_row)
-            restore_cause(run, moment)
+            observe.resume(run, thread)
     if run.plan.settings[STARTS_TOGETHER]:
         _start_when_all_have_issued(run, running_row)
 
@@ -81,7 +74,6 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
 def _start_chunk(run: Run, chunk_row: int) -> None:
     _enter_phase(run, chunk_row, 0)
     insert(run, chunk_row)
-    chunk_queued(run, chunk_row)
     pump(run, run.chunks[chunk_row].queue)
 
 
@@ -93,7 +85,7 @@ def _start_when_all_have_issued(run: Run, running_row: int) -> None:
     issued = issuer.collectives
     issuer.collectives += 1
     run.issuers[issued] += 1
-    issued_too(run, issued)
+    observe.collective_issued(run, issued)
     if run.issuers[issued] < len(run.actors):
         return
     group = run.plan.groups[run.plan.seats[running.seat].group]
@@ -119,8 +111,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.seat = run.plan.actor_seats[actor.seat_first + plan_node.seat]
     running.chunks = run.plan.collectives[plan_node.detail].chunks
     running.remaining = running.chunks
-    running.mark_ns = NONE
-    collective_starts(run, row)
+    observe.collective_starts(run, row)
     running.chunks_first = _take_block(run, running.chunks)
     seat = run.seats[running.seat]
     running.next = seat.running
@@ -304,8 +295,6 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.started = 0
     chunk.sent = chunk.received = chunk.credit = chunk.bundles = 0
     chunk.step = chunk.bundle = 0
-    chunk.half_tried_ns = chunk.half_done_ns = NONE
-    chunk.mark_ns = chunk.turn_ns = chunk.posted_ns = NONE
     variant = line.members if root_first else 0
     chunk.tree = run.plan.programs[phase.program].tree_first + variant + chunk.position
 
@@ -318,9 +307,8 @@ def next_phase(run: Run, chunk_row: int) -> None:
     remove(run, chunk_row)
     _enter_phase(run, chunk_row, chunk.phase + 1)
     insert(run, chunk_row)
-    chunk_queued(run, chunk_row)
     run.queues[old].running -= 1
-    chunk_leaves(run, old)
+    observe.chunk_leaves(run, old)
     pump(run, old)
     pump(run, chunk.queue)
 
@@ -331,5 +319,5 @@ def leave_last_queue(run: Run, chunk_row: int) -> None:
     queue = run.chunks[chunk_row].queue
     remove(run, chunk_row)
     run.queues[queue].running -= 1
-    chunk_leaves(run, queue)
+    observe.chunk_leaves(run, queue)
     pump(run, queue)

@@ -12,7 +12,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
-from et_sim.engine.observe.causes import current_cause, custom_parent_done, custom_starts, restore_cause
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import CUSTOM_DONE, CUSTOM_MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.point_to_point import post_receive, send
@@ -29,7 +29,7 @@ def start_custom(run: Run, chunk_row: int) -> None:
     chunk.credit = template.nodes  # not yet completed
     for node in range(template.nodes):
         run.custom_waiting[chunk_row, node] = run.plan.nodes[template.node_first + node].indegree
-        custom_starts(run, chunk_row, node)
+        observe.custom_node_waits(run, chunk_row, node)
     for node in range(template.nodes):
         if run.plan.nodes[template.node_first + node].indegree == 0:
             _issue(run, chunk_row, node)
@@ -46,14 +46,14 @@ def end_custom_node(run: Run, chunk_row: int, node: int) -> bool:
     template = run.plan.templates[_custom(run, chunk).template]
     plan_node = run.plan.nodes[template.node_first + node]
     chunk.credit -= 1
-    moment = current_cause(run)
+    thread = observe.pause(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         child = run.plan.children[index]
         run.custom_waiting[chunk_row, child] -= 1
-        custom_parent_done(run, chunk_row, child)
+        observe.custom_parent_done(run, chunk_row, child)
         if run.custom_waiting[chunk_row, child] == 0:
             _issue(run, chunk_row, child)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
     return chunk.credit == 0
 
 

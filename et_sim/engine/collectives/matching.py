@@ -13,8 +13,7 @@ from et_sim.engine.calendar.clock import new_event, schedule, slot_at
 from et_sim.engine.collectives.members import stage_of
 from et_sim.engine.collectives.trees import expects
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
-from et_sim.engine.observe.causes import takes_until
-from et_sim.engine.observe.message_causes import arrives_early
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.lists import join_after
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK, STAGE_BITS
@@ -55,7 +54,7 @@ def schedule_when_matched(run: Run, arrival: int, seat: int, label: int, stage: 
     else:
         row = keep_unexpected(run, seat, label, stage, NONE, NONE, 0)
         run.unexpected[row].arrives_ns = arrival
-        arrives_early(run, row, arrival)
+        observe.unexpected_on_its_way(run, row, arrival)
 
 
 @works_on_tables
@@ -77,7 +76,7 @@ def put_on_calendar(run: Run, arrival: int, seat: int, label: int, stage: int) -
             break
         before, at = at, event.next
     row = new_event(run, STEP, seat, label, stage)
-    takes_until(run, row, arrival, STEP)
+    observe.event_scheduled(run, row, arrival, STEP)
     join_after(run.events, slot, before, row)
 
 

@@ -13,9 +13,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.queue_order import place_in_queue
 from et_sim.engine.collectives.steps import start_phase
-from et_sim.engine.observe.causes import chunk_starts, current_cause, restore_cause
-from et_sim.engine.observe.tie_rules import note_queue_deadlock, note_queued, note_started
-from et_sim.engine.observe.ties import OF_QUEUE, contribute_to, origin_now, restore_origin
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ADMIT
 from et_sim.engine.state.run import NONE, RUNNING_LIMIT, Run, setting_of
 from et_sim.machine.corrections import Correction
@@ -26,9 +24,7 @@ TWO_WAY_QUEUES = setting_of(Correction.TWO_WAY_QUEUES)
 @works_on_tables
 def insert(run: Run, chunk_row: int) -> None:
     """Join the chunk's queue at its place among those that wait."""
-    chunk = run.chunks[chunk_row]
-    chunk.queued_ns = run.clock[0].now
-    note_queued(run, run.queues[chunk.queue], chunk.priority, run.plan.settings[RUNNING_LIMIT])
+    observe.chunk_queued(run, chunk_row)
     _link(run, chunk_row, place_in_queue(run, chunk_row))
 
 
@@ -69,11 +65,11 @@ def remove(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def pump(run: Run, queue_row: int) -> None:
     """Start waiting chunks while the queue may run more."""
-    queue, origin = run.queues[queue_row], origin_now(run)
-    contribute_to(run, queue, OF_QUEUE, queue_row)
+    queue, thread = run.queues[queue_row], observe.pause(run)
+    observe.queue_considered(run, queue_row)
     while queue.waiting != NONE and queue.running < run.plan.settings[RUNNING_LIMIT]:
         _start_first(run, queue_row)
-    restore_origin(run, origin)
+    observe.resume(run, thread)
 
 
 @works_on_tables
@@ -81,13 +77,11 @@ def _start_first(run: Run, queue_row: int) -> None:
     queue = run.queues[queue_row]
     chunk_row = queue.waiting
     queue.waiting = run.chunks[chunk_row].next
-    after = chunk_row if queue.waiting == NONE else queue.waiting
-    note_started(run, queue, run.chunks[chunk_row], run.chunks[after].priority)
     queue.running += 1
-    moment = current_cause(run)
-    chunk_starts(run, chunk_row, queue_row)
+    thread = observe.pause(run)
+    observe.chunk_starts(run, chunk_row)
     start_phase(run, chunk_row)
-    restore_cause(run, moment)
+    observe.resume(run, thread)
 
 
 @works_on_tables
@@ -100,7 +94,7 @@ def break_queue_deadlock(run: Run) -> bool:
 def admit_over_limit(run: Run, queue_row: int) -> None:
     """Start the oldest waiting chunk of a queue whatever its limit, then see to the next blocked queue."""
     queue = run.queues[queue_row]
-    note_queue_deadlock(run)
+    observe.queue_deadlock(run)
     if queue.waiting != NONE:
         oldest = at = queue.waiting
         while at != NONE:

@@ -12,10 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.members import rank_at, seat_at
 from et_sim.engine.collectives.unexpected import ASKED, OFFERED, keep_unexpected, take_unexpected_either_way
-from et_sim.engine.observe.causes import REQUEST as REQUEST_CAUSE
-from et_sim.engine.observe.causes import current_cause, restore_cause
-from et_sim.engine.observe.message_causes import needs_offer, needs_unexpected
-from et_sim.engine.observe.traffic import COLLECTIVE, REQUEST, describe_offered, describe_step, keep_offer
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import inject
@@ -27,15 +24,15 @@ def offer_step(run: Run, chunk_row: int, position: int, size: int, label: int, s
     """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
     seat = run.chunks[chunk_row].seat
     peer, rank = seat_at(run, chunk_row, position), rank_at(run, chunk_row, position)
-    moment = current_cause(run)
+    thread = observe.pause(run)
     asked = take_unexpected_either_way(run, seat, label | ASKED, stage)
     if asked != NONE:
-        needs_unexpected(run, asked, REQUEST_CAUSE)
-    describe_step(run, chunk_row, label >> 1, COLLECTIVE)
-    keep_offer(run, keep_unexpected(run, seat, label | OFFERED, stage, peer, rank, size))
+        observe.offer_was_asked_for(run, asked)
+    offered = keep_unexpected(run, seat, label | OFFERED, stage, peer, rank, size)
+    observe.step_offered(run, chunk_row, label, offered)
     if asked != NONE:
         schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
 
 
 @works_on_tables
@@ -43,7 +40,7 @@ def ask_for_step(run: Run, chunk_row: int, position: int, label: int, stage: int
     """Tell the source of a step's message that the receive is posted."""
     here = _rank_of_seat(run, run.chunks[chunk_row].seat)
     there, source = rank_at(run, chunk_row, position), seat_at(run, chunk_row, position)
-    describe_step(run, chunk_row, label >> 1, REQUEST)
+    observe.step_asked_for(run, chunk_row, label)
     inject(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage, NONE)
 
 
@@ -61,8 +58,7 @@ def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
     if row == NONE:
         return False
     offer = run.unexpected[row]
-    needs_offer(run, row)
-    describe_offered(run, row)
+    observe.offer_sent(run, row)
     own_label = offer.step & ~OFFERED
     inject(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage, NONE)
     return True

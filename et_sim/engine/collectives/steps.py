@@ -17,17 +17,7 @@ from et_sim.engine.collectives.members import rank_at, seat_at, stage_of
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import take_unexpected_either_way
-from et_sim.engine.observe.causes import (
-    current_cause,
-    is_recorded,
-    needs_half,
-    receive_posted,
-    restore_cause,
-    was_early,
-)
-from et_sim.engine.observe.message_causes import waits_for_early
-from et_sim.engine.observe.tie_rules import note_half_tried, note_posted
-from et_sim.engine.observe.traffic import COLLECTIVE, describe_step, is_noted
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, PAIRS_EARLY, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import flight_ns, inject, step_flight_ns
@@ -38,8 +28,6 @@ def start_phase(run: Run, chunk_row: int) -> None:
     """Make the first bundles; the chunk's phase fields are already set."""
     chunk = run.chunks[chunk_row]
     chunk.started = 1
-    chunk.running_ns = run.clock[0].now
-    chunk.waited_ns = 0
     if run.plan.programs[chunk.program].tree_first != NONE:
         start_tree(run, chunk_row)
         return
@@ -71,10 +59,9 @@ def spend_bundle(run: Run, chunk_row: int) -> bool:
     chunk.credit += 1
     burst = 1
     if program.half > 0 and program.sends - chunk.sent <= program.half:
-        note_half_tried(run, chunk)
+        observe.second_half_tried(run, chunk_row)
         if chunk.received < program.half:
             return False  # the second half waits for all of the first
-        needs_half(run, chunk_row)
         burst = program.start_bundles
     while burst > 0 and chunk.credit > 0 and chunk.sent < min(chunk.bundles, program.sends):
         send_packet(run, chunk_row)
@@ -111,9 +98,9 @@ def send_packet(run: Run, chunk_row: int) -> None:
 def _inject(run: Run, chunk_row: int, step_row: int, position: int, label: int, stage: int) -> None:
     """Put a packet on the network; most flights are known from the plan's step alone."""
     target_seat = seat_at(run, chunk_row, position)
-    describe_step(run, chunk_row, label >> 1, COLLECTIVE)
+    observe.step_sent(run, chunk_row, label)
     flight = step_flight_ns(run, step_row)
-    if flight == NONE or is_recorded(run) or is_noted(run):
+    if flight == NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
         there = rank_at(run, chunk_row, position)
         if not run.plan.settings[PAIRS_EARLY]:
@@ -136,24 +123,22 @@ def _fly(run: Run, chunk_row: int, flight: int, seat: int, label: int) -> None:
 def _post_receive(run: Run, chunk_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     seat = run.chunks[chunk_row].seat
-    note_posted(run, run.chunks[chunk_row])
-    run.chunks[chunk_row].waited_ns -= run.clock[0].now
-    receive_posted(run, chunk_row, label)
+    observe.receive_posted(run, chunk_row, label)
     if run.seats[seat].unexpected == 0:
         return
     row = take_unexpected_either_way(run, seat, label, stage)
     if row == NONE:
         return
-    moment = current_cause(run)
+    thread = observe.pause(run)
     if run.plan.settings[PAIRS_EARLY]:
         arrival, its_label = max(run.unexpected[row].arrives_ns, run.clock[0].now), run.unexpected[row].step
-        waits_for_early(run, row)
+        observe.early_step_scheduled(run, row)
         put_on_calendar(run, arrival, seat, its_label, stage)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
         return
-    was_early(run, chunk_row, row)
+    observe.early_step_received(run, chunk_row, row)
     schedule(run, run.clock[0].now, LATE_STEP, chunk_row, 0, 0)
-    restore_cause(run, moment)
+    observe.resume(run, thread)
 
 
 @works_on_tables

@@ -17,9 +17,7 @@ from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.members import rank_at, seat_at, stage_of
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.unexpected import take_unexpected
-from et_sim.engine.observe.causes import current_cause, receive_posted, restore_cause, was_early
-from et_sim.engine.observe.tie_rules import note_posted
-from et_sim.engine.observe.traffic import COLLECTIVE, describe_step
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject
@@ -60,7 +58,6 @@ def hear(run: Run, chunk_row: int, label: int) -> None:
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[chunk.tree]
     chunk.credit &= ~(1 << label)
-    chunk.received += 1
     if label in (TO_LEFT, TO_RIGHT):
         size, reduction = tree.down_bytes, tree.down_reduction_ns
         returns = tree.left != NONE
@@ -137,7 +134,7 @@ def _send(run: Run, chunk_row: int, position: int, label: int, size: int) -> Non
         offer_step(run, chunk_row, position, size, label, stage)
     else:
         here, there = run.plan.actors[chunk.actor].rank, rank_at(run, chunk_row, position)
-        describe_step(run, chunk_row, label >> 1, COLLECTIVE)
+        observe.step_sent(run, chunk_row, label)
         inject(run, here, there, size, STEP, target_seat, label, stage, NONE)
 
 
@@ -146,15 +143,13 @@ def _post_receive(run: Run, chunk_row: int, label: int) -> None:
     chunk = run.chunks[chunk_row]
     stage = stage_of(chunk)
     chunk.credit |= 1 << label
-    note_posted(run, chunk)
-    chunk.waited_ns -= run.clock[0].now
-    receive_posted(run, chunk_row, label)
+    observe.receive_posted(run, chunk_row, label)
     if run.plan.settings[RENDEZVOUS]:
         ask_for_step(run, chunk_row, peer_of(run, chunk_row, label), label, stage)
     if run.seats[chunk.seat].unexpected > 0:
         unexpected = take_unexpected(run, chunk.seat, label, stage)
         if unexpected != NONE:
-            moment = current_cause(run)
-            was_early(run, chunk_row, unexpected)
+            thread = observe.pause(run)
+            observe.early_step_received(run, chunk_row, unexpected)
             schedule(run, run.clock[0].now, LATE_STEP, chunk_row, label, 0)
-            restore_cause(run, moment)
+            observe.resume(run, thread)

@@ -9,8 +9,7 @@ at a time: ranks that run in step have none.
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.message_causes import remember_unexpected
-from et_sim.engine.observe.tie_rules import note_came, note_met
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.lists import unchain
 from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK, STAGE_BITS
 from et_sim.engine.state.run import NONE, Run
@@ -49,8 +48,7 @@ def keep_unexpected(run: Run, seat: int, label: int, stage: int, peer: int, rank
     message.chain = run.unexpected_index[home]
     run.unexpected_index[home] = row
     run.seats[seat].unexpected += 1
-    remember_unexpected(run, row)
-    note_came(run, message)
+    observe.message_unexpected(run, row)
     return row
 
 
@@ -69,7 +67,7 @@ def take_unexpected(run: Run, seat: int, label: int, stage: int) -> int:
     message = run.unexpected[row]
     unchain(run.unexpected, run.unexpected_index, home, row)
     clock = run.clock[0]
-    note_met(run, message)
+    observe.unexpected_taken(run, row)
     message.seat = NONE
     message.chain = clock.free_unexpected
     clock.free_unexpected = row

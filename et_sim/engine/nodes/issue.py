@@ -10,39 +10,20 @@ Not here: what a collective does once issued (`chunks`), and how events find the
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.calendar.clock import new_event, release_event, schedule, schedule_own
+from et_sim.engine.calendar.clock import new_event, schedule, schedule_own
 from et_sim.engine.collectives.chunks import start_collective
 from et_sim.engine.nodes.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
-from et_sim.engine.observe.causes import (
-    SERVER_QUEUE,
-    current_cause,
-    needs_server,
-    needs_waiting,
-    node_ends,
-    node_starts,
-    parent_done,
-    restore_cause,
-    server_freed,
-)
-from et_sim.engine.observe.tie_rules import (
-    needs_lane,
-    note_beside,
-    note_freed,
-    note_issue,
-    note_parent,
-    note_pass,
-)
-from et_sim.engine.observe.ties import is_watched, note_part, origin_now, restore_origin
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.point_to_point import post_receive, send
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import LANES, Action, Lane
+from et_sim.plan.tables import LANES, Action
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
-COLLECTIVE_LANE = int(Lane.COLLECTIVE)
 ISSUE_AT_ONCE = setting_of(Correction.ISSUE_AT_ONCE)
 
 
@@ -67,7 +48,7 @@ def start_rank(run: Run, actor_row: int) -> None:
         state.sequence = NONE
         if state.waiting == 0:
             state.ready_ns = run.clock[0].now
-            parent_done(run, actor.node_first + node)
+            observe.node_without_parents(run, actor.node_first + node)
             push_ready(run, actor_row, node)
     issue_ready(run, actor_row)
 
@@ -79,8 +60,7 @@ def issue_ready(run: Run, actor_row: int) -> None:
     _issue_pass(run, actor_row)
     while state.running == 0 and lowest_free_lane(run, actor_row) != NONE:
         _issue_pass(run, actor_row)
-    if is_watched(run):
-        note_pass(run, actor_row, lowest_free_lane(run, actor_row) != NONE)
+    observe.issue_pass_ends(run, actor_row)
     actor = run.plan.actors[actor_row]
     if state.completed == run.plan.templates[actor.template].nodes:
         state.finish_ns = run.clock[0].now
@@ -90,12 +70,11 @@ def issue_ready(run: Run, actor_row: int) -> None:
 def _issue_pass(run: Run, actor_row: int) -> None:
     state = run.actors[actor_row]
     state.issuing = 1
-    moment, origin = current_cause(run), origin_now(run)
+    thread = observe.pause(run)
     lane = lowest_free_lane(run, actor_row)
     while lane != NONE:
         _issue(run, actor_row, pop_ready(run, actor_row, lane), lane)
-        restore_cause(run, moment)
-        restore_origin(run, origin)
+        observe.resume(run, thread)
         lane = lowest_free_lane(run, actor_row)
     state.issuing = 0
     node = state.deferred
@@ -117,14 +96,9 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     state.start_ns = run.clock[0].now
     if state.start_ns > state.ready_ns:
         state.freed_by = lane_state.last
-    node_starts(run, actor.node_first + node, actor_row, lane, not is_unlimited(lane))
+    observe.node_starts(run, actor_row, node, lane, not is_unlimited(lane))
     if not is_unlimited(lane):
-        note_issue(run, lane_state, node, state.ready_ns)
         lane_state.busy = 1
-    if is_watched(run):
-        needs_lane(run, actor_row * LANES + lane, run.node_marks[actor.node_first + node])
-        if plan_node.action == COLLECTIVE:  # on whichever lane
-            note_beside(run, run.lanes[actor_row * LANES + COLLECTIVE_LANE])
     run.actors[actor_row].running += 1
     action = plan_node.action
     if action == DELAY:
@@ -156,7 +130,7 @@ def _request_memory(run: Run, actor_row: int, node: int) -> None:
         return
     server = run.servers[server_row]
     if not server.busy:
-        needs_server(run, server_row)
+        observe.server_taken(run, server_row)
         _serve(run, server_row, actor_row, node)
         return
     join(run.events, server, new_event(run, NODE_DONE, actor_row, node, 0))
@@ -176,11 +150,11 @@ def free_server(run: Run, server_row: int) -> None:
     """A server is done with a request: begin the next one in its queue."""
     server = run.servers[server_row]
     server.busy = 0
-    server_freed(run, server_row)
+    observe.server_freed(run, server_row)
     row = leave(run.events, server)
     if row == NONE:
         return
-    needs_waiting(run, row, SERVER_QUEUE, server_row)
+    observe.request_served(run, row, server_row)
     actor_row, node = run.events[row].a, run.events[row].b
     release_event(run, row)
     _serve(run, server_row, actor_row, node)
@@ -203,23 +177,20 @@ def _end_node(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
     plan_node = _plan_node(run, actor_row, node)
     state = run.actors[actor_row]
-    node_ends(run, actor.node_first + node, actor_row, plan_node.lane)
+    observe.node_ends(run, actor_row, node, plan_node.lane)
     lane = run.lanes[actor_row * LANES + plan_node.lane]
     lane.busy = 0
     lane.last = node
-    note_freed(run, lane)
-    note_part(run)
     state.running -= 1
     state.completed += 1
     run.clock[0].completed += 1
     if plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
-    origin, moment = origin_now(run), current_cause(run)
+    thread = observe.pause(run)
     for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
         _release(run, actor_row, run.plan.children[index], node)
-        restore_origin(run, origin)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
 
 
 @works_on_tables
@@ -227,10 +198,8 @@ def _release(run: Run, actor_row: int, node: int, parent: int) -> None:
     """One parent of `node` is done; after the last one it is ready, or late if a pass is under way."""
     state = run.nodes[run.plan.actors[actor_row].node_first + node]
     state.waiting -= 1
-    parent_done(run, run.plan.actors[actor_row].node_first + node)
     is_deferred = run.actors[actor_row].issuing and not run.plan.settings[ISSUE_AT_ONCE]
-    if is_watched(run):
-        note_parent(run, run.node_marks[run.plan.actors[actor_row].node_first + node], is_deferred)
+    observe.parent_done(run, run.plan.actors[actor_row].node_first + node, is_deferred)
     if state.waiting > 0:
         return
     state.ready_ns = run.clock[0].now

@@ -25,30 +25,7 @@ from et_sim.engine.collectives.steps import make_bundle, peer_position, spend_bu
 from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_bundle
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
-from et_sim.engine.observe.causes import (
-    RECEIVE,
-    bundle_counts,
-    chunk_done,
-    current_cause,
-    custom_node_counts,
-    ended_too,
-    first_half_arrived,
-    needs_waiting,
-    restore_cause,
-    step_received,
-    works_for,
-)
-from et_sim.engine.observe.event_actor import pair_of
-from et_sim.engine.observe.tie_rules import note_expected, note_received
-from et_sim.engine.observe.ties import (
-    OF_BUNDLE,
-    OF_CHUNK,
-    begin_arrival,
-    contribute,
-    count_message,
-    note_turn,
-    take_turn,
-)
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import BUNDLE_READY, CUSTOM_DONE
 from et_sim.engine.state.records import BUS_SIDES
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run, setting_of
@@ -114,11 +91,7 @@ def _end_request(run: Run, row: int) -> None:
 def bundle_ready(run: Run, chunk_row: int, label: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
     chunk = run.chunks[chunk_row]
-    bundle_counts(run, chunk_row)
-    if run.plan.programs[chunk.program].start_bundles > 1:
-        note_turn(run, chunk_row)
-    else:
-        contribute(run, chunk, OF_BUNDLE)
+    observe.transfer_done(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first != NONE:
         is_complete = spend_tree_bundle(run, chunk_row, label)
     else:
@@ -130,9 +103,9 @@ def bundle_ready(run: Run, chunk_row: int, label: int) -> None:
 @works_on_tables
 def custom_done(run: Run, chunk_row: int, node: int) -> None:
     """A node of a custom collective is done; that may end the collective."""
-    all_so_far = custom_node_counts(run, chunk_row)
+    observe.custom_node_done(run, chunk_row)
     if end_custom_node(run, chunk_row, node):
-        restore_cause(run, all_so_far)
+        observe.custom_program_done(run, chunk_row)
         end_phase(run, chunk_row, 0)
 
 
@@ -147,14 +120,13 @@ def end_phase(run: Run, chunk_row: int, label: int) -> None:
     sequence = chunk.sequence
     first = chunk_of(run, seat, sequence)
     run.chunks[first].ended += 1
-    ended_too(run, first)
+    observe.phase_done_by_one(run, first)
     if run.chunks[first].ended == len(run.actors):
         run.chunks[first].ended = 0
-        moment = current_cause(run)
+        thread = observe.pause(run)
         for actor_row in range(len(run.actors)):
             own = chunk_of(run, seat + actor_row, sequence)
-            restore_cause(run, moment)
-            works_for(run, own)
+            observe.phase_ends_for(run, own, thread)
             _leave_phase(run, own, START)
 
 
@@ -164,38 +136,22 @@ def _leave_phase(run: Run, chunk_row: int, label: int) -> None:
     chunk = run.chunks[chunk_row]
     running_row = chunk.running
     running = run.running[running_row]
-    if len(run.phase_log) > 0:
-        _log_phase(run, chunk_row)
+    observe.phase_done(run, chunk_row)
     if chunk.phase + 1 < run.plan.collectives[running.collective].phases:
         next_phase(run, chunk_row)
         return
     running.remaining -= 1
-    contribute(run, running, OF_CHUNK)
-    chunk_done(run, running_row)
-    is_last_chunk, moment = running.remaining == 0, current_cause(run)
+    observe.chunk_done(run, running_row)
+    is_last_chunk, thread = running.remaining == 0, observe.pause(run)
     if is_last_chunk:
         end_collective(run, running_row)
         _name_last_sender(run, chunk_row, label)
         complete(run, running.actor, running.node)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
     leave_last_queue(run, chunk_row)
     chunk.phase += 1  # beyond the last: it is done
     if is_last_chunk:
         release_running(run, running_row)
-
-
-@works_on_tables
-def _log_phase(run: Run, chunk_row: int) -> None:
-    """Note what became of a chunk in the phase that is over."""
-    chunk, clock = run.chunks[chunk_row], run.clock[0]
-    running = run.running[chunk.running]
-    log = run.phase_log[clock.phases_logged]
-    clock.phases_logged += 1
-    log.actor, log.node = running.actor, running.node
-    log.chunk, log.phase = chunk.sequence - running.first_sequence, chunk.phase
-    log.phase_row, log.messages = chunk.phase_first + chunk.phase, chunk.received
-    log.queued_ns, log.start_ns = chunk.queued_ns, chunk.running_ns
-    log.end_ns, log.waited_ns = clock.now, chunk.waited_ns
 
 
 @works_on_tables
@@ -218,11 +174,11 @@ def _name_last_sender(run: Run, chunk_row: int, label: int) -> None:
 @works_on_tables
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
-    count_message(run, sender)
+    observe.message_delivered(run, sender)
     if not run.plan.settings[EAGER_SENDS]:
-        moment = current_cause(run)
+        thread = observe.pause(run)
         complete(run, sender, sender_node)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
     _meet(run, channel_row, sender, sender_node)
 
 
@@ -230,24 +186,21 @@ def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
 def deliver_custom(run: Run, channel_row: int, sender_node: int, chunk_row: int) -> None:
     """The same for a message of a custom collective."""
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
-    count_message(run, sender)
+    observe.message_delivered(run, sender)
     if not run.plan.settings[EAGER_SENDS]:  # else the chunk may be gone
-        moment = current_cause(run)
+        thread = observe.pause(run)
         custom_done(run, chunk_row, sender_node)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
     _meet(run, channel_row, sender, NONE)
 
 
 @works_on_tables
 def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
     """Complete the receive that a message meets; `sender_node` is NONE inside a custom collective."""
-    target = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
-    begin_arrival(run, target, pair_of(run, channel_row))  # another rank, perhaps of the same actor
     met = match(run, channel_row)
     if met == NONE:
         return
     kind, receiver, node = run.events[met].kind, run.events[met].a, run.events[met].b
-    needs_waiting(run, met, RECEIVE, NONE)
     if kind == CUSTOM_DONE:
         custom_done(run, receiver, node)
         return
@@ -261,27 +214,21 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
 def receive_step(run: Run, chunk_row: int, label: int) -> None:
     """A message met its posted receive."""
     chunk = run.chunks[chunk_row]
-    chunk.waited_ns += run.clock[0].now
+    chunk.received += 1
+    observe.step_received(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first != NONE:
         hear(run, chunk_row, label)
     else:
-        chunk.received += 1
-        note_received(run, chunk)
-        if run.plan.programs[chunk.program].start_bundles > 1:
-            take_turn(run, chunk.actor, chunk_row)
-            note_turn(run, chunk_row)
-        first_half_arrived(run, chunk_row)
         make_bundle(run, chunk_row)
 
 
 @works_on_tables
 def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or keeps it if its receive is not yet posted."""
-    count_message(run, run.plan.seats[seat_row].actor)
+    observe.message_delivered(run, run.plan.seats[seat_row].actor)
     chunk_row = chunk_expecting(run, seat_row, label, stage)
     if chunk_row != NONE:
-        note_expected(run, run.chunks[chunk_row], label >> 1)
-        step_received(run, chunk_row, label)
+        observe.receive_met(run, chunk_row, label)
         receive_step(run, chunk_row, label)
     else:
         keep_unexpected(run, seat_row, label, stage, NONE, NONE, 0)

@@ -6,7 +6,7 @@ The heaps of all lanes share one array; a lane's part is as long as the number o
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.tie_rules import note_ready
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import LANES_IN_USE, NONE, Run
 from et_sim.plan.tables import LANES, UNLIMITED_LANES
 
@@ -33,7 +33,7 @@ def push_ready(run: Run, actor_row: int, node: int) -> None:
     lane = run.plan.nodes[run.plan.templates[actor.template].node_first + node].lane
     state = run.lanes[actor_row * LANES + lane]
     if not is_unlimited(lane):
-        note_ready(run, state, node)
+        observe.node_ready(run, actor_row * LANES + lane, node)
     first = heap_first(run, actor_row, lane)
     at = state.ready
     state.ready += 1

@@ -15,11 +15,12 @@ from et_sim.engine.observe.causes import (
     join_cause,
     moment_of,
 )
+from et_sim.engine.observe.message_causes import follow
 from et_sim.engine.state.run import NONE, Run
 
 
 @works_on_tables
-def remember_request(run: Run, row: int) -> None:
+def bus_request_queued(run: Run, row: int) -> None:
     """A request joins a line at a side of a bus."""
     if is_recorded(run):
         cause = run.causes.bus_requests[row]
@@ -27,22 +28,21 @@ def remember_request(run: Run, row: int) -> None:
 
 
 @works_on_tables
-def needs_request(run: Run, row: int, side_row: int) -> None:
-    """A side of a bus begins to send a request, or to process it."""
-    if is_recorded(run):
-        cause = run.causes.bus_requests[row]
-        run.causes.now[0].node = cause.node
-        join_cause(run, cause.moment, BUS_QUEUE, side_row)
+def _needs_request(run: Run, row: int, side_row: int) -> None:
+    cause = run.causes.bus_requests[row]
+    run.causes.now[0].node = cause.node
+    join_cause(run, cause.moment, BUS_QUEUE, side_row)
 
 
 @works_on_tables
-def needs_side(run: Run, side_row: int, gap_ns: int, wait_ns: int) -> int:
-    """Sending needs the side, which is free; for a gap after its last transfer if that leaves a wait.
+def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> int:
+    """A side sends a request. It must be free, and for a gap after its last transfer if that leaves a wait.
 
     Returns the moment that the transfer follows, `wait_ns` from now.
     """
     if not is_recorded(run):
         return NONE
+    _needs_request(run, row, side_row)
     last, begin = run.causes.bus_sides[side_row].free, run.clock[0].now + wait_ns
     if wait_ns == 0 or last == NONE:
         join_cause(run, last, BUS_SIDE, side_row)
@@ -52,21 +52,29 @@ def needs_side(run: Run, side_row: int, gap_ns: int, wait_ns: int) -> int:
 
 
 @works_on_tables
-def side_freed(run: Run, side_row: int) -> None:
+def bus_side_freed(run: Run, side_row: int) -> None:
     """A side of a bus has sent or received."""
     if is_recorded(run):
         run.causes.bus_sides[side_row].free = current_cause(run)
 
 
 @works_on_tables
-def side_processed(run: Run, side_row: int) -> None:
+def bus_side_processed(run: Run, side_row: int) -> None:
     """A side of a bus has processed a request."""
     if is_recorded(run):
         run.causes.bus_sides[side_row].processed = current_cause(run)
 
 
 @works_on_tables
-def needs_processed(run: Run, side_row: int) -> None:
-    """Processing needs the one before to be over."""
+def bus_processes(run: Run, row: int, side_row: int) -> None:
+    """A side processes a request, when the one before is over."""
     if is_recorded(run):
+        _needs_request(run, row, side_row)
         join_cause(run, run.causes.bus_sides[side_row].processed, BUS_SIDE, side_row)
+
+
+@works_on_tables
+def next_event_ends_transfer(run: Run, moment: int, moment_ns: int) -> None:
+    """The next event is the end of a transfer that begins at this moment."""
+    if is_recorded(run):
+        follow(run, moment, moment_ns, BUS, NONE)

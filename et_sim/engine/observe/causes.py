@@ -6,7 +6,7 @@ with it). So the end of a moment is the later of the two that it needs, plus the
 run follow from its first moment, by nothing but sums and maxima. Walking back from its last one along `by`
 passes everything that decided how long the run took.
 
-The engine says three things here: what takes time (`takes_until`, `flies`, and what the kinds of events
+The engine says three things here: what takes time (`event_scheduled`, `flies`, and what the kinds of events
 say of themselves), what is needed besides the event under way (`needs` and what is built on it), and whose
 work it is (`works_for`). What waits remembers the moment at which it began to.
 
@@ -66,14 +66,14 @@ def _comes(run: Run, also: int, what: int, place: int) -> None:
 
 
 @works_on_tables
-def begin_at_the_beginning(run: Run) -> None:
+def actor_starts(run: Run) -> None:
     """An actor starts."""
     if is_recorded(run):
         run.causes.now[0].moment, run.causes.now[0].node = BEGINNING, NONE
 
 
 @works_on_tables
-def begin_moment(run: Run, event_row: int) -> None:
+def event_taken(run: Run, event_row: int) -> None:
     """An event is taken off the calendar."""
     if is_recorded(run):
         now, cause = run.causes.now[0], run.causes.events[event_row]
@@ -81,7 +81,7 @@ def begin_moment(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def remember(run: Run, event_row: int) -> None:
+def event_made(run: Run, event_row: int) -> None:
     """An event is made: if it must wait for something, it has been since now."""
     if is_recorded(run):
         now, cause = run.causes.now[0], run.causes.events[event_row]
@@ -89,7 +89,7 @@ def remember(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def takes_until(run: Run, event_row: int, time: int, kind: int) -> None:
+def event_scheduled(run: Run, event_row: int, time: int, kind: int) -> None:
     """An event is put on the calendar: what is happening, or what was said to follow it, leads to it."""
     if is_recorded(run):
         run.causes.events[event_row].moment = moment_at(run, time, kind)
@@ -157,7 +157,7 @@ def parent_done(run: Run, node: int) -> None:
 
 
 @works_on_tables
-def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: bool) -> None:
+def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: int) -> None:
     """A node is issued: it needs its parents and, if that holds one node at a time, its lane."""
     if not is_recorded(run):
         return
@@ -193,11 +193,12 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def chunk_starts(run: Run, chunk_row: int, queue_row: int) -> None:
+def chunk_starts(run: Run, chunk_row: int) -> None:
     """A chunk starts: of those that were in its queue, all but the last few must have left."""
     if not is_recorded(run):
         return
     works_for(run, chunk_row)
+    queue_row = run.chunks[chunk_row].queue
     queue, rooms = run.causes.queues[queue_row], run.causes.rooms
     needed = queue.starts - run.plan.settings[RUNNING_LIMIT]
     queue.starts += 1
@@ -217,7 +218,7 @@ def chunk_leaves(run: Run, queue_row: int) -> None:
 
 
 @works_on_tables
-def bundle_counts(run: Run, chunk_row: int) -> None:
+def transfer_done(run: Run, chunk_row: int) -> None:
     """A bundle is through: what follows needs all of the phase so far."""
     if is_recorded(run):
         works_for(run, chunk_row)
@@ -228,22 +229,28 @@ def bundle_counts(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def custom_node_counts(run: Run, chunk_row: int) -> int:
-    """A node of a custom program is done; returns a moment at which all so far are."""
-    before = current_cause(run)
+def custom_node_done(run: Run, chunk_row: int) -> None:
+    """A node of a custom program is done: its children need it, the end of the phase all nodes so far."""
     if is_recorded(run):
+        before = current_cause(run)
         works_for(run, chunk_row)
         join_cause(run, run.causes.chunks[chunk_row].ready, PARENTS, NONE)
         run.causes.chunks[chunk_row].ready = current_cause(run)
         restore_cause(run, before)
-        return run.causes.chunks[chunk_row].ready
-    return before
 
 
 @works_on_tables
-def needs_half(run: Run, chunk_row: int) -> None:
-    """The second half of a direct exchange needs all messages of the first."""
+def custom_program_done(run: Run, chunk_row: int) -> None:
+    """All nodes of a custom program are done: what happens next needs them all."""
     if is_recorded(run):
+        restore_cause(run, run.causes.chunks[chunk_row].ready)
+
+
+@works_on_tables
+def second_half_tried(run: Run, chunk_row: int) -> None:
+    """The second half of a direct exchange needs all messages of the first."""
+    chunk = run.chunks[chunk_row]
+    if is_recorded(run) and chunk.received >= run.plan.programs[chunk.program].half:
         join_cause(run, run.causes.chunks[chunk_row].half, HALF, NONE)
 
 
@@ -256,7 +263,7 @@ def receive_posted(run: Run, chunk_row: int, label: int) -> None:
 
 
 @works_on_tables
-def step_received(run: Run, chunk_row: int, label: int) -> None:
+def receive_met(run: Run, chunk_row: int, label: int) -> None:
     """A message met the receive that a phase had posted."""
     if is_recorded(run):
         works_for(run, chunk_row)
@@ -265,7 +272,7 @@ def step_received(run: Run, chunk_row: int, label: int) -> None:
 
 
 @works_on_tables
-def was_early(run: Run, chunk_row: int, unexpected_row: int) -> None:
+def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
     """A phase posts a receive whose message was unexpected."""
     if is_recorded(run):
         message = run.causes.unexpected[unexpected_row]
@@ -295,7 +302,7 @@ def chunk_done(run: Run, running_row: int) -> None:
 
 
 @works_on_tables
-def issued_too(run: Run, issued: int) -> None:
+def collective_issued(run: Run, issued: int) -> None:
     """An actor has issued a collective that all start together: what follows needs all that have so far."""
     if is_recorded(run):
         join_cause(run, run.causes.issuers[issued], TOGETHER, NONE)
@@ -303,7 +310,7 @@ def issued_too(run: Run, issued: int) -> None:
 
 
 @works_on_tables
-def ended_too(run: Run, first_chunk: int) -> None:
+def phase_done_by_one(run: Run, first_chunk: int) -> None:
     """An actor is through a phase that ends for all together: what follows needs all that are so far."""
     if is_recorded(run):
         join_cause(run, run.causes.chunks[first_chunk].ended, TOGETHER, NONE)
@@ -318,10 +325,16 @@ def server_freed(run: Run, server_row: int) -> None:
 
 
 @works_on_tables
-def needs_server(run: Run, server_row: int) -> None:
+def server_taken(run: Run, server_row: int) -> None:
     """What happens next needs a remote memory, which is free."""
     if is_recorded(run):
         join_cause(run, run.causes.servers[server_row], SERVER, server_row)
+
+
+@works_on_tables
+def request_served(run: Run, event_row: int, server_row: int) -> None:
+    """A remote memory serves a request that has waited for it."""
+    needs_waiting(run, event_row, SERVER_QUEUE, server_row)
 
 
 @works_on_tables
@@ -334,7 +347,7 @@ def needs_waiting(run: Run, event_row: int, what: int, place: int) -> None:
 
 
 @works_on_tables
-def first_half_arrived(run: Run, chunk_row: int) -> None:
+def step_received(run: Run, chunk_row: int) -> None:
     """A chunk received a message, perhaps the last of the first half of a direct exchange."""
     chunk = run.chunks[chunk_row]
     if is_recorded(run) and chunk.received == run.plan.programs[chunk.program].half:
@@ -342,7 +355,7 @@ def first_half_arrived(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def custom_starts(run: Run, chunk_row: int, node: int) -> None:
+def custom_node_waits(run: Run, chunk_row: int, node: int) -> None:
     """A custom program begins; no parent of its nodes is done."""
     if is_recorded(run):
         run.causes.custom[chunk_row, node] = NONE

@@ -28,7 +28,7 @@ BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
 
 
 @works_on_tables
-def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
+def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
     """Tell the watch for ties to whom an event happens; events of shared things do not occur there."""
     if not is_watched(run):
         return
@@ -53,7 +53,7 @@ def begin(run: Run, kind: int, a: int, b: int, c: int) -> None:
 
 
 @works_on_tables
-def begin_hop(run: Run, message_row: int, home: int) -> None:
+def message_hops(run: Run, message_row: int, actor_row: int) -> None:
     """A message reached a switch, and is about to join the link to its target, an actor."""
     if not is_watched(run):
         return
@@ -61,9 +61,9 @@ def begin_hop(run: Run, message_row: int, home: int) -> None:
     if message.kind in (STEP, ASKED_STEP):
         _begin_step(run, message.a, message.b, message.c)
     elif message.kind in (MESSAGE, ASKED_MESSAGE):
-        begin_arrival(run, home, pair_of(run, message.a))
+        begin_arrival(run, actor_row, _pair_of(run, message.a))
     else:
-        begin_arrival_from_anywhere(run, home)
+        begin_arrival_from_anywhere(run, actor_row)
 
 
 @works_on_tables
@@ -80,7 +80,23 @@ def _begin_step(run: Run, seat: int, label: int, stage: int) -> None:
 
 
 @works_on_tables
-def pair_of(run: Run, channel_row: int) -> int:
+def message_at_target(run: Run, channel_row: int) -> None:
+    """A message on a channel reached its target: another rank, perhaps of the same actor."""
+    if is_watched(run):
+        target = run.plan.actor_of_rank[run.plan.channels[channel_row].target]
+        begin_arrival(run, target, _pair_of(run, channel_row))
+
+
+@works_on_tables
+def request_at_source(run: Run, channel_row: int) -> None:
+    """The request for a message on a channel reached the source of the message."""
+    if is_watched(run):
+        source = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
+        begin_arrival(run, source, _pair_of(run, channel_row))
+
+
+@works_on_tables
+def _pair_of(run: Run, channel_row: int) -> int:
     """A number for the two ends of a channel, whatever its tag and bytes."""
     channel = run.plan.channels[channel_row]
     return mixed(channel.source, channel.target)

@@ -12,8 +12,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import Run
-
-SHIFT, PER_LINK, BITS = range(3)
+from et_sim.engine.state.traffic_tables import PER_LINK, SHIFT
 
 
 @works_on_tables

@@ -5,8 +5,12 @@ Idle unless causes are recorded (`causes`). Not here: what the messages are abou
 
 from __future__ import annotations
 
+from typing import Any
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe.causes import (
+    BOUND,
+    LATENCY,
     LINK,
     LINK_QUEUE,
     NOTHING,
@@ -14,20 +18,35 @@ from et_sim.engine.observe.causes import (
     REQUEST,
     SERIALISATION,
     current_cause,
+    event_made,
     is_recorded,
     join_cause,
     moment_at,
     moment_of,
+    needs_waiting,
 )
+from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import STEP
+from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
 
 
 @works_on_tables
-def takes_first(run: Run, what: int, link: int, time: int) -> None:
-    """Before the next event can take its time, something else takes until `time`."""
-    if not is_recorded(run):
-        return
+def describe_latency(run: Run, link: int, time: int) -> None:
+    """Before the next event, a latency takes until `time`."""
+    if is_recorded(run):
+        _takes_first(run, LATENCY, link, time)
+
+
+@works_on_tables
+def describe_serialisation(run: Run, link: int, time: int) -> None:
+    """Before the next event, serialisation takes until `time`."""
+    if is_recorded(run):
+        _takes_first(run, SERIALISATION, link, time)
+
+
+@works_on_tables
+def _takes_first(run: Run, what: int, link: int, time: int) -> None:
     now = run.causes.now[0]
     if now.after == NONE:
         now.after, now.after_ns = now.moment, run.clock[0].now
@@ -37,67 +56,79 @@ def takes_first(run: Run, what: int, link: int, time: int) -> None:
 
 
 @works_on_tables
-def serialises(run: Run, link_row: int, speed: int, serial_ns: int) -> int:
+def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
     """A message occupies a link from now on; returns the moment at which it is through."""
-    now = run.causes.now[0]
     if not is_recorded(run):
         return NONE
-    begin = run.clock[0].now
-    now.link, now.place = speed, link_row
+    now, begin = run.causes.now[0], run.clock[0].now
+    now.link, now.place = link_class, link_row
     through = moment_of(run, now.moment, NONE, SERIALISATION, begin, begin + serial_ns)
     now.link = now.place = NONE
     return through
 
 
 @works_on_tables
-def continue_from(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None:
+def next_event_follows(run: Run, moment: int, moment_ns: int) -> None:
+    """The next event is at another moment than the present one."""
+    if is_recorded(run):
+        follow(run, moment, moment_ns, NOTHING, NONE)
+
+
+@works_on_tables
+def next_event_flies(run: Run, moment: int, moment_ns: int, link: int) -> None:
+    """The next event follows another moment than the present one, after a latency."""
+    if is_recorded(run):
+        follow(run, moment, moment_ns, LATENCY, link)
+
+
+@works_on_tables
+def follow(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None:
     """The next event follows another moment than the present one; `what` takes the rest of the time."""
-    if is_recorded(run):
-        now = run.causes.now[0]
-        now.after, now.after_ns, now.what, now.link = moment, moment_ns, what, link
+    now = run.causes.now[0]
+    now.after, now.after_ns, now.what, now.link = moment, moment_ns, what, link
 
 
 @works_on_tables
-def is_spent(run: Run, what: int, link: int) -> None:
-    """The time until the next event is spent like this."""
+def next_event_is_serialised(run: Run, link: int) -> None:
+    """Serialisation takes the time until the next event."""
     if is_recorded(run):
-        run.causes.now[0].what, run.causes.now[0].link = what, link
+        run.causes.now[0].what, run.causes.now[0].link = SERIALISATION, link
 
 
 @works_on_tables
-def said_so_far(run: Run) -> int:
+def described_so_far(run: Run) -> int:
     """The moment to which what has been said leads."""
     now = run.causes.now[0]
     return now.moment if now.after == NONE else now.after
 
 
 @works_on_tables
-def said_until(run: Run) -> int:
+def described_until(run: Run) -> int:
     """The time of that moment."""
     now = run.causes.now[0]
     return run.clock[0].now if now.after == NONE else now.after_ns
 
 
 @works_on_tables
-def start_from(run: Run, moment: int, moment_ns: int) -> None:
+def describe_from(run: Run, moment: int, moment_ns: int) -> None:
     """What is said next begins at another moment."""
     run.causes.now[0].after, run.causes.now[0].after_ns = moment, moment_ns
 
 
 @works_on_tables
-def after_both(run: Run, what: int, moment: int, moment_ns: int) -> None:
+def describe_bound(run: Run, moment: int, moment_ns: int) -> None:
     """The next event follows what has been said and another moment, whichever is later."""
     now = run.causes.now[0]
     now.link = NONE
     if now.after_ns > moment_ns:
-        now.after = moment_of(run, now.after, moment, what, now.after_ns, now.after_ns)
+        now.after = moment_of(run, now.after, moment, BOUND, now.after_ns, now.after_ns)
     else:
-        now.after = moment_of(run, moment, now.after, what, moment_ns, moment_ns)
+        now.after = moment_of(run, moment, now.after, BOUND, moment_ns, moment_ns)
         now.after_ns = moment_ns
 
 
 @works_on_tables
-def remember_message(run: Run, row: int) -> None:
+def message_queues(run: Run, row: int) -> None:
     """A message waits for a link from now on."""
     if is_recorded(run):
         cause = run.causes.messages[row]
@@ -105,7 +136,7 @@ def remember_message(run: Run, row: int) -> None:
 
 
 @works_on_tables
-def needs_message(run: Run, row: int, link_row: int) -> None:
+def message_dequeued(run: Run, row: int, link_row: int) -> None:
     """A message goes on, over a link that it had to wait for."""
     if is_recorded(run):
         cause = run.causes.messages[row]
@@ -121,14 +152,14 @@ def link_freed(run: Run, link_row: int) -> None:
 
 
 @works_on_tables
-def needs_link(run: Run, link_row: int) -> None:
+def link_was_free(run: Run, link_row: int) -> None:
     """What happens next needs a link, which is free."""
     if is_recorded(run):
         join_cause(run, run.causes.links[link_row], LINK, link_row)
 
 
 @works_on_tables
-def remember_unexpected(run: Run, row: int) -> None:
+def message_unexpected(run: Run, row: int) -> None:
     """A message, an offer or a request of a step waits for its counterpart from now on."""
     if is_recorded(run):
         cause = run.causes.unexpected[row]
@@ -136,34 +167,95 @@ def remember_unexpected(run: Run, row: int) -> None:
 
 
 @works_on_tables
-def arrives_early(run: Run, row: int, arrival: int) -> None:
+def unexpected_on_its_way(run: Run, row: int, arrival: int) -> None:
     """A step's message that nobody waits for yet will arrive then."""
     if is_recorded(run):
         run.causes.unexpected[row].moment = moment_at(run, arrival, STEP)
 
 
 @works_on_tables
-def waits_for_early(run: Run, row: int) -> None:
+def early_step_scheduled(run: Run, row: int) -> None:
     """The next event is the arrival of such a message, which may have been some time ago."""
     if not is_recorded(run):
         return
     arrival = run.unexpected[row].arrives_ns
     if arrival > run.clock[0].now:
-        continue_from(run, run.causes.unexpected[row].moment, arrival, NOTHING, NONE)
+        next_event_follows(run, run.causes.unexpected[row].moment, arrival)
     else:
-        needs_unexpected(run, row, RECEIVE)
+        _needs_unexpected(run, row, RECEIVE)
 
 
 @works_on_tables
-def needs_unexpected(run: Run, row: int, what: int) -> None:
-    """What happens next needs what was unexpected."""
+def _needs_unexpected(run: Run, row: int, what: int) -> None:
+    join_cause(run, run.causes.unexpected[row].moment, what, NONE)
+
+
+@works_on_tables
+def offer_was_asked_for(run: Run, row: int) -> None:
+    """A message is offered that was asked for before."""
     if is_recorded(run):
-        join_cause(run, run.causes.unexpected[row].moment, what, NONE)
+        _needs_unexpected(run, row, REQUEST)
 
 
 @works_on_tables
-def needs_offer(run: Run, row: int) -> None:
-    """The same; and it is done for whoever offered."""
+def offer_sent(run: Run, row: int) -> None:
+    """A message that was offered is sent, for whoever offered it."""
     if is_recorded(run):
         run.causes.now[0].node = run.causes.unexpected[row].node
-        needs_unexpected(run, row, REQUEST)
+        _needs_unexpected(run, row, REQUEST)
+
+
+@works_on_tables
+def message_early(run: Run, channel_row: int) -> None:
+    """A message came before its receive."""
+    if is_recorded(run):
+        _keep_early(run, run.causes.channels[channel_row])
+
+
+@works_on_tables
+def receive_meets_early(run: Run, channel_row: int) -> None:
+    """A receive is posted whose message was early."""
+    if is_recorded(run):
+        _needs_early(run, run.causes.channels[channel_row], RECEIVE)
+
+
+@works_on_tables
+def request_early(run: Run, handshake_row: int) -> None:
+    """A request came before its message."""
+    if is_recorded(run):
+        _keep_early(run, run.causes.handshakes[handshake_row])
+
+
+@works_on_tables
+def send_meets_early(run: Run, handshake_row: int) -> None:
+    """A message is to be sent whose request was early."""
+    if is_recorded(run):
+        _needs_early(run, run.causes.handshakes[handshake_row], REQUEST)
+
+
+@works_on_tables
+def _keep_early(run: Run, line: Any) -> None:
+    """An event without a time stands for what came early."""
+    row = new_event_row(run)
+    event_made(run, row)
+    join(run.events, line, row)
+
+
+@works_on_tables
+def _needs_early(run: Run, line: Any, what: int) -> None:
+    """What happens next needs the first of those that came early."""
+    row = leave(run.events, line)
+    needs_waiting(run, row, what, NONE)
+    release_event(run, row)
+
+
+@works_on_tables
+def message_met(run: Run, event_row: int) -> None:
+    """A message completes a receive that waited for it."""
+    needs_waiting(run, event_row, RECEIVE, NONE)
+
+
+@works_on_tables
+def held_send_starts(run: Run, event_row: int) -> None:
+    """A message that was held back has been asked for."""
+    needs_waiting(run, event_row, REQUEST, NONE)

@@ -11,21 +11,33 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe.ties import (
     KINDS,
+    OF_BUNDLE,
+    OF_CHUNK,
     OF_LANE,
+    OF_LINK,
     OF_NODE,
+    OF_QUEUE,
+    begin_own,
     contribute,
     is_watched,
     mark_now,
     may_change_places,
     mixed,
+    note_turn,
+    take_turn,
 )
-from et_sim.engine.state.run import NONE, QUEUE_ORDER, Run
+from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
+from et_sim.plan.tables import LANES, Action, Lane
+
+COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
 
 
 @works_on_tables
-def note_parent(run: Run, mark: Any, is_deferred: int) -> None:
+def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
     """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
-    clock = run.clock[0]
+    if not is_watched(run):
+        return
+    clock, mark = run.clock[0], run.node_marks[node_row]
     if mark.mark_ns != clock.now or mark.mark_group != clock.group:
         mark.deferred = 0
     mark.deferred |= int(is_deferred)  # whether the last parent is among these depends on the order
@@ -34,14 +46,14 @@ def note_parent(run: Run, mark: Any, is_deferred: int) -> None:
 
 
 @works_on_tables
-def note_came(run: Run, mark: Any) -> None:
+def came_first(run: Run, mark: Any) -> None:
     """One half of a meeting came first, and waits for the other."""
     if is_watched(run):
         mark_now(run.clock[0], mark)
 
 
 @works_on_tables
-def note_met(run: Run, mark: Any) -> None:
+def met(run: Run, mark: Any) -> None:
     """The other half came; if it comes first, the meeting may be an event of its own."""
     if is_watched(run):
         clock = run.clock[0]
@@ -49,7 +61,7 @@ def note_met(run: Run, mark: Any) -> None:
 
 
 @works_on_tables
-def note_met_waiting(run: Run, event_row: int) -> None:
+def met_waiting(run: Run, event_row: int) -> None:
     """The same where the first half is an event that waits in a line."""
     if is_watched(run):
         stamp_of = run.stamps[event_row]
@@ -59,11 +71,11 @@ def note_met_waiting(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def note_posted(run: Run, chunk: Any) -> None:
+def receive_posted(run: Run, chunk_row: int) -> None:
     """A chunk posts a receive."""
     if not is_watched(run):
         return
-    clock = run.clock[0]
+    clock, chunk = run.clock[0], run.chunks[chunk_row]
     if chunk.posted_ns != clock.now or chunk.posted_group != clock.group:
         chunk.posted_ns = clock.now
         chunk.posted_group = clock.group
@@ -74,21 +86,21 @@ def note_posted(run: Run, chunk: Any) -> None:
 
 
 @works_on_tables
-def note_expected(run: Run, chunk: Any, step: int) -> None:
+def receive_met(run: Run, chunk_row: int, step: int) -> None:
     """A message meets its posted receive."""
     if is_watched(run):
-        clock = run.clock[0]
+        clock, chunk = run.clock[0], run.chunks[chunk_row]
         clock.ties += step >= chunk.posted_from and may_change_places(
             clock, chunk.posted_ns, chunk.posted_group, chunk.posted_origin
         )
 
 
 @works_on_tables
-def note_ready(run: Run, lane: Any, node: int) -> None:
+def node_ready(run: Run, lane_row: int, node: int) -> None:
     """A node becomes ready on a lane that holds one node at a time."""
     if not is_watched(run):
         return
-    clock = run.clock[0]
+    clock, lane = run.clock[0], run.lanes[lane_row]
     if may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin):
         came_later_anyway = lane.issued_freed and lane.busy and node > lane.issued_node
         clock.ties += not came_later_anyway
@@ -102,10 +114,21 @@ def note_ready(run: Run, lane: Any, node: int) -> None:
 
 
 @works_on_tables
-def note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
-    """A node is issued on such a lane; it has been taken from the lane's heap."""
+def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
+    """A node is issued; it has been taken from the heap of its lane, which may hold one node at a time."""
     if not is_watched(run):
         return
+    actor, lanes = run.plan.actors[actor_row], actor_row * LANES
+    if is_limited:
+        _note_issue(run, run.lanes[lanes + lane], node, run.nodes[actor.node_first + node].ready_ns)
+    _needs_lane(run, lanes + lane, run.node_marks[actor.node_first + node])
+    if run.plan.nodes[run.plan.templates[actor.template].node_first + node].action == COLLECTIVE:
+        _note_beside(run, run.lanes[lanes + COLLECTIVE_LANE])  # on whichever lane
+
+
+@works_on_tables
+def _note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
+    """A node is issued on a lane that holds one node at a time."""
     clock = run.clock[0]
     in_group = lane.readied_ns == clock.now and lane.readied_group == clock.group
     apart = in_group and (lane.readied_apart or lane.readied_origin != clock.origin)
@@ -120,10 +143,8 @@ def note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
 
 
 @works_on_tables
-def needs_lane(run: Run, lane_row: int, mark: Any) -> None:
+def _needs_lane(run: Run, lane_row: int, mark: Any) -> None:
     """A node that was ready is issued on a lane that is free: what it does needs both."""
-    if not is_watched(run):
-        return
     clock, lane, kind = run.clock[0], run.lanes[lane_row], KINDS * lane_row + OF_LANE
     if may_change_places(clock, lane.freed_ns, lane.freed_group, lane.freed_origin):
         clock.origin = mixed(mixed(lane.freed_origin, clock.origin), kind)
@@ -132,10 +153,8 @@ def needs_lane(run: Run, lane_row: int, mark: Any) -> None:
 
 
 @works_on_tables
-def note_beside(run: Run, lane: Any) -> None:
+def _note_beside(run: Run, lane: Any) -> None:
     """A collective is issued: its number, queues and priority follow from the order of issue."""
-    if not is_watched(run):
-        return
     clock = run.clock[0]
     clock.ties += may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin)
     lane.issued_ns = clock.now
@@ -144,21 +163,28 @@ def note_beside(run: Run, lane: Any) -> None:
 
 
 @works_on_tables
-def note_freed(run: Run, lane: Any) -> None:
-    """A lane becomes free."""
+def node_ends(run: Run, actor_row: int, lane: int) -> None:
+    """A node is done: its lane becomes free, and another part of the event begins."""
     if is_watched(run):
-        lane.freed_ns = run.clock[0].now
-        lane.freed_group = run.clock[0].group
-        lane.freed_origin = run.clock[0].origin
+        clock, freed = run.clock[0], run.lanes[actor_row * LANES + lane]
+        freed.freed_ns = clock.now
+        freed.freed_group = clock.group
+        freed.freed_origin = clock.origin
+        clock.part += 1
 
 
 @works_on_tables
-def note_pass(run: Run, actor_row: int, leaves: bool) -> None:
-    """An actor has issued what it could, but for nodes that became ready meanwhile if it `leaves` some.
+def issue_pass_ends(run: Run, actor_row: int) -> None:
+    """An actor has issued what it could; nodes that became ready meanwhile may be left.
 
     These are issued by whichever completion comes next, in this nanosecond or a later one.
     """
-    clock, actor = run.clock[0], run.actors[actor_row]
+    if not is_watched(run):
+        return
+    clock, actor, leaves = run.clock[0], run.actors[actor_row], 0
+    for lane in range(run.plan.settings[LANES_IN_USE]):
+        state = run.lanes[actor_row * LANES + lane]
+        leaves |= int(state.ready > 0 and not state.busy)
     if actor.passed_ns != clock.now or actor.passed_group != clock.group:
         actor.passed_ns = clock.now
         actor.passed_group = clock.group
@@ -173,17 +199,20 @@ def note_pass(run: Run, actor_row: int, leaves: bool) -> None:
 
 
 @works_on_tables
-def note_queued(run: Run, queue: Any, priority: int, limit: int) -> None:
-    """A chunk is about to join a queue."""
+def chunk_queued(run: Run, chunk_row: int) -> None:
+    """A chunk is about to join a queue; nothing has happened in this phase of it yet."""
     if not is_watched(run):
         return
-    clock = run.clock[0]
+    clock, chunk = run.clock[0], run.chunks[chunk_row]
+    queue, limit = run.queues[chunk.queue], run.plan.settings[RUNNING_LIMIT]
+    chunk.half_tried_ns = chunk.half_done_ns = NONE
+    chunk.mark_ns = chunk.turn_ns = chunk.posted_ns = NONE
     second = may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
     if queue.joined_ns != clock.now or queue.joined_group != clock.group:
         queue.joined_apart = 0
     queue.joined_apart |= second
     overtakes = may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin) and (
-        queue.started_priority < priority or run.plan.settings[QUEUE_ORDER] != 0
+        queue.started_priority < chunk.priority or run.plan.settings[QUEUE_ORDER] != 0
     )
     clock.ties += (queue.joined_apart and queue.running >= limit) or overtakes
     queue.joined_ns = clock.now
@@ -192,11 +221,19 @@ def note_queued(run: Run, queue: Any, priority: int, limit: int) -> None:
 
 
 @works_on_tables
-def note_started(run: Run, queue: Any, chunk: Any, next_priority: int) -> None:
-    """A chunk of a queue starts; `next_priority` is that of the one behind it, or its own."""
+def queue_considered(run: Run, queue_row: int) -> None:
+    """A queue may start chunks: which ones needs all that has happened to it."""
+    contribute(run, run.queues[queue_row], KINDS * queue_row + OF_QUEUE)
+
+
+@works_on_tables
+def chunk_starts(run: Run, chunk_row: int) -> None:
+    """The first waiting chunk of a queue starts."""
     if not is_watched(run):
         return
-    clock, priority = run.clock[0], chunk.priority
+    clock, chunk = run.clock[0], run.chunks[chunk_row]
+    queue, priority = run.queues[chunk.queue], chunk.priority
+    next_priority = priority if chunk.next == NONE else run.chunks[chunk.next].priority
     second = may_change_places(clock, queue.started_ns, queue.started_group, queue.started_origin)
     clock.ties += second and chunk.queued_ns < clock.now
     apart = may_change_places(clock, queue.joined_ns, queue.joined_group, queue.joined_origin)
@@ -208,29 +245,61 @@ def note_started(run: Run, queue: Any, chunk: Any, next_priority: int) -> None:
 
 
 @works_on_tables
-def note_queue_deadlock(run: Run) -> None:
+def queue_deadlock(run: Run) -> None:
     """Blocked queues are about to let chunks in, one queue after the other."""
-    run.clock[0].ties += 1
+    if is_watched(run):
+        run.clock[0].ties += 1
 
 
 @works_on_tables
-def note_half_tried(run: Run, chunk: Any) -> None:
+def second_half_tried(run: Run, chunk_row: int) -> None:
     """The second half of a direct exchange is tried, whether or not its first half has arrived."""
     if is_watched(run):
+        chunk = run.chunks[chunk_row]
         chunk.half_tried_ns = run.clock[0].now
         run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
 
 
 @works_on_tables
-def note_received(run: Run, chunk: Any) -> None:
+def step_received(run: Run, chunk_row: int) -> None:
     """A chunk received a message, perhaps the last of the first half of a direct exchange."""
-    if is_watched(run) and chunk.received == run.plan.programs[chunk.program].half:
+    if not is_watched(run):
+        return
+    chunk = run.chunks[chunk_row]
+    program = run.plan.programs[chunk.program]
+    if chunk.received == program.half:
         chunk.half_done_ns = run.clock[0].now
         run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
+    if program.start_bundles > 1:
+        take_turn(run, chunk.actor, chunk_row)
+        note_turn(run, chunk_row)
 
 
 @works_on_tables
-def note_second(run: Run, line: Any) -> None:
+def transfer_done(run: Run, chunk_row: int) -> None:
+    """A bundle of a chunk is through."""
+    chunk = run.chunks[chunk_row]
+    if run.plan.programs[chunk.program].start_bundles > 1:
+        note_turn(run, chunk_row)
+    else:
+        contribute(run, chunk, OF_BUNDLE)
+
+
+@works_on_tables
+def collective_starts(run: Run, running_row: int) -> None:
+    """A collective is issued; none of its chunks is done."""
+    if is_watched(run):
+        run.running[running_row].mark_ns = NONE
+
+
+@works_on_tables
+def chunk_done(run: Run, running_row: int) -> None:
+    """A chunk of a collective is done."""
+    contribute(run, run.running[running_row], OF_CHUNK)
+
+
+@works_on_tables
+def joins_line(run: Run, line: Any) -> None:
     """Something joins a line in which order matters: a link's, a channel's."""
     if not is_watched(run):
         return
@@ -239,3 +308,17 @@ def note_second(run: Run, line: Any) -> None:
     line.joined_ns = clock.now
     line.joined_group = clock.group
     line.joined_origin = clock.origin
+
+
+@works_on_tables
+def link_reached(run: Run, link: Any, link_row: int) -> None:
+    """A message is at a link, which it takes or queues for."""
+    joins_line(run, link)
+    contribute(run, link, KINDS * link_row + OF_LINK)
+
+
+@works_on_tables
+def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
+    """A link of an actor is free."""
+    begin_own(run, actor_row)
+    contribute(run, link, KINDS * link_row + OF_LINK)

@@ -43,7 +43,7 @@ def is_watched(run: Run) -> bool:
 
 
 @works_on_tables
-def stamp(run: Run, event_row: int) -> None:
+def event_made(run: Run, event_row: int) -> None:
     """Note on an event when, and as part of what, it is put on the calendar."""
     if is_watched(run):
         clock = run.clock[0]
@@ -54,7 +54,7 @@ def stamp(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def begin_event(run: Run, event_row: int) -> None:
+def event_taken(run: Run, event_row: int) -> None:
     """An event is taken off the calendar."""
     if is_watched(run):
         clock = run.clock[0]
@@ -65,7 +65,7 @@ def begin_event(run: Run, event_row: int) -> None:
 
 
 @works_on_tables
-def count_message(run: Run, actor_row: int) -> None:
+def message_delivered(run: Run, actor_row: int) -> None:
     """A message was delivered; the actor at one of its ends says for how many ranks."""
     run.clock[0].delivered += 1
     if is_watched(run):
@@ -73,7 +73,7 @@ def count_message(run: Run, actor_row: int) -> None:
 
 
 @works_on_tables
-def begin_rank(run: Run, actor_row: int) -> None:
+def actor_starts(run: Run, actor_row: int) -> None:
     """An actor starts."""
     if is_watched(run):
         run.clock[0].posted_ns = NONE
@@ -90,7 +90,7 @@ def begin_own(run: Run, actor_row: int) -> None:
 
 
 @works_on_tables
-def begin_bucket(run: Run, actor_row: int) -> None:
+def bucket_taken(run: Run, actor_row: int) -> None:
     """The event is an actor's bucket, whose entries will follow."""
     if is_watched(run):
         _begin(run, actor_row, True)
@@ -177,12 +177,6 @@ def contribute(run: Run, mark: Any, kind: int) -> None:
 
 
 @works_on_tables
-def contribute_to(run: Run, mark: Any, kind: int, row: int) -> None:
-    """The same for one of several things of a kind that an event may need: a queue, a link."""
-    contribute(run, mark, KINDS * row + kind)
-
-
-@works_on_tables
 def mark_now(clock: Any, mark: Any) -> None:
     mark.mark_ns = clock.now
     mark.mark_group = clock.group
@@ -191,22 +185,16 @@ def mark_now(clock: Any, mark: Any) -> None:
 
 
 @works_on_tables
-def origin_now(run: Run) -> int:
-    """The origin of what happens now, to be restored after a part of the event that needed others, too."""
-    return run.clock[0].origin
+def current_origin(run: Run) -> int:
+    """The origin of what happens now."""
+    return run.clock[0].origin if is_watched(run) else NONE
 
 
 @works_on_tables
 def restore_origin(run: Run, origin: int) -> None:
-    """What follows is a part of the event that needs nothing else."""
-    run.clock[0].origin = origin
-
-
-@works_on_tables
-def note_part(run: Run) -> None:
-    """A node is complete: another part of the event begins."""
+    """What follows is a part of the event that has this origin."""
     if is_watched(run):
-        run.clock[0].part += 1
+        run.clock[0].origin = origin
 
 
 @works_on_tables

@@ -1,8 +1,8 @@
 """What is on the network: a record of every message, and of how busy links are.
 
-Whoever sends says what the message is about (`tell_…`), and hands it to the transport. That says when the
-message sets out, takes links and arrives. Where it waits to be asked for (rendezvous), what was said of it
-is kept beside the offer. A message that waits for no link is logged when it sets out: its times are known.
+Whoever sends says what the next message is about; the network model then says when it sets out, takes links
+and arrives. Where a message waits to be asked for (rendezvous), what was said of it is kept beside the offer.
+A message that waits for no link is logged when it sets out: its times are known.
 
 All of this is idle unless it is recorded. Not here: slices of time (`link_slices`), and tables
 (`traffic_tables`).
@@ -28,7 +28,19 @@ def is_noted(run: Run) -> bool:
 
 
 @works_on_tables
-def describe_step(run: Run, chunk_row: int, step: int, what: int) -> None:
+def step_sent(run: Run, chunk_row: int, label: int) -> None:
+    """A chunk sends a step's message, or offers it."""
+    _describe_step(run, chunk_row, label >> 1, COLLECTIVE)
+
+
+@works_on_tables
+def step_asked_for(run: Run, chunk_row: int, label: int) -> None:
+    """A chunk asks for a step's message."""
+    _describe_step(run, chunk_row, label >> 1, REQUEST)
+
+
+@works_on_tables
+def _describe_step(run: Run, chunk_row: int, step: int, what: int) -> None:
     """The next message is one of a phase."""
     if is_noted(run):
         chunk, now = run.chunks[chunk_row], run.traffic.now[0]
@@ -39,24 +51,32 @@ def describe_step(run: Run, chunk_row: int, step: int, what: int) -> None:
 
 
 @works_on_tables
-def describe_send(run: Run, kind: int, node: int, whose: int, ready_ns: int) -> None:
-    """The next message is one of a trace, or of a custom program; its sender has been ready since then."""
+def send_starts(run: Run, kind: int, node: int, whose: int) -> None:
+    """The next message is one of a trace, or of a custom program."""
     if is_noted(run):
         if kind == MESSAGE:
             _describe_node(run, whose, node, SEND)
         else:
-            describe_step(run, whose, node, CUSTOM)
-        run.traffic.now[0].ready_ns = ready_ns
+            _describe_step(run, whose, node, CUSTOM)
 
 
 @works_on_tables
-def describe_receive(run: Run, kind: int, whose: int, node: int) -> None:
+def held_send_starts(run: Run, event_row: int) -> None:
+    """The same for one that was held back; its sender has been ready since then."""
+    if is_noted(run):
+        held = run.events[event_row]
+        send_starts(run, held.kind, held.b, held.c)
+        run.traffic.now[0].ready_ns = run.traffic.held[event_row]
+
+
+@works_on_tables
+def message_asked_for(run: Run, kind: int, whose: int, node: int) -> None:
     """The next message asks for another one: a receive is posted."""
     if is_noted(run):
         if kind == LATE_RECEIVE:
             _describe_node(run, whose, node, REQUEST)
         else:
-            describe_step(run, whose, node, REQUEST)
+            _describe_step(run, whose, node, REQUEST)
 
 
 @works_on_tables
@@ -68,36 +88,32 @@ def _describe_node(run: Run, actor_row: int, node: int, what: int) -> None:
 
 
 @works_on_tables
-def keep_offer(run: Run, unexpected_row: int) -> None:
-    """A message is offered: keep what was said of it."""
+def step_offered(run: Run, chunk_row: int, label: int, unexpected_row: int) -> None:
+    """A chunk offers a step's message: keep what is said of it."""
     if is_noted(run):
+        step_sent(run, chunk_row, label)
         _copy_description(run.traffic.unexpected[unexpected_row], run.traffic.now[0])
 
 
 @works_on_tables
-def describe_offered(run: Run, unexpected_row: int) -> None:
+def offer_sent(run: Run, unexpected_row: int) -> None:
     """The next message is one that was offered."""
     if is_noted(run):
         _copy_description(run.traffic.now[0], run.traffic.unexpected[unexpected_row])
 
 
 @works_on_tables
-def mark_held(run: Run, event_row: int) -> None:
+def send_held(run: Run, event_row: int) -> None:
     """A send waits to be asked for."""
     if is_noted(run):
         run.traffic.held[event_row] = run.clock[0].now
 
 
 @works_on_tables
-def held_since(run: Run, event_row: int) -> int:
-    """Since when a send has waited to be asked for."""
-    return run.traffic.held[event_row] if is_noted(run) else NONE
-
-
-@works_on_tables
-def sender(run: Run) -> int:
-    """The actor that sends the next message."""
-    return run.traffic.now[0].actor
+def actor_sends(run: Run, tier: int, tiers: int, begin: int, length: int, size: int) -> None:
+    """The next message occupies all links that its sender has in one of the network's tiers."""
+    if is_noted(run):
+        note_busy(run, run.traffic.now[0].actor * tiers + tier, begin, length, size)
 
 
 @works_on_tables

@@ -18,6 +18,7 @@ from et_sim.plan.tables import record, table
 LOGGED_AT_ONCE = 1 << 16
 MOST_SLICES, FEWEST_SLICES = 128, 4  # of a link
 SLICES_IN_ALL = 1 << 20
+SHIFT, PER_LINK, BITS = range(3)  # of `Traffic.grid`
 
 
 class Sent(IntEnum):

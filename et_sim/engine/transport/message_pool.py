@@ -6,7 +6,7 @@ Not here: where they are (the network model).
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.traffic import message_sets_out
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import Run
 
 
@@ -21,7 +21,7 @@ def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: 
     message.target, message.bytes = target, size
     message.kind, message.a, message.b, message.c = kind, a, b, c
     message.done = done
-    message_sets_out(run, row)
+    observe.message_sets_out(run, row)
     return row
 
 

@@ -14,20 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.calendar.clock import new_event, release_event, schedule
-from et_sim.engine.observe.causes import (
-    NOTHING,
-    RECEIVE,
-    REQUEST,
-    current_cause,
-    is_recorded,
-    needs_waiting,
-    restore_cause,
-)
-from et_sim.engine.observe.event_actor import pair_of
-from et_sim.engine.observe.tie_rules import note_came, note_met, note_met_waiting, note_second
-from et_sim.engine.observe.ties import begin_arrival
-from et_sim.engine.observe.traffic import describe_receive, describe_send, held_since, mark_held
+from et_sim.engine.calendar.clock import new_event, schedule
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import (
     ASKED_CUSTOM,
     ASKED_MESSAGE,
@@ -55,25 +44,24 @@ def send(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
         return
     handshake_row = run.plan.channels[channel_row].handshake
     handshake = run.handshakes[handshake_row]
-    note_second(run, handshake)
+    observe.send_queued(run, handshake_row)
     if handshake.arrived > 0:
-        note_met(run, handshake)
         handshake.arrived -= 1
-        moment = current_cause(run)
-        _take_early(run, run.causes.handshakes, handshake_row, REQUEST)
+        thread = observe.pause(run)
+        observe.send_meets_early(run, handshake_row)
         asked = INJECT_MESSAGE if kind == MESSAGE else INJECT_CUSTOM
         schedule(run, run.clock[0].now, asked, channel_row, b, c)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
     else:
         held_row = new_event(run, kind, channel_row, b, c)
-        mark_held(run, held_row)
+        observe.send_held(run, held_row)
         join(run.events, handshake, held_row)
 
 
 @works_on_tables
 def send_now(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     """Put a message on the network that waits for nothing."""
-    describe_send(run, kind, b, c, run.clock[0].now)
+    observe.send_starts(run, kind, b, c)
     _inject(run, channel_row, kind, b, c)
 
 
@@ -93,7 +81,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
         _await_message(run, channel_row, kind, a, b)
         return
     channel = run.plan.channels[channel_row]
-    describe_receive(run, kind, a, b)
+    observe.message_asked_for(run, kind, a, b)
     asked = ASKED_MESSAGE if kind == LATE_RECEIVE else ASKED_CUSTOM
     inject(run, channel.target, channel.source, REQUEST_BYTES, asked, channel_row, a, b, NONE)
 
@@ -104,25 +92,19 @@ def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None
 
     That may be a message of another size, on another channel.
     """
-    moment = current_cause(run)
+    thread = observe.pause(run)
     _await_message(run, channel_row, kind, a, b)
-    restore_cause(run, moment)
-    begin_arrival(
-        run, run.plan.actor_of_rank[run.plan.channels[channel_row].source], pair_of(run, channel_row)
-    )
+    observe.resume(run, thread)
     handshake_row = run.plan.channels[channel_row].handshake
     handshake = run.handshakes[handshake_row]
-    note_met(run, handshake)
-    note_came(run, handshake)
+    observe.request_at_source(run, channel_row, handshake_row)
     if handshake.head == NONE:
         handshake.arrived += 1
-        _note_early(run, run.causes.handshakes, handshake_row)
+        observe.request_early(run, handshake_row)
         return
-    note_met_waiting(run, handshake.head)
     held_row = _leave(run, handshake)
     held = run.events[held_row]
-    needs_waiting(run, held_row, REQUEST, NONE)
-    describe_send(run, held.kind, held.b, held.c, held_since(run, held_row))
+    observe.held_send_starts(run, held_row)
     _inject(run, held.a, held.kind, held.b, held.c)
 
 
@@ -130,14 +112,13 @@ def message_asked(run: Run, channel_row: int, kind: int, a: int, b: int) -> None
 def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     """From now on, a message on a channel meets this receive; one that came before does so in an event."""
     state = run.channels[channel_row]
-    note_second(run, state)
+    observe.receive_queued(run, channel_row)
     if state.arrived > 0:
-        note_met(run, state)
         state.arrived -= 1
-        moment = current_cause(run)
-        _take_early(run, run.causes.channels, channel_row, RECEIVE)
+        thread = observe.pause(run)
+        observe.receive_meets_early(run, channel_row)
         schedule(run, run.clock[0].now, kind, a, b, 0)
-        restore_cause(run, moment)
+        observe.resume(run, thread)
     else:
         join(run.events, state, new_event(run, kind, a, b, 0))
 
@@ -146,14 +127,14 @@ def _await_message(run: Run, channel_row: int, kind: int, a: int, b: int) -> Non
 def match(run: Run, channel_row: int) -> int:
     """A message arrived: the receive it meets, as an event to read at once; NONE: it waits."""
     state = run.channels[channel_row]
-    note_met(run, state)
-    note_came(run, state)
+    observe.message_at_target(run, channel_row)
     if state.head == NONE:
         state.arrived += 1
-        _note_early(run, run.causes.channels, channel_row)
+        observe.message_early(run, channel_row)
         return NONE
-    note_met_waiting(run, state.head)
-    return _leave(run, state)
+    met = _leave(run, state)
+    observe.message_met(run, met)
+    return met
 
 
 @works_on_tables
@@ -162,17 +143,3 @@ def _leave(run: Run, line: Any) -> int:
     event = leave(run.events, line)
     release_event(run, event)
     return event
-
-
-@works_on_tables
-def _note_early(run: Run, lines: Any, row: int) -> None:
-    """A message came before its receive, or a request before its message: of no account but for causes."""
-    if is_recorded(run):
-        join(run.events, lines[row], new_event(run, NOTHING, 0, 0, 0))
-
-
-@works_on_tables
-def _take_early(run: Run, lines: Any, row: int, what: int) -> None:
-    """What happens next needs the first of those that came early."""
-    if is_recorded(run):
-        needs_waiting(run, _leave(run, lines[row]), what, NONE)

@@ -9,9 +9,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.observe.causes import LATENCY
-from et_sim.engine.observe.message_causes import takes_first
-from et_sim.engine.observe.traffic import message_flies
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.network_seam import Needs
@@ -69,6 +67,6 @@ def inject(
     now, delay = run.clock[0].now, run.network.delay[0]
     if done != NONE:
         schedule(run, now, done, c, b, 0)
-    message_flies(run, target, size, now, delay, 0)
-    takes_first(run, LATENCY, 0, now + delay)
+    observe.message_flies(run, target, size, now, delay, 0)
+    observe.describe_latency(run, 0, now + delay)
     schedule(run, now + delay, kind, a, b, c)

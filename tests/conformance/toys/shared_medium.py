@@ -13,9 +13,7 @@ import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.observe.causes import SERIALISATION
-from et_sim.engine.observe.message_causes import is_spent
-from et_sim.engine.observe.traffic import message_takes_link
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.records import MESSAGE_FIELDS
@@ -87,7 +85,7 @@ def inject(
 ) -> None:
     medium = run.network.state[0]
     message = new_message(run, target, size, kind, a, b, c, done)
-    message_takes_link(run, message, source, 0, 0)
+    observe.message_takes_link(run, message, source, 0, 0)
     _catch_up(run)
     row = medium.free_flow
     flow = run.network.flows[row]
@@ -149,5 +147,5 @@ def _plan_next(run: Run) -> None:
         at = run.network.flows[at].next
     medium.version += 1
     rest = run.network.flows[least].left * medium.active / run.network.bytes_per_unit[0]
-    is_spent(run, SERIALISATION, 0)
+    observe.next_event_is_serialised(run, 0)
     schedule(run, run.clock[0].now + int(np.ceil(rest)), NETWORK + THROUGH, least, medium.version, 0)

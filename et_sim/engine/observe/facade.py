@@ -1,0 +1,357 @@
+"""What happens in a run, as observers hear of it: one function for each place of the mechanism.
+
+Observers are causes (`causes` and its siblings), the network's traffic (`traffic`), the log of phases
+(`phases`) and ties (`ties` and its siblings). All that they note is empty in a run that does not want it, and
+then the functions here do nothing; none of them changes what happens.
+
+What only one observer hears of is that observer's own function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe import (
+    bus_causes,
+    causes,
+    event_actor,
+    message_causes,
+    phases,
+    tie_rules,
+    ties,
+    traffic,
+)
+from et_sim.engine.state.run import NONE, Run
+
+Thread = tuple[int, int]  # the cause and the origin of what happens
+PLENTY = 1 << 40
+
+# Events
+event_scheduled = causes.event_scheduled
+bucket_taken = ties.bucket_taken
+event_happens = event_actor.event_happens
+
+# Nodes
+node_without_parents = causes.parent_done
+node_ready = tie_rules.node_ready
+issue_pass_ends = tie_rules.issue_pass_ends
+server_taken = causes.server_taken
+server_freed = causes.server_freed
+request_served = causes.request_served
+
+# Collectives
+collective_issued = causes.collective_issued
+chunk_leaves = causes.chunk_leaves
+queue_considered = tie_rules.queue_considered
+queue_deadlock = tie_rules.queue_deadlock
+phase_done = phases.phase_done
+phase_done_by_one = causes.phase_done_by_one
+step_sent = traffic.step_sent
+step_asked_for = traffic.step_asked_for
+step_offered = traffic.step_offered
+offer_was_asked_for = message_causes.offer_was_asked_for
+unexpected_on_its_way = message_causes.unexpected_on_its_way
+early_step_scheduled = message_causes.early_step_scheduled
+early_step_received = causes.early_step_received
+custom_node_waits = causes.custom_node_waits
+custom_parent_done = causes.custom_parent_done
+custom_node_done = causes.custom_node_done
+custom_program_done = causes.custom_program_done
+bus_request_queued = bus_causes.bus_request_queued
+bus_sends = bus_causes.bus_sends
+bus_processes = bus_causes.bus_processes
+bus_side_freed = bus_causes.bus_side_freed
+bus_side_processed = bus_causes.bus_side_processed
+
+# Messages
+message_delivered = ties.message_delivered
+send_starts = traffic.send_starts
+send_held = traffic.send_held
+message_asked_for = traffic.message_asked_for
+message_early = message_causes.message_early
+request_early = message_causes.request_early
+
+# The network
+message_sets_out = traffic.message_sets_out
+message_takes_link = traffic.message_takes_link
+message_flies = traffic.message_flies
+message_arrives = traffic.message_arrives
+message_hops = event_actor.message_hops
+actor_sends = traffic.actor_sends
+link_reached = tie_rules.link_reached
+link_was_free = message_causes.link_was_free
+describes_causes = causes.is_recorded
+describe_latency = message_causes.describe_latency
+describe_serialisation = message_causes.describe_serialisation
+describe_from = message_causes.describe_from
+describe_bound = message_causes.describe_bound
+described_so_far = message_causes.described_so_far
+described_until = message_causes.described_until
+
+# What the next event follows
+next_event_is_serialised = message_causes.next_event_is_serialised
+next_event_follows = message_causes.next_event_follows
+next_event_flies = message_causes.next_event_flies
+next_event_ends_transfer = bus_causes.next_event_ends_transfer
+
+
+@works_on_tables
+def is_recording(run: Run) -> bool:
+    """Whether causes, messages or links are recorded."""
+    return len(run.recording) > 0
+
+
+@works_on_tables
+def is_tied(run: Run) -> bool:
+    """Whether the order of two events would have decided something that ranks may not agree about."""
+    return ties.is_watched(run) and run.clock[0].ties > 0
+
+
+@works_on_tables
+def rows_left(run: Run, reserve: int) -> int:
+    """How many rows are left to record in; one event takes up to `reserve`."""
+    rows = PLENTY
+    if causes.is_recorded(run):
+        left = len(run.causes.moments) - (run.causes.now[0].made - run.causes.now[0].flushed)
+        rows = left // run.causes.reserve[0] * reserve
+    if len(run.phase_log) > 0:
+        rows = min(rows, len(run.phase_log) - run.clock[0].phases_logged)
+    if traffic.is_noted(run) and len(run.traffic.log) > 0:
+        rows = min(rows, len(run.traffic.log) - run.traffic.logged[0])
+    return rows
+
+
+@works_on_tables
+def pause(run: Run) -> Thread:
+    """What happens now, to be resumed after a part of the event that needs other things, too."""
+    return causes.current_cause(run), ties.current_origin(run)
+
+
+@works_on_tables
+def resume(run: Run, thread: Thread) -> None:
+    """What happens next, in the same event, needs no more than what happened at the pause."""
+    causes.restore_cause(run, thread[0])
+    ties.restore_origin(run, thread[1])
+
+
+@works_on_tables
+def actor_starts(run: Run, actor_row: int) -> None:
+    """An actor starts, or will do so late."""
+    ties.actor_starts(run, actor_row)
+    causes.actor_starts(run)
+
+
+@works_on_tables
+def event_made(run: Run, event_row: int) -> None:
+    """An event is made, to be put on the calendar or to wait for something."""
+    ties.event_made(run, event_row)
+    causes.event_made(run, event_row)
+
+
+@works_on_tables
+def event_taken(run: Run, event_row: int) -> None:
+    """An event is taken off the calendar."""
+    ties.event_taken(run, event_row)
+    causes.event_taken(run, event_row)
+
+
+@works_on_tables
+def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
+    """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
+    causes.parent_done(run, node_row)
+    tie_rules.parent_done(run, node_row, is_deferred)
+
+
+@works_on_tables
+def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
+    """A node is issued on its lane, which may hold one node at a time."""
+    causes.node_starts(run, run.plan.actors[actor_row].node_first + node, actor_row, lane, is_limited)
+    tie_rules.node_starts(run, actor_row, node, lane, is_limited)
+
+
+@works_on_tables
+def node_ends(run: Run, actor_row: int, node: int, lane: int) -> None:
+    """A node is done, and its lane is free."""
+    causes.node_ends(run, run.plan.actors[actor_row].node_first + node, actor_row, lane)
+    tie_rules.node_ends(run, actor_row, lane)
+
+
+@works_on_tables
+def collective_starts(run: Run, running_row: int) -> None:
+    """A collective is issued; none of its chunks is done."""
+    tie_rules.collective_starts(run, running_row)
+    causes.collective_starts(run, running_row)
+
+
+@works_on_tables
+def chunk_queued(run: Run, chunk_row: int) -> None:
+    """A chunk is about to join the queue of its next phase."""
+    phases.chunk_queued(run, chunk_row)
+    tie_rules.chunk_queued(run, chunk_row)
+    causes.chunk_queued(run, chunk_row)
+
+
+@works_on_tables
+def chunk_starts(run: Run, chunk_row: int) -> None:
+    """The first waiting chunk of a queue starts."""
+    tie_rules.chunk_starts(run, chunk_row)
+    causes.chunk_starts(run, chunk_row)
+    phases.chunk_starts(run, chunk_row)
+
+
+@works_on_tables
+def receive_posted(run: Run, chunk_row: int, label: int) -> None:
+    """A chunk posts a receive."""
+    tie_rules.receive_posted(run, chunk_row)
+    phases.receive_posted(run, chunk_row)
+    causes.receive_posted(run, chunk_row, label)
+
+
+@works_on_tables
+def receive_met(run: Run, chunk_row: int, label: int) -> None:
+    """A step's message arrives, and its receive is posted."""
+    tie_rules.receive_met(run, chunk_row, label >> 1)
+    causes.receive_met(run, chunk_row, label)
+
+
+@works_on_tables
+def step_received(run: Run, chunk_row: int) -> None:
+    """A chunk has received a message, and counted it."""
+    phases.step_received(run, chunk_row)
+    if run.plan.programs[run.chunks[chunk_row].program].tree_first == NONE:
+        tie_rules.step_received(run, chunk_row)
+        causes.step_received(run, chunk_row)
+
+
+@works_on_tables
+def second_half_tried(run: Run, chunk_row: int) -> None:
+    """The second half of a direct exchange may begin if all messages of the first have arrived."""
+    tie_rules.second_half_tried(run, chunk_row)
+    causes.second_half_tried(run, chunk_row)
+
+
+@works_on_tables
+def transfer_done(run: Run, chunk_row: int) -> None:
+    """A bundle of a chunk is through."""
+    causes.transfer_done(run, chunk_row)
+    tie_rules.transfer_done(run, chunk_row)
+
+
+@works_on_tables
+def phase_ends_for(run: Run, chunk_row: int, thread: Thread) -> None:
+    """A phase that ends for all actors together ends for one of them."""
+    causes.restore_cause(run, thread[0])
+    causes.works_for(run, chunk_row)
+
+
+@works_on_tables
+def chunk_done(run: Run, running_row: int) -> None:
+    """A chunk of a collective is through its last phase."""
+    tie_rules.chunk_done(run, running_row)
+    causes.chunk_done(run, running_row)
+
+
+@works_on_tables
+def message_unexpected(run: Run, row: int) -> None:
+    """A step's message, the offer of one or the request for one waits for its counterpart."""
+    message_causes.message_unexpected(run, row)
+    tie_rules.came_first(run, run.unexpected[row])
+
+
+@works_on_tables
+def unexpected_taken(run: Run, row: int) -> None:
+    """The counterpart came."""
+    tie_rules.met(run, run.unexpected[row])
+
+
+@works_on_tables
+def offer_sent(run: Run, row: int) -> None:
+    """A step's message that was offered is sent."""
+    message_causes.offer_sent(run, row)
+    traffic.offer_sent(run, row)
+
+
+@works_on_tables
+def send_queued(run: Run, handshake_row: int) -> None:
+    """A message waits to be asked for, if it is not already."""
+    tie_rules.joins_line(run, run.handshakes[handshake_row])
+
+
+@works_on_tables
+def send_meets_early(run: Run, handshake_row: int) -> None:
+    """A message is to be sent that was asked for before."""
+    tie_rules.met(run, run.handshakes[handshake_row])
+    message_causes.send_meets_early(run, handshake_row)
+
+
+@works_on_tables
+def request_at_source(run: Run, channel_row: int, handshake_row: int) -> None:
+    """The request for a message reached the message's source."""
+    event_actor.request_at_source(run, channel_row)
+    tie_rules.met(run, run.handshakes[handshake_row])
+    tie_rules.came_first(run, run.handshakes[handshake_row])
+
+
+@works_on_tables
+def held_send_starts(run: Run, event_row: int) -> None:
+    """A message that was held back has been asked for."""
+    tie_rules.met_waiting(run, event_row)
+    message_causes.held_send_starts(run, event_row)
+    traffic.held_send_starts(run, event_row)
+
+
+@works_on_tables
+def receive_queued(run: Run, channel_row: int) -> None:
+    """A receive waits for its message, if that has not come before."""
+    tie_rules.joins_line(run, run.channels[channel_row])
+
+
+@works_on_tables
+def receive_meets_early(run: Run, channel_row: int) -> None:
+    """A receive is posted whose message came before."""
+    tie_rules.met(run, run.channels[channel_row])
+    message_causes.receive_meets_early(run, channel_row)
+
+
+@works_on_tables
+def message_at_target(run: Run, channel_row: int) -> None:
+    """A message reached its target."""
+    event_actor.message_at_target(run, channel_row)
+    tie_rules.met(run, run.channels[channel_row])
+    tie_rules.came_first(run, run.channels[channel_row])
+
+
+@works_on_tables
+def message_met(run: Run, event_row: int) -> None:
+    """A message completes a receive that waited for it."""
+    tie_rules.met_waiting(run, event_row)
+    message_causes.message_met(run, event_row)
+
+
+@works_on_tables
+def message_queues(run: Run, row: int, link_row: int) -> None:
+    """A message waits for a link from now on."""
+    message_causes.message_queues(run, row)
+    traffic.message_queues(run, row, link_row)
+
+
+@works_on_tables
+def message_dequeued(run: Run, row: int, link_row: int) -> None:
+    """A message has waited for a link, and takes it."""
+    message_causes.message_dequeued(run, row, link_row)
+    traffic.message_dequeued(run, row, link_row)
+
+
+@works_on_tables
+def link_taken(run: Run, row: int, link_row: int, link_class: int, dimension: int, serial_ns: int) -> int:
+    """A link serialises a message from now on; returns what the message's end is caused by."""
+    traffic.message_takes_link(run, row, link_row, dimension, serial_ns)
+    return message_causes.link_taken(run, link_row, link_class, serial_ns)
+
+
+@works_on_tables
+def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
+    """A link of an actor is free again."""
+    tie_rules.link_freed(run, link, link_row, actor_row)
+    message_causes.link_freed(run, link_row)

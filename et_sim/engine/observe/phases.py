@@ -1,0 +1,50 @@
+"""What becomes of chunks, phase by phase: a log, which is empty unless it is wanted.
+
+The times are always noted. Not here: the table that is made of the log (`timeline`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import Run
+
+
+@works_on_tables
+def chunk_queued(run: Run, chunk_row: int) -> None:
+    """A chunk joins the queue of its phase."""
+    run.chunks[chunk_row].queued_ns = run.clock[0].now
+
+
+@works_on_tables
+def chunk_starts(run: Run, chunk_row: int) -> None:
+    """A chunk starts; it has waited for no message yet."""
+    chunk = run.chunks[chunk_row]
+    chunk.running_ns, chunk.waited_ns = run.clock[0].now, 0
+
+
+@works_on_tables
+def receive_posted(run: Run, chunk_row: int) -> None:
+    """A chunk waits for a message from now on."""
+    run.chunks[chunk_row].waited_ns -= run.clock[0].now
+
+
+@works_on_tables
+def step_received(run: Run, chunk_row: int) -> None:
+    """A chunk has waited for a message until now."""
+    run.chunks[chunk_row].waited_ns += run.clock[0].now
+
+
+@works_on_tables
+def phase_done(run: Run, chunk_row: int) -> None:
+    """A chunk is through a phase."""
+    if len(run.phase_log) == 0:
+        return
+    chunk, clock = run.chunks[chunk_row], run.clock[0]
+    running = run.running[chunk.running]
+    log = run.phase_log[clock.phases_logged]
+    clock.phases_logged += 1
+    log.actor, log.node = running.actor, running.node
+    log.chunk, log.phase = chunk.sequence - running.first_sequence, chunk.phase
+    log.phase_row, log.messages = chunk.phase_first + chunk.phase, chunk.received
+    log.queued_ns, log.start_ns = chunk.queued_ns, chunk.running_ns
+    log.end_ns, log.waited_ns = clock.now, chunk.waited_ns
