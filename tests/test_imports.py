@@ -195,6 +195,16 @@ def test_what_a_package_holds_has_no_circle(package: str) -> None:
     assert _circles(inside) == []
 
 
+def test_nobody_but_observers_knows_more_of_them_than_their_facade() -> None:
+    observers, facade = "et_sim.engine.observe", "et_sim.engine.observe.facade"
+    known = {
+        f"{module} imports {imported}"
+        for module, imported in every_import()
+        if f"{imported}.".startswith(f"{observers}.") and imported != facade
+    }
+    assert {told for told in known if not told.startswith(f"{observers}.")} == set()
+
+
 def test_the_simulator_never_imports_the_converters() -> None:
     assert [
         edge for edge in every_import() if edge[0].startswith("et_sim") and edge[1].startswith("converters")
