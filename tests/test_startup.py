@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 HEAVY = ("numpy", "numba", "pyarrow", "yaml", "networkx", "google.protobuf", "msgspec", "rich", "duckdb")
+SLOW = (*HEAVY, "pandas", "pyarrow.compute")
 PROGRAM = """
 import contextlib, io, sys
 from et_sim.cli import main
@@ -19,7 +22,7 @@ print(*(name for name in {heavy!r} if name in sys.modules))
 
 
 def _loaded_by(*arguments: str) -> list[str]:
-    program = PROGRAM.format(arguments=list(arguments), heavy=HEAVY)
+    program = PROGRAM.format(arguments=list(arguments), heavy=SLOW)
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
@@ -36,8 +39,15 @@ def test_help_of_a_command_loads_nothing_heavy() -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    program = f"import sys, et_sim; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    program = f"import sys, et_sim; print(*(name for name in {SLOW!r} if name in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+@pytest.mark.usefixtures("warm_engine")
+def test_a_run_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    """Neither the compiler nor what Arrow loads for some conversions: pandas, its own compute functions."""
+    found = _loaded_by("demo", "--out", str(tmp_path / "demo"))
+    assert not {"numba", "pandas", "pyarrow.compute", "duckdb", "networkx", "google.protobuf"} & set(found)

@@ -11,7 +11,9 @@ from et_sim.tables.declaration import STRING, TEXT, WORD, Column, Table
 from et_sim.tables.registry import VERSION
 
 VERSION_KEY = b"et-sim.tables"
+INDEX_KIND = {WORD: "int8", TEXT: "int32"}  # of the indices into the dictionary of texts
 TYPES = {
+    "int8": pa.int8(),
     "int32": pa.int32(),
     "int64": pa.int64(),
     "uint64": pa.uint64(),

@@ -14,7 +14,7 @@ import numpy as np
 
 from et_sim.errors import UsageError
 from et_sim.tables.registry import table_named
-from et_sim.views.run.columns import Words, coded, integers, stems_of, words
+from et_sim.views.run.columns import Words, coded, integers, numbers, stems_of, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 
@@ -151,8 +151,8 @@ class PathRecord:
         names = words(rows["name"])
         stems = stems_of(names)
         return Nodes(
-            actor=rows["actor"].to_numpy().astype(np.int64),
-            node=rows["node"].to_numpy(),
+            actor=numbers(rows["actor"]).astype(np.int64),
+            node=numbers(rows["node"]),
             kind=words(rows["kind"]),
             name=names,
             stem=Words(stems.texts, stems.codes[names.codes]),
@@ -160,8 +160,8 @@ class PathRecord:
             lane=words(rows["lane"]),
             treatment=words(rows["treatment"]),
             start_cause=words(rows["start_cause"]),
-            compute_utilisation=rows["compute_utilisation"].to_numpy(),
-            memory_utilisation=rows["memory_utilisation"].to_numpy(),
+            compute_utilisation=numbers(rows["compute_utilisation"]),
+            memory_utilisation=numbers(rows["memory_utilisation"]),
         )
 
     def nodes_of(self, events: Any) -> Any:

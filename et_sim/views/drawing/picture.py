@@ -16,7 +16,7 @@ from et_sim.errors import UsageError
 from et_sim.intervals import filling, levels
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import NEVER, colour_of
-from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.rank_table import slowest_first
 from et_sim.views.text import shortened
@@ -100,7 +100,7 @@ def _painted(run: RunDirectory, actors: list[int], makespan: int) -> tuple[Any, 
 
 def _drawn(batch: Any, actors: list[int], makespan: int, kinds: tuple[str, ...]) -> tuple[Any, ...]:
     """Track, kind, start and end of what takes time, of the actors that are shown."""
-    actor, start = batch["actor"].to_numpy(), batch["start_ns"].to_numpy()
+    actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
     ended = integers(batch["end_ns"], missing=-1)
     end = np.where(ended < 0, makespan, ended)
     rows = np.flatnonzero(np.isin(actor, actors) & (end > start))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
-from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
 
@@ -71,7 +71,7 @@ class _Blocks:
         first, last = window
         found, rows = _Longest(limit), 0
         for number, batch in enumerate(self._run.batches("timeline", SPANS)):
-            actor, start = batch["actor"].to_numpy(), batch["start_ns"].to_numpy()
+            actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
             self._firsts.append(rows)
             is_shown = self._places[actor] > 0
             if is_shown.any():
@@ -186,7 +186,7 @@ def _joined(blocks: _Blocks, rows: Any) -> Any:
         return rows[:0]
     found = []
     for first, batch in blocks.every(JOINED):
-        is_shown = np.flatnonzero(blocks.is_shown(batch["actor"].to_numpy()))
+        is_shown = np.flatnonzero(blocks.is_shown(numbers(batch["actor"])))
         of_row = _keys(batch, is_shown)
         there = np.any([np.isin(keys, some) for keys, some in zip(of_row, together, strict=True)], axis=0)
         found.append(first + is_shown[there])
@@ -198,7 +198,7 @@ def _keys(batch: Any, at: Any) -> tuple[Any, Any]:
     sequence = integers(batch["sequence"], missing=NONE)[at]
     groups = len(batch["group"].dictionary) + 1
     collective = np.where(sequence == NONE, NONE, sequence * groups + coded(batch["group"])[at])
-    actor, peer = batch["actor"].to_numpy()[at].astype(np.int64), integers(batch["peer"], missing=NONE)[at]
+    actor, peer = numbers(batch["actor"])[at].astype(np.int64), integers(batch["peer"], missing=NONE)[at]
     is_message = np.array([kind in MESSAGES for kind in (*batch["kind"].dictionary.to_pylist(), None)])
     ends = np.minimum(actor, peer) << 32 | np.maximum(actor, peer)
     return collective, np.where(is_message[coded(batch["kind"])[at]] & (peer != NONE), ends, NONE)

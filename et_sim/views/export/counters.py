@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawing.nodes import NONE, Shown
-from et_sim.views.run.columns import integers
+from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.selection import Window
@@ -106,8 +106,8 @@ def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Count
         return []
     columns, blocks = ("actor", "time_ns", "alive_bytes"), []
     for rows in run.batches("memory", columns):
-        kept = np.flatnonzero(np.isin(rows["actor"].to_numpy(), shown.actors))
-        blocks.append([rows[name].to_numpy()[kept] for name in columns])
+        kept = np.flatnonzero(np.isin(numbers(rows["actor"]), shown.actors))
+        blocks.append([numbers(rows[name])[kept] for name in columns])
     spans = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
     return _of_ranks(_by_actor(*spans) if spans else [], shown, "local memory", "bytes", window)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.intervals import Intervals, Unions, together
-from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 
 MESSAGES = "sends and receives"
@@ -37,7 +37,7 @@ def exposed_by_group(run: RunDirectory) -> list[Exposed]:
     adding: _Adding | None = None
     for rows in run.batches("timeline", COLUMNS):
         # Texts are the same in all batches.
-        adding = adding or _Adding(found, rows, run.actors()["rank_count"].to_numpy())
+        adding = adding or _Adding(found, rows, run.rank_counts())
         end = integers(rows["end_ns"], missing=-1)
         adding.add(rows, np.where(end < 0, run.summary["makespan_ns"], end))
     if adding is not None:
@@ -59,10 +59,10 @@ class _Adding:
 
     def add(self, rows: Any, end: Any) -> None:
         """Take a block, with the ends of its nodes."""
-        actor = rows["actor"].to_numpy()
+        actor = numbers(rows["actor"])
         is_other = self._is_other[coded(rows["kind"])]
         sort = np.where(is_other, 0, self._sort_of_group[coded(rows["group"])])
-        self.unions.add(actor, sort, rows["start_ns"].to_numpy(), end)
+        self.unions.add(actor, sort, numbers(rows["start_ns"]), end)
         weight, size = self._ranks[actor], integers(rows["bytes"], missing=0)
         for number in np.flatnonzero(np.bincount(sort)).tolist():
             if number:

@@ -15,6 +15,7 @@ from et_sim.tables.registry import table_named
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.drawing.picture import TICKS, round_step
 from et_sim.views.report.markup import absent, section, tag, text
+from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import shortened
 
@@ -63,7 +64,7 @@ def _peaks(run: RunDirectory, actors: int) -> dict[int, int]:
     """The most that is in use, of actors that use any."""
     most = np.full(actors, -1, np.int64)
     for rows in run.batches("memory", ("actor", "alive_bytes")):
-        np.maximum.at(most, rows["actor"].to_numpy(), rows["alive_bytes"].to_numpy())
+        np.maximum.at(most, numbers(rows["actor"]), numbers(rows["alive_bytes"]))
     return {actor: int(most[actor]) for actor in np.flatnonzero(most >= 0).tolist()}
 
 
@@ -71,7 +72,7 @@ def _changes(run: RunDirectory, chosen: list[int]) -> dict[int, tuple[Any, Any]]
     """When, and to what, memory in use changes, for some actors."""
     parts: dict[int, list[tuple[Any, Any]]] = {actor: [] for actor in chosen}
     for rows in run.batches("memory", ("actor", "time_ns", "alive_bytes")):
-        actor, time, alive = (rows[name].to_numpy() for name in ("actor", "time_ns", "alive_bytes"))
+        actor, time, alive = (numbers(rows[name]) for name in ("actor", "time_ns", "alive_bytes"))
         for one in np.intersect1d(actor, chosen).tolist():
             own = actor == one
             parts[one].append((time[own], alive[own]))

@@ -51,7 +51,7 @@ def dimensions(run: RunDirectory, makespan: int) -> Heat | None:
     """Per dimension, the share of ranks of which a chunk is in a phase of it."""
     if not run.holds("phases"):
         return None
-    ranks = run.actors()["rank_count"].to_numpy()
+    ranks = run.rank_counts()
     sums: dict[int, Any] = {}
     for rows in run.batches("phases", ("actor", "dimension", "start_ns", "end_ns")):
         columns = (integers(rows[name], missing=-1) for name in ("actor", "dimension", "start_ns", "end_ns"))

@@ -177,7 +177,7 @@ def groups_section(run: RunDirectory) -> str:
         return section(
             "groups", "Exposed communication", tag("p", "There is no communication.", class_="absent")
         )
-    counts = run.actors()["rank_count"].to_numpy()
+    counts = run.rank_counts()
     ranks, makespan = int(counts[recorded_actors(run)].sum()), run.summary["makespan_ns"]
     rows = []
     for one in found:

@@ -17,24 +17,43 @@ class Words:
     codes: Any
 
 
-def integers(column: Any, missing: int) -> Any:
-    """An integer column with a value for its nulls, without Arrow's compute functions.
-
-    Importing those takes longer than showing a small run.
-    """
-    array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+# Arrow's own conversions import pandas where it is installed, or its compute functions; either takes longer
+# than showing a small run.
+def numbers(column: Any) -> Any:
+    """A column of numbers or truth values, as they are; nulls of a floating-point column are NaN."""
+    array = _in_one_piece(column)
     validity, values = array.buffers()
     window = slice(array.offset, array.offset + len(array))
-    out = np.frombuffer(values, array.type.to_pandas_dtype())[window].astype(np.int64)
-    if validity is not None and array.null_count:
-        is_valid = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[window]
-        out[is_valid == 0] = missing
+    if str(array.type) == "bool":
+        return _unpacked(values)[window]
+    found = np.frombuffer(values, str(array.type))[window]
+    if array.null_count:
+        found = np.where(_unpacked(validity)[window], found, np.nan)
+    return found
+
+
+def integers(column: Any, missing: int) -> Any:
+    """An integer column with a value for its nulls, as 64-bit numbers."""
+    array = _in_one_piece(column)
+    validity, values = array.buffers()
+    window = slice(array.offset, array.offset + len(array))
+    out = np.frombuffer(values, str(array.type))[window].astype(np.int64)
+    if array.null_count:
+        out[~_unpacked(validity)[window]] = missing
     return out
+
+
+def _in_one_piece(column: Any) -> Any:
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+
+
+def _unpacked(bits: Any) -> Any:
+    return np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").view(np.bool_)
 
 
 def words(column: Any) -> Words:
     """A column of texts, all of whose rows share one dictionary."""
-    dictionary = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    dictionary = _in_one_piece(column)
     return Words((*dictionary.dictionary.to_pylist(), None), coded(dictionary))
 
 

@@ -16,6 +16,7 @@ from et_sim.errors import UsageError, did_you_mean
 from et_sim.tables.declaration import Table
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, needed_files, table_named
 from et_sim.units import parse_ranks
+from et_sim.views.run.columns import integers
 from et_sim.views.run.schema import STALL_SHAPE, SUMMARY_SHAPE, misfit
 
 AGAIN = "simulate again with et-sim run"
@@ -67,6 +68,10 @@ class RunDirectory:
     def actors(self) -> Any:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
         return self.table("actors")
+
+    def rank_counts(self) -> Any:
+        """How many ranks every actor stands for."""
+        return integers(self.actors()["rank_count"], missing=0)
 
     def actor_of(self, rank: int) -> int:
         """The actor that stands for a rank."""

@@ -36,7 +36,7 @@ class Selection:
     def weights(self, run: RunDirectory) -> Any:
         """How many selected ranks every actor stands for."""
         if not self.ranks:
-            return run.actors()["rank_count"].to_numpy()
+            return run.rank_counts()
         self.check_ranks(run)
         return np.array([self._among(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
 

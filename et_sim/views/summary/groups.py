@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns, plural
-from et_sim.views.run.columns import coded
+from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.operations import operations
@@ -66,7 +66,7 @@ def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
         names = names or rows["group"].dictionary.to_pylist()
         group = coded(rows["group"])
         has_group = group < len(names)
-        key = np.unique(rows["actor"].to_numpy()[has_group] * np.int64(len(names) or 1) + group[has_group])
+        key = np.unique(numbers(rows["actor"])[has_group] * np.int64(len(names) or 1) + group[has_group])
         pairs.update(
             zip((key // (len(names) or 1)).tolist(), (key % (len(names) or 1)).tolist(), strict=True)
         )

@@ -15,6 +15,7 @@ import numpy as np
 from et_sim.errors import UsageError
 from et_sim.intervals import Intervals, union
 from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import aligned, share, shortened
 
@@ -61,8 +62,8 @@ class Layers:
             "phases", ("actor", "dimension", "phase", "layer", "queued_ns", "start_ns", "end_ns")
         )
         messages = self.run.table("phases", ("messages", "message_wait_ns"))
-        columns = {name: table[name].to_numpy() for name in table.column_names}
-        columns |= {name: messages[name].to_numpy() for name in messages.column_names}
+        columns = {name: integers(table[name], missing=0) for name in table.column_names}
+        columns |= {name: integers(messages[name], missing=0) for name in messages.column_names}
         own = columns["actor"] == self.run.actor_of(0)
         return {name: column[own] for name, column in columns.items()}
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns, format_ranks, plural
-from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called, ranks_named
@@ -99,12 +99,12 @@ def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
     for batch in run.batches("memory", COLUMNS):
         names = names or (*batch["tensor"].dictionary.to_pylist(), None)  # the same in all batches
         rows = _Rows(
-            actor=batch["actor"].to_numpy(),
-            time=batch["time_ns"].to_numpy(),
+            actor=numbers(batch["actor"]),
+            time=numbers(batch["time_ns"]),
             tensor=coded(batch["tensor"]),
             node=integers(batch["node"], missing=NO_NODE),
-            delta=batch["delta_bytes"].to_numpy(),
-            alive=batch["alive_bytes"].to_numpy(),
+            delta=numbers(batch["delta_bytes"]),
+            alive=numbers(batch["alive_bytes"]),
         )
         if not len(rows.actor):
             continue

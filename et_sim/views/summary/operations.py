@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.views.run.columns import Words, coded, integers, stems_of, words
+from et_sim.views.run.columns import Words, coded, integers, numbers, stems_of, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 
@@ -99,7 +99,7 @@ def _groups(
             coded(rows["kind"]),
             stems.codes[coded(rows["name"])],
             coded(rows["group"]),
-            weight.reshape(-1)[rows["actor"].to_numpy()],
+            weight.reshape(-1)[numbers(rows["actor"])],
         )
         keys, key_of_row = _numbered(np.ravel_multi_index(codes, sizes), math.prod(sizes))
         figures = _add_up(rows, key_of_row, len(keys), part)
@@ -123,7 +123,7 @@ def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
 
 def _spans(rows: Any, part: Selection) -> tuple[Any, Any, Any, Any]:
     """Start and end of rows, whether they completed, and which of them are shown."""
-    start, end = rows["start_ns"].to_numpy(), integers(rows["end_ns"], missing=-1)
+    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
     completed = end >= 0
     return start, end, completed, part.touches(start, np.where(completed, end, start))
 
@@ -134,7 +134,7 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
     first, last = part.clipped(start, end)
     counted = completed & shown
     duration = np.where(counted, last - first, 0)
-    payload = np.where(counted, rows["bytes"].to_numpy(), 0)
+    payload = np.where(counted, numbers(rows["bytes"]), 0)
     if part.window is not None:  # as much of it as its time lies in the window
         payload = np.rint(payload * (duration / np.maximum(end - start, 1))).astype(np.int64)
 
@@ -150,7 +150,7 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
     if all(rows[name].null_count == len(rows) for name in AVERAGED):
         columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
     else:
-        used = [rows[name].to_numpy(zero_copy_only=False) for name in AVERAGED]
+        used = [numbers(rows[name]) for name in AVERAGED]
         is_kernel, is_compute_bound = ~np.isnan(used[0]), used[0] >= 1
         columns += [summed(np.where(mask, duration, 0)) for mask in (is_kernel, is_compute_bound)]
         weights = (np.where(is_kernel, figure, 0.0) * duration for figure in used)

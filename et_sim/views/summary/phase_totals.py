@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns
-from et_sim.views.run.columns import coded, integers, words
+from et_sim.views.run.columns import coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, share
@@ -68,7 +68,7 @@ def _figures(rows: Any, of_row: Any, keys: int, weights: Any, part: Selection) -
     queued, start = (integers(rows[name], missing=0) for name in ("queued_ns", "start_ns"))
     end = integers(rows["end_ns"], missing=-1)
     end = np.where(end < 0, start, end)
-    weight = weights[rows["actor"].to_numpy()] * part.touches(queued, end)
+    weight = weights[numbers(rows["actor"])] * part.touches(queued, end)
     waiting_from, waiting_to = part.clipped(queued, start)
     running_from, running_to = part.clipped(start, end)
     running = np.where(weight > 0, running_to - running_from, 0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, OTHER, Spent
-from et_sim.views.run.columns import coded, integers
+from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 
@@ -37,7 +37,7 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
     present = np.clip(end, *window) - window[0]  # how much of the window comes before the finish
     weights, spent = part.weights(run), Spent(len(actors))
     for rows in run.batches("timeline", COLUMNS):
-        owner, start = rows["actor"].to_numpy(), rows["start_ns"].to_numpy()
+        owner, start = numbers(rows["actor"]), numbers(rows["start_ns"])
         end = integers(rows["end_ns"], missing=-1)
         end = np.where(end < 0, run.summary["makespan_ns"], end)  # what never ended is still under way
         shown = np.flatnonzero(part.touches(start, end) & (weights > 0)[owner])
