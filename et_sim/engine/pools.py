@@ -101,7 +101,7 @@ def _most_groups(plan: Plan) -> int:
     """Groups of the actor that is in most, each with queues of its own if collectives share no lane."""
     if Correction.CONCURRENT_COMMUNICATION not in plan.corrections:
         return 1
-    return int(np.diff(plan.actors["seat_first"], append=len(plan.actor_seats)).max(initial=1))
+    return int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
 
 
 def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) -> Run:
@@ -121,7 +121,7 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
         changes["heap_slot"] = _extend(run.heap_slot, len(changes["slots"]))
     if clock.free_unexpecteds < reserve.rows:
         changes["unexpected"] = grow_pool(
-            run.unexpected, clock, "free_unexpected", "chain", reserve.rows, free_mark="seat"
+            run.unexpected, clock, "free_unexpected", "chain", reserve.rows, free_mark="member"
         )
     changes["network"] = grown(model, run.network, reserve.rows)
     if needs.record is not None and clock.free_messages < reserve.rows:
@@ -227,11 +227,11 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
         homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
         _chain(run.buckets, run.bucket_index, rows, homes)
     if "unexpected" in changed:
-        rows = np.flatnonzero(run.unexpected["seat"] != NONE)
+        rows = np.flatnonzero(run.unexpected["member"] != NONE)
         run = replace(run, unexpected_index=_empty_index(len(run.unexpected)))
         live = run.unexpected[rows]
-        seat, label = live["seat"].astype(np.int64), live["step"].astype(np.int64)
-        _chain(run.unexpected, run.unexpected_index, rows, unexpected_home(run, seat, label, live["stage"]))
+        member, label = live["member"].astype(np.int64), live["step"].astype(np.int64)
+        _chain(run.unexpected, run.unexpected_index, rows, unexpected_home(run, member, label, live["stage"]))
     return run
 
 

@@ -24,7 +24,7 @@ COMPARED = (
     "indegree",
     "children",
     "detail",
-    "seat",
+    "member",
     "duration_ns",
     "bytes",
 )

@@ -110,7 +110,7 @@ def lower_collectives(
         if group not in used:
             used.append(group)
         nodes["detail"][which] = row
-        nodes["seat"][which] = used.index(group)
+        nodes["member"][which] = used.index(group)
     _count_like(nodes, _in_program_order(trace, rows.astype(np.int32)))
     return used
 
@@ -134,11 +134,11 @@ def _in_program_order(trace: Trace, rows: Any) -> Any:
 
 
 def _count_like(nodes: Any, rows: Any) -> None:
-    """Number the collectives of a template, in program order, among those of the same row and seat."""
+    """Number the collectives of a template, in program order, among those of the same row and group."""
     rows = rows[nodes["action"][rows] == Action.COLLECTIVE]
-    order = np.lexsort((np.arange(len(rows)), nodes["detail"][rows], nodes["seat"][rows]))
+    order = np.lexsort((np.arange(len(rows)), nodes["detail"][rows], nodes["member"][rows]))
     rows = rows[order]
-    pairs = np.stack((nodes["seat"][rows], nodes["detail"][rows]), axis=1)
+    pairs = np.stack((nodes["member"][rows], nodes["detail"][rows]), axis=1)
     begins = np.ones(len(rows), np.bool_)
     begins[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
     place = np.arange(len(rows))

@@ -5,7 +5,7 @@ group that holds every rank behaves like the whole system (its members' order in
 but counts its own collectives. Where traces describe groups themselves, a name may mean one group to one
 rank and another to the next: such a group's canonical name is one that no other has.
 
-Not here: the seats of the actors in their groups (`seats`).
+Not here: the actors that are members (`members`).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class GroupTable:
         return int(places[0]) if len(places) else None
 
     def tables(self, lines: Any) -> tuple[Any, Any]:
-        """The group table but for `seat_first`, and the ranks of all but the first group in a row."""
+        """The group table but for `first_member`, and the ranks of all but the first group in a row."""
         out = tables.table(tables.GROUP, len(self._members))
         for row in range(len(out)):
             out[row].members = len(self._members[row])

@@ -3,7 +3,7 @@
 Two stages, so that folding can look at the first before the second is done: `Lowering` treats every
 template, whoever runs it; `build_plan` adds what differs from actor to actor.
 
-Not here: the rules for single nodes (`nodes`), collectives (`collective_lowering`), groups, seats and
+Not here: the rules for single nodes (`nodes`), collectives (`collective_lowering`), groups, members and
 channels, which this module only puts together.
 """
 
@@ -26,9 +26,9 @@ from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
+from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
-from et_sim.plan.seats import SeatTables
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.templates import TemplateTables
@@ -115,16 +115,16 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     channel_first = [channel_tables.add_actor(actor) for actor in range(len(actors))]
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
-    seat_tables = SeatTables(workload, actors, lowering.groups, lowering.used_groups)
+    member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
     lines, group_lines = lowering.collectives.lines()
-    groups, group_members = lowering.groups.tables(group_lines)
-    seats, actor_seats, member_seats = seat_tables.finish(groups, len(group_members))
+    groups, group_ranks = lowering.groups.tables(group_lines)
+    members, actor_members, group_members = member_tables.finish(groups, len(group_ranks))
     programs = lowering.collectives.programs()
     actor_table = tables.table(tables.ACTOR, len(actors))
     actor_table["template"] = workload.template_of_rank[actors.representative]
     actor_table["rank"] = actors.representative
     actor_table["channel_first"] = channel_first
-    actor_table["seat_first"] = seat_tables.usage_first[:-1]
+    actor_table["first_member"] = member_tables.usage_first[:-1]
     actor_table["memory_server"] = lowering.memory_server[actors.representative]
     if lowering.variants.start_ns is not None:
         actor_table["start_ns"] = lowering.variants.start_ns[actors.representative]
@@ -153,11 +153,11 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         lines=lines,
         groups=groups,
         group_names=tuple(lowering.groups.names),
-        group_members=group_members,
+        group_ranks=group_ranks,
         misplaced_programs=lowering.customs.are_misplaced,
-        member_seats=member_seats,
-        seats=seats,
-        actor_seats=actor_seats,
+        group_members=group_members,
+        members=members,
+        actor_members=actor_members,
         handshakes=int(channels["handshake"].max(initial=-1)) + 1,
         rendezvous=system.rendezvous,
         memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,

@@ -2,7 +2,7 @@
 
 Every table is a record array; columns named `*_first` point into another table. Nodes belong to
 templates, which any number of actors share; whatever depends on *which* rank runs a template
-(channels of its sends and receives, seats in its groups) hangs off the actor.
+(channels of its sends and receives, the groups it is a member of) hangs off the actor.
 
 Not here: how tables are made (`lowering`, `collective_lowering`, `channels`), or the state of a run.
 """
@@ -90,8 +90,8 @@ NODE = record(
     ("indegree", "i4"),
     ("children", "i4"),
     ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own
-    ("seat", "i4"),  # COLLECTIVE: index among the actor's seats
-    ("like_before", "i4"),  # COLLECTIVE: how many with the same seat and detail precede it in the program
+    ("member", "i4"),  # COLLECTIVE: index among the actor's groups
+    ("like_before", "i4"),  # COLLECTIVE: how many with the same group and detail precede it in the program
     ("children_first", "i8"),
     ("duration_ns", "i8"),
     ("bytes", "i8"),
@@ -106,7 +106,7 @@ ACTOR = record(
     ("rank", "i4"),  # the rank it stands for; with folding, one representative
     ("node_first", "i8"),  # where its nodes' state begins
     ("channel_first", "i8"),
-    ("seat_first", "i8"),
+    ("first_member", "i8"),
     ("memory_server", "i4"),  # -1: its requests never wait
     ("start_ns", "i8"),
 )
@@ -189,16 +189,16 @@ CUSTOM = record(  # what one member of a group runs in a custom collective
 LINE = record(
     ("members", "i4"),
     ("stride", "i4"),  # distance in ranks between neighbours
-    ("members_first", "i8"),  # into `group_members`; -1: ranks follow from the stride
+    ("members_first", "i8"),  # into `group_ranks`; -1: ranks follow from the stride
     ("endpoint_ns", "i8"),
 )
 GROUP = record(
     ("members", "i4"),
     ("line", "i4"),  # through its members, in their order
     ("members_first", "i8"),
-    ("seat_first", "i8"),  # of a group that spans the system: the seat of the first actor
+    ("first_member", "i8"),  # of a group that spans the system: the first actor's
 )
-SEAT = record(
+MEMBER = record(
     ("actor", "i4"),
     ("group", "i4"),
     ("position", "i4"),
@@ -244,10 +244,10 @@ class Plan:
     lines: Any
     groups: Any
     group_names: tuple[str, ...]  # "": the whole system
-    group_members: Any  # ranks of the listed groups
-    member_seats: Any  # their seats
-    seats: Any
-    actor_seats: Any
+    group_ranks: Any  # ranks of the listed groups
+    group_members: Any  # and their rows in `members`
+    members: Any
+    actor_members: Any
     handshakes: int
     rendezvous: bool
     memory_servers: int

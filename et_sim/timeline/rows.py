@@ -234,8 +234,8 @@ class TimelineSource:
         which = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
         if not len(which):
             return group, state["sequence"]
-        seat_at = plan.actors["seat_first"][actor[which]] + nodes["seat"][which]
-        group[which] = plan.seats["group"][plan.actor_seats[seat_at]]
+        member_at = plan.actors["first_member"][actor[which]] + nodes["member"][which]
+        group[which] = plan.members["group"][plan.actor_members[member_at]]
         return group, state["sequence"]
 
     def _message_columns(self, actor: Any, nodes: Any) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
     running = run.running[running_row]
     collective = run.plan.collectives[running.collective]
     priority = _next_priority(run, actor_row, node, collective.priority)
-    group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.seats[running.seat].group == 0
+    group_counts = run.plan.settings[GROUP_COUNTERS] or run.plan.members[running.member].group == 0
     plan_row, thread = collective.chunk_plan_first, observe.pause(run)
     for number in range(collective.chunks):
         if number == run.plan.chunk_plans[plan_row].chunk_end:
@@ -51,7 +51,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         chunk_row = running.chunks_first + number
         chunk = run.chunks[chunk_row]
         chunk.actor = actor_row
-        chunk.seat = running.seat
+        chunk.member = running.member
         chunk.running = running_row
         turn = _turn(run, running_row, number)
         chunk.phase_first = run.plan.chunk_plans[plan_row].phase_first
@@ -61,7 +61,7 @@ def start_collective(run: Run, actor_row: int, node: int) -> None:
         chunk.ended = 0
         chunk.priority = priority
         if not group_counts:
-            run.seats[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
+            run.members[actor_row].next_sequence += 1  # every chunk also counts as one of the system's
         _choose_queues(run, chunk_row, running.collective, turn)
         if not run.plan.settings[STARTS_TOGETHER]:
             _start_chunk(run, chunk_row)
@@ -88,11 +88,11 @@ def _start_when_all_have_issued(run: Run, running_row: int) -> None:
     observe.collective_issued(run, issued)
     if run.issuers[issued] < len(run.actors):
         return
-    group = run.plan.groups[run.plan.seats[running.seat].group]
+    group = run.plan.groups[run.plan.members[running.member].group]
     for chunk in range(running.chunks):
         for actor_row in range(len(run.actors)):
-            seat = group.seat_first + actor_row
-            _start_chunk(run, chunk_of(run, seat, running.first_sequence + chunk))
+            member = group.first_member + actor_row
+            _start_chunk(run, chunk_of(run, member, running.first_sequence + chunk))
 
 
 @works_on_tables
@@ -108,32 +108,32 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     running.actor = actor_row
     running.node = node
     running.collective = plan_node.detail
-    running.seat = run.plan.actor_seats[actor.seat_first + plan_node.seat]
+    running.member = run.plan.actor_members[actor.first_member + plan_node.member]
     running.chunks = run.plan.collectives[plan_node.detail].chunks
     running.remaining = running.chunks
     observe.collective_starts(run, row)
     running.chunks_first = _take_block(run, running.chunks)
-    seat = run.seats[running.seat]
-    running.next = seat.running
-    seat.running = row
+    member = run.members[running.member]
+    running.next = member.running
+    member.running = row
     if run.plan.settings[MATCH_BY_PROGRAM]:
         collective = run.plan.collectives[running.collective]
         running.first_sequence = collective.first_sequence + plan_node.like_before * running.chunks
     else:
-        running.first_sequence = seat.next_sequence
-    seat.next_sequence += running.chunks
+        running.first_sequence = member.next_sequence
+    member.next_sequence += running.chunks
     run.nodes[actor.node_first + node].sequence = running.first_sequence
     return row
 
 
 @works_on_tables
 def end_collective(run: Run, running_row: int) -> None:
-    """Take a finished collective off its seat. Its chunks are given back by `release_chunks`."""
+    """Take a finished collective off its member's list. Its chunks are given back by `release_chunks`."""
     running = run.running[running_row]
-    seat = run.seats[running.seat]
-    at = seat.running
+    member = run.members[running.member]
+    at = member.running
     if at == running_row:
-        seat.running = running.next
+        member.running = running.next
         return
     while run.running[at].next != running_row:
         at = run.running[at].next
@@ -208,7 +208,7 @@ def _take_rotation(run: Run, running_row: int, turn: int) -> int:
     rotations = run.plan.collectives[running.collective].rotations
     if turn != NONE:
         return turn % rotations
-    cursor = run.cursors[run.seats[running.seat].cursor_first]
+    cursor = run.cursors[run.members[running.member].cursor_first]
     rotation = cursor.rotation % rotations
     cursor.rotation = (rotation + 1) % rotations
     return rotation
@@ -216,9 +216,9 @@ def _take_rotation(run: Run, running_row: int, turn: int) -> int:
 
 @works_on_tables
 def _choose_queues(run: Run, chunk_row: int, collective: int, turn: int) -> None:
-    """Pick the queue (and tree) of every phase now: by its turn, or from the seat's round-robin cursors."""
+    """Pick the queue (and tree) of every phase now: by its turn, or from the member's round-robin cursors."""
     chunk = run.chunks[chunk_row]
-    cursor_first = run.seats[chunk.seat].cursor_first
+    cursor_first = run.members[chunk.member].cursor_first
     for index in range(run.plan.collectives[collective].phases):
         phase = run.plan.phases[chunk.phase_first + index]
         cursor = run.cursors[cursor_first + phase.dimension]
@@ -275,7 +275,7 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     phase = run.plan.phases[chunk.phase_first + index]
     line_row = phase.line
     if line_row == NO_LINE:
-        line_row = run.plan.groups[run.plan.seats[chunk.seat].group].line
+        line_row = run.plan.groups[run.plan.members[chunk.member].group].line
     line = run.plan.lines[line_row]
     per_dim = run.plan.settings[QUEUES_PER_DIM]
     queue = run.chunk_queue[chunk_row, index] & (ROOT_FIRST - 1)
@@ -283,13 +283,13 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     chunk.phase = index
     chunk.program = phase.program
     chunk.line = line_row
-    queue_first = run.seats[chunk.seat].queue_first
+    queue_first = run.members[chunk.member].queue_first
     chunk.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     anticlockwise = upper or phase.cursor == LAST
     chunk.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
     if line.members_first >= 0:
-        chunk.position = run.plan.seats[chunk.seat].position
+        chunk.position = run.plan.members[chunk.member].position
     else:
         chunk.position = (run.plan.actors[chunk.actor].rank // line.stride) % line.members
     chunk.started = 0

@@ -21,9 +21,9 @@ from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 
 
 @works_on_tables
-def chunk_of(run: Run, seat_row: int, sequence: int) -> int:
-    """The chunk with this sequence number at a seat; NONE if it does not exist (yet)."""
-    row = run.seats[seat_row].running
+def chunk_of(run: Run, member_row: int, sequence: int) -> int:
+    """The chunk with this sequence number at a group member; NONE if it does not exist (yet)."""
+    row = run.members[member_row].running
     while row != NONE:
         running = run.running[row]
         if running.first_sequence <= sequence < running.first_sequence + running.chunks:
@@ -33,9 +33,9 @@ def chunk_of(run: Run, seat_row: int, sequence: int) -> int:
 
 
 @works_on_tables
-def chunk_expecting(run: Run, seat_row: int, label: int, stage: int) -> int:
+def chunk_expecting(run: Run, member_row: int, label: int, stage: int) -> int:
     """The chunk that has posted the receive of a message; NONE if none has."""
-    chunk_row = chunk_of(run, seat_row, stage >> STAGE_BITS)
+    chunk_row = chunk_of(run, member_row, stage >> STAGE_BITS)
     if chunk_row == NONE or stage_of(run.chunks[chunk_row]) != stage:
         return NONE
     chunk = run.chunks[chunk_row]
@@ -47,25 +47,25 @@ def chunk_expecting(run: Run, seat_row: int, label: int, stage: int) -> int:
 
 
 @works_on_tables
-def schedule_when_matched(run: Run, arrival: int, seat: int, label: int, stage: int) -> None:
+def schedule_when_matched(run: Run, arrival: int, member: int, label: int, stage: int) -> None:
     """Put a message that will arrive then on the calendar, or keep it until its receive is posted."""
-    if chunk_expecting(run, seat, label, stage) != NONE:
-        put_on_calendar(run, arrival, seat, label, stage)
+    if chunk_expecting(run, member, label, stage) != NONE:
+        put_on_calendar(run, arrival, member, label, stage)
     else:
-        row = keep_unexpected(run, seat, label, stage, NONE, NONE, 0)
+        row = keep_unexpected(run, member, label, stage, NONE, NONE, 0)
         run.unexpected[row].arrives_ns = arrival
         observe.unexpected_on_its_way(run, row, arrival)
 
 
 @works_on_tables
-def put_on_calendar(run: Run, arrival: int, seat: int, label: int, stage: int) -> None:
+def put_on_calendar(run: Run, arrival: int, member: int, label: int, stage: int) -> None:
     """Messages arrive in the order in which they are put there; in boost mode, by their senders.
 
     In boost mode, 1.0 simulates rank 0 and its neighbours only, who act in the order of their ids. All ranks
     see the order here that rank 0 sees there.
     """
     if not run.plan.settings[ARRIVALS_BY_SENDER]:
-        schedule(run, arrival, STEP, seat, label, stage)
+        schedule(run, arrival, STEP, member, label, stage)
         return
     sender = _sender_to_first(run, label, stage)
     slot = run.slots[slot_at(run, arrival)]
@@ -75,7 +75,7 @@ def put_on_calendar(run: Run, arrival: int, seat: int, label: int, stage: int) -
         if event.kind == STEP and _sender_to_first(run, event.b, event.c) > sender:
             break
         before, at = at, event.next
-    row = new_event(run, STEP, seat, label, stage)
+    row = new_event(run, STEP, member, label, stage)
     observe.event_scheduled(run, row, arrival, STEP)
     join_after(run.events, slot, before, row)
 

@@ -1,4 +1,4 @@
-"""Where a chunk is and whom it talks to: stages, positions on a line, ranks and seats."""
+"""Where a chunk is and whom it talks to: stages, positions on a line, ranks and members."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def rank_at(run: Run, chunk_row: int, position: int) -> int:
     chunk = run.chunks[chunk_row]
     line = run.plan.lines[chunk.line]
     if line.members_first >= 0:
-        return run.plan.group_members[line.members_first + position]
+        return run.plan.group_ranks[line.members_first + position]
     return run.plan.actors[chunk.actor].rank + (position - chunk.position) * line.stride
 
 
 @works_on_tables
-def seat_at(run: Run, chunk_row: int, position: int) -> int:
-    """The seat, in the chunk's group, of the member at a position of its line."""
+def member_at(run: Run, chunk_row: int, position: int) -> int:
+    """The row of the member, of the chunk's group, at a position of its line."""
     chunk = run.chunks[chunk_row]
     line = run.plan.lines[chunk.line]
     if line.members_first >= 0:
-        return run.plan.member_seats[line.members_first + position]
-    group = run.plan.groups[run.plan.seats[chunk.seat].group]
-    return group.seat_first + run.plan.actor_of_rank[rank_at(run, chunk_row, position)]
+        return run.plan.group_members[line.members_first + position]
+    group = run.plan.groups[run.plan.members[chunk.member].group]
+    return group.first_member + run.plan.actor_of_rank[rank_at(run, chunk_row, position)]

@@ -1,6 +1,6 @@
 """Rendezvous within collectives: a step's message starts only when its receiver has asked for it.
 
-The sender's offer and the receiver's request meet at the sender's seat, whichever comes first. An offer
+The sender's offer and the receiver's request meet at the sender, whichever comes first. An offer
 outlives the chunk that made it: a phase does not wait for its last message to leave.
 
 Not here: point-to-point messages (`messages`).
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.collectives.members import rank_at, seat_at
+from et_sim.engine.collectives.members import member_at, rank_at
 from et_sim.engine.collectives.unexpected import ASKED, OFFERED, keep_unexpected, take_unexpected_either_way
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import ASKED_STEP, INJECT_STEP, STEP
@@ -22,48 +22,50 @@ from et_sim.plan.tables import REQUEST_BYTES
 @works_on_tables
 def offer_step(run: Run, chunk_row: int, position: int, size: int, label: int, stage: int) -> None:
     """Send a step's message to a position as soon as it is asked for; if it already is, in an event."""
-    seat = run.chunks[chunk_row].seat
-    peer, rank = seat_at(run, chunk_row, position), rank_at(run, chunk_row, position)
+    member = run.chunks[chunk_row].member
+    peer, rank = member_at(run, chunk_row, position), rank_at(run, chunk_row, position)
     thread = observe.pause(run)
-    asked = take_unexpected_either_way(run, seat, label | ASKED, stage)
+    asked = take_unexpected_either_way(run, member, label | ASKED, stage)
     if asked != NONE:
         observe.offer_was_asked_for(run, asked)
-    offered = keep_unexpected(run, seat, label | OFFERED, stage, peer, rank, size)
+    offered = keep_unexpected(run, member, label | OFFERED, stage, peer, rank, size)
     observe.step_offered(run, chunk_row, label, offered)
     if asked != NONE:
-        schedule(run, run.clock[0].now, INJECT_STEP, seat, label, stage)
+        schedule(run, run.clock[0].now, INJECT_STEP, member, label, stage)
         observe.resume(run, thread)
 
 
 @works_on_tables
 def ask_for_step(run: Run, chunk_row: int, position: int, label: int, stage: int) -> None:
     """Tell the source of a step's message that the receive is posted."""
-    here = _rank_of_seat(run, run.chunks[chunk_row].seat)
-    there, source = rank_at(run, chunk_row, position), seat_at(run, chunk_row, position)
+    here = _rank_of_member(run, run.chunks[chunk_row].member)
+    there, source = rank_at(run, chunk_row, position), member_at(run, chunk_row, position)
     observe.step_asked_for(run, chunk_row, label)
     inject(run, here, there, REQUEST_BYTES, ASKED_STEP, source, label, stage, NONE)
 
 
 @works_on_tables
-def step_asked(run: Run, seat: int, label: int, stage: int) -> None:
+def step_asked(run: Run, member: int, label: int, stage: int) -> None:
     """A request arrived: send what is offered, or remember that it was asked for."""
-    if not inject_step(run, seat, label, stage):
-        keep_unexpected(run, seat, label | ASKED, stage, NONE, NONE, 0)
+    if not inject_step(run, member, label, stage):
+        keep_unexpected(run, member, label | ASKED, stage, NONE, NONE, 0)
 
 
 @works_on_tables
-def inject_step(run: Run, seat: int, label: int, stage: int) -> bool:
+def inject_step(run: Run, member: int, label: int, stage: int) -> bool:
     """Put an offered message on the network; False if nothing is offered under this label."""
-    row = take_unexpected_either_way(run, seat, label | OFFERED, stage)
+    row = take_unexpected_either_way(run, member, label | OFFERED, stage)
     if row == NONE:
         return False
     offer = run.unexpected[row]
     observe.offer_sent(run, row)
     own_label = offer.step & ~OFFERED
-    inject(run, _rank_of_seat(run, seat), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage, NONE)
+    inject(
+        run, _rank_of_member(run, member), offer.rank, offer.bytes, STEP, offer.peer, own_label, stage, NONE
+    )
     return True
 
 
 @works_on_tables
-def _rank_of_seat(run: Run, seat: int) -> int:
-    return run.plan.actors[run.plan.seats[seat].actor].rank
+def _rank_of_member(run: Run, member: int) -> int:
+    return run.plan.actors[run.plan.members[member].actor].rank

@@ -13,7 +13,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
-from et_sim.engine.collectives.members import rank_at, seat_at, stage_of
+from et_sim.engine.collectives.members import member_at, rank_at, stage_of
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import take_unexpected_either_way
@@ -97,43 +97,43 @@ def send_packet(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def _inject(run: Run, chunk_row: int, step_row: int, position: int, label: int, stage: int) -> None:
     """Put a packet on the network; most flights are known from the plan's step alone."""
-    target_seat = seat_at(run, chunk_row, position)
+    target_member = member_at(run, chunk_row, position)
     observe.step_sent(run, chunk_row, label)
     flight = step_flight_ns(run, step_row)
     if flight == NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
         there = rank_at(run, chunk_row, position)
         if not run.plan.settings[PAIRS_EARLY]:
-            inject(run, here, there, size, STEP, target_seat, label, stage, NONE)
+            inject(run, here, there, size, STEP, target_member, label, stage, NONE)
             return
         flight = flight_ns(run, here, there, size)
-    _fly(run, chunk_row, flight, target_seat, label)
+    _fly(run, chunk_row, flight, target_member, label)
 
 
 @works_on_tables
-def _fly(run: Run, chunk_row: int, flight: int, seat: int, label: int) -> None:
+def _fly(run: Run, chunk_row: int, flight: int, member: int, label: int) -> None:
     arrival, stage = run.clock[0].now + flight, stage_of(run.chunks[chunk_row])
     if run.plan.settings[PAIRS_EARLY]:
-        schedule_when_matched(run, arrival, seat, label, stage)
+        schedule_when_matched(run, arrival, member, label, stage)
     else:
-        schedule(run, arrival, STEP, seat, label, stage)
+        schedule(run, arrival, STEP, member, label, stage)
 
 
 @works_on_tables
 def _post_receive(run: Run, chunk_row: int, label: int, stage: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
-    seat = run.chunks[chunk_row].seat
+    member = run.chunks[chunk_row].member
     observe.receive_posted(run, chunk_row, label)
-    if run.seats[seat].unexpected == 0:
+    if run.members[member].unexpected == 0:
         return
-    row = take_unexpected_either_way(run, seat, label, stage)
+    row = take_unexpected_either_way(run, member, label, stage)
     if row == NONE:
         return
     thread = observe.pause(run)
     if run.plan.settings[PAIRS_EARLY]:
         arrival, its_label = max(run.unexpected[row].arrives_ns, run.clock[0].now), run.unexpected[row].step
         observe.early_step_scheduled(run, row)
-        put_on_calendar(run, arrival, seat, its_label, stage)
+        put_on_calendar(run, arrival, member, its_label, stage)
         observe.resume(run, thread)
         return
     observe.early_step_received(run, chunk_row, row)

@@ -14,7 +14,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.endpoint import cross_endpoint
-from et_sim.engine.collectives.members import rank_at, seat_at, stage_of
+from et_sim.engine.collectives.members import member_at, rank_at, stage_of
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.unexpected import take_unexpected
 from et_sim.engine.observe import facade as observe
@@ -128,14 +128,14 @@ def _send_down(run: Run, chunk_row: int) -> None:
 @works_on_tables
 def _send(run: Run, chunk_row: int, position: int, label: int, size: int) -> None:
     chunk = run.chunks[chunk_row]
-    target_seat, stage = seat_at(run, chunk_row, position), stage_of(chunk)
+    target_member, stage = member_at(run, chunk_row, position), stage_of(chunk)
     chunk.sent += 1
     if run.plan.settings[RENDEZVOUS]:
         offer_step(run, chunk_row, position, size, label, stage)
     else:
         here, there = run.plan.actors[chunk.actor].rank, rank_at(run, chunk_row, position)
         observe.step_sent(run, chunk_row, label)
-        inject(run, here, there, size, STEP, target_seat, label, stage, NONE)
+        inject(run, here, there, size, STEP, target_member, label, stage, NONE)
 
 
 @works_on_tables
@@ -146,8 +146,8 @@ def _post_receive(run: Run, chunk_row: int, label: int) -> None:
     observe.receive_posted(run, chunk_row, label)
     if run.plan.settings[RENDEZVOUS]:
         ask_for_step(run, chunk_row, peer_of(run, chunk_row, label), label, stage)
-    if run.seats[chunk.seat].unexpected > 0:
-        unexpected = take_unexpected(run, chunk.seat, label, stage)
+    if run.members[chunk.member].unexpected > 0:
+        unexpected = take_unexpected(run, chunk.member, label, stage)
         if unexpected != NONE:
             thread = observe.pause(run)
             observe.early_step_received(run, chunk_row, unexpected)

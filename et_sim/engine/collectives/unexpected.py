@@ -1,6 +1,6 @@
 """Messages of collectives that arrive before anybody waits for them.
 
-A message is named by the seat it goes to, the stage it belongs to (sequence, program and phase) and its
+A message is named by the member it goes to, the stage it belongs to (sequence, program and phase) and its
 label (step and direction of its sender). The program is part of the stage, so that collectives that
 differ between ranks never exchange messages, even if these happen to fit. Few messages are ever unexpected
 at a time: ranks that run in step have none.
@@ -20,14 +20,14 @@ FLAGS = OFFERED | ASKED
 
 
 @works_on_tables
-def unexpected_home(run: Run, seat: int, label: int, stage: int) -> int:
+def unexpected_home(run: Run, member: int, label: int, stage: int) -> int:
     """Where the search for an unexpected message begins."""
-    mixed = (seat << 5) ^ label ^ (label >> 11) ^ stage ^ (stage >> STAGE_BITS)
+    mixed = (member << 5) ^ label ^ (label >> 11) ^ stage ^ (stage >> STAGE_BITS)
     return mixed & (len(run.unexpected_index) - 1)
 
 
 @works_on_tables
-def keep_unexpected(run: Run, seat: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
+def keep_unexpected(run: Run, member: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
     """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does.
 
     Returns its row, where the time of a message that is still on its way may be noted.
@@ -37,8 +37,8 @@ def keep_unexpected(run: Run, seat: int, label: int, stage: int, peer: int, rank
     message = run.unexpected[row]
     clock.free_unexpected = message.chain
     clock.free_unexpecteds -= 1
-    home = unexpected_home(run, seat, label, stage)
-    message.seat = seat
+    home = unexpected_home(run, member, label, stage)
+    message.member = member
     message.step = label
     message.stage = stage
     message.peer = peer
@@ -47,19 +47,19 @@ def keep_unexpected(run: Run, seat: int, label: int, stage: int, peer: int, rank
     message.arrives_ns = clock.now
     message.chain = run.unexpected_index[home]
     run.unexpected_index[home] = row
-    run.seats[seat].unexpected += 1
+    run.members[member].unexpected += 1
     observe.message_unexpected(run, row)
     return row
 
 
 @works_on_tables
-def take_unexpected(run: Run, seat: int, label: int, stage: int) -> int:
+def take_unexpected(run: Run, member: int, label: int, stage: int) -> int:
     """Remove an unexpected message; its row may be read until the next one is kept. NONE: not here."""
-    home = unexpected_home(run, seat, label, stage)
+    home = unexpected_home(run, member, label, stage)
     row = run.unexpected_index[home]
     while row != NONE:
         message = run.unexpected[row]
-        if message.seat == seat and message.step == label and message.stage == stage:
+        if message.member == member and message.step == label and message.stage == stage:
             break
         row = message.chain
     if row == NONE:
@@ -68,22 +68,22 @@ def take_unexpected(run: Run, seat: int, label: int, stage: int) -> int:
     unchain(run.unexpected, run.unexpected_index, home, row)
     clock = run.clock[0]
     observe.unexpected_taken(run, row)
-    message.seat = NONE
+    message.member = NONE
     message.chain = clock.free_unexpected
     clock.free_unexpected = row
     clock.free_unexpecteds += 1
-    run.seats[seat].unexpected -= 1
+    run.members[member].unexpected -= 1
     return row
 
 
 @works_on_tables
-def take_unexpected_either_way(run: Run, seat: int, label: int, stage: int) -> int:
+def take_unexpected_either_way(run: Run, member: int, label: int, stage: int) -> int:
     """Like `take_unexpected`, also if the peer runs the stage in the other direction."""
-    row = take_unexpected(run, seat, label, stage)
+    row = take_unexpected(run, member, label, stage)
     if row == NONE:
         other = seen_from_other_direction(run, label, stage)
         if other != NONE:
-            row = take_unexpected(run, seat, other, stage)
+            row = take_unexpected(run, member, other, stage)
     return row
 
 

@@ -116,16 +116,16 @@ def end_phase(run: Run, chunk_row: int, label: int) -> None:
         _leave_phase(run, chunk_row, label)
         return
     chunk = run.chunks[chunk_row]
-    seat = run.plan.groups[run.plan.seats[chunk.seat].group].seat_first
+    member = run.plan.groups[run.plan.members[chunk.member].group].first_member
     sequence = chunk.sequence
-    first = chunk_of(run, seat, sequence)
+    first = chunk_of(run, member, sequence)
     run.chunks[first].ended += 1
     observe.phase_done_by_one(run, first)
     if run.chunks[first].ended == len(run.actors):
         run.chunks[first].ended = 0
         thread = observe.pause(run)
         for actor_row in range(len(run.actors)):
-            own = chunk_of(run, seat + actor_row, sequence)
+            own = chunk_of(run, member + actor_row, sequence)
             observe.phase_ends_for(run, own, thread)
             _leave_phase(run, own, START)
 
@@ -223,12 +223,12 @@ def receive_step(run: Run, chunk_row: int, label: int) -> None:
 
 
 @works_on_tables
-def step_arrived(run: Run, seat_row: int, label: int, stage: int) -> None:
+def step_arrived(run: Run, member_row: int, label: int, stage: int) -> None:
     """A message of a collective arrived: hand it over, or keeps it if its receive is not yet posted."""
-    observe.message_delivered(run, run.plan.seats[seat_row].actor)
-    chunk_row = chunk_expecting(run, seat_row, label, stage)
+    observe.message_delivered(run, run.plan.members[member_row].actor)
+    chunk_row = chunk_expecting(run, member_row, label, stage)
     if chunk_row != NONE:
         observe.receive_met(run, chunk_row, label)
         receive_step(run, chunk_row, label)
     else:
-        keep_unexpected(run, seat_row, label, stage, NONE, NONE, 0)
+        keep_unexpected(run, member_row, label, stage, NONE, NONE, 0)

@@ -49,7 +49,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
     elif kind == INJECT_MESSAGE:
         begin_own(run, run.plan.actor_of_rank[run.plan.channels[a].source])
     elif kind == INJECT_STEP:
-        begin_own(run, run.plan.seats[a].actor)
+        begin_own(run, run.plan.members[a].actor)
 
 
 @works_on_tables
@@ -67,16 +67,16 @@ def message_hops(run: Run, message_row: int, actor_row: int) -> None:
 
 
 @works_on_tables
-def _begin_step(run: Run, seat: int, label: int, stage: int) -> None:
+def _begin_step(run: Run, member: int, label: int, stage: int) -> None:
     """Steps of one program over equal distances come from the same peer."""
-    actor_row = run.plan.seats[seat].actor
+    actor_row = run.plan.members[member].actor
     program_row = (stage >> PHASE_BITS) & PROGRAM_MASK
     program = run.plan.programs[program_row]
     if program.tree_first != NONE:
         begin_arrival_from_anywhere(run, actor_row)
         return
     place = (label >> 1) % program.step_period * 2 + (label & 1)
-    begin_arrival(run, actor_row, mixed(mixed(seat, program_row), place))
+    begin_arrival(run, actor_row, mixed(mixed(member, program_row), place))
 
 
 @works_on_tables

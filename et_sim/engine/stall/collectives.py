@@ -52,10 +52,10 @@ class Collectives:
         run, plan = still.run, still.plan
         self._streams = {name: run.chunks[name] for name in run.chunks.dtype.names}
         self._running = {name: run.running[name] for name in run.running.dtype.names}
-        self._seat_group, self._seat_actor = plan.seats["group"], plan.seats["actor"]
+        self._member_group, self._member_actor = plan.members["group"], plan.members["actor"]
         self._running_of: dict[NodeAt, int] = {}
-        for seat in np.flatnonzero(run.seats["running"] != NONE).tolist():
-            row = int(run.seats["running"][seat])
+        for member in np.flatnonzero(run.members["running"] != NONE).tolist():
+            row = int(run.members["running"][member])
             while row != NONE:
                 node = NodeAt(int(self._running["actor"][row]), int(self._running["node"][row]))
                 self._running_of[node] = row
@@ -65,20 +65,20 @@ class Collectives:
         self._unissued: dict[tuple[int, int], tuple[NodeAt, ...]] = {}
 
     def _read_history(self) -> None:
-        """Every collective ever issued, by seat and in order."""
+        """Every collective ever issued, by member and in order."""
         still = self._still
         places = np.flatnonzero(still.outcome.nodes["sequence"] != NONE)
         actors = np.searchsorted(still.node_first, places, side="right") - 1
         rows = places - still.node_first[actors]
         plan_rows = still.plan.templates["node_first"][still.template[actors]] + rows
-        first = still.plan.actors["seat_first"][actors]
-        seats = still.plan.actor_seats[first + still.plan.nodes["seat"][plan_rows]]
+        first = still.plan.actors["first_member"][actors]
+        members = still.plan.actor_members[first + still.plan.nodes["member"][plan_rows]]
         sequences = still.outcome.nodes["sequence"][places]
-        order = np.lexsort((sequences, seats))
+        order = np.lexsort((sequences, members))
         self._history_sequence = sequences[order]
         self._history_collective = still.plan.nodes["detail"][plan_rows[order]]
         self._history_row = rows[order]
-        self._history_first = np.searchsorted(seats[order], np.arange(len(still.plan.seats) + 1))
+        self._history_first = np.searchsorted(members[order], np.arange(len(still.plan.members) + 1))
 
     def chunks(self, node: NodeAt) -> list[int]:
         """The streams a collective waits with: the started ones, or the first if none is."""
@@ -136,7 +136,7 @@ class Collectives:
         return Stage(
             line=line_row,
             base=base,
-            group=int(self._seat_group[streams["seat"][stream]]),
+            group=int(self._member_group[streams["member"][stream]]),
             sequence=int(streams["sequence"][stream]),
             phase=int(streams["phase"][stream]),
             direction=int(streams["direction"][stream]),
@@ -166,22 +166,25 @@ class Collectives:
         return [members[place] for place in sorted(found)]
 
     def members(self, stage: Stage) -> list[tuple[int, int]]:
-        """(actor, seat) of every member of the stage's line."""
+        """(actor, row) of every member of the stage's line."""
         plan = self._still.plan
         line = plan.lines[stage.line]
         count, first = int(line["members"]), int(line["members_first"])
         if first >= 0:
-            ranks, seats = plan.group_members[first : first + count], plan.member_seats[first : first + count]
-            return list(zip(plan.actor_of_rank[ranks].tolist(), seats.tolist(), strict=True))
+            ranks, members = (
+                plan.group_ranks[first : first + count],
+                plan.group_members[first : first + count],
+            )
+            return list(zip(plan.actor_of_rank[ranks].tolist(), members.tolist(), strict=True))
         ranks = stage.base + np.arange(count) * int(line["stride"])
         actors = plan.actor_of_rank[ranks]
-        seats = int(plan.groups["seat_first"][stage.group]) + actors
-        return list(zip(actors.tolist(), seats.tolist(), strict=True))
+        members = int(plan.groups["first_member"][stage.group]) + actors
+        return list(zip(actors.tolist(), members.tolist(), strict=True))
 
     def chunk_of(self, stage: Stage, actor: int) -> Chunk | None:
         """The chunk with which a member that does not lag takes part in a stage; None: it is through."""
-        seat = next(seat for member, seat in self.members(stage) if member == actor)
-        at = int(self._history_first[seat]) + self._ordinal(seat, stage.first_sequence)
+        member = next(member for owner, member in self.members(stage) if owner == actor)
+        at = int(self._history_first[member]) + self._ordinal(member, stage.first_sequence)
         running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
         if running is None:
             return None
@@ -189,21 +192,21 @@ class Collectives:
 
     def laggards(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
         """The members that hold the stage up, seen from a member that waits in it."""
-        seat = int(self._streams["seat"][waiter.stream])
-        ordinal = self._ordinal(seat, stage.first_sequence)
+        member = int(self._streams["member"][waiter.stream])
+        ordinal = self._ordinal(member, stage.first_sequence)
         found = []
-        for actor, member_seat in self._needed(stage, waiter):
-            if member_seat != seat:
-                laggard = self._judge(stage, actor, member_seat, seat, ordinal)
+        for actor, other in self._needed(stage, waiter):
+            if other != member:
+                laggard = self._judge(stage, actor, other, member, ordinal)
                 if laggard is not None:
                     found.append(laggard)
         return found or self._turned(stage, waiter)
 
-    def _judge(self, stage: Stage, actor: int, seat: int, waiter: int, ordinal: int) -> Laggard | None:
+    def _judge(self, stage: Stage, actor: int, member: int, waiter: int, ordinal: int) -> Laggard | None:
         if self._by_program:
-            return self._judge_by_program(stage, actor, seat, waiter)
-        at = int(self._history_first[seat]) + ordinal
-        joined = at < self._history_first[seat + 1]
+            return self._judge_by_program(stage, actor, member, waiter)
+        at = int(self._history_first[member]) + ordinal
+        joined = at < self._history_first[member + 1]
         agrees = (
             joined
             and self._history_sequence[at] == stage.first_sequence
@@ -211,35 +214,35 @@ class Collectives:
         )
         if agrees:
             return self._late_chunk(stage, NodeAt(actor, int(self._history_row[at])))
-        differing = self._first_difference(seat, waiter, ordinal)
+        differing = self._first_difference(member, waiter, ordinal)
         if differing is not None:
             here, there = differing
             node = NodeAt(actor, int(self._history_row[here]))
-            peer = NodeAt(int(self._seat_actor[waiter]), int(self._history_row[there]))
+            peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[there]))
             alike = self._history_collective[here] == self._history_collective[there]
             return Laggard(actor, Lag.RENUMBERED if alike else Lag.MISMATCH, None, node, peer)
-        pending = self._pending(actor, seat)
+        pending = self._pending(actor, member)
         if not pending:
             return Laggard(actor, Lag.ABSENT, None)
         same = [node for node in pending if self._detail(node) == stage.collective]
         return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
 
-    def _judge_by_program(self, stage: Stage, actor: int, seat: int, waiter: int) -> Laggard | None:
+    def _judge_by_program(self, stage: Stage, actor: int, member: int, waiter: int) -> Laggard | None:
         """The same where equal numbers mean the same place in the program, in whatever order of issue."""
-        at = int(self._history_first[seat]) + self._ordinal(seat, stage.first_sequence)
-        if at < self._history_first[seat + 1] and self._history_sequence[at] == stage.first_sequence:
+        at = int(self._history_first[member]) + self._ordinal(member, stage.first_sequence)
+        if at < self._history_first[member + 1] and self._history_sequence[at] == stage.first_sequence:
             return self._late_chunk(stage, NodeAt(actor, int(self._history_row[at])))
-        pending = self._pending(actor, seat)
+        pending = self._pending(actor, member)
         for node in pending:
             if self._detail(node) == stage.collective and self._number(node) == stage.first_sequence:
                 return Laggard(actor, Lag.ELSEWHERE, node)
-        first, last = int(self._history_first[seat]), int(self._history_first[seat + 1])
+        first, last = int(self._history_first[member]), int(self._history_first[member + 1])
         issued = (NodeAt(actor, row) for row in self._history_row[first:last].tolist())
         instead = [node for node in issued if node in self._running_of]
         if not instead:
             return Laggard(actor, Lag.ABSENT, None)
         own = int(self._history_first[waiter]) + self._ordinal(waiter, stage.first_sequence)
-        peer = NodeAt(int(self._seat_actor[waiter]), int(self._history_row[own]))
+        peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[own]))
         return Laggard(actor, Lag.MISMATCH, None, instead[0], peer)
 
     def _number(self, node: NodeAt) -> int:
@@ -267,8 +270,8 @@ class Collectives:
         if not program["turns"] or program["step_period"] == program["members"] - 1:
             return []
         found = []
-        for actor, seat in self.members(stage):
-            at = int(self._history_first[seat]) + self._ordinal(seat, stage.first_sequence)
+        for actor, member in self.members(stage):
+            at = int(self._history_first[member]) + self._ordinal(member, stage.first_sequence)
             running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
             if running is None:
                 continue
@@ -282,25 +285,25 @@ class Collectives:
         collective = self._running["collective"][streams["running"][stream]]
         return bool(streams["phase"][stream] == self._still.plan.collectives["phases"][collective])
 
-    def _ordinal(self, seat: int, sequence: int) -> int:
-        """How many collectives were issued at a seat before this number."""
-        first, last = self._history_first[seat], self._history_first[seat + 1]
+    def _ordinal(self, member: int, sequence: int) -> int:
+        """How many collectives a member issued before this number."""
+        first, last = self._history_first[member], self._history_first[member + 1]
         return int(np.searchsorted(self._history_sequence[first:last], sequence))
 
-    def _first_difference(self, seat: int, other: int, ordinal: int) -> tuple[int, int] | None:
-        """Where the histories of two seats part, up to an ordinal; None: one is the start of the other."""
-        a, b = int(self._history_first[seat]), int(self._history_first[other])
-        common = min(ordinal + 1, int(self._history_first[seat + 1]) - a)
+    def _first_difference(self, member: int, other: int, ordinal: int) -> tuple[int, int] | None:
+        """Where the histories of two members part, up to an ordinal; None: one is the start of the other."""
+        a, b = int(self._history_first[member]), int(self._history_first[other])
+        common = min(ordinal + 1, int(self._history_first[member + 1]) - a)
         same: Any = self._history_sequence[a : a + common] == self._history_sequence[b : b + common]
         same &= self._history_collective[a : a + common] == self._history_collective[b : b + common]
         differing = np.flatnonzero(~same)
         return (a + int(differing[0]), b + int(differing[0])) if len(differing) else None
 
-    def _pending(self, actor: int, seat: int) -> tuple[NodeAt, ...]:
-        """Collectives an unfinished actor has yet to issue at a seat, in ascending order."""
+    def _pending(self, actor: int, member: int) -> tuple[NodeAt, ...]:
+        """Collectives an unfinished actor has yet to issue as a member of a group, in ascending order."""
         if self._still.is_finished(actor):
             return ()
-        if (actor, seat) not in self._unissued:
+        if (actor, member) not in self._unissued:
             plan, template = self._still.plan, int(self._still.template[actor])
             first, count = int(plan.templates["node_first"][template]), int(plan.templates["nodes"][template])
             nodes = plan.nodes[first : first + count]
@@ -308,9 +311,11 @@ class Collectives:
             open_rows = np.flatnonzero(
                 (nodes["action"] == Action.COLLECTIVE) & (self._still.start[place : place + count] == NONE)
             )
-            own = plan.actor_seats[int(plan.actors["seat_first"][actor]) + nodes["seat"][open_rows]]
-            self._unissued[actor, seat] = tuple(NodeAt(actor, row) for row in open_rows[own == seat].tolist())
-        return self._unissued[actor, seat]
+            own = plan.actor_members[int(plan.actors["first_member"][actor]) + nodes["member"][open_rows]]
+            self._unissued[actor, member] = tuple(
+                NodeAt(actor, row) for row in open_rows[own == member].tolist()
+            )
+        return self._unissued[actor, member]
 
     def _detail(self, node: NodeAt) -> int:
         return int(self._still.plan.nodes["detail"][self._still.plan_row(node)])
@@ -326,6 +331,6 @@ class Collectives:
     def group_name(self, node: NodeAt) -> str:
         """The communicator group of a collective as the input names it; "": the whole system."""
         actor = self._still.plan.actors[node.actor]
-        seat_index = self._still.plan.nodes["seat"][self._still.plan_row(node)]
-        seat = self._still.plan.actor_seats[int(actor["seat_first"]) + int(seat_index)]
-        return self._still.plan.group_names[self._seat_group[seat]]
+        member_index = self._still.plan.nodes["member"][self._still.plan_row(node)]
+        member = self._still.plan.actor_members[int(actor["first_member"]) + int(member_index)]
+        return self._still.plan.group_names[self._member_group[member]]

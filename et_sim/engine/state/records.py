@@ -58,9 +58,9 @@ UNEXPECTED = record(
     ("stage", "i8"),
     ("bytes", "i8"),
     ("arrives_ns", "i8"),
-    ("seat", "i4"),
+    ("member", "i4"),
     ("step", "i4"),
-    ("peer", "i4"),  # the seat an offered message is for
+    ("peer", "i4"),  # the group member an offered message is for
     ("rank", "i4"),  # and the rank
     ("chain", "i4"),
     *MARK_FIELDS,
@@ -117,7 +117,7 @@ ACTOR_STATE = record(
     ("passed_left", "i4"),
     ("cluster_is_bucket", "i4"),
 )
-SEAT_STATE = record(
+MEMBER_STATE = record(
     ("next_sequence", "i8"),
     ("running", "i4"),  # list of collectives under way
     ("unexpected", "i4"),  # messages that arrived before their receive was posted
@@ -127,7 +127,7 @@ SEAT_STATE = record(
 RUNNING = record(
     ("first_sequence", "i8"),
     ("actor", "i4"),
-    ("seat", "i4"),
+    ("member", "i4"),
     ("node", "i4"),
     ("collective", "i4"),
     ("chunks_first", "i4"),
@@ -139,7 +139,7 @@ RUNNING = record(
 CHUNK = record(  # what every message needs comes first, and fits a line of the cache
     ("sequence", "i8"),
     ("actor", "i4"),
-    ("seat", "i4"),
+    ("member", "i4"),
     ("running", "i4"),  # its collective
     ("phase", "i4"),
     ("program", "i4"),

@@ -27,12 +27,12 @@ from et_sim.engine.state.records import (
     CURSOR,
     EVENT,
     LANE_STATE,
+    MEMBER_STATE,
     NODE_MARK,
     NODE_STATE,
     PHASE_LOG,
     QUEUE,
     RUNNING,
-    SEAT_STATE,
     SERVER,
     SLOT,
     STAMP,
@@ -72,10 +72,10 @@ class PlanTables(Tables):
     bus: Any
     lines: Any
     groups: Any
+    group_ranks: Any
     group_members: Any
-    member_seats: Any
-    seats: Any
-    actor_seats: Any
+    members: Any
+    actor_members: Any
     # by QUEUES_PER_DIM, QUEUE_ROWS, …
     settings: Any
 
@@ -106,7 +106,7 @@ class Run(Tables):
     ready: Any
     lanes: Any
     actors: Any
-    seats: Any
+    members: Any
     running: Any
     chunks: Any
     chunk_queue: Any
@@ -170,7 +170,7 @@ def new_run(
     lanes["last"] = NONE
     for mark in ("issued_ns", "readied_ns", "freed_ns"):
         lanes[mark] = NONE
-    seats, queues, cursors = _seats_and_queues(plan)
+    members, queues, cursors = _members_and_queues(plan)
     state = table(ACTOR_STATE, actors)
     state["finish_ns"] = state["deferred"] = state["group_ns"] = state["passed_ns"] = NONE
     channels = table(WAITING_LINE, len(plan.channels))
@@ -219,7 +219,7 @@ def new_run(
         ready=np.empty(len(node_states), np.int32),
         lanes=lanes,
         actors=state,
-        seats=seats,
+        members=members,
         running=table(RUNNING, 0),
         chunks=table(CHUNK, 0),
         chunk_queue=np.empty((0, max(int(plan.collectives["phases"].max(initial=1)), 1)), np.int16),
@@ -241,24 +241,24 @@ def new_run(
     )
 
 
-def _seats_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
-    """(seats, queues, cursors): those of the seat's actor, or its own if groups run side by side."""
-    seats = table(SEAT_STATE, len(plan.seats))
-    seats["running"] = NONE
+def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
+    """(members, queues, cursors): those of the member's actor, or its own if groups run side by side."""
+    members = table(MEMBER_STATE, len(plan.members))
+    members["running"] = NONE
     if Correction.CONCURRENT_COMMUNICATION in plan.corrections:
-        spans = plan.groups["members"][plan.seats["group"]] == plan.ranks
+        spans = plan.groups["members"][plan.members["group"]] == plan.ranks
         dimensions = np.where(spans, plan.dimensions, 1)  # a part of the system uses dimension 0 only
         first = np.cumsum(dimensions) - dimensions
     else:
-        first = plan.seats["actor"].astype(np.int64) * plan.dimensions
+        first = plan.members["actor"].astype(np.int64) * plan.dimensions
     count = int(first.max(initial=0)) + plan.dimensions
     queues = table(QUEUE, count * plan.queue_rows)
     queues["head"] = queues["tail"] = queues["waiting"] = NONE
     queues["joined_ns"] = queues["started_ns"] = NONE
     cursors = table(CURSOR, count)
     cursors["last"] = plan.queue_rows // 2
-    seats["cursor_first"], seats["queue_first"] = first, first * plan.queue_rows
-    return seats, queues, cursors
+    members["cursor_first"], members["queue_first"] = first, first * plan.queue_rows
+    return members, queues, cursors
 
 
 def _bus_lines(actors: int) -> Any:

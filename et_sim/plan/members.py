@@ -1,8 +1,8 @@
-"""Seats: the place of every actor in every group it has collectives in.
+"""Members of groups: every actor in every group that it has collectives in.
 
-Seat numbers: first one per actor in the whole system, in order; then one per actor for each listed group
-that spans the system; then those of the other groups, actor by actor. A member that has no collectives in
-a group has a seat, too, at the end: messages to it wait there for ever.
+First comes one per actor in the whole system, in order; then one per actor for each listed group that spans
+the system; then those of the other groups, actor by actor. A member that has no collectives in a group comes
+at the end: messages to it wait there for ever.
 
 Not here: who is in which group (`groups`).
 """
@@ -20,8 +20,8 @@ from et_sim.plan.groups import WHOLE_SYSTEM, GroupTable
 from et_sim.trace.workload import Workload
 
 
-class SeatTables:
-    """Assigns seats; `used[t]` are the canonical names of the groups that template t uses."""
+class MemberTables:
+    """Numbers members; `used[t]` are the canonical names of the groups that template t uses."""
 
     def __init__(self, workload: Workload, actors: Actors, groups: GroupTable, used: list[list[str]]) -> None:
         self._workload = workload
@@ -30,7 +30,7 @@ class SeatTables:
         self._used = used
         self._template = workload.template_of_rank[actors.representative]
         counts = np.array([len(names) for names in used], np.int64)[self._template]
-        self.usage_first = np.concatenate(([0], np.cumsum(counts)))  # per actor, into `actor_seats`
+        self.usage_first = np.concatenate(([0], np.cumsum(counts)))  # per actor, into `actor_members`
         self._row = self._rows()
         self._small_first, self._next = self._number_small()
         self._extra: list[tuple[int, int, int]] = []
@@ -52,7 +52,7 @@ class SeatTables:
         return rows
 
     def _number_small(self) -> tuple[Any, int]:
-        """Seats of usages of groups that do not span the system, after those of all that do."""
+        """Members by usages of groups that do not span the system, after those of all that do."""
         spanning = [row for row in range(len(self._groups)) if self._groups.spans_system(row)]
         self._spanning_first = {row: place * len(self._actors) for place, row in enumerate(spanning)}
         small = ~np.isin(self._row, spanning)
@@ -60,30 +60,30 @@ class SeatTables:
         return first + np.cumsum(small) - small, first + int(small.sum())
 
     def finish(self, groups: Any, member_count: int) -> tuple[Any, Any, Any]:
-        """(seat table, seats of the actors' usages, seats of all listed members); fills `seat_first`."""
+        """(table, rows of the actors' usages, rows of all listed members); fills `first_member`."""
         owner = np.repeat(np.arange(len(self._actors)), np.diff(self.usage_first))
-        actor_seats = self._small_first.copy()
+        actor_members = self._small_first.copy()
         for row, first in self._spanning_first.items():
-            groups["seat_first"][row] = first
+            groups["first_member"][row] = first
             which = np.flatnonzero(self._row == row)
-            actor_seats[which] = first + owner[which]
-        member_seats = np.zeros(member_count, np.int32)
+            actor_members[which] = first + owner[which]
+        group_members = np.zeros(member_count, np.int32)
         for row in range(1, len(self._groups)):
             at = self._groups.first_member(row)
-            member_seats[at : at + len(self._groups.members(row))] = self._seats_of_members(row)
-        seats = tables.table(tables.SEAT, self._next)
+            group_members[at : at + len(self._groups.members(row))] = self._rows_of_members(row)
+        members = tables.table(tables.MEMBER, self._next)
         for row, first in self._spanning_first.items():
             span = slice(first, first + len(self._actors))
-            seats["actor"][span] = np.arange(len(self._actors))
-            seats["group"][span], seats["position"][span] = row, self._actors.representative
+            members["actor"][span] = np.arange(len(self._actors))
+            members["group"][span], members["position"][span] = row, self._actors.representative
         small = np.flatnonzero(~np.isin(self._row, list(self._spanning_first)))
-        seats["actor"][actor_seats[small]] = owner[small]
-        seats["group"][actor_seats[small]] = self._row[small]
+        members["actor"][actor_members[small]] = owner[small]
+        members["group"][actor_members[small]] = self._row[small]
         positions = self._positions(owner[small], self._row[small])
-        seats["position"][actor_seats[small]] = positions
-        for seat, (actor, row, position) in enumerate(self._extra, self._next - len(self._extra)):
-            seats[seat] = (actor, row, position)
-        return seats, actor_seats.astype(np.int32), member_seats
+        members["position"][actor_members[small]] = positions
+        for member, (actor, row, position) in enumerate(self._extra, self._next - len(self._extra)):
+            members[member] = (actor, row, position)
+        return members, actor_members.astype(np.int32), group_members
 
     def _positions(self, owner: Any, rows: Any) -> Any:
         ranks = self._actors.representative[owner]
@@ -108,8 +108,8 @@ class SeatTables:
             remedy="add the rank to the group or the collective to another group",
         )
 
-    def _seats_of_members(self, row: int) -> Any:
-        """The seat of every member's actor, found by the name under which the member uses the group."""
+    def _rows_of_members(self, row: int) -> Any:
+        """The row of every member's actor, found by the name under which the member uses the group."""
         if row in self._spanning_first:
             return self._spanning_first[row] + self._actors.of_rank[self._groups.members(row)]
         name = self._groups.canonical_names[row]
