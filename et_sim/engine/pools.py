@@ -230,8 +230,13 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
         rows = np.flatnonzero(run.unexpected["member"] != NONE)
         run = replace(run, unexpected_index=_empty_index(len(run.unexpected)))
         live = run.unexpected[rows]
-        member, label = live["member"].astype(np.int64), live["step"].astype(np.int64)
-        _chain(run.unexpected, run.unexpected_index, rows, unexpected_home(run, member, label, live["stage"]))
+        member, step_key = live["member"].astype(np.int64), live["step_key"].astype(np.int64)
+        _chain(
+            run.unexpected,
+            run.unexpected_index,
+            rows,
+            unexpected_home(run, member, step_key, live["phase_key"]),
+        )
     return run
 
 

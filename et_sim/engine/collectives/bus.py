@@ -32,13 +32,13 @@ FIXED_PROCESSING_NS = 50
 
 @works_on_tables
 def enter_bus(
-    run: Run, chunk_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
+    run: Run, chunk_row: int, step_key: int, size: int, reduction_ns: int, inward: int, returns: int
 ) -> None:
     """Send a bundle over its actor's bus."""
     first = run.chunks[chunk_row].actor * BUS_SIDES
     row = _new_request(run, size)
     request = run.bus_requests[row]
-    request.chunk, request.label, request.reduction_ns = chunk_row, label, reduction_ns
+    request.chunk, request.step_key, request.reduction_ns = chunk_row, step_key, reduction_ns
     request.outer = NONE
     if inward:
         request.reduces = request.returns = 0

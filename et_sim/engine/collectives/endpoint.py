@@ -11,12 +11,14 @@ from et_sim.engine.state.run import Run
 
 @works_on_tables
 def cross_endpoint(
-    run: Run, chunk_row: int, label: int, size: int, reduction_ns: int, inward: int, returns: int
+    run: Run, chunk_row: int, step_key: int, size: int, reduction_ns: int, inward: int, returns: int
 ) -> None:
     """Send a bundle across; sub-groups never use the bus."""
     chunk = run.chunks[chunk_row]
     line = run.plan.lines[chunk.line]
     if len(run.bus_sides) > 0 and line.members_first < 0:
-        enter_bus(run, chunk_row, label, size, reduction_ns, inward, returns)
+        enter_bus(run, chunk_row, step_key, size, reduction_ns, inward, returns)
     else:
-        schedule_own(run, chunk.actor, line.endpoint_ns, BUNDLE_AT_ENDPOINT, chunk_row, label, reduction_ns)
+        schedule_own(
+            run, chunk.actor, line.endpoint_ns, BUNDLE_AT_ENDPOINT, chunk_row, step_key, reduction_ns
+        )

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
-from et_sim.engine.collectives.members import stage_of
+from et_sim.engine.collectives.members import phase_key_of
 from et_sim.engine.collectives.trees import expects
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import STEP
 from et_sim.engine.state.lists import join_after
-from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK, STAGE_BITS
+from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import ARRIVALS_BY_SENDER, NONE, Run
 
 
@@ -33,41 +33,41 @@ def chunk_of(run: Run, member_row: int, sequence: int) -> int:
 
 
 @works_on_tables
-def chunk_expecting(run: Run, member_row: int, label: int, stage: int) -> int:
+def chunk_expecting(run: Run, member_row: int, step_key: int, phase_key: int) -> int:
     """The chunk that has posted the receive of a message; NONE if none has."""
-    chunk_row = chunk_of(run, member_row, stage >> STAGE_BITS)
-    if chunk_row == NONE or stage_of(run.chunks[chunk_row]) != stage:
+    chunk_row = chunk_of(run, member_row, phase_key >> PHASE_KEY_BITS)
+    if chunk_row == NONE or phase_key_of(run.chunks[chunk_row]) != phase_key:
         return NONE
     chunk = run.chunks[chunk_row]
     if run.plan.programs[chunk.program].tree_first != NONE:
-        return chunk_row if expects(chunk, label) else NONE
-    if (label & 1) != (chunk.direction < 0):
-        label = seen_from_other_direction(run, label, stage)
-    return chunk_row if label != NONE and (label >> 1) < chunk.sent else NONE
+        return chunk_row if expects(chunk, step_key) else NONE
+    if (step_key & 1) != (chunk.direction < 0):
+        step_key = seen_from_other_direction(run, step_key, phase_key)
+    return chunk_row if step_key != NONE and (step_key >> 1) < chunk.sent else NONE
 
 
 @works_on_tables
-def schedule_when_matched(run: Run, arrival: int, member: int, label: int, stage: int) -> None:
+def schedule_when_matched(run: Run, arrival: int, member: int, step_key: int, phase_key: int) -> None:
     """Put a message that will arrive then on the calendar, or keep it until its receive is posted."""
-    if chunk_expecting(run, member, label, stage) != NONE:
-        put_on_calendar(run, arrival, member, label, stage)
+    if chunk_expecting(run, member, step_key, phase_key) != NONE:
+        put_on_calendar(run, arrival, member, step_key, phase_key)
     else:
-        row = keep_unexpected(run, member, label, stage, NONE, NONE, 0)
+        row = keep_unexpected(run, member, step_key, phase_key, NONE, NONE, 0)
         run.unexpected[row].arrives_ns = arrival
         observe.unexpected_on_its_way(run, row, arrival)
 
 
 @works_on_tables
-def put_on_calendar(run: Run, arrival: int, member: int, label: int, stage: int) -> None:
+def put_on_calendar(run: Run, arrival: int, member: int, step_key: int, phase_key: int) -> None:
     """Messages arrive in the order in which they are put there; in boost mode, by their senders.
 
     In boost mode, 1.0 simulates rank 0 and its neighbours only, who act in the order of their ids. All ranks
     see the order here that rank 0 sees there.
     """
     if not run.plan.settings[ARRIVALS_BY_SENDER]:
-        schedule(run, arrival, STEP, member, label, stage)
+        schedule(run, arrival, STEP, member, step_key, phase_key)
         return
-    sender = _sender_to_first(run, label, stage)
+    sender = _sender_to_first(run, step_key, phase_key)
     slot = run.slots[slot_at(run, arrival)]
     before, at = NONE, slot.head
     while at != NONE:
@@ -75,17 +75,17 @@ def put_on_calendar(run: Run, arrival: int, member: int, label: int, stage: int)
         if event.kind == STEP and _sender_to_first(run, event.b, event.c) > sender:
             break
         before, at = at, event.next
-    row = new_event(run, STEP, member, label, stage)
+    row = new_event(run, STEP, member, step_key, phase_key)
     observe.event_scheduled(run, row, arrival, STEP)
     join_after(run.events, slot, before, row)
 
 
 @works_on_tables
-def _sender_to_first(run: Run, label: int, stage: int) -> int:
+def _sender_to_first(run: Run, step_key: int, phase_key: int) -> int:
     """The rank from which such a message comes to rank 0; trees, whose places differ, are left in peace."""
-    program = run.plan.programs[(stage >> PHASE_BITS) & PROGRAM_MASK]
+    program = run.plan.programs[(phase_key >> PHASE_BITS) & PROGRAM_MASK]
     if program.tree_first != NONE or program.dimension == NONE:
         return 0
-    distance = run.plan.steps[program.step_first + (label >> 1) % program.step_period].distance
-    place = distance if program.pairs or label & 1 else program.members - distance
+    distance = run.plan.steps[program.step_first + (step_key >> 1) % program.step_period].distance
+    place = distance if program.pairs or step_key & 1 else program.members - distance
     return place * run.plan.lines[program.dimension].stride

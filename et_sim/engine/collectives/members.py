@@ -1,18 +1,18 @@
-"""Where a chunk is and whom it talks to: stages, positions on a line, ranks and members."""
+"""Where a chunk is and whom it talks to: phase keys, positions on a line, ranks and members."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.phase_key import PHASE_BITS, STAGE_BITS
+from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS
 from et_sim.engine.state.run import Run
 
 
 @works_on_tables
-def stage_of(chunk: Any) -> int:
-    """The stage a chunk is in."""
-    return (chunk.sequence << STAGE_BITS) + (chunk.program << PHASE_BITS) + chunk.phase
+def phase_key_of(chunk: Any) -> int:
+    """The key of the phase that a chunk is in."""
+    return (chunk.sequence << PHASE_KEY_BITS) + (chunk.program << PHASE_BITS) + chunk.phase
 
 
 @works_on_tables

@@ -13,7 +13,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
-from et_sim.engine.collectives.members import member_at, rank_at, stage_of
+from et_sim.engine.collectives.members import member_at, phase_key_of, rank_at
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import take_unexpected_either_way
@@ -78,16 +78,16 @@ def send_packet(run: Run, chunk_row: int) -> None:
     step_row = program.step_first + chunk.step
     distance = run.plan.steps[step_row].distance
     position = peer_position(run, chunk_row, distance, 1)
-    label = chunk.sent * 2 + (chunk.direction < 0)
-    stage = stage_of(chunk)
+    step_key = chunk.sent * 2 + (chunk.direction < 0)
+    phase_key = phase_key_of(chunk)
     if run.plan.settings[RENDEZVOUS]:
         size = run.plan.steps[step_row].bytes
-        offer_step(run, chunk_row, position, size, label, stage)
+        offer_step(run, chunk_row, position, size, step_key, phase_key)
         source = peer_position(run, chunk_row, distance, -1)
-        ask_for_step(run, chunk_row, source, label, stage)
+        ask_for_step(run, chunk_row, source, step_key, phase_key)
     else:
-        _inject(run, chunk_row, step_row, position, label, stage)
-    _post_receive(run, chunk_row, label, stage)
+        _inject(run, chunk_row, step_row, position, step_key, phase_key)
+    _post_receive(run, chunk_row, step_key, phase_key)
     chunk.sent += 1
     chunk.step += 1
     if chunk.step == program.step_period:
@@ -95,45 +95,45 @@ def send_packet(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def _inject(run: Run, chunk_row: int, step_row: int, position: int, label: int, stage: int) -> None:
+def _inject(run: Run, chunk_row: int, step_row: int, position: int, step_key: int, phase_key: int) -> None:
     """Put a packet on the network; most flights are known from the plan's step alone."""
     target_member = member_at(run, chunk_row, position)
-    observe.step_sent(run, chunk_row, label)
+    observe.step_sent(run, chunk_row, step_key)
     flight = step_flight_ns(run, step_row)
     if flight == NONE or observe.is_recording(run):
         here, size = run.plan.actors[run.chunks[chunk_row].actor].rank, run.plan.steps[step_row].bytes
         there = rank_at(run, chunk_row, position)
         if not run.plan.settings[PAIRS_EARLY]:
-            inject(run, here, there, size, STEP, target_member, label, stage, NONE)
+            inject(run, here, there, size, STEP, target_member, step_key, phase_key, NONE)
             return
         flight = flight_ns(run, here, there, size)
-    _fly(run, chunk_row, flight, target_member, label)
+    _fly(run, chunk_row, flight, target_member, step_key)
 
 
 @works_on_tables
-def _fly(run: Run, chunk_row: int, flight: int, member: int, label: int) -> None:
-    arrival, stage = run.clock[0].now + flight, stage_of(run.chunks[chunk_row])
+def _fly(run: Run, chunk_row: int, flight: int, member: int, step_key: int) -> None:
+    arrival, phase_key = run.clock[0].now + flight, phase_key_of(run.chunks[chunk_row])
     if run.plan.settings[PAIRS_EARLY]:
-        schedule_when_matched(run, arrival, member, label, stage)
+        schedule_when_matched(run, arrival, member, step_key, phase_key)
     else:
-        schedule(run, arrival, STEP, member, label, stage)
+        schedule(run, arrival, STEP, member, step_key, phase_key)
 
 
 @works_on_tables
-def _post_receive(run: Run, chunk_row: int, label: int, stage: int) -> None:
+def _post_receive(run: Run, chunk_row: int, step_key: int, phase_key: int) -> None:
     """A message that is already here is delivered as a new event at this time."""
     member = run.chunks[chunk_row].member
-    observe.receive_posted(run, chunk_row, label)
+    observe.receive_posted(run, chunk_row, step_key)
     if run.members[member].unexpected == 0:
         return
-    row = take_unexpected_either_way(run, member, label, stage)
+    row = take_unexpected_either_way(run, member, step_key, phase_key)
     if row == NONE:
         return
     thread = observe.pause(run)
     if run.plan.settings[PAIRS_EARLY]:
-        arrival, its_label = max(run.unexpected[row].arrives_ns, run.clock[0].now), run.unexpected[row].step
+        arrival, its_key = max(run.unexpected[row].arrives_ns, run.clock[0].now), run.unexpected[row].step_key
         observe.early_step_scheduled(run, row)
-        put_on_calendar(run, arrival, member, its_label, stage)
+        put_on_calendar(run, arrival, member, its_key, phase_key)
         observe.resume(run, thread)
         return
     observe.early_step_received(run, chunk_row, row)

@@ -14,7 +14,7 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.endpoint import cross_endpoint
-from et_sim.engine.collectives.members import member_at, rank_at, stage_of
+from et_sim.engine.collectives.members import member_at, phase_key_of, rank_at
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.unexpected import take_unexpected
 from et_sim.engine.observe import facade as observe
@@ -22,7 +22,7 @@ from et_sim.engine.state.kinds import LATE_STEP, STEP
 from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject
 
-# Labels of messages (even, as trees have no direction), from or to a child. A parent that holds messages to
+# Step keys of messages (even: trees have no direction), from or to a child. A parent that holds messages to
 # both children back until they are asked for must tell them apart. START is a bundle that follows no message.
 FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
@@ -47,38 +47,38 @@ def start_tree(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def expects(chunk: Any, label: int) -> bool:
+def expects(chunk: Any, step_key: int) -> bool:
     """Whether the receive of a message is posted."""
-    return (chunk.credit >> label) & 1 == 1
+    return (chunk.credit >> step_key) & 1 == 1
 
 
 @works_on_tables
-def hear(run: Run, chunk_row: int, label: int) -> None:
+def hear(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met its posted receive."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[chunk.tree]
-    chunk.credit &= ~(1 << label)
-    if label in (TO_LEFT, TO_RIGHT):
+    chunk.credit &= ~(1 << step_key)
+    if step_key in (TO_LEFT, TO_RIGHT):
         size, reduction = tree.down_bytes, tree.down_reduction_ns
         returns = tree.left != NONE
     else:
-        child = run.plan.trees[chunk.tree - chunk.position + peer_of(run, chunk_row, label)]
+        child = run.plan.trees[chunk.tree - chunk.position + peer_of(run, chunk_row, step_key)]
         size, reduction = child.up_bytes, child.up_reduction_ns
         is_last = chunk.received == 2 or tree.right == NONE
         returns = is_last and (tree.parent != NONE or run.plan.programs[chunk.program].goes_down == 1)
-    cross_endpoint(run, chunk_row, label, size, reduction, False, returns)
+    cross_endpoint(run, chunk_row, step_key, size, reduction, False, returns)
 
 
 @works_on_tables
-def spend_tree_bundle(run: Run, chunk_row: int, label: int) -> bool:
+def spend_tree_bundle(run: Run, chunk_row: int, step_key: int) -> bool:
     """A bundle is through: pass on what it allows. True when the phase is complete."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[chunk.tree]
     goes_down = run.plan.programs[chunk.program].goes_down == 1
-    if label in (TO_LEFT, TO_RIGHT):
+    if step_key in (TO_LEFT, TO_RIGHT):
         _send_down(run, chunk_row)
         return True
-    if label != START:
+    if step_key != START:
         chunk.bundles += 1
         if chunk.bundles < int(tree.left != NONE) + int(tree.right != NONE):  # uncompiled: no `or`
             return False
@@ -94,12 +94,12 @@ def spend_tree_bundle(run: Run, chunk_row: int, label: int) -> bool:
 
 
 @works_on_tables
-def peer_of(run: Run, chunk_row: int, label: int) -> int:
+def peer_of(run: Run, chunk_row: int, step_key: int) -> int:
     """Position of the member a message comes from."""
     tree = run.plan.trees[run.chunks[chunk_row].tree]
-    if label == FROM_LEFT:
+    if step_key == FROM_LEFT:
         return tree.left
-    return tree.right if label == FROM_RIGHT else tree.parent
+    return tree.right if step_key == FROM_RIGHT else tree.parent
 
 
 @works_on_tables
@@ -111,7 +111,7 @@ def _is_left_child(run: Run, chunk_row: int) -> bool:
 
 @works_on_tables
 def _from_parent(run: Run, chunk_row: int) -> int:
-    """The label of what comes from the parent."""
+    """The step key of what comes from the parent."""
     return TO_LEFT if _is_left_child(run, chunk_row) else TO_RIGHT
 
 
@@ -126,30 +126,30 @@ def _send_down(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def _send(run: Run, chunk_row: int, position: int, label: int, size: int) -> None:
+def _send(run: Run, chunk_row: int, position: int, step_key: int, size: int) -> None:
     chunk = run.chunks[chunk_row]
-    target_member, stage = member_at(run, chunk_row, position), stage_of(chunk)
+    target_member, phase_key = member_at(run, chunk_row, position), phase_key_of(chunk)
     chunk.sent += 1
     if run.plan.settings[RENDEZVOUS]:
-        offer_step(run, chunk_row, position, size, label, stage)
+        offer_step(run, chunk_row, position, size, step_key, phase_key)
     else:
         here, there = run.plan.actors[chunk.actor].rank, rank_at(run, chunk_row, position)
-        observe.step_sent(run, chunk_row, label)
-        inject(run, here, there, size, STEP, target_member, label, stage, NONE)
+        observe.step_sent(run, chunk_row, step_key)
+        inject(run, here, there, size, STEP, target_member, step_key, phase_key, NONE)
 
 
 @works_on_tables
-def _post_receive(run: Run, chunk_row: int, label: int) -> None:
+def _post_receive(run: Run, chunk_row: int, step_key: int) -> None:
     chunk = run.chunks[chunk_row]
-    stage = stage_of(chunk)
-    chunk.credit |= 1 << label
-    observe.receive_posted(run, chunk_row, label)
+    phase_key = phase_key_of(chunk)
+    chunk.credit |= 1 << step_key
+    observe.receive_posted(run, chunk_row, step_key)
     if run.plan.settings[RENDEZVOUS]:
-        ask_for_step(run, chunk_row, peer_of(run, chunk_row, label), label, stage)
+        ask_for_step(run, chunk_row, peer_of(run, chunk_row, step_key), step_key, phase_key)
     if run.members[chunk.member].unexpected > 0:
-        unexpected = take_unexpected(run, chunk.member, label, stage)
+        unexpected = take_unexpected(run, chunk.member, step_key, phase_key)
         if unexpected != NONE:
             thread = observe.pause(run)
             observe.early_step_received(run, chunk_row, unexpected)
-            schedule(run, run.clock[0].now, LATE_STEP, chunk_row, label, 0)
+            schedule(run, run.clock[0].now, LATE_STEP, chunk_row, step_key, 0)
             observe.resume(run, thread)

@@ -1,7 +1,7 @@
 """Messages of collectives that arrive before anybody waits for them.
 
-A message is named by the member it goes to, the stage it belongs to (sequence, program and phase) and its
-label (step and direction of its sender). The program is part of the stage, so that collectives that
+A message is named by the member it goes to, its phase key (sequence, program and phase) and its
+step key (step and direction of its sender). The program is part of the phase key, so that collectives that
 differ between ranks never exchange messages, even if these happen to fit. Few messages are ever unexpected
 at a time: ranks that run in step have none.
 """
@@ -11,23 +11,25 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.lists import unchain
-from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK, STAGE_BITS
+from et_sim.engine.state.phase_key import PHASE_BITS, PHASE_KEY_BITS, PROGRAM_MASK
 from et_sim.engine.state.run import NONE, Run
 
-# With rendezvous, two more kinds of things wait under the label of a step.
+# With rendezvous, two more kinds of things wait under the key of a step.
 OFFERED, ASKED = 1 << 29, 1 << 30
 FLAGS = OFFERED | ASKED
 
 
 @works_on_tables
-def unexpected_home(run: Run, member: int, label: int, stage: int) -> int:
+def unexpected_home(run: Run, member: int, step_key: int, phase_key: int) -> int:
     """Where the search for an unexpected message begins."""
-    mixed = (member << 5) ^ label ^ (label >> 11) ^ stage ^ (stage >> STAGE_BITS)
+    mixed = (member << 5) ^ step_key ^ (step_key >> 11) ^ phase_key ^ (phase_key >> PHASE_KEY_BITS)
     return mixed & (len(run.unexpected_index) - 1)
 
 
 @works_on_tables
-def keep_unexpected(run: Run, member: int, label: int, stage: int, peer: int, rank: int, size: int) -> int:
+def keep_unexpected(
+    run: Run, member: int, step_key: int, phase_key: int, peer: int, rank: int, size: int
+) -> int:
     """Keep a message until somebody takes it; `peer`, `rank` and `size` are for whoever does.
 
     Returns its row, where the time of a message that is still on its way may be noted.
@@ -37,10 +39,10 @@ def keep_unexpected(run: Run, member: int, label: int, stage: int, peer: int, ra
     message = run.unexpected[row]
     clock.free_unexpected = message.chain
     clock.free_unexpecteds -= 1
-    home = unexpected_home(run, member, label, stage)
+    home = unexpected_home(run, member, step_key, phase_key)
     message.member = member
-    message.step = label
-    message.stage = stage
+    message.step_key = step_key
+    message.phase_key = phase_key
     message.peer = peer
     message.rank = rank
     message.bytes = size
@@ -53,13 +55,13 @@ def keep_unexpected(run: Run, member: int, label: int, stage: int, peer: int, ra
 
 
 @works_on_tables
-def take_unexpected(run: Run, member: int, label: int, stage: int) -> int:
+def take_unexpected(run: Run, member: int, step_key: int, phase_key: int) -> int:
     """Remove an unexpected message; its row may be read until the next one is kept. NONE: not here."""
-    home = unexpected_home(run, member, label, stage)
+    home = unexpected_home(run, member, step_key, phase_key)
     row = run.unexpected_index[home]
     while row != NONE:
         message = run.unexpected[row]
-        if message.member == member and message.step == label and message.stage == stage:
+        if message.member == member and message.step_key == step_key and message.phase_key == phase_key:
             break
         row = message.chain
     if row == NONE:
@@ -77,26 +79,26 @@ def take_unexpected(run: Run, member: int, label: int, stage: int) -> int:
 
 
 @works_on_tables
-def take_unexpected_either_way(run: Run, member: int, label: int, stage: int) -> int:
-    """Like `take_unexpected`, also if the peer runs the stage in the other direction."""
-    row = take_unexpected(run, member, label, stage)
+def take_unexpected_either_way(run: Run, member: int, step_key: int, phase_key: int) -> int:
+    """Like `take_unexpected`, also if the peer runs the phase in the other direction."""
+    row = take_unexpected(run, member, step_key, phase_key)
     if row == NONE:
-        other = seen_from_other_direction(run, label, stage)
+        other = seen_from_other_direction(run, step_key, phase_key)
         if other != NONE:
-            row = take_unexpected(run, member, other, stage)
+            row = take_unexpected(run, member, other, phase_key)
     return row
 
 
 @works_on_tables
-def seen_from_other_direction(run: Run, label: int, stage: int) -> int:
-    """The label a peer that runs the other way round gives to the same message; NONE: there is none.
+def seen_from_other_direction(run: Run, step_key: int, phase_key: int) -> int:
+    """The step key that a peer that runs the other way round gives to the same message; NONE: there is none.
 
     Actors whose queue cursors differ may run one phase in different directions. A direct exchange
     then still meets all its peers, in another order; a ring of more than two never closes.
     """
-    program = run.plan.programs[(stage >> PHASE_BITS) & PROGRAM_MASK]
+    program = run.plan.programs[(phase_key >> PHASE_BITS) & PROGRAM_MASK]
     if not program.turns or program.step_period != program.members - 1:
         return NONE
-    flags, step, turned = label & FLAGS, (label & ~FLAGS) >> 1, label & 1
+    flags, step, turned = step_key & FLAGS, (step_key & ~FLAGS) >> 1, step_key & 1
     lap, place = step // program.step_period, step % program.step_period
     return flags | (lap * program.step_period + program.step_period - 1 - place) * 2 + (1 - turned)

@@ -36,13 +36,13 @@ EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
-def bundle_at_endpoint(run: Run, chunk_row: int, label: int, reduction_ns: int) -> None:
+def bundle_at_endpoint(run: Run, chunk_row: int, step_key: int, reduction_ns: int) -> None:
     """A bundle crossed the endpoint: reduce if it must, else it is ready."""
     if reduction_ns == NONE:
-        bundle_ready(run, chunk_row, label)
+        bundle_ready(run, chunk_row, step_key)
     else:
         actor = run.chunks[chunk_row].actor
-        schedule_own(run, actor, reduction_ns, BUNDLE_READY, chunk_row, label, 0)
+        schedule_own(run, actor, reduction_ns, BUNDLE_READY, chunk_row, step_key, 0)
 
 
 @works_on_tables
@@ -77,27 +77,27 @@ def _end_request(run: Run, row: int) -> None:
     outer, after = request.outer, request.after
     release_request(run, row)
     if outer == NONE:
-        bundle_at_endpoint(run, request.chunk, request.label, request.reduction_ns)
+        bundle_at_endpoint(run, request.chunk, request.step_key, request.reduction_ns)
         return
     request = run.bus_requests[outer]
     side = run.chunks[request.chunk].actor * BUS_SIDES + NPU
     if go_on_after(run, side, outer, after) != NONE:
         release_request(run, outer)
-        bundle_at_endpoint(run, request.chunk, request.label, request.reduction_ns)
+        bundle_at_endpoint(run, request.chunk, request.step_key, request.reduction_ns)
     consider_sending(run, side)
 
 
 @works_on_tables
-def bundle_ready(run: Run, chunk_row: int, label: int) -> None:
+def bundle_ready(run: Run, chunk_row: int, step_key: int) -> None:
     """A bundle may be spent; that may end the phase, the chunk and the collective."""
     chunk = run.chunks[chunk_row]
     observe.transfer_done(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first != NONE:
-        is_complete = spend_tree_bundle(run, chunk_row, label)
+        is_complete = spend_tree_bundle(run, chunk_row, step_key)
     else:
         is_complete = spend_bundle(run, chunk_row)
     if is_complete:
-        end_phase(run, chunk_row, label)
+        end_phase(run, chunk_row, step_key)
 
 
 @works_on_tables
@@ -110,10 +110,10 @@ def custom_done(run: Run, chunk_row: int, node: int) -> None:
 
 
 @works_on_tables
-def end_phase(run: Run, chunk_row: int, label: int) -> None:
+def end_phase(run: Run, chunk_row: int, step_key: int) -> None:
     """A phase is over; in ASTRA-sim 1.0, for all ranks when it is for the last one."""
     if not run.plan.settings[STARTS_TOGETHER]:
-        _leave_phase(run, chunk_row, label)
+        _leave_phase(run, chunk_row, step_key)
         return
     chunk = run.chunks[chunk_row]
     member = run.plan.groups[run.plan.members[chunk.member].group].first_member
@@ -131,7 +131,7 @@ def end_phase(run: Run, chunk_row: int, label: int) -> None:
 
 
 @works_on_tables
-def _leave_phase(run: Run, chunk_row: int, label: int) -> None:
+def _leave_phase(run: Run, chunk_row: int, step_key: int) -> None:
     """Go on to the next phase; the last one ends the chunk, and the last chunk the collective."""
     chunk = run.chunks[chunk_row]
     running_row = chunk.running
@@ -145,7 +145,7 @@ def _leave_phase(run: Run, chunk_row: int, label: int) -> None:
     is_last_chunk, thread = running.remaining == 0, observe.pause(run)
     if is_last_chunk:
         end_collective(run, running_row)
-        _name_last_sender(run, chunk_row, label)
+        _name_last_sender(run, chunk_row, step_key)
         complete(run, running.actor, running.node)
         observe.resume(run, thread)
     leave_last_queue(run, chunk_row)
@@ -155,15 +155,15 @@ def _leave_phase(run: Run, chunk_row: int, label: int) -> None:
 
 
 @works_on_tables
-def _name_last_sender(run: Run, chunk_row: int, label: int) -> None:
+def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
     """Note whose message this collective's last step was waiting for."""
     chunk = run.chunks[chunk_row]
     running = run.running[chunk.running]
     program = run.plan.programs[chunk.program]
-    if program.custom_first != NONE or label == START:
+    if program.custom_first != NONE or step_key == START:
         return
     if program.tree_first != NONE:
-        position = peer_of(run, chunk_row, label)
+        position = peer_of(run, chunk_row, step_key)
     else:
         last_step = program.step_first + (chunk.step - 1 if chunk.step > 0 else program.step_period - 1)
         position = peer_position(run, chunk_row, run.plan.steps[last_step].distance, -1)
@@ -211,24 +211,24 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
 
 
 @works_on_tables
-def receive_step(run: Run, chunk_row: int, label: int) -> None:
+def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.received += 1
     observe.step_received(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first != NONE:
-        hear(run, chunk_row, label)
+        hear(run, chunk_row, step_key)
     else:
         make_bundle(run, chunk_row)
 
 
 @works_on_tables
-def step_arrived(run: Run, member_row: int, label: int, stage: int) -> None:
+def step_arrived(run: Run, member_row: int, step_key: int, phase_key: int) -> None:
     """A message of a collective arrived: hand it over, or keeps it if its receive is not yet posted."""
     observe.message_delivered(run, run.plan.members[member_row].actor)
-    chunk_row = chunk_expecting(run, member_row, label, stage)
+    chunk_row = chunk_expecting(run, member_row, step_key, phase_key)
     if chunk_row != NONE:
-        observe.receive_met(run, chunk_row, label)
-        receive_step(run, chunk_row, label)
+        observe.receive_met(run, chunk_row, step_key)
+        receive_step(run, chunk_row, step_key)
     else:
-        keep_unexpected(run, member_row, label, stage, NONE, NONE, 0)
+        keep_unexpected(run, member_row, step_key, phase_key, NONE, NONE, 0)

@@ -188,8 +188,8 @@ def chunk_queued(run: Run, chunk_row: int) -> None:
         chunk.queued = current_cause(run)
         restore_cause(run, moment)
         chunk.ready = chunk.half = chunk.ended = NONE
-        for label in range(run.causes.posted.shape[1]):
-            run.causes.posted[chunk_row, label] = NONE
+        for place in range(run.causes.posted.shape[1]):
+            run.causes.posted[chunk_row, place] = NONE
 
 
 @works_on_tables
@@ -255,20 +255,20 @@ def second_half_tried(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def receive_posted(run: Run, chunk_row: int, label: int) -> None:
+def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
     """A phase posts a receive."""
     if is_recorded(run):
         posted = run.causes.posted
-        posted[chunk_row, (label >> 1) % posted.shape[1]] = current_cause(run)
+        posted[chunk_row, (step_key >> 1) % posted.shape[1]] = current_cause(run)
 
 
 @works_on_tables
-def receive_met(run: Run, chunk_row: int, label: int) -> None:
+def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met the receive that a phase had posted."""
     if is_recorded(run):
         works_for(run, chunk_row)
         posted, place = run.causes.posted, _place_of_receives(run, chunk_row)
-        join_cause(run, posted[chunk_row, (label >> 1) % posted.shape[1]], RECEIVE, place)
+        join_cause(run, posted[chunk_row, (step_key >> 1) % posted.shape[1]], RECEIVE, place)
 
 
 @works_on_tables

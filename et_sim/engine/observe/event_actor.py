@@ -67,15 +67,15 @@ def message_hops(run: Run, message_row: int, actor_row: int) -> None:
 
 
 @works_on_tables
-def _begin_step(run: Run, member: int, label: int, stage: int) -> None:
+def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
     """Steps of one program over equal distances come from the same peer."""
     actor_row = run.plan.members[member].actor
-    program_row = (stage >> PHASE_BITS) & PROGRAM_MASK
+    program_row = (phase_key >> PHASE_BITS) & PROGRAM_MASK
     program = run.plan.programs[program_row]
     if program.tree_first != NONE:
         begin_arrival_from_anywhere(run, actor_row)
         return
-    place = (label >> 1) % program.step_period * 2 + (label & 1)
+    place = (step_key >> 1) % program.step_period * 2 + (step_key & 1)
     begin_arrival(run, actor_row, mixed(mixed(member, program_row), place))
 
 

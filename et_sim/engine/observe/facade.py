@@ -201,18 +201,18 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 
 
 @works_on_tables
-def receive_posted(run: Run, chunk_row: int, label: int) -> None:
+def receive_posted(run: Run, chunk_row: int, step_key: int) -> None:
     """A chunk posts a receive."""
     tie_rules.receive_posted(run, chunk_row)
     phases.receive_posted(run, chunk_row)
-    causes.receive_posted(run, chunk_row, label)
+    causes.receive_posted(run, chunk_row, step_key)
 
 
 @works_on_tables
-def receive_met(run: Run, chunk_row: int, label: int) -> None:
+def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """A step's message arrives, and its receive is posted."""
-    tie_rules.receive_met(run, chunk_row, label >> 1)
-    causes.receive_met(run, chunk_row, label)
+    tie_rules.receive_met(run, chunk_row, step_key >> 1)
+    causes.receive_met(run, chunk_row, step_key)
 
 
 @works_on_tables

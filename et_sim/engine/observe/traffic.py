@@ -28,15 +28,15 @@ def is_noted(run: Run) -> bool:
 
 
 @works_on_tables
-def step_sent(run: Run, chunk_row: int, label: int) -> None:
+def step_sent(run: Run, chunk_row: int, step_key: int) -> None:
     """A chunk sends a step's message, or offers it."""
-    _describe_step(run, chunk_row, label >> 1, COLLECTIVE)
+    _describe_step(run, chunk_row, step_key >> 1, COLLECTIVE)
 
 
 @works_on_tables
-def step_asked_for(run: Run, chunk_row: int, label: int) -> None:
+def step_asked_for(run: Run, chunk_row: int, step_key: int) -> None:
     """A chunk asks for a step's message."""
-    _describe_step(run, chunk_row, label >> 1, REQUEST)
+    _describe_step(run, chunk_row, step_key >> 1, REQUEST)
 
 
 @works_on_tables
@@ -88,10 +88,10 @@ def _describe_node(run: Run, actor_row: int, node: int, what: int) -> None:
 
 
 @works_on_tables
-def step_offered(run: Run, chunk_row: int, label: int, unexpected_row: int) -> None:
+def step_offered(run: Run, chunk_row: int, step_key: int, unexpected_row: int) -> None:
     """A chunk offers a step's message: keep what is said of it."""
     if is_noted(run):
-        step_sent(run, chunk_row, label)
+        step_sent(run, chunk_row, step_key)
         _copy_description(run.traffic.unexpected[unexpected_row], run.traffic.now[0])
 
 

@@ -1,7 +1,7 @@
-"""Collectives under way: which members keep a stage from going on, and why.
+"""Collectives under way: which members keep a phase from going on, and why.
 
-A stage goes on when all its members have started it. A member that has not is a laggard: it stands in
-another stage or behind a full queue, has yet to issue the collective, never will, or runs another
+A phase goes on when all its members have started it. A member that has not is a laggard: it stands in
+another phase or behind a full queue, has yet to issue the collective, never will, or runs another
 collective under the number by which the others look for this one.
 
 Not here: messages outside collectives (`messages`), and the words for people (`words`).
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.stall.state import Chunk, NodeAt, Stage, StalledState, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.engine.state.run import NONE
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import Action
 
 
 class Lag(StrEnum):
-    """Why a member has not joined a stage."""
+    """Why a member has not joined a phase."""
 
     ELSEWHERE = "elsewhere"  # it will issue the collective once something else is done
     BEHIND = "behind"  # its chunk is in an earlier phase
@@ -35,7 +35,7 @@ class Lag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Laggard:
-    """A member that holds a stage up."""
+    """A member that holds a phase up."""
 
     actor: int
     lag: Lag
@@ -50,7 +50,7 @@ class Collectives:
     def __init__(self, still: StalledState) -> None:
         self._still = still
         run, plan = still.run, still.plan
-        self._streams = {name: run.chunks[name] for name in run.chunks.dtype.names}
+        self._chunk_states = {name: run.chunks[name] for name in run.chunks.dtype.names}
         self._running = {name: run.running[name] for name in run.running.dtype.names}
         self._member_group, self._member_actor = plan.members["group"], plan.members["actor"]
         self._running_of: dict[NodeAt, int] = {}
@@ -81,34 +81,34 @@ class Collectives:
         self._history_first = np.searchsorted(members[order], np.arange(len(still.plan.members) + 1))
 
     def chunks(self, node: NodeAt) -> list[int]:
-        """The streams a collective waits with: the started ones, or the first if none is."""
+        """The chunks a collective waits with: the started ones, or the first if none is."""
         running = self._running_of.get(node)
         if running is None:
             return []
         first, count = int(self._running["chunks_first"][running]), int(self._running["chunks"][running])
         waiting = [row for row in range(first, first + count) if not self._is_done(row)]
-        started = [row for row in waiting if self._streams["started"][row]]
+        started = [row for row in waiting if self._chunk_states["started"][row]]
         return started or waiting[:1]
 
     def node_of(self, chunk: Chunk) -> NodeAt:
         """The collective a chunk belongs to."""
-        running = self._streams["running"][chunk.stream]
+        running = self._chunk_states["running"][chunk.row]
         return NodeAt(int(self._running["actor"][running]), int(self._running["node"][running]))
 
     def number_of(self, chunk: Chunk) -> int:
         """Which chunk of its collective it is, from zero."""
-        return chunk.stream - int(self._running["chunks_first"][self._streams["running"][chunk.stream]])
+        return chunk.row - int(self._running["chunks_first"][self._chunk_states["running"][chunk.row]])
 
     def operation(self, chunk: Chunk) -> int:
         """What the chunk's phase does (a `CollectiveKind`)."""
         return int(self._still.plan.phases["operation"][self._phase(chunk)])
 
     def _phase(self, chunk: Chunk) -> int:
-        return int(self._streams["phase_first"][chunk.stream]) + int(self._streams["phase"][chunk.stream])
+        return int(self._chunk_states["phase_first"][chunk.row]) + int(self._chunk_states["phase"][chunk.row])
 
     def is_started(self, chunk: Chunk) -> bool:
         """Whether its queue lets the chunk run its phase."""
-        return bool(self._streams["started"][chunk.stream])
+        return bool(self._chunk_states["started"][chunk.row])
 
     def dimension(self, chunk: Chunk) -> int:
         """The dimension in whose queues the chunk stands."""
@@ -116,48 +116,48 @@ class Collectives:
 
     def occupants(self, chunk: Chunk) -> list[Chunk]:
         """The started chunks in the queue of a chunk."""
-        row = int(self._still.run.queues["head"][self._streams["queue"][chunk.stream]])
+        row = int(self._still.run.queues["head"][self._chunk_states["queue"][chunk.row]])
         found = []
-        while row != NONE and self._streams["started"][row]:
+        while row != NONE and self._chunk_states["started"][row]:
             found.append(Chunk(row))
-            row = int(self._streams["next"][row])
+            row = int(self._chunk_states["next"][row])
         return found
 
-    def stage_of(self, chunk: Chunk) -> Stage:
-        """The stage a started chunk is in."""
-        stream, streams = chunk.stream, self._streams
-        line_row = int(streams["line"][stream])
+    def phase_of(self, chunk: Chunk) -> SharedPhase:
+        """The phase that a started chunk is in, with its fellow members."""
+        chunk_row, states = chunk.row, self._chunk_states
+        line_row = int(states["line"][chunk_row])
         line = self._still.plan.lines[line_row]
         base = 0
         if line["members_first"] < 0:
-            rank = int(self._still.rank[streams["actor"][stream]])
-            base = rank - int(streams["position"][stream]) * int(line["stride"])
-        running = streams["running"][stream]
-        return Stage(
+            rank = int(self._still.rank[states["actor"][chunk_row]])
+            base = rank - int(states["position"][chunk_row]) * int(line["stride"])
+        running = states["running"][chunk_row]
+        return SharedPhase(
             line=line_row,
             base=base,
-            group=int(self._member_group[streams["member"][stream]]),
-            sequence=int(streams["sequence"][stream]),
-            phase=int(streams["phase"][stream]),
-            direction=int(streams["direction"][stream]),
+            group=int(self._member_group[states["member"][chunk_row]]),
+            sequence=int(states["sequence"][chunk_row]),
+            phase=int(states["phase"][chunk_row]),
+            direction=int(states["direction"][chunk_row]),
             first_sequence=int(self._running["first_sequence"][running]),
             collective=int(self._running["collective"][running]),
-            place=int(streams["position"][stream]) if self._is_one_way(stream) else NONE,
+            place=int(states["position"][chunk_row]) if self._is_one_way(chunk_row) else NONE,
         )
 
-    def _is_one_way(self, stream: int) -> bool:
-        program = self._still.plan.programs[self._streams["program"][stream]]
+    def _is_one_way(self, chunk_row: int) -> bool:
+        program = self._still.plan.programs[self._chunk_states["program"][chunk_row]]
         return bool(program["goes_up"] != program["goes_down"])
 
-    def _needed(self, stage: Stage, waiter: Chunk) -> list[tuple[int, int]]:
+    def _needed(self, shared: SharedPhase, waiter: Chunk) -> list[tuple[int, int]]:
         """The members without which a waiting one cannot go on: in a tree, those below or above it."""
-        members = self.members(stage)
-        if stage.place == NONE:
+        members = self.members(shared)
+        if shared.place == NONE:
             return members
         trees = self._still.plan.trees
-        first = int(self._streams["tree"][waiter.stream]) - stage.place
-        found, pending = [], [stage.place]
-        goes_up = self._still.plan.programs["goes_up"][self._streams["program"][waiter.stream]]
+        first = int(self._chunk_states["tree"][waiter.row]) - shared.place
+        found, pending = [], [shared.place]
+        goes_up = self._still.plan.programs["goes_up"][self._chunk_states["program"][waiter.row]]
         while pending:
             row = trees[first + pending.pop()]
             after = [row["left"], row["right"]] if goes_up else [row["parent"]]
@@ -165,10 +165,10 @@ class Collectives:
             found += [int(place) for place in after if place != NONE]
         return [members[place] for place in sorted(found)]
 
-    def members(self, stage: Stage) -> list[tuple[int, int]]:
-        """(actor, row) of every member of the stage's line."""
+    def members(self, shared: SharedPhase) -> list[tuple[int, int]]:
+        """(actor, row) of every member of the phase's line."""
         plan = self._still.plan
-        line = plan.lines[stage.line]
+        line = plan.lines[shared.line]
         count, first = int(line["members"]), int(line["members_first"])
         if first >= 0:
             ranks, members = (
@@ -176,44 +176,46 @@ class Collectives:
                 plan.group_members[first : first + count],
             )
             return list(zip(plan.actor_of_rank[ranks].tolist(), members.tolist(), strict=True))
-        ranks = stage.base + np.arange(count) * int(line["stride"])
+        ranks = shared.base + np.arange(count) * int(line["stride"])
         actors = plan.actor_of_rank[ranks]
-        members = int(plan.groups["first_member"][stage.group]) + actors
+        members = int(plan.groups["first_member"][shared.group]) + actors
         return list(zip(actors.tolist(), members.tolist(), strict=True))
 
-    def chunk_of(self, stage: Stage, actor: int) -> Chunk | None:
-        """The chunk with which a member that does not lag takes part in a stage; None: it is through."""
-        member = next(member for owner, member in self.members(stage) if owner == actor)
-        at = int(self._history_first[member]) + self._ordinal(member, stage.first_sequence)
+    def chunk_of(self, shared: SharedPhase, actor: int) -> Chunk | None:
+        """The chunk with which a member that does not lag takes part in a phase; None: it is through."""
+        member = next(member for owner, member in self.members(shared) if owner == actor)
+        at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
         running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
         if running is None:
             return None
-        return Chunk(int(self._running["chunks_first"][running]) + stage.sequence - stage.first_sequence)
+        return Chunk(int(self._running["chunks_first"][running]) + shared.sequence - shared.first_sequence)
 
-    def laggards(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
-        """The members that hold the stage up, seen from a member that waits in it."""
-        member = int(self._streams["member"][waiter.stream])
-        ordinal = self._ordinal(member, stage.first_sequence)
+    def laggards(self, shared: SharedPhase, waiter: Chunk) -> list[Laggard]:
+        """The members that hold the phase up, seen from a member that waits in it."""
+        member = int(self._chunk_states["member"][waiter.row])
+        ordinal = self._ordinal(member, shared.first_sequence)
         found = []
-        for actor, other in self._needed(stage, waiter):
+        for actor, other in self._needed(shared, waiter):
             if other != member:
-                laggard = self._judge(stage, actor, other, member, ordinal)
+                laggard = self._judge(shared, actor, other, member, ordinal)
                 if laggard is not None:
                     found.append(laggard)
-        return found or self._turned(stage, waiter)
+        return found or self._turned(shared, waiter)
 
-    def _judge(self, stage: Stage, actor: int, member: int, waiter: int, ordinal: int) -> Laggard | None:
+    def _judge(
+        self, shared: SharedPhase, actor: int, member: int, waiter: int, ordinal: int
+    ) -> Laggard | None:
         if self._by_program:
-            return self._judge_by_program(stage, actor, member, waiter)
+            return self._judge_by_program(shared, actor, member, waiter)
         at = int(self._history_first[member]) + ordinal
         joined = at < self._history_first[member + 1]
         agrees = (
             joined
-            and self._history_sequence[at] == stage.first_sequence
-            and self._history_collective[at] == stage.collective
+            and self._history_sequence[at] == shared.first_sequence
+            and self._history_collective[at] == shared.collective
         )
         if agrees:
-            return self._late_chunk(stage, NodeAt(actor, int(self._history_row[at])))
+            return self._late_chunk(shared, NodeAt(actor, int(self._history_row[at])))
         differing = self._first_difference(member, waiter, ordinal)
         if differing is not None:
             here, there = differing
@@ -224,24 +226,24 @@ class Collectives:
         pending = self._pending(actor, member)
         if not pending:
             return Laggard(actor, Lag.ABSENT, None)
-        same = [node for node in pending if self._detail(node) == stage.collective]
+        same = [node for node in pending if self._detail(node) == shared.collective]
         return Laggard(actor, Lag.ELSEWHERE, (same or list(pending))[0])
 
-    def _judge_by_program(self, stage: Stage, actor: int, member: int, waiter: int) -> Laggard | None:
+    def _judge_by_program(self, shared: SharedPhase, actor: int, member: int, waiter: int) -> Laggard | None:
         """The same where equal numbers mean the same place in the program, in whatever order of issue."""
-        at = int(self._history_first[member]) + self._ordinal(member, stage.first_sequence)
-        if at < self._history_first[member + 1] and self._history_sequence[at] == stage.first_sequence:
-            return self._late_chunk(stage, NodeAt(actor, int(self._history_row[at])))
+        at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
+        if at < self._history_first[member + 1] and self._history_sequence[at] == shared.first_sequence:
+            return self._late_chunk(shared, NodeAt(actor, int(self._history_row[at])))
         pending = self._pending(actor, member)
         for node in pending:
-            if self._detail(node) == stage.collective and self._number(node) == stage.first_sequence:
+            if self._detail(node) == shared.collective and self._number(node) == shared.first_sequence:
                 return Laggard(actor, Lag.ELSEWHERE, node)
         first, last = int(self._history_first[member]), int(self._history_first[member + 1])
         issued = (NodeAt(actor, row) for row in self._history_row[first:last].tolist())
         instead = [node for node in issued if node in self._running_of]
         if not instead:
             return Laggard(actor, Lag.ABSENT, None)
-        own = int(self._history_first[waiter]) + self._ordinal(waiter, stage.first_sequence)
+        own = int(self._history_first[waiter]) + self._ordinal(waiter, shared.first_sequence)
         peer = NodeAt(int(self._member_actor[waiter]), int(self._history_row[own]))
         return Laggard(actor, Lag.MISMATCH, None, instead[0], peer)
 
@@ -251,39 +253,43 @@ class Collectives:
         collective = self._still.plan.collectives[row.detail]
         return int(collective.first_sequence + row.like_before * collective.chunks)
 
-    def _late_chunk(self, stage: Stage, node: NodeAt) -> Laggard | None:
-        """What keeps a member that runs this very collective from its part in the stage."""
+    def _late_chunk(self, shared: SharedPhase, node: NodeAt) -> Laggard | None:
+        """What keeps a member that runs this very collective from its part in the phase."""
         running = self._running_of.get(node)
         if running is None:
             return None  # it is through
-        stream = int(self._running["chunks_first"][running]) + stage.sequence - stage.first_sequence
-        phase = int(self._streams["phase"][stream])
-        if self._is_done(stream) or phase > stage.phase:
+        chunk_row = int(self._running["chunks_first"][running]) + shared.sequence - shared.first_sequence
+        phase = int(self._chunk_states["phase"][chunk_row])
+        if self._is_done(chunk_row) or phase > shared.phase:
             return None
-        if phase < stage.phase:
-            return Laggard(node.actor, Lag.BEHIND, Chunk(stream))
-        return None if self._streams["started"][stream] else Laggard(node.actor, Lag.QUEUED, Chunk(stream))
+        if phase < shared.phase:
+            return Laggard(node.actor, Lag.BEHIND, Chunk(chunk_row))
+        return (
+            None
+            if self._chunk_states["started"][chunk_row]
+            else Laggard(node.actor, Lag.QUEUED, Chunk(chunk_row))
+        )
 
-    def _turned(self, stage: Stage, waiter: Chunk) -> list[Laggard]:
+    def _turned(self, shared: SharedPhase, waiter: Chunk) -> list[Laggard]:
         """Members of a ring that go the other way than the waiting one; a direct exchange does not mind."""
-        program = self._still.plan.programs[self._streams["program"][waiter.stream]]
+        program = self._still.plan.programs[self._chunk_states["program"][waiter.row]]
         if not program["turns"] or program["step_period"] == program["members"] - 1:
             return []
         found = []
-        for actor, member in self.members(stage):
-            at = int(self._history_first[member]) + self._ordinal(member, stage.first_sequence)
+        for actor, member in self.members(shared):
+            at = int(self._history_first[member]) + self._ordinal(member, shared.first_sequence)
             running = self._running_of.get(NodeAt(actor, int(self._history_row[at])))
             if running is None:
                 continue
-            stream = int(self._running["chunks_first"][running]) + stage.sequence - stage.first_sequence
-            if self._streams["direction"][stream] != self._streams["direction"][waiter.stream]:
+            chunk_row = int(self._running["chunks_first"][running]) + shared.sequence - shared.first_sequence
+            if self._chunk_states["direction"][chunk_row] != self._chunk_states["direction"][waiter.row]:
                 found.append(Laggard(actor, Lag.TURNED, None))
         return found
 
-    def _is_done(self, stream: int) -> bool:
-        streams = self._streams
-        collective = self._running["collective"][streams["running"][stream]]
-        return bool(streams["phase"][stream] == self._still.plan.collectives["phases"][collective])
+    def _is_done(self, chunk_row: int) -> bool:
+        states = self._chunk_states
+        collective = self._running["collective"][states["running"][chunk_row]]
+        return bool(states["phase"][chunk_row] == self._still.plan.collectives["phases"][collective])
 
     def _ordinal(self, member: int, sequence: int) -> int:
         """How many collectives a member issued before this number."""

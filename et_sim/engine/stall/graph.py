@@ -14,7 +14,7 @@ import networkx as nx
 
 from et_sim.engine.stall.collectives import Collectives, Laggard
 from et_sim.engine.stall.messages import Messages
-from et_sim.engine.stall.state import Chunk, NodeAt, Stage, StalledState, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, StalledState, Vertex
 from et_sim.plan.tables import Action
 from et_sim.trace.preflight.cycles import shortest_cycle
 
@@ -23,12 +23,12 @@ STARTS_TRIED = 16
 
 
 class WaitGraph:
-    """The graph over nodes, chunks and stages, explored from everything that waits."""
+    """The graph over nodes, chunks and phases, explored from everything that waits."""
 
     def __init__(self, still: StalledState) -> None:
         self.still = still
         self.messages, self.collectives = Messages(still), Collectives(still)
-        self.laggards: dict[Stage, list[Laggard]] = {}
+        self.laggards: dict[SharedPhase, list[Laggard]] = {}
         self.graph: nx.DiGraph[Vertex] = nx.DiGraph()
         self._explore(self._starts())
 
@@ -71,7 +71,7 @@ class WaitGraph:
             receive = self.messages.receive_for(node)
             return [] if receive is None else [receive]
         if action is Action.COLLECTIVE:
-            return [Chunk(stream) for stream in self.collectives.chunks(node)]
+            return [Chunk(chunk_row) for chunk_row in self.collectives.chunks(node)]
         return []
 
     def _providers_of_unissued(self, node: NodeAt) -> list[Vertex]:
@@ -87,22 +87,22 @@ class WaitGraph:
     def _providers_of_chunk(self, chunk: Chunk) -> list[Vertex]:
         if not self.collectives.is_started(chunk):
             return [other for other in self.collectives.occupants(chunk) if other != chunk]
-        stage = self.collectives.stage_of(chunk)
-        if stage not in self.laggards:
-            self.laggards[stage] = self.collectives.laggards(stage, chunk)
-        return [stage] if self.laggards[stage] else [stage, *self._partners(stage, chunk)]
+        shared = self.collectives.phase_of(chunk)
+        if shared not in self.laggards:
+            self.laggards[shared] = self.collectives.laggards(shared, chunk)
+        return [shared] if self.laggards[shared] else [shared, *self._partners(shared, chunk)]
 
-    def _partners(self, stage: Stage, chunk: Chunk) -> list[Vertex]:
+    def _partners(self, shared: SharedPhase, chunk: Chunk) -> list[Vertex]:
         """The chunks that a chunk of a custom collective needs: for what it holds, and what it waits for."""
-        held, awaited = self.messages.held_within(chunk.stream), self.messages.awaited_within(chunk.stream)
+        held, awaited = self.messages.held_within(chunk.row), self.messages.awaited_within(chunk.row)
         ranks = [self.messages.ends(channel)[1] for channel in held]
         ranks += [self.messages.ends(channel)[0] for channel in awaited]
         actors = dict.fromkeys(int(self.still.plan.actor_of_rank[rank]) for rank in ranks)
-        found = (self.collectives.chunk_of(stage, actor) for actor in actors)
+        found = (self.collectives.chunk_of(shared, actor) for actor in actors)
         return [partner for partner in found if partner is not None]
 
     def actor(self, vertex: Vertex) -> int:
-        """The actor a node or chunk belongs to; a stage belongs to many."""
+        """The actor a node or chunk belongs to; a phase belongs to many."""
         if isinstance(vertex, NodeAt):
             return vertex.actor
         return self.collectives.node_of(vertex).actor if isinstance(vertex, Chunk) else -1
@@ -112,7 +112,7 @@ class WaitGraph:
         found: list[tuple[bool, int, list[Vertex]]] = []
         for component in nx.strongly_connected_components(self.graph):
             owned = sorted(
-                (self._order(v) for v in component if not isinstance(v, Stage)), key=lambda o: o[:3]
+                (self._order(v) for v in component if not isinstance(v, SharedPhase)), key=lambda o: o[:3]
             )
             first = owned[0][3] if owned else next(iter(component))
             if len(component) == 1 and not self.graph.has_edge(first, first):
@@ -125,9 +125,7 @@ class WaitGraph:
         return [cycle for _, _, cycle in found]
 
     def _order(self, vertex: Vertex) -> tuple[int, int, int, Vertex]:
-        number = (
-            vertex.stream if isinstance(vertex, Chunk) else vertex.row if isinstance(vertex, NodeAt) else 0
-        )
+        number = vertex.row if isinstance(vertex, Chunk | NodeAt) else 0
         return self.actor(vertex), isinstance(vertex, Chunk), number, vertex
 
     def _rotated(self, cycle: list[Vertex]) -> list[Vertex]:

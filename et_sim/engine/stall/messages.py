@@ -109,13 +109,13 @@ class Messages:
         """The receive that would release a held send; None: there is none left."""
         return self._receive_of.get(send)
 
-    def held_within(self, stream: int) -> list[int]:
+    def held_within(self, chunk_row: int) -> list[int]:
         """The channels of the messages that a chunk of a custom collective holds."""
-        return self._held_within.get(stream, [])
+        return self._held_within.get(chunk_row, [])
 
-    def awaited_within(self, stream: int) -> list[int]:
+    def awaited_within(self, chunk_row: int) -> list[int]:
         """The channels of the messages that a chunk of a custom collective waits for."""
-        return self._awaited_within.get(stream, [])
+        return self._awaited_within.get(chunk_row, [])
 
     def nearest(self, receive: NodeAt) -> str:
         """The sentence about the message that was sent instead; empty if nothing comes near."""
@@ -169,7 +169,7 @@ def _under_way(still: StalledState, action: Action) -> list[NodeAt]:
 
 
 def _held_within_collectives(still: StalledState) -> dict[int, list[int]]:
-    """Channels of held messages, by the stream of the custom collective that sends them."""
+    """Channels of held messages, by the chunk of the custom collective that sends them."""
     found: dict[int, list[int]] = defaultdict(list)
     for _, event in _waiting_events(still, still.run.handshakes):
         if event["kind"] == CUSTOM_MESSAGE:
@@ -178,7 +178,7 @@ def _held_within_collectives(still: StalledState) -> dict[int, list[int]]:
 
 
 def _awaited_within_collectives(still: StalledState) -> dict[int, list[int]]:
-    """Channels of posted receives, by the stream of the custom collective that posted them."""
+    """Channels of posted receives, by the chunk of the custom collective that posted them."""
     found: dict[int, list[int]] = defaultdict(list)
     for channel, event in _waiting_events(still, still.run.channels):
         if event["kind"] == CUSTOM_DONE:

@@ -39,8 +39,8 @@ def nearest_mismatches(graph: WaitGraph) -> tuple[str, ...]:
 
 def _collectives(graph: WaitGraph) -> Iterator[str]:
     pairs: dict[tuple[_Side, _Side], tuple[set[NodeAt], set[NodeAt]]] = {}
-    for stage in graph.laggards:
-        for laggard in graph.laggards[stage]:
+    for shared in graph.laggards:
+        for laggard in graph.laggards[shared]:
             if laggard.node and laggard.peer:
                 sides = sorted(
                     (_side(graph, node), node.actor, node.row) for node in (laggard.node, laggard.peer)
@@ -50,7 +50,7 @@ def _collectives(graph: WaitGraph) -> Iterator[str]:
                 entry[0].add(first)
                 entry[1].add(second)
             elif laggard.lag is Lag.ELSEWHERE and isinstance(laggard.vertex, NodeAt):
-                yield from _next_differs(graph, laggard.vertex, stage.collective)
+                yield from _next_differs(graph, laggard.vertex, shared.collective)
     for (one, other), (ones, others) in pairs.items():
         yield _sentence(graph, one, other, ones, others)
 

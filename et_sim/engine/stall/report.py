@@ -56,7 +56,7 @@ def _group(key: tuple[str, str, str, str], waits: list[Wait]) -> WaitGroup:
     providers: set[int] = set()
     seen: set[int] = set()
     for wait in waits:
-        if id(wait.provider) not in seen:  # ranks of one stage share the tuple
+        if id(wait.provider) not in seen:  # ranks of one phase share the tuple
             seen.add(id(wait.provider))
             providers.update(wait.provider)
     kind, operation, name, sentence = key

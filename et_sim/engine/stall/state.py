@@ -1,7 +1,7 @@
 """What a run that got stuck left behind, as questions the stall report asks.
 
-Vertices of the wait-for graph are defined here: a node of an actor, a chunk (stream) of a collective, a
-stage (one phase of one chunk on one line of ranks). Everything is read from the finished run; nothing
+Vertices of the wait-for graph are defined here: a node of an actor, a chunk of a collective, a
+phase of a chunk that the ranks of a line share. Everything is read from the finished run; nothing
 here changes it or says who waits for whom (`messages`, `collectives`, `graph`).
 """
 
@@ -30,13 +30,13 @@ class NodeAt:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk of a collective under way: a row of the run's streams."""
+    """A chunk of a collective under way: a row of the run's chunks."""
 
-    stream: int
+    row: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SharedPhase:
     """One phase of one chunk, as the ranks of one line must go through it together."""
 
     line: int
@@ -50,7 +50,7 @@ class Stage:
     place: int = NONE  # in a tree that goes one way only: of the one member that waits
 
 
-Vertex = NodeAt | Chunk | Stage
+Vertex = NodeAt | Chunk | SharedPhase
 
 
 class StalledState:

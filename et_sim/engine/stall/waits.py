@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from et_sim.engine.stall.collectives import Lag, Laggard
 from et_sim.engine.stall.graph import WaitGraph
-from et_sim.engine.stall.state import Chunk, NodeAt, Stage, Vertex
+from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex
 from et_sim.engine.stall.words import node_text, operation, ranks_text
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind
@@ -86,10 +86,10 @@ class WaitDescriber:
 
     def __init__(self, graph: WaitGraph) -> None:
         self._graph, self._still = graph, graph.still
-        self._ranks: dict[tuple[Stage, Lag], tuple[int, ...]] = {}
-        for stage, laggards in graph.laggards.items():
+        self._ranks: dict[tuple[SharedPhase, Lag], tuple[int, ...]] = {}
+        for shared, laggards in graph.laggards.items():
             for lag in {laggard.lag for laggard in laggards}:
-                self._ranks[stage, lag] = self._still.ranks_of(a.actor for a in laggards if a.lag is lag)
+                self._ranks[shared, lag] = self._still.ranks_of(a.actor for a in laggards if a.lag is lag)
 
     def node(self, node: NodeAt) -> str:
         """`send "x" (node 3)`."""
@@ -160,14 +160,14 @@ class WaitDescriber:
 
     def _within_wait(self, node: NodeAt, chunks: list[Vertex]) -> Wait | None:
         """The first message within a custom collective that rendezvous holds, or that has not come."""
-        messages, streams = self._graph.messages, [c.stream for c in chunks if isinstance(c, Chunk)]
-        held = [channel for stream in streams for channel in messages.held_within(stream)]
+        messages, rows = self._graph.messages, [c.row for c in chunks if isinstance(c, Chunk)]
+        held = [channel for chunk_row in rows for channel in messages.held_within(chunk_row)]
         if held:
             _, target, tag, size = messages.ends(held[0])
             receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag}"
             sentence = f"{receive} within the {self.collective(node)} (rendezvous)"
             return self._wait(node, "receive-pending", sentence, (target,), is_within_collective=True)
-        awaited = [channel for stream in streams for channel in messages.awaited_within(stream)]
+        awaited = [channel for chunk_row in rows for channel in messages.awaited_within(chunk_row)]
         if awaited:
             source, _, tag, size = messages.ends(awaited[0])
             message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
@@ -177,10 +177,12 @@ class WaitDescriber:
 
     def _collective_wait(self, node: NodeAt) -> Wait:
         chunks = list(self._graph.graph.successors(node))
-        stages = [s for chunk in chunks for s in self._graph.graph.successors(chunk) if isinstance(s, Stage)]
-        by_lag = {lag: self._laggards(stages, lag) for lag in GRAVITY}
+        shared_phases = [
+            s for chunk in chunks for s in self._graph.graph.successors(chunk) if isinstance(s, SharedPhase)
+        ]
+        by_lag = {lag: self._laggards(shared_phases, lag) for lag in GRAVITY}
         lags = [lag for lag in GRAVITY if by_lag[lag]]
-        if not stages:
+        if not shared_phases:
             return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
         if not lags:
             never = "messages that never came, though all members are in it"
@@ -188,9 +190,9 @@ class WaitDescriber:
         sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
 
-    def _laggards(self, stages: list[Stage], lag: Lag) -> tuple[int, ...]:
-        """The ranks that hold any of these stages up for one reason; one tuple serves all who wait."""
-        found = {self._ranks[stage, lag] for stage in stages if (stage, lag) in self._ranks}
+    def _laggards(self, shared_phases: list[SharedPhase], lag: Lag) -> tuple[int, ...]:
+        """The ranks that hold any of these phases up for one reason; one tuple serves all who wait."""
+        found = {self._ranks[shared, lag] for shared in shared_phases if (shared, lag) in self._ranks}
         if len(found) == 1:
             return found.pop()
         return tuple(sorted({rank for ranks in found for rank in ranks}))
@@ -223,10 +225,12 @@ class WaitDescriber:
         found += [
             self._missing_receive(node) for node in self._graph.messages.held if self._is_unwanted(node)
         ]
-        for stage, laggards in self._graph.laggards.items():
-            waiting = [c for c in self._graph.graph.predecessors(stage) if isinstance(c, Chunk)]
+        for shared, laggards in self._graph.laggards.items():
+            waiting = [c for c in self._graph.graph.predecessors(shared) if isinstance(c, Chunk)]
             needed_by = self._still.ranks_of({self._graph.actor(chunk) for chunk in waiting})
-            found += self._stage_ends(stage, self._graph.collectives.node_of(waiting[0]), laggards, needed_by)
+            found += self._phase_ends(
+                shared, self._graph.collectives.node_of(waiting[0]), laggards, needed_by
+            )
         return found
 
     def _is_orphan(self, node: NodeAt) -> bool:
@@ -249,8 +253,8 @@ class WaitDescriber:
         sentence = f"{verb} a receive for the {exact_bytes(size)} with tag {tag} that {WHO} offered"
         return DeadEnd((target,), "receive-missing", sentence, (source,))
 
-    def _stage_ends(
-        self, stage: Stage, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
+    def _phase_ends(
+        self, shared: SharedPhase, node: NodeAt, laggards: list[Laggard], needed_by: tuple[int, ...]
     ) -> list[DeadEnd]:
         what = self.collective(node)
         finished = all(self._still.is_finished(a.actor) for a in laggards if a.lag is Lag.ABSENT)
@@ -263,7 +267,7 @@ class WaitDescriber:
         }
         present = {laggard.lag for laggard in laggards}
         return [
-            DeadEnd(self._ranks[stage, lag], f"member-{lag}", text, needed_by)
+            DeadEnd(self._ranks[shared, lag], f"member-{lag}", text, needed_by)
             for lag, text in words.items()
             if lag in present
         ]
@@ -279,7 +283,7 @@ class WaitDescriber:
         """A cycle of the graph as hops from rank to rank."""
         legs: list[list[Vertex]] = []
         for vertex in cycle:
-            if isinstance(vertex, Stage):
+            if isinstance(vertex, SharedPhase):
                 continue
             same = legs and self._graph.actor(legs[-1][-1]) == self._graph.actor(vertex)
             if same:
@@ -325,8 +329,8 @@ class WaitDescriber:
 
     def vertex(self, vertex: Vertex) -> str:
         """A node, or the collective of a chunk, in words."""
-        if isinstance(vertex, Stage):
-            return "a stage"
+        if isinstance(vertex, SharedPhase):
+            return "a phase"
         node = self._graph.collectives.node_of(vertex) if isinstance(vertex, Chunk) else vertex
         if self._still.action(node) is not Action.COLLECTIVE:
             return self.node(node)

@@ -16,7 +16,7 @@ from et_sim.plan.tables import Plan, record, table
 
 NONE = -1
 MOST_ROOMS = 64  # places of a queue that are remembered one by one
-MOST_RECEIVES, LABELS_OF_A_TREE = 64, 4  # of a chunk, likewise
+MOST_RECEIVES, STEP_KEYS_OF_A_TREE = 64, 4  # of a chunk, likewise
 BUFFER = 1 << 16  # moments, if no single event may need more
 
 
@@ -101,7 +101,7 @@ class Causes(Tables):
     chunks: Any
     queues: Any
     issuers: Any  # per collective, where all actors start it together: all that have issued it so far
-    posted: Any  # per chunk, its last receives by label
+    posted: Any  # per chunk, its last receives by step key
     rooms: Any  # per queue, when its places became free: one after the other, in turn
     channels: Any  # messages that came before their receives
     handshakes: Any  # requests that came before their messages
@@ -167,8 +167,8 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
 
 
 def _receives_at_a_time(plan: Plan) -> int:
-    """How many receives of a phase to remember: as many as may be open, or, in a tree, as it has labels."""
-    return min(max(int(plan.programs["start_bundles"].max(initial=0)), LABELS_OF_A_TREE), MOST_RECEIVES)
+    """How many receives of a phase to remember: as many as may be open, or, in a tree, as it has keys."""
+    return min(max(int(plan.programs["start_bundles"].max(initial=0)), STEP_KEYS_OF_A_TREE), MOST_RECEIVES)
 
 
 def _sides(number: int) -> Any:

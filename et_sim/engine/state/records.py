@@ -55,11 +55,11 @@ MARK_FIELDS = (("mark_ns", "i8"), ("mark_group", "i8"), ("mark_origin", "i8"), (
 NODE_MARK = record(*MARK_FIELDS, ("deferred", "i4"))
 TURN = record(("tag", "i8"), ("origin", "i8"), ("last", "i8"))
 UNEXPECTED = record(
-    ("stage", "i8"),
+    ("phase_key", "i8"),
     ("bytes", "i8"),
     ("arrives_ns", "i8"),
     ("member", "i4"),
-    ("step", "i4"),
+    ("step_key", "i4"),
     ("peer", "i4"),  # the group member an offered message is for
     ("rank", "i4"),  # and the rank
     ("chain", "i4"),
@@ -232,7 +232,7 @@ BUS_REQUEST = record(
     ("bytes", "i8"),
     ("reduction_ns", "i8"),  # to be spent after the bus
     ("chunk", "i4"),
-    ("label", "i4"),
+    ("step_key", "i4"),
     ("reduces", "i4"),
     ("returns", "i4"),
     ("outer", "i4"),  # the request that an inner trip serves; NONE: this is an outer one
