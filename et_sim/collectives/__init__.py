@@ -6,11 +6,11 @@ from et_sim.collectives.program import (
     CORRECTED,
     EXCHANGES,
     OVER_A_TREE,
-    Bundles,
     CostFixes,
     Operation,
     Peer,
     StepProgram,
+    Transfers,
 )
 from et_sim.collectives.tree import TreeProgram
 
@@ -21,11 +21,11 @@ __all__ = [
     "OVER_A_TREE",
     "TREE",
     "Algorithm",
-    "Bundles",
     "CostFixes",
     "Operation",
     "Peer",
     "StepProgram",
+    "Transfers",
     "TreeProgram",
     "lower",
     "parse_algorithm",

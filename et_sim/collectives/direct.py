@@ -3,7 +3,7 @@
 All-reduce is a direct reduce-scatter and a direct all-gather: its second half waits until the first
 has arrived completely.
 
-Which bundles are charged a reduction follows the reference: groups of `window` silent bundles and `window`
+Which transfers are charged a reduction follows the reference: groups of `window` silent ones and `window`
 (in sub-groups: (n-1) * window) that reduce. Mended, exactly the messages of the reducing half are.
 """
 
@@ -12,14 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    Bundles,
     CostFixes,
     Operation,
     Peer,
     StepProgram,
-    bundle_pattern,
-    bundles_of_messages,
+    Transfers,
     piece_bytes,
+    transfer_pattern,
+    transfers_of_messages,
 )
 
 REDUCING = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER)
@@ -41,23 +41,23 @@ def direct(
     both_halves = operation is Operation.ALL_REDUCE
     sends = 2 * others if both_halves else others
     if fixes.direct_reductions:
-        bundles = _mended(operation, others, sends, width, message)
+        transfers = _mended(operation, others, sends, width, message)
     else:
-        bundles = bundle_pattern(operation, width, others * width if subgroup else width, message)
+        transfers = transfer_pattern(operation, width, others * width if subgroup else width, message)
     return StepProgram(
         members=members,
         sends=sends,
-        start_bundles=width,
+        start_transfers=width,
         half=others if both_halves else 0,
         peer=Peer.SHIFT,
         distance=np.arange(1, members, dtype=np.int32),
         message_bytes=np.full(others, message, np.int64),
-        bundles=bundles,
+        transfers=transfers,
     )
 
 
-def _mended(operation: Operation, others: int, sends: int, width: int, message: int) -> Bundles:
+def _mended(operation: Operation, others: int, sends: int, width: int, message: int) -> Transfers:
     """The first n-1 messages received are those of the first half, whatever the window."""
     sizes = np.full(sends, message, np.int64)
     reduces = (np.arange(sends) < others) & (operation in REDUCING)
-    return bundles_of_messages(sizes, sizes, reduces, width)
+    return transfers_of_messages(sizes, sizes, reduces, width)

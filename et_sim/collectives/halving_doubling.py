@@ -1,7 +1,7 @@
 """Halving-doubling: members exchange half of what is left, over distances that halve or double, and back.
 
 Powers of two: pairs exchange over doubling distances. The reference's fixes is kept: sizes are halved
-with truncation, a bundle is charged for the packet it will send, and groups of log2(n) bundles start with a
+with truncation, a transfer is charged for the packet it will send, and groups of log2(n) of them start with a
 silent one. Mended (and where truncation would leave nothing to send), the vector is cut into n pieces,
 rounded up, and every message of the reducing half is charged at its own size.
 
@@ -16,15 +16,15 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.collectives.program import (
-    Bundles,
     Bytes,
     CostFixes,
     Distances,
     Operation,
     Peer,
     StepProgram,
-    bundle_pattern,
-    bundles_of_messages,
+    Transfers,
+    transfer_pattern,
+    transfers_of_messages,
 )
 from et_sim.errors import MachineError
 
@@ -56,20 +56,20 @@ def _as_reference(operation: Operation, members: int, size: int) -> StepProgram:
     return StepProgram(
         members=members,
         sends=sends,
-        start_bundles=1,
+        start_transfers=1,
         half=0,
         peer=Peer.PAIR,
         distance=distances[:-1],
         message_bytes=sizes[:-1],
-        bundles=_reference_bundles(operation, levels, sizes),
+        transfers=_reference_transfers(operation, levels, sizes),
     )
 
 
-def _reference_bundles(operation: Operation, levels: int, sizes: Bytes) -> Bundles:
-    """One bundle more than packets: the last one is made for a packet that is never sent."""
-    pattern = bundle_pattern(operation, 1, levels - 1, 0)
+def _reference_transfers(operation: Operation, levels: int, sizes: Bytes) -> Transfers:
+    """One transfer more than packets: the last one is made for a packet that is never sent."""
+    pattern = transfer_pattern(operation, 1, levels - 1, 0)
     place = np.arange(len(sizes)) % len(pattern.size)
-    return Bundles(sizes, pattern.reduces[place], pattern.inward[place], pattern.returns[place])
+    return Transfers(sizes, pattern.reduces[place], pattern.inward[place], pattern.returns[place])
 
 
 def _truncated(operation: Operation, members: int, size: int, steps: int) -> tuple[Bytes, Distances]:
@@ -101,12 +101,12 @@ def _exact(operation: Operation, members: int, size: int) -> StepProgram:
     return StepProgram(
         members=members,
         sends=len(rounds),
-        start_bundles=1,
+        start_transfers=1,
         half=0,
         peer=Peer.PAIR if uses_pairs(members) else Peer.AHEAD,
         distance=np.array([distance for distance, _ in rounds], np.int32),
         message_bytes=sizes,
-        bundles=bundles_of_messages(sizes, sizes, reduces, 1),
+        transfers=transfers_of_messages(sizes, sizes, reduces, 1),
     )
 
 

@@ -1,8 +1,8 @@
 """The common language of collective algorithms: a program of steps every member runs.
 
-A member keeps a list of *packets* (what to send next, and to whom) and spends one *bundle* (an
-endpoint transfer, perhaps followed by a local reduction) before each packet may go. Bundles are made
-at the start (`start_bundles` of them) and one for every message received. A step sends one packet
+A member keeps a list of *packets* (what to send next, and to whom) and spends one *endpoint transfer*
+(perhaps followed by a local reduction) before each packet may go. Transfers are made
+at the start (`start_transfers` of them) and one for every message received. A step sends one packet
 and posts the receive of the packet that some other member sends in the same step.
 
 Invariant: a program says nothing about who runs it: peers are distances along the group, so one
@@ -58,8 +58,8 @@ class Peer(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bundles:
-    """What each bundle carries across the endpoint; only a shared memory bus cares about its way."""
+class Transfers:
+    """What each transfer carries across the endpoint; only a shared memory bus cares about its way."""
 
     size: Bytes  # of the packet it is made for
     reduces: Flags
@@ -73,13 +73,13 @@ class StepProgram:
 
     members: int
     sends: int  # messages each member sends, and receives
-    start_bundles: int  # bundles made at the start; as many credits must be back at the end
+    start_transfers: int  # transfers made at the start; as many credits must be back at the end
     # With this many sends or fewer left, wait until `half` messages were received (0: never wait).
     half: int
     peer: Peer
     distance: Distances  # per step, periodic
     message_bytes: Bytes  # per step, periodic
-    bundles: Bundles  # periodic
+    transfers: Transfers  # periodic
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +105,15 @@ def piece_bytes(operation: Operation, members: int, size: int, fixes: CostFixes)
     return -(-size // members) if fixes.whole_pieces else size // members
 
 
-def bundles_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: int) -> Bundles:
-    """A bundle per message: `start` silent ones, then one for every message received, of its size.
+def transfers_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: int) -> Transfers:
+    """A transfer per message: `start` silent ones, then one for every message received, of its size.
 
-    A bundle goes back to the network if there is another message for it to send.
+    A transfer goes back to the network if there is another message for it to send.
     """
     count = start + len(received)
     size = np.concatenate((sent[:start], received))
     place = np.arange(count)
-    return Bundles(
+    return Transfers(
         size=size.astype(np.int64),
         reduces=np.concatenate((np.zeros(start, np.bool_), reduces)),
         inward=place < start,
@@ -121,8 +121,8 @@ def bundles_of_messages(sent: Bytes, received: Bytes, reduces: Flags, start: int
     )
 
 
-def bundle_pattern(operation: Operation, head: int, tail: int, size: int) -> Bundles:
-    """Groups of `head` silent bundles, then `tail` that may reduce, all of the same size.
+def transfer_pattern(operation: Operation, head: int, tail: int, size: int) -> Transfers:
+    """Groups of `head` silent transfers, then `tail` that may reduce, all of the same size.
 
     A reduce-scatter reduces in every group, an all-reduce in every other one (its second half only
     gathers), the rest never.
@@ -134,7 +134,7 @@ def bundle_pattern(operation: Operation, head: int, tail: int, size: int) -> Bun
         reduces[period:] = False
     elif operation is not Operation.REDUCE_SCATTER:
         reduces[:] = False
-    return Bundles(
+    return Transfers(
         size=np.full(2 * period, size, np.int64),
         reduces=reduces,
         inward=place < head,

@@ -13,8 +13,8 @@ from et_sim.collectives.program import (
     Operation,
     Peer,
     StepProgram,
-    bundle_pattern,
     piece_bytes,
+    transfer_pattern,
 )
 
 
@@ -24,12 +24,12 @@ def ring(operation: Operation, members: int, size: int, fixes: CostFixes) -> Ste
     return StepProgram(
         members=members,
         sends=_sends(operation, members),
-        start_bundles=1,
+        start_transfers=1,
         half=0,
         peer=Peer.SHIFT,
         distance=np.ones(1, np.int32),
         message_bytes=np.array([message], np.int64),
-        bundles=bundle_pattern(operation, 1, members - 1, message),
+        transfers=transfer_pattern(operation, 1, members - 1, message),
     )
 
 

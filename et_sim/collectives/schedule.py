@@ -1,6 +1,6 @@
 """The point-to-point schedule of a program: which messages its members exchange, and in which order.
 
-A program is executed by its own rules (bundles, credits, packets; or a tree's hearing and passing on),
+A program is executed by its own rules (transfers, credits, packets; or a tree's hearing and passing on),
 but without time: in *rounds*, where whatever is sent in one round has arrived before the next. Members
 start together, so a step program is executed once, for all of them.
 
@@ -90,34 +90,34 @@ def peer_of(peer: Peer, members: int, position: Counts, distance: Distances) -> 
 
 def member_steps(program: StepProgram) -> MemberSteps:
     """The steps of one member, while all others do the same."""
-    rounds, after = _spend_all_bundles(program)
+    rounds, after = _spend_all_transfers(program)
     step = np.arange(program.sends)
     row = step % len(program.distance)
-    made = (program.start_bundles + step) % len(program.bundles.reduces)
+    made = (program.start_transfers + step) % len(program.transfers.reduces)
     return MemberSteps(
         round=rounds,
         distance=program.distance[row],
         bytes=program.message_bytes[row],
         after_received=after,
-        charged=program.bundles.reduces[made],
+        charged=program.transfers.reduces[made],
     )
 
 
-def _spend_all_bundles(program: StepProgram) -> tuple[Counts, Counts]:
+def _spend_all_transfers(program: StepProgram) -> tuple[Counts, Counts]:
     """Round of every step, and how many messages it waits for."""
     rounds, after = np.zeros(program.sends, np.int32), np.zeros(program.sends, np.int32)
     sent = received = credit = spent = number = 0
-    made = program.start_bundles
+    made = program.start_transfers
     while spent < made:
         sent_before = sent
-        for bundle in range(spent, made):
+        for transfer in range(spent, made):
             credit += 1
-            needed = max(bundle + 1 - program.start_bundles, 0)
+            needed = max(transfer + 1 - program.start_transfers, 0)
             burst = 1
             if program.half > 0 and program.sends - sent <= program.half:
                 if received < program.half:
                     continue
-                needed, burst = max(needed, program.half), program.start_bundles
+                needed, burst = max(needed, program.half), program.start_transfers
             last = min(sent + min(burst, credit), made, program.sends)
             rounds[sent:last], after[sent:last] = number, needed
             credit -= last - sent

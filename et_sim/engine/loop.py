@@ -18,8 +18,6 @@ from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadl
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
 from et_sim.engine.nodes.issue import complete, free_server, start_later, start_rank
 from et_sim.engine.nodes.progress import (
-    bundle_at_endpoint,
-    bundle_ready,
     bus_processed,
     bus_received,
     bus_sent,
@@ -28,6 +26,8 @@ from et_sim.engine.nodes.progress import (
     deliver_custom,
     receive_step,
     step_arrived,
+    transfer_at_endpoint,
+    transfer_ready,
 )
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state import kinds
@@ -48,7 +48,7 @@ ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
 LATE_RECEIVE = kinds.LATE_RECEIVE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 SERVER_FREE, ADMIT, START = kinds.SERVER_FREE, kinds.ADMIT, kinds.START
-BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
+TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
 @entry(what="the engine")
@@ -123,10 +123,10 @@ def _happen(run: Run, event_row: int) -> None:
         observe.message_arrives(run, row)
         release_message(run, row)
     observe.event_happens(run, kind, a, b, c)
-    if kind == BUNDLE_AT_ENDPOINT:
-        bundle_at_endpoint(run, a, b, c)
-    elif kind == BUNDLE_READY:
-        bundle_ready(run, a, b)
+    if kind == TRANSFER_AT_ENDPOINT:
+        transfer_at_endpoint(run, a, b, c)
+    elif kind == TRANSFER_READY:
+        transfer_ready(run, a, b)
     elif kind == STEP:
         step_arrived(run, a, b, c)
     else:

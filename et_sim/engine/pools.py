@@ -24,7 +24,7 @@ from et_sim.plan.tables import UNLIMITED_LANES, Action, Plan, most_of_a_template
 SMALLEST_POOL = 256
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
-BUNDLES_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
+TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
 MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
 LARGEST_POOL = 2**31 - 1
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
@@ -49,12 +49,12 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     """
     chunks = plan.collectives["chunks"].astype(np.int64)
     collectives = _most_at_once(plan, np.ones_like(chunks))
-    bundles = max(int(plan.programs["start_bundles"].max(initial=0)), BUNDLES_OF_A_TREE)
+    transfers = max(int(plan.programs["start_transfers"].max(initial=0)), TRANSFERS_OF_A_TREE)
     queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * plan.largest_custom
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
-    things = receives + _most_freed_at_once(plan) + custom + started * bundles + 16
+    things = receives + _most_freed_at_once(plan) + custom + started * transfers + 16
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
     completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.version_1.starts_together else 1)
     return Reserve(

@@ -407,7 +407,7 @@ class CollectiveTables:
         return out
 
     def programs(self) -> dict[str, Any]:
-        """The program, step, bundle and tree tables."""
+        """The program, step, transfer and tree tables."""
         return program_tables(self._programs, self._machine.system.local_mem_bw)
 
 

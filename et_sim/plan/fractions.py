@@ -31,7 +31,7 @@ def in_fractions(plan: Plan, bits: int) -> Plan:
         nodes=_shifted(plan.nodes, bits, "duration_ns"),
         actors=_shifted(plan.actors, bits, "start_ns"),
         lines=_shifted(plan.lines, bits, "endpoint_ns"),
-        bundles=_shifted(plan.bundles, bits, "reduction_ns"),
+        transfers=_shifted(plan.transfers, bits, "reduction_ns"),
         trees=_shifted(plan.trees, bits, "up_reduction_ns", "down_reduction_ns"),
     )
 

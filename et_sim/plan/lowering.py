@@ -190,7 +190,7 @@ def _waiting_order(system: System) -> WaitingOrder:
 def _most_bytes(programs: dict[str, Any]) -> int:
     """The largest message of any collective."""
     trees = programs["trees"]
-    columns = (programs["bundles"]["bytes"], trees["up_bytes"], trees["down_bytes"])
+    columns = (programs["transfers"]["bytes"], trees["up_bytes"], trees["down_bytes"])
     return max(int(column.max(initial=0)) for column in columns)
 
 

@@ -1,4 +1,4 @@
-"""Programs of collectives -> rows of the program, step, bundle and tree tables.
+"""Programs of collectives -> rows of the program, step, transfer and tree tables.
 
 Not here: which programs a workload needs (`collective_lowering`).
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.collectives import Bundles, Peer, StepProgram, TreeProgram
+from et_sim.collectives import Peer, StepProgram, Transfers, TreeProgram
 from et_sim.compute import reduction_ns
 from et_sim.errors import MachineError
 from et_sim.plan import tables
@@ -34,22 +34,22 @@ Program = StepProgram | TreeProgram | CustomProgram
 def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float) -> dict[str, Any]:
     """The tables of programs, each with the dimension it runs along, by their names in the plan."""
     rows = tables.table(tables.PROGRAM, len(programs))
-    steps, trees, bundles = _Column(tables.STEP), _Column(tables.TREE), _Column(tables.BUNDLE)
+    steps, trees, transfers = _Column(tables.STEP), _Column(tables.TREE), _Column(tables.TRANSFER)
     for row, (program, dimension) in zip(rows, programs, strict=True):
         row.dimension = dimension
         row.tree_first = row.custom_first = ABSENT
         if isinstance(program, CustomProgram):
             row.members, row.custom_first = program.members, program.first_member
-            row.step_period = row.bundle_period = 1
+            row.step_period = row.transfer_period = 1
         elif isinstance(program, TreeProgram):
             _fill_tree(row, program, trees)
         else:
-            _fill_steps(row, program, steps, bundles)
-    every_bundle, every_tree = bundles.whole(), trees.whole()
-    _charge(every_bundle, "reduction_ns", "bytes", local_mem_bw)
+            _fill_steps(row, program, steps, transfers)
+    every_transfer, every_tree = transfers.whole(), trees.whole()
+    _charge(every_transfer, "reduction_ns", "bytes", local_mem_bw)
     _charge(every_tree, "up_reduction_ns", "up_bytes", local_mem_bw)
     _charge(every_tree, "down_reduction_ns", "down_bytes", local_mem_bw)
-    return {"programs": rows, "steps": steps.whole(), "trees": every_tree, "bundles": every_bundle}
+    return {"programs": rows, "steps": steps.whole(), "trees": every_tree, "transfers": every_transfer}
 
 
 class _Column:
@@ -70,19 +70,19 @@ class _Column:
         return np.concatenate(self._blocks).view(np.recarray)
 
 
-def _fill_steps(row: Any, program: StepProgram, steps: _Column, bundles: _Column) -> None:
+def _fill_steps(row: Any, program: StepProgram, steps: _Column, transfers: _Column) -> None:
     row.members, row.sends = program.members, program.sends
-    row.start_bundles, row.half = program.start_bundles, program.half
+    row.start_transfers, row.half = program.start_transfers, program.half
     row.pairs, row.turns = program.peer is Peer.PAIR, program.peer is Peer.SHIFT
-    row.step_period, row.bundle_period = len(program.distance), len(program.bundles.size)
+    row.step_period, row.transfer_period = len(program.distance), len(program.transfers.size)
     row.step_first = steps.add(_steps(program.distance, program.message_bytes))
-    row.bundle_first = bundles.add(_bundles(program.bundles))
+    row.transfer_first = transfers.add(_transfers(program.transfers))
 
 
 def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
-    row.members, row.sends, row.start_bundles = program.members, program.messages, 1
+    row.members, row.sends, row.start_transfers = program.members, program.messages, 1
     row.goes_up, row.goes_down, row.trees = program.goes_up, program.goes_down, program.trees
-    row.step_period = row.bundle_period = 1
+    row.step_period = row.transfer_period = 1
     places = np.zeros(len(program.parent), tables.TREE)
     for name in ("parent", "left", "right", "up_bytes", "down_bytes"):
         places[name] = getattr(program, name)
@@ -92,8 +92,8 @@ def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
     row.tree_first = trees.add(places)
 
 
-def _bundles(pattern: Bundles) -> Any:
-    out = np.zeros(len(pattern.size), tables.BUNDLE)
+def _transfers(pattern: Transfers) -> Any:
+    out = np.zeros(len(pattern.size), tables.TRANSFER)
     out["reduction_ns"] = _marked(pattern.reduces)
     out["bytes"], out["inward"], out["returns"] = pattern.size, pattern.inward, pattern.returns
     return out

@@ -141,7 +141,7 @@ PHASE = record(
 PROGRAM = record(
     ("members", "i4"),
     ("sends", "i4"),
-    ("start_bundles", "i4"),
+    ("start_transfers", "i4"),
     ("half", "i4"),
     ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
     ("custom_first", "i4"),  # into `customs`, where the program is a custom one; -1: it is not
@@ -152,15 +152,15 @@ PROGRAM = record(
     ("trees", "u1"),  # how many there are, for the phases of an actor to use in turn
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
-    ("bundle_period", "i4"),
+    ("transfer_period", "i4"),
     ("step_first", "i8"),
-    ("bundle_first", "i8"),
+    ("transfer_first", "i8"),
 )
 STEP = record(
     ("distance", "i4"),
     ("bytes", "i8"),
 )
-BUNDLE = record(
+TRANSFER = record(
     ("reduction_ns", "i8"),  # NO_REDUCTION: none
     ("bytes", "i8"),
     ("inward", "u1"),
@@ -239,7 +239,7 @@ class Plan:
     steps: Any
     trees: Any
     customs: Any
-    bundles: Any
+    transfers: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     lines: Any
     groups: Any

@@ -82,7 +82,7 @@ Where the reference aborts, hangs or loops, there is no result to reproduce. Bot
 
 | the reference | here |
 |---|---|
-| crashes when bundles of a windowed `direct` complete out of order | simulated |
+| crashes when endpoint transfers of a windowed `direct` complete out of order | simulated |
 | reports nothing for ranks with CPU, memory or instant nodes, or aborts | all kinds of nodes are counted |
 | swallows errors after time zero and stops without a word | every refusal names node, rank and remedy; a run that stalls is explained |
 | aborts on events without delay at time zero | they happen at time zero |

@@ -86,7 +86,7 @@ def share(size: int, members: int, whole: bool) -> int:
 
 
 class Phase(ABC):
-    """What the algorithms share: bundles across the endpoint, then a message and a receive at a time."""
+    """What the algorithms share: transfers across the endpoint, then a message and a receive at a time."""
 
     def __init__(
         self, rank: Any, plan: PhasePlan, direction: int, tag: int, done: Callable[[], None]
@@ -106,11 +106,11 @@ class Phase(ABC):
         self._place = self._ring.index(rank.rank)
         self.n = len(self._ring)
         self.message = plan.size if plan.operation == "AG" else share(plan.size, self.n, plan.whole_pieces)
-        self.credit = self.bundles = self.received = 0
+        self.credit = self.transfers = self.received = 0
 
-    def bundle(self, reduces: bool) -> None:
+    def transfer(self, reduces: bool) -> None:
         """Cross the endpoint, reduce if need be, and go."""
-        self.bundles += 1
+        self.transfers += 1
         calendar, own = self._machine.calendar, self._rank
 
         def across() -> None:
@@ -153,7 +153,7 @@ class RingPhase(Phase):
 
     def _make(self, reduces: bool) -> None:
         self._packets += 1
-        self.bundle(reduces)
+        self.transfer(reduces)
 
     def go(self) -> None:
         self.credit += 1
@@ -187,8 +187,8 @@ class DirectPhase(Phase):
             self._make(False)
 
     def _make(self, reduces: bool) -> None:
-        self._packets.append(self.bundles % (self.n - 1) + 1)
-        self.bundle(reduces)
+        self._packets.append(self.transfers % (self.n - 1) + 1)
+        self.transfer(reduces)
 
     def go(self) -> None:
         self.credit += 1
@@ -208,7 +208,7 @@ class DirectPhase(Phase):
     def receive(self) -> None:
         self.received += 1
         period = self._window * (self.n if self._fast else 2)
-        cycle, place = divmod(self.bundles, period)
+        cycle, place = divmod(self.transfers, period)
         operation = self._plan.operation
         reduces = place >= self._window and (operation == "RS" or (operation == "AR" and cycle % 2 == 0))
         self._make(reduces)

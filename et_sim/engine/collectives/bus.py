@@ -2,7 +2,7 @@
 
 The outer bus joins the NPU and the memory side; whatever passes the NPU side also makes a trip on the inner
 bus. A side sends or receives one request at a time, and processes one at a time; a side that has sent much
-gives way to its partner. A request ends where it need go no further, and only then is its bundle across the
+gives way to its partner. A request ends where it need go no further, and only then is its transfer across the
 endpoint.
 
 Not here: what follows then (`progress`).
@@ -34,7 +34,7 @@ FIXED_PROCESSING_NS = 50
 def enter_bus(
     run: Run, chunk_row: int, step_key: int, size: int, reduction_ns: int, inward: int, returns: int
 ) -> None:
-    """Send a bundle over its actor's bus."""
+    """Send a transfer over its actor's bus."""
     first = run.chunks[chunk_row].actor * BUS_SIDES
     row = _new_request(run, size)
     request = run.bus_requests[row]

@@ -293,8 +293,8 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     else:
         chunk.position = (run.plan.actors[chunk.actor].rank // line.stride) % line.members
     chunk.started = 0
-    chunk.sent = chunk.received = chunk.credit = chunk.bundles = 0
-    chunk.step = chunk.bundle = 0
+    chunk.sent = chunk.received = chunk.credit = chunk.transfers = 0
+    chunk.step = chunk.transfer = 0
     variant = line.members if root_first else 0
     chunk.tree = run.plan.programs[phase.program].tree_first + variant + chunk.position
 

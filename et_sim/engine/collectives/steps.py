@@ -1,6 +1,6 @@
-"""The step machinery of one phase: bundles, credits, packets.
+"""The step machinery of one phase: transfers, credits, packets.
 
-Every bundle crosses the endpoint, perhaps reduces, and then gives its chunk one credit and the chance
+Every transfer crosses the endpoint, perhaps reduces, and then gives its chunk one credit and the chance
 to send the next packet. Ring, direct and halving-doubling are nothing but different programs.
 
 Not here: which chunk may run (`chunks`), and what follows the end of a phase (`progress`).
@@ -25,7 +25,7 @@ from et_sim.engine.transport.network_seam import flight_ns, inject, step_flight_
 
 @works_on_tables
 def start_phase(run: Run, chunk_row: int) -> None:
-    """Make the first bundles; the chunk's phase fields are already set."""
+    """Make the first transfers; the chunk's phase fields are already set."""
     chunk = run.chunks[chunk_row]
     chunk.started = 1
     if run.plan.programs[chunk.program].tree_first != NONE:
@@ -34,25 +34,27 @@ def start_phase(run: Run, chunk_row: int) -> None:
     if run.plan.programs[chunk.program].custom_first != NONE:
         start_custom(run, chunk_row)
         return
-    for _ in range(run.plan.programs[chunk.program].start_bundles):
-        make_bundle(run, chunk_row)
+    for _ in range(run.plan.programs[chunk.program].start_transfers):
+        make_transfer(run, chunk_row)
 
 
 @works_on_tables
-def make_bundle(run: Run, chunk_row: int) -> None:
-    """Queue the next packet, and send its bundle to the endpoint."""
+def make_transfer(run: Run, chunk_row: int) -> None:
+    """Queue the next packet, and send its transfer to the endpoint."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
-    bundle = run.plan.bundles[program.bundle_first + chunk.bundle]
-    chunk.bundles += 1
-    chunk.bundle += 1
-    if chunk.bundle == program.bundle_period:
-        chunk.bundle = 0
-    cross_endpoint(run, chunk_row, 0, bundle.bytes, bundle.reduction_ns, bundle.inward, bundle.returns)
+    transfer = run.plan.transfers[program.transfer_first + chunk.transfer]
+    chunk.transfers += 1
+    chunk.transfer += 1
+    if chunk.transfer == program.transfer_period:
+        chunk.transfer = 0
+    cross_endpoint(
+        run, chunk_row, 0, transfer.bytes, transfer.reduction_ns, transfer.inward, transfer.returns
+    )
 
 
 @works_on_tables
-def spend_bundle(run: Run, chunk_row: int) -> bool:
+def spend_transfer(run: Run, chunk_row: int) -> bool:
     """One more credit: send what may be sent. True when the phase is complete."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
@@ -62,12 +64,12 @@ def spend_bundle(run: Run, chunk_row: int) -> bool:
         observe.second_half_tried(run, chunk_row)
         if chunk.received < program.half:
             return False  # the second half waits for all of the first
-        burst = program.start_bundles
-    while burst > 0 and chunk.credit > 0 and chunk.sent < min(chunk.bundles, program.sends):
+        burst = program.start_transfers
+    while burst > 0 and chunk.credit > 0 and chunk.sent < min(chunk.transfers, program.sends):
         send_packet(run, chunk_row)
         chunk.credit -= 1
         burst -= 1
-    return chunk.sent == program.sends and chunk.credit == program.start_bundles
+    return chunk.sent == program.sends and chunk.credit == program.start_transfers
 
 
 @works_on_tables

@@ -23,13 +23,13 @@ from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
 from et_sim.engine.transport.network_seam import inject
 
 # Step keys of messages (even: trees have no direction), from or to a child. A parent that holds messages to
-# both children back until they are asked for must tell them apart. START is a bundle that follows no message.
+# both children back until they are asked for must tell them apart. START: one that follows no message.
 FROM_LEFT, FROM_RIGHT, TO_LEFT, TO_RIGHT, START = 0, 2, 4, 6, 8
 
 
 @works_on_tables
 def start_tree(run: Run, chunk_row: int) -> None:
-    """Whoever has nobody to wait for makes its first bundle; the others post receives."""
+    """Whoever has nobody to wait for makes its first transfer; the others post receives."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[chunk.tree]
     if not run.plan.programs[chunk.program].goes_up:
@@ -70,8 +70,8 @@ def hear(run: Run, chunk_row: int, step_key: int) -> None:
 
 
 @works_on_tables
-def spend_tree_bundle(run: Run, chunk_row: int, step_key: int) -> bool:
-    """A bundle is through: pass on what it allows. True when the phase is complete."""
+def spend_tree_transfer(run: Run, chunk_row: int, step_key: int) -> bool:
+    """A transfer is through: pass on what it allows. True when the phase is complete."""
     chunk = run.chunks[chunk_row]
     tree = run.plan.trees[chunk.tree]
     goes_down = run.plan.programs[chunk.program].goes_down == 1
@@ -79,8 +79,8 @@ def spend_tree_bundle(run: Run, chunk_row: int, step_key: int) -> bool:
         _send_down(run, chunk_row)
         return True
     if step_key != START:
-        chunk.bundles += 1
-        if chunk.bundles < int(tree.left != NONE) + int(tree.right != NONE):  # uncompiled: no `or`
+        chunk.transfers += 1
+        if chunk.transfers < int(tree.left != NONE) + int(tree.right != NONE):  # uncompiled: no `or`
             return False
     if tree.parent == NONE:
         if goes_down:

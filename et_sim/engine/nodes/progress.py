@@ -1,4 +1,4 @@
-"""Progress of collectives: what a bundle, an arrival or the end of a phase leads to.
+"""Progress of collectives: what a transfer, an arrival or the end of a phase leads to.
 
 The order within the event that ends a phase is the reference's: first the collective hears of its last
 chunk (which may issue further nodes), and only then does the queue have room again.
@@ -21,12 +21,12 @@ from et_sim.engine.collectives.chunks import end_collective, leave_last_queue, n
 from et_sim.engine.collectives.custom import end_custom_node
 from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
 from et_sim.engine.collectives.members import rank_at
-from et_sim.engine.collectives.steps import make_bundle, peer_position, spend_bundle
-from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_bundle
+from et_sim.engine.collectives.steps import make_transfer, peer_position, spend_transfer
+from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_transfer
 from et_sim.engine.collectives.unexpected import keep_unexpected
 from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.kinds import BUNDLE_READY, CUSTOM_DONE
+from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES
 from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run, setting_of
 from et_sim.engine.transport.point_to_point import match
@@ -36,13 +36,13 @@ EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
-def bundle_at_endpoint(run: Run, chunk_row: int, step_key: int, reduction_ns: int) -> None:
-    """A bundle crossed the endpoint: reduce if it must, else it is ready."""
+def transfer_at_endpoint(run: Run, chunk_row: int, step_key: int, reduction_ns: int) -> None:
+    """A transfer crossed the endpoint: reduce if it must, else it is ready."""
     if reduction_ns == NONE:
-        bundle_ready(run, chunk_row, step_key)
+        transfer_ready(run, chunk_row, step_key)
     else:
         actor = run.chunks[chunk_row].actor
-        schedule_own(run, actor, reduction_ns, BUNDLE_READY, chunk_row, step_key, 0)
+        schedule_own(run, actor, reduction_ns, TRANSFER_READY, chunk_row, step_key, 0)
 
 
 @works_on_tables
@@ -72,30 +72,30 @@ def bus_processed(run: Run, side: int) -> None:
 
 @works_on_tables
 def _end_request(run: Run, row: int) -> None:
-    """A request ended: on the inner bus, the outer one goes on; on the outer bus, a bundle is across."""
+    """A request ended: on the inner bus, the outer one goes on; on the outer bus, a transfer is across."""
     request = run.bus_requests[row]
     outer, after = request.outer, request.after
     release_request(run, row)
     if outer == NONE:
-        bundle_at_endpoint(run, request.chunk, request.step_key, request.reduction_ns)
+        transfer_at_endpoint(run, request.chunk, request.step_key, request.reduction_ns)
         return
     request = run.bus_requests[outer]
     side = run.chunks[request.chunk].actor * BUS_SIDES + NPU
     if go_on_after(run, side, outer, after) != NONE:
         release_request(run, outer)
-        bundle_at_endpoint(run, request.chunk, request.step_key, request.reduction_ns)
+        transfer_at_endpoint(run, request.chunk, request.step_key, request.reduction_ns)
     consider_sending(run, side)
 
 
 @works_on_tables
-def bundle_ready(run: Run, chunk_row: int, step_key: int) -> None:
-    """A bundle may be spent; that may end the phase, the chunk and the collective."""
+def transfer_ready(run: Run, chunk_row: int, step_key: int) -> None:
+    """A transfer may be spent; that may end the phase, the chunk and the collective."""
     chunk = run.chunks[chunk_row]
     observe.transfer_done(run, chunk_row)
     if run.plan.programs[chunk.program].tree_first != NONE:
-        is_complete = spend_tree_bundle(run, chunk_row, step_key)
+        is_complete = spend_tree_transfer(run, chunk_row, step_key)
     else:
-        is_complete = spend_bundle(run, chunk_row)
+        is_complete = spend_transfer(run, chunk_row)
     if is_complete:
         end_phase(run, chunk_row, step_key)
 
@@ -219,7 +219,7 @@ def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
     if run.plan.programs[chunk.program].tree_first != NONE:
         hear(run, chunk_row, step_key)
     else:
-        make_bundle(run, chunk_row)
+        make_transfer(run, chunk_row)
 
 
 @works_on_tables

@@ -111,9 +111,9 @@ def moment_at(run: Run, time: int, kind: int) -> int:
 @works_on_tables
 def _time_of(kind: int) -> int:
     """How the time until an event is spent."""
-    if kind == kinds.BUNDLE_AT_ENDPOINT:
+    if kind == kinds.TRANSFER_AT_ENDPOINT:
         return ENDPOINT
-    if kind == kinds.BUNDLE_READY:
+    if kind == kinds.TRANSFER_READY:
         return REDUCTION
     if kind in (kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED):
         return BUS
@@ -219,7 +219,7 @@ def chunk_leaves(run: Run, queue_row: int) -> None:
 
 @works_on_tables
 def transfer_done(run: Run, chunk_row: int) -> None:
-    """A bundle is through: what follows needs all of the phase so far."""
+    """A transfer is through: what follows needs all of the phase so far."""
     if is_recorded(run):
         works_for(run, chunk_row)
         chunk = run.causes.chunks[chunk_row]
@@ -281,9 +281,9 @@ def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
 
 @works_on_tables
 def _place_of_receives(run: Run, chunk_row: int) -> int:
-    """The chunk, if its messages make different bundles in the order in which they come."""
+    """The chunk, if its messages make different transfers in the order in which they come."""
     program = run.plan.programs[run.chunks[chunk_row].program]
-    return chunk_row if program.tree_first == NONE and program.bundle_period > 1 else NONE
+    return chunk_row if program.tree_first == NONE and program.transfer_period > 1 else NONE
 
 
 @works_on_tables

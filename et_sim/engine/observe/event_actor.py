@@ -24,7 +24,7 @@ LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 START = kinds.START
-BUNDLE_AT_ENDPOINT, BUNDLE_READY = kinds.BUNDLE_AT_ENDPOINT, kinds.BUNDLE_READY
+TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
 @works_on_tables
@@ -32,7 +32,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
     """Tell the watch for ties to whom an event happens; events of shared things do not occur there."""
     if not is_watched(run):
         return
-    if kind in (BUNDLE_AT_ENDPOINT, BUNDLE_READY):
+    if kind in (TRANSFER_AT_ENDPOINT, TRANSFER_READY):
         begin_entry(run, run.chunks[a].actor, a)
     elif kind in (STEP, ASKED_STEP):
         _begin_step(run, a, b, c)

@@ -233,7 +233,7 @@ def second_half_tried(run: Run, chunk_row: int) -> None:
 
 @works_on_tables
 def transfer_done(run: Run, chunk_row: int) -> None:
-    """A bundle of a chunk is through."""
+    """A transfer of a chunk is through."""
     causes.transfer_done(run, chunk_row)
     tie_rules.transfer_done(run, chunk_row)
 

@@ -11,12 +11,12 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe.ties import (
     KINDS,
-    OF_BUNDLE,
     OF_CHUNK,
     OF_LANE,
     OF_LINK,
     OF_NODE,
     OF_QUEUE,
+    OF_TRANSFER,
     begin_own,
     contribute,
     is_watched,
@@ -270,19 +270,19 @@ def step_received(run: Run, chunk_row: int) -> None:
     if chunk.received == program.half:
         chunk.half_done_ns = run.clock[0].now
         run.clock[0].ties += chunk.half_done_ns == chunk.half_tried_ns
-    if program.start_bundles > 1:
+    if program.start_transfers > 1:
         take_turn(run, chunk.actor, chunk_row)
         note_turn(run, chunk_row)
 
 
 @works_on_tables
 def transfer_done(run: Run, chunk_row: int) -> None:
-    """A bundle of a chunk is through."""
+    """A transfer of a chunk is through."""
     chunk = run.chunks[chunk_row]
-    if run.plan.programs[chunk.program].start_bundles > 1:
+    if run.plan.programs[chunk.program].start_transfers > 1:
         note_turn(run, chunk_row)
     else:
-        contribute(run, chunk, OF_BUNDLE)
+        contribute(run, chunk, OF_TRANSFER)
 
 
 @works_on_tables

@@ -11,7 +11,7 @@ group, events of one *origin* do, too, and those of different origins may change
 put on the calendar at different times are in different groups. Of those put there at the same time, the
 entries of an actor's bucket keep the groups and origins of the events that did it; messages are all of one
 group, and their origin is the peer that sent them, with the origin there. What needs several events (a step
-its bundles, a node its parents, a chunk its place in a queue) has an origin made of theirs.
+its transfers, a node its parents, a chunk its place in a queue) has an origin made of theirs.
 
 `docs/folding.md` has the argument, and what is done for every mechanism of the engine: where things that may
 change places meet, they commute, or are needed together (`contribute`), or a tie is noted (`note_…`).
@@ -29,7 +29,7 @@ from et_sim.engine.state.run import NONE, TURNS, Run
 ANYBODY = 0  # the origin of what happens at the very beginning
 OWN = -1  # in place of a peer
 # Kinds of things that need several events.
-OF_NODE, OF_BUNDLE, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
+OF_NODE, OF_TRANSFER, OF_CHUNK, OF_LINK, OF_QUEUE, OF_LANE = range(6)
 KINDS = 8
 MOST_TRIES = 1 << 8
 NOT_A_CHUNK = -2
@@ -214,7 +214,7 @@ def note_turn(run: Run, chunk_row: int) -> None:
     else:
         clock.ties += clock.before != chunk_row and clock.before != chunk.turn_before
     if may_change_places(clock, chunk.mark_ns, chunk.mark_group, chunk.mark_origin):
-        clock.origin = mixed(mixed(chunk.mark_origin, clock.origin), OF_BUNDLE)
+        clock.origin = mixed(mixed(chunk.mark_origin, clock.origin), OF_TRANSFER)
     mark_now(clock, chunk)
 
 

@@ -47,7 +47,7 @@ class What(IntEnum):
     RECEIVE = 21  # a message and its receive
     REQUEST = 22  # a message and the request for it (rendezvous)
     BUNDLES = 23  # of a phase
-    HALF = 24  # bundles of a direct exchange, and all messages of its first half
+    HALF = 24  # transfers of a direct exchange, and all messages of its first half
     CHUNKS = 25  # of a collective
     TOGETHER = 26  # what all actors must have done
     BOUND = 27  # a message on its links and in the memory that bounds it
@@ -66,7 +66,7 @@ MOMENT = record(
 CAUSE = record(("moment", "i8"), ("node", "i4"))
 STREAM_CAUSES = record(
     ("queued", "i8"),  # it joined its queue
-    ("ready", "i8"),  # all of its bundles so far
+    ("ready", "i8"),  # all of its transfers so far
     ("half", "i8"),  # the first half of a direct exchange had arrived
     ("ended", "i8"),  # of the first actor, where phases end together: all that have ended this one so far
 )
@@ -168,7 +168,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
 
 def _receives_at_a_time(plan: Plan) -> int:
     """How many receives of a phase to remember: as many as may be open, or, in a tree, as it has keys."""
-    return min(max(int(plan.programs["start_bundles"].max(initial=0)), STEP_KEYS_OF_A_TREE), MOST_RECEIVES)
+    return min(max(int(plan.programs["start_transfers"].max(initial=0)), STEP_KEYS_OF_A_TREE), MOST_RECEIVES)
 
 
 def _sides(number: int) -> Any:

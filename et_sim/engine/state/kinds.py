@@ -16,8 +16,8 @@ INJECT_STEP = 14  # the same within a collective: a group member, the source, b 
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node
-BUNDLE_AT_ENDPOINT = 6  # a chunk, b step key (trees), c reduction time; NONE: nothing to reduce
-BUNDLE_READY = 7  # a chunk, b step key (trees)
+TRANSFER_AT_ENDPOINT = 6  # a chunk, b step key (trees), c reduction time; NONE: nothing to reduce
+TRANSFER_READY = 7  # a chunk, b step key (trees)
 SERVER_FREE = 8  # a memory server
 BUS_SENT = 17  # a side of a bus has sent: a side
 BUS_RECEIVED = 18  # a side of a bus has received: a side

@@ -149,9 +149,9 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("sent", "i4"),
     ("received", "i4"),
     ("credit", "i4"),
-    ("bundles", "i4"),
+    ("transfers", "i4"),
     ("step", "i4"),  # row of the next packet within the program's period
-    ("bundle", "i4"),  # row of the next bundle within the program's period
+    ("transfer", "i4"),  # row of the next transfer within the program's period
     ("priority", "i8"),
     ("phase_first", "i4"),
     ("queue", "i4"),
@@ -164,7 +164,7 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("posted_group", "i8"),
     ("posted_origin", "i8"),
     ("posted_from", "i4"),
-    ("turn_before", "i4"),  # who was before it when its first bundle of a nanosecond and group counted
+    ("turn_before", "i4"),  # who was before it when its first transfer of a nanosecond and group counted
     ("turn_ns", "i8"),
     ("turn_group", "i8"),
     ("half_tried_ns", "i8"),  # when the second half of a direct exchange was last tried

@@ -68,7 +68,7 @@ class PlanTables(Tables):
     steps: Any
     trees: Any
     customs: Any
-    bundles: Any
+    transfers: Any
     bus: Any
     lines: Any
     groups: Any
