@@ -2,7 +2,7 @@
 
     python benchmarks/causes.py
 
-The inputs are those of `engine.py`. `recorded` hands the moments over and drops them, `kept` puts them into a
+The inputs are those of `engine.py`. `recorded` drops all causal events, `kept` puts them into a
 file, as a run does. Times are CPU time, the best of three.
 """
 
@@ -35,7 +35,7 @@ def seconds(plan: Plan, network: Network, model: NetworkModel, record: Callable[
 
 def main() -> None:
     """Print one line a row."""
-    print(f"{'network':>12} {'model':>10} {'messages':>10} {'moments':>11} ", end="")
+    print(f"{'network':>12} {'model':>10} {'messages':>10} {'causal_events':>11} ", end="")
     print(f"{'plain':>7} {'recorded':>14} {'kept':>14} peak")
     for shape, chunks, name, _ in SMALL[2:]:
         machine, model = read_machine(**describe(shape, chunks)), model_named(name)
@@ -44,7 +44,7 @@ def main() -> None:
         assert outcome is not None
         kept = CausalEvents()
         run_plan(plan, machine.network, model, record=kept.add)
-        moments, best = kept.count, [float("inf")] * 3
+        causal_events, best = kept.count, [float("inf")] * 3
         for _ in range(REPEATS):
             kept.clear()
             for at, record in enumerate((None, lambda _: None, kept.add)):
@@ -52,7 +52,7 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         ratios = [f"{one:>6.2f} s {one / best[0]:>4.1f}x" for one in best[1:]]
         print(
-            f"{'x'.join(map(str, shape)):>12} {name:>10} {outcome.messages:>10,} {moments:>11,} "
+            f"{'x'.join(map(str, shape)):>12} {name:>10} {outcome.messages:>10,} {causal_events:>11,} "
             f"{best[0]:>5.2f} s {' '.join(ratios)} {peak} MB"
         )
 

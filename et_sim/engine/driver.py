@@ -14,11 +14,11 @@ import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.pools import (
+    causal_events_per_event,
     drain,
     drain_messages,
     drain_phases,
     grow_pools,
-    moments_per_event,
     reserve_per_event,
 )
 from et_sim.engine.state.records import MESSAGE_FIELDS
@@ -74,8 +74,8 @@ def run_plan(
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
-    `record` takes the moments of the run (`causes`), `log` what became of its chunks, phase by phase, and
-    `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
+    `record` takes the causal events of the run (`causes`), `log` what became of its chunks, phase by phase,
+    and `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
 
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
@@ -91,7 +91,7 @@ def run_plan(
         new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
         record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
         resources=count,
-        moments_per_event=moments_per_event(in_units, reserve, needs) if record else 0,
+        causal_events_per_event=causal_events_per_event(in_units, reserve, needs) if record else 0,
         phases_per_event=reserve.rows if log else 0,
     )
     expected = plan.expected_messages if report else 0

@@ -25,7 +25,7 @@ SMALLEST_POOL = 256
 ROWS_PER_THING = 4
 COMPLETIONS_PER_EVENT = 2  # an arrival may complete a node at either end
 TRANSFERS_OF_A_TREE = 4  # a tree that starts posts up to two receives, each perhaps in an event of its own
-MOMENTS_OF_A_NODE, MOMENTS_OF_A_THING = 8, 6
+CAUSAL_EVENTS_OF_A_NODE, CAUSAL_EVENTS_OF_A_THING = 8, 6
 LARGEST_POOL = 2**31 - 1
 MESSAGE_TIMES = ("ready_ns", "sent_ns", "start_ns", "left_ns", "arrived_ns", "waited_ns")
 Beside = TypeVar("Beside", Causes, Traffic)
@@ -64,18 +64,20 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     )
 
 
-def moments_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
-    """The most moments of the record of causes that one event may add.
+def causal_events_per_event(plan: Plan, reserve: Reserve, needs: Needs) -> int:
+    """The most causal events of the record of causes that one event may add.
 
     An event completes nodes, and instant ones among their children complete at once, and so on. No
     thing sends more than two messages.
     """
-    of_node = MOMENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
+    of_node = CAUSAL_EVENTS_OF_A_NODE + plan.nodes["children"].astype(np.int64)
     is_instant, is_first = plan.nodes["action"] == Action.INSTANT, plan.nodes["indegree"] == 0
     nodes = most_of_a_template(plan, np.where(is_instant | is_first, of_node, 0))
-    nodes += 2 * COMPLETIONS_PER_EVENT * MOMENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
+    nodes += (
+        2 * COMPLETIONS_PER_EVENT * CAUSAL_EVENTS_OF_A_NODE * int(plan.nodes["children"].max(initial=0) + 1)
+    )
     together = len(plan.actors) if plan.version_1.starts_together else 1
-    return together * nodes + (MOMENTS_OF_A_THING + -(-needs.moments // 2)) * reserve.rows
+    return together * nodes + (CAUSAL_EVENTS_OF_A_THING + -(-needs.causal_events // 2)) * reserve.rows
 
 
 def _most_freed_at_once(plan: Plan) -> int:
@@ -150,11 +152,11 @@ def _grown_with(tables: Beside, pools: dict[str, str], changes: dict[str, Any]) 
 
 
 def drain(run: Run, record: Callable[[Any], None], bits: int) -> None:
-    """Empty the buffer of moments, in nanoseconds."""
+    """Empty the buffer of causal events, in nanoseconds."""
     now = run.causes.now[0]
-    if now.made - now.flushed > len(run.causes.moments):  # it has been written beyond its end
-        raise RuntimeError("internal error: the buffer of moments ran out within one event")
-    made = run.causes.moments[: now.made - now.flushed]
+    if now.made - now.flushed > len(run.causes.causal_events):  # it has been written beyond its end
+        raise RuntimeError("internal error: the buffer of causal events ran out within one event")
+    made = run.causes.causal_events[: now.made - now.flushed]
     for column in ("start_ns", "end_ns") if bits else ():
         made[column] >>= bits
     record(made)

@@ -77,7 +77,7 @@ def path_keys(network: Network, *, whole: bool) -> PathKeys:
 
 def needs(network: Network) -> Needs:
     """Nothing is kept of a message."""
-    return Needs(moments=fabric_of(network).moments_of_message(network))
+    return Needs(causal_events=fabric_of(network).causal_events_of_message(network))
 
 
 @works_on_tables

@@ -23,8 +23,8 @@ class Fabric(Protocol):
     def check_reach(self, network: Network, most_bytes: int, /) -> None:
         """Refuse a network on which a message of the run would take longer than any run may."""
 
-    def moments_of_message(self, network: Network, /) -> int:
-        """The most moments of the record of causes that a message may need."""
+    def causal_events_of_message(self, network: Network, /) -> int:
+        """The most causal events of the record of causes that a message may need."""
 
     def path_keys(self, network: Network, /, *, on_links: bool, whole: bool) -> PathKeys:
         """What folding must tell apart; `on_links`: messages wait for links, `whole`: they pay per leg."""

@@ -108,8 +108,8 @@ def _most_hops(dimension: Dimension) -> int:
     return max(dimension.npus // 2, 2)
 
 
-def moments_of_message(network: Network) -> int:
-    """The most moments of the record of causes that a message may need: latencies of links are told apart."""
+def causal_events_of_message(network: Network) -> int:
+    """The most causal events that a message may need: latencies of links are told apart."""
     links = sum(dimension.npus // 2 + 1 for dimension in wired(network).dimensions)
     return 2 * min(links, len(wired(network).links) + 2) + 2 * len(wired(network).dimensions)
 

@@ -31,7 +31,7 @@ LATENCY_PASSED, LINKS_PASSED, CARDS_PASSED, ROUTER_PASSED, ARRIVED, MEMORY_REACH
 LINKS, CARDS, ROUTER, MEMORY = range(4)  # what a message pays for in a level
 PARTS = ("", ": cards", ": router", ": memory")
 PART_COUNT = len(PARTS)
-MOMENTS_OF_MESSAGE = 7
+CAUSAL_EVENTS_OF_MESSAGE = 7
 LEVEL = record(
     ("npus", "i8"),
     ("stride", "i8"),
@@ -95,9 +95,9 @@ def check_reach(network: Network, most_bytes: int) -> None:
         refuse_slow(flight / level.units_per_ns, number, most_bytes)
 
 
-def moments_of_message(_network: Network) -> int:
-    """The most moments of the record of causes that a message may need."""
-    return MOMENTS_OF_MESSAGE
+def causal_events_of_message(_network: Network) -> int:
+    """The most causal events of the record of causes that a message may need."""
+    return CAUSAL_EVENTS_OF_MESSAGE
 
 
 def path_keys(network: Network, **_: bool) -> LevelPaths:

@@ -116,7 +116,7 @@ def path_keys(network: Network, *, whole: bool) -> PathKeys:
 
 def needs(network: Network) -> Needs:
     """A row of the message pool for each message."""
-    return Needs(moments=grid.moments_of_message(network), record=MESSAGE)
+    return Needs(causal_events=grid.causal_events_of_message(network), record=MESSAGE)
 
 
 @works_on_tables

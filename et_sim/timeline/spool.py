@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.state.cause_tables import MOMENT
+from et_sim.engine.state.cause_tables import CAUSAL_EVENT
 from et_sim.engine.state.records import PHASE_LOG
 from et_sim.engine.state.traffic_tables import MESSAGE_LOG
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
@@ -51,7 +51,7 @@ class CausalEvents(Spool):
     """All causal events of a run, in the order in which they came about."""
 
     def __init__(self) -> None:
-        super().__init__(MOMENT)
+        super().__init__(CAUSAL_EVENT)
 
 
 class Phases(Spool):

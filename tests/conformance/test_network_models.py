@@ -150,13 +150,13 @@ def test_a_run_repeats_to_the_byte(model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ALL)
 def test_the_record_of_causes_reaches_the_end_of_the_run(model: str) -> None:
     result = simulate(everybody(12, "all_reduce"), GRID, model=model, detail="path", fold=False)
-    moments = np.concatenate(list(_moments(result)))
-    assert moments["end_ns"].max() == result.makespan_ns
-    needed = moments["by"][1:]
-    assert (moments["end_ns"][needed[needed >= 0]] <= moments["end_ns"][1:][needed >= 0]).all()
+    causal_events = np.concatenate(list(_causal_events(result)))
+    assert causal_events["end_ns"].max() == result.makespan_ns
+    needed = causal_events["critical_parent"][1:]
+    assert (causal_events["end_ns"][needed[needed >= 0]] <= causal_events["end_ns"][1:][needed >= 0]).all()
 
 
-def _moments(result: Result) -> Any:
+def _causal_events(result: Result) -> Any:
     assert result.causal_events is not None
     return result.causal_events.blocks()
 

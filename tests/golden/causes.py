@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.state.cause_tables import What
+from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.timeline import Result
 from et_sim.views.critical.path import CriticalPath
 
@@ -14,19 +14,19 @@ from et_sim.views.critical.path import CriticalPath
 def check(result: Result) -> None:
     """Recompute the run from its record, and walk back from its end."""
     assert result.causal_events is not None
-    moments = np.concatenate(list(result.causal_events.blocks()))
-    by, also, end = moments["by"], moments["also"], moments["end_ns"]
-    rows = np.arange(len(moments))
+    causal_events = np.concatenate(list(result.causal_events.blocks()))
+    by, also, end = causal_events["critical_parent"], causal_events["other_parent"], causal_events["end_ns"]
+    rows = np.arange(len(causal_events))
     assert (by < rows).all()
     assert (also < rows).all()
     needed = np.maximum(np.where(by < 0, 0, end[by]), np.where(also < 0, 0, end[also]))
-    assert (moments["start_ns"] == needed).all()
+    assert (causal_events["start_ns"] == needed).all()
     assert (end >= needed).all()
-    assert (moments["what"][end > needed] <= What.BUS).all()  # meetings take no time
-    _check_nodes(moments, result)
-    last = np.flatnonzero((moments["what"] == What.NODE_END) & (end == result.makespan_ns))
+    assert (causal_events["kind"][end > needed] <= CauseKind.BUS).all()  # meetings take no time
+    _check_nodes(causal_events, result)
+    last = np.flatnonzero((causal_events["kind"] == CauseKind.NODE_END) & (end == result.makespan_ns))
     if len(last):
-        _check_chain(moments, int(last[0]), result.makespan_ns)
+        _check_chain(causal_events, int(last[0]), result.makespan_ns)
 
 
 def check_causes(path: CriticalPath, result: Result) -> None:
@@ -41,19 +41,19 @@ def check_causes(path: CriticalPath, result: Result) -> None:
     assert not path.by_cause().get("other")
 
 
-def _check_nodes(moments: Any, result: Result) -> None:
-    """Every node starts and ends in exactly one moment each, at the right time."""
+def _check_nodes(causal_events: Any, result: Result) -> None:
+    """Every node starts and ends in exactly one causal event each, at the right time."""
     nodes = result.outcome.nodes
-    for what, column in ((What.NODE_START, "start_ns"), (What.NODE_END, "end_ns")):
-        found = moments[moments["what"] == what]
+    for what, column in ((CauseKind.NODE_START, "start_ns"), (CauseKind.NODE_END, "end_ns")):
+        found = causal_events[causal_events["kind"] == what]
         happened = np.flatnonzero(nodes[column] >= 0)
         assert sorted(found["node"].tolist()) == happened.tolist()
         assert (nodes[column][found["node"]] == found["end_ns"]).all()
 
 
-def _check_chain(moments: Any, row: int, makespan_ns: int) -> None:
-    """The moment that came last of those needed came just before: nothing in between is unexplained."""
-    by, start, end = (moments[name].tolist() for name in ("by", "start_ns", "end_ns"))
+def _check_chain(causal_events: Any, row: int, makespan_ns: int) -> None:
+    """The causal event that came last of those needed came just before: nothing in between is unexplained."""
+    by, start, end = (causal_events[name].tolist() for name in ("critical_parent", "start_ns", "end_ns"))
     spent = 0
     while by[row] >= 0:
         assert end[by[row]] == start[row]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.state.cause_tables import What
+from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.traffic_tables import BITS
 from et_sim.machine.corrections import Correction
@@ -134,11 +134,15 @@ def _check_slices(result: Result, links: dict[str, Any]) -> None:
     resources = result.outcome.resources
     assert result.causal_events is not None
     assert resources is not None
-    moments = np.concatenate(list(result.causal_events.blocks()))
-    serial = moments[(moments["what"] == What.SERIALISATION) & (moments["place"] >= 0)]
+    causal_events = np.concatenate(list(result.causal_events.blocks()))
+    serial = causal_events[
+        (causal_events["kind"] == CauseKind.SERIALISATION) & (causal_events["resource"] >= 0)
+    ]
     width = _width(links)
     expected: Counter[tuple[Any, ...]] = Counter()
-    for place, start, end in zip(*(serial[c].tolist() for c in ("place", "start_ns", "end_ns")), strict=True):
+    for place, start, end in zip(
+        *(serial[c].tolist() for c in ("resource", "start_ns", "end_ns")), strict=True
+    ):
         link = _link_at(resources, place)
         expected[*link, start // width, "messages"] += 1
         for number in range(start // width, -(-end // width)):

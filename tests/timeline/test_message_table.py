@@ -234,9 +234,9 @@ def everything() -> list[Any]:
                 machine["system"]["all-reduce-implementation"] = [algorithm]
                 result = run(_training(layers=2), **machine, model=model, detail=DETAIL)
                 found += [_rows(result), _rows(result, "links")]
-            moments = run(_training(layers=2), **machine, model=model, detail="path").causal_events
-            assert moments is not None
-            found += [list(map(int, moment)) for block in moments.blocks() for moment in block.tolist()]
+            causal_events = run(_training(layers=2), **machine, model=model, detail="path").causal_events
+            assert causal_events is not None
+            found += [list(map(int, moment)) for block in causal_events.blocks() for moment in block.tolist()]
             machine = _machine(2, **{"rendezvous-protocol": rendezvous})
             result = run(_exchange(5000, 700, 80_000), **machine, model=model, detail=DETAIL)
             found += [_rows(result), _rows(result, "links")]

@@ -13,7 +13,7 @@ from et_sim.engine.observe.causes import (
     current_cause,
     is_recorded,
     join_cause,
-    moment_of,
+    new_causal_event,
 )
 from et_sim.engine.observe.message_causes import follow
 from et_sim.engine.state.run import NONE, Run
@@ -23,22 +23,22 @@ from et_sim.engine.state.run import NONE, Run
 def bus_request_queued(run: Run, row: int) -> None:
     """A request joins a line at a side of a bus."""
     if is_recorded(run):
-        cause = run.causes.bus_requests[row]
-        cause.moment, cause.node = current_cause(run), run.causes.now[0].node
+        kept = run.causes.bus_requests[row]
+        kept.cause, kept.node = current_cause(run), run.causes.now[0].node
 
 
 @works_on_tables
 def _needs_request(run: Run, row: int, side_row: int) -> None:
-    cause = run.causes.bus_requests[row]
-    run.causes.now[0].node = cause.node
-    join_cause(run, cause.moment, BUS_QUEUE, side_row)
+    kept = run.causes.bus_requests[row]
+    run.causes.now[0].node = kept.node
+    join_cause(run, kept.cause, BUS_QUEUE, side_row)
 
 
 @works_on_tables
 def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> int:
     """A side sends a request. It must be free, and for a gap after its last transfer if that leaves a wait.
 
-    Returns the moment that the transfer follows, `wait_ns` from now.
+    Returns the causal event that the transfer follows, `wait_ns` from now.
     """
     if not is_recorded(run):
         return NONE
@@ -47,8 +47,8 @@ def bus_sends(run: Run, row: int, side_row: int, gap_ns: int, wait_ns: int) -> i
     if wait_ns == 0 or last == NONE:
         join_cause(run, last, BUS_SIDE, side_row)
         return current_cause(run)
-    over = moment_of(run, last, NONE, BUS, begin - gap_ns, begin)
-    return moment_of(run, over, current_cause(run), BUS_SIDE, begin, begin)
+    over = new_causal_event(run, last, NONE, BUS, begin - gap_ns, begin)
+    return new_causal_event(run, over, current_cause(run), BUS_SIDE, begin, begin)
 
 
 @works_on_tables
@@ -74,7 +74,7 @@ def bus_processes(run: Run, row: int, side_row: int) -> None:
 
 
 @works_on_tables
-def next_event_ends_transfer(run: Run, moment: int, moment_ns: int) -> None:
-    """The next event is the end of a transfer that begins at this moment."""
+def next_event_ends_transfer(run: Run, cause: int, cause_ns: int) -> None:
+    """The next event is the end of a transfer that begins at this causal event."""
     if is_recorded(run):
-        follow(run, moment, moment_ns, BUS, NONE)
+        follow(run, cause, cause_ns, BUS, NONE)

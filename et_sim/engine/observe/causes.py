@@ -1,40 +1,48 @@
-"""Why things happen when they do: a record of which moment let which happen.
+"""Why things happen when they do: a record of which causal event let which happen.
 
-A *moment* is a point of the run. What takes time leads from one moment to the next; where several things must
-have come, they meet in a moment that names the one that came last and another one, which came before it (or
-with it). So the end of a moment is the later of the two that it needs, plus the time it takes: all times of a
-run follow from its first moment, by nothing but sums and maxima. Walking back from its last one along `by`
-passes everything that decided how long the run took.
+A *causal event* is a point of the run. What takes time leads from one to the next; where several things must
+have come, they meet in one that names the one that came last (its critical parent) and another one, which
+came before it or with it. So a causal event ends at the later end of the two that it needs, plus the time it
+takes: all times of a run follow from its first one, by nothing but sums and maxima. Walking back from the
+last one along critical parents passes everything that decided how long the run took.
 
-The engine says three things here: what takes time (`event_scheduled`, `flies`, and what the kinds of events
-say of themselves), what is needed besides the event under way (`needs` and what is built on it), and whose
-work it is (`works_for`). What waits remembers the moment at which it began to.
+The functions here note three things: what takes time (`event_scheduled`, by the kind of the event), what is
+needed besides the event under way (`join_cause`, and all that call it), and whose work it is (`works_for`).
+What waits keeps the cause that it had when it began to.
 
-All of this is idle unless causes are recorded. Not here: messages (`causes_of_messages`), the shared bus
-(`causes_on_bus`), the tables (`cause_tables`), and what can be learned from the record (`views`).
+All of this is idle unless causes are recorded. Not here: messages (`message_causes`), the shared bus
+(`bus_causes`), the tables (`cause_tables`), and what can be learned from the record (`views`).
 """
 
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import kinds
-from et_sim.engine.state.cause_tables import What
+from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE, RUNNING_LIMIT, Run
 from et_sim.plan.tables import LANES
 
 BEGINNING = 0
-NOTHING, LATE_START, NODE = int(What.BEGIN), int(What.LATE_START), int(What.NODE)
-LATENCY, SERIALISATION, ENDPOINT = int(What.LATENCY), int(What.SERIALISATION), int(What.ENDPOINT)
-REDUCTION, BUS = int(What.REDUCTION), int(What.BUS)
-NODE_START, NODE_END = int(What.NODE_START), int(What.NODE_END)
-CHUNK_QUEUED, CHUNK_START = int(What.CHUNK_QUEUED), int(What.CHUNK_START)
-PARENTS, LANE, ROOM = int(What.PARENTS), int(What.LANE), int(What.ROOM)
-LINK, LINK_QUEUE = int(What.LINK), int(What.LINK_QUEUE)
-SERVER, SERVER_QUEUE = int(What.SERVER), int(What.SERVER_QUEUE)
-BUS_SIDE, BUS_QUEUE = int(What.BUS_SIDE), int(What.BUS_QUEUE)
-RECEIVE, REQUEST = int(What.RECEIVE), int(What.REQUEST)
-BUNDLES, HALF, CHUNKS = int(What.BUNDLES), int(What.HALF), int(What.CHUNKS)
-TOGETHER, BOUND = int(What.TOGETHER), int(What.BOUND)
+NOTHING, LATE_START, NODE = int(CauseKind.BEGIN), int(CauseKind.LATE_START), int(CauseKind.NODE)
+LATENCY, SERIALISATION, ENDPOINT = (
+    int(CauseKind.LATENCY),
+    int(CauseKind.SERIALISATION),
+    int(CauseKind.ENDPOINT),
+)
+REDUCTION, BUS = int(CauseKind.REDUCTION), int(CauseKind.BUS)
+NODE_START, NODE_END = int(CauseKind.NODE_START), int(CauseKind.NODE_END)
+CHUNK_QUEUED, CHUNK_START = int(CauseKind.CHUNK_QUEUED), int(CauseKind.CHUNK_START)
+PARENTS, LANE, QUEUE_SLOT = int(CauseKind.PARENTS), int(CauseKind.LANE), int(CauseKind.QUEUE_SLOT)
+LINK, LINK_QUEUE = int(CauseKind.LINK), int(CauseKind.LINK_QUEUE)
+SERVER, SERVER_QUEUE = int(CauseKind.SERVER), int(CauseKind.SERVER_QUEUE)
+BUS_SIDE, BUS_QUEUE = int(CauseKind.BUS_SIDE), int(CauseKind.BUS_QUEUE)
+RECEIVE, REQUEST = int(CauseKind.RECEIVE), int(CauseKind.REQUEST)
+ENDPOINT_TRANSFERS, HALF, CHUNKS = (
+    int(CauseKind.ENDPOINT_TRANSFERS),
+    int(CauseKind.HALF),
+    int(CauseKind.CHUNKS),
+)
+BARRIER, BOUND = int(CauseKind.BARRIER), int(CauseKind.BOUND)
 
 
 @works_on_tables
@@ -44,100 +52,100 @@ def is_recorded(run: Run) -> bool:
 
 
 @works_on_tables
-def moment_of(run: Run, by: int, also: int, what: int, start_ns: int, end_ns: int) -> int:
-    """A new moment, which needs up to two others."""
+def new_causal_event(run: Run, critical: int, other: int, kind: int, start_ns: int, end_ns: int) -> int:
+    """A new causal event, which needs up to two others."""
     now = run.causes.now[0]
-    moment = run.causes.moments[now.made - now.flushed]
-    moment.by, moment.also = by, also
-    moment.start_ns, moment.end_ns = start_ns, end_ns
-    moment.node, moment.what = now.node, what
-    moment.link, moment.place = now.link, now.place
+    event = run.causes.causal_events[now.made - now.flushed]
+    event.critical_parent, event.other_parent = critical, other
+    event.start_ns, event.end_ns = start_ns, end_ns
+    event.node, event.kind = now.node, kind
+    event.link, event.resource = now.link, now.resource
     now.made += 1
     return now.made - 1
 
 
 @works_on_tables
-def _comes(run: Run, also: int, what: int, place: int) -> None:
-    """What is happening comes to a moment of its own, which may need another one, too."""
+def _comes(run: Run, other: int, kind: int, resource: int) -> None:
+    """What is happening becomes a causal event of its own, which may need another one, too."""
     now, time = run.causes.now[0], run.clock[0].now
-    now.place = place
-    now.moment = moment_of(run, now.moment, also if also != now.moment else NONE, what, time, time)
-    now.place = NONE
+    now.resource = resource
+    now.cause = new_causal_event(run, now.cause, other if other != now.cause else NONE, kind, time, time)
+    now.resource = NONE
 
 
 @works_on_tables
 def actor_starts(run: Run) -> None:
     """An actor starts."""
     if is_recorded(run):
-        run.causes.now[0].moment, run.causes.now[0].node = BEGINNING, NONE
+        run.causes.now[0].cause, run.causes.now[0].node = BEGINNING, NONE
 
 
 @works_on_tables
 def event_taken(run: Run, event_row: int) -> None:
     """An event is taken off the calendar."""
     if is_recorded(run):
-        now, cause = run.causes.now[0], run.causes.events[event_row]
-        now.moment, now.node = cause.moment, cause.node
+        now, kept = run.causes.now[0], run.causes.events[event_row]
+        now.cause, now.node = kept.cause, kept.node
 
 
 @works_on_tables
 def event_made(run: Run, event_row: int) -> None:
     """An event is made: if it must wait for something, it has been since now."""
     if is_recorded(run):
-        now, cause = run.causes.now[0], run.causes.events[event_row]
-        cause.moment, cause.node = now.moment, now.node
+        now, kept = run.causes.now[0], run.causes.events[event_row]
+        kept.cause, kept.node = now.cause, now.node
 
 
 @works_on_tables
-def event_scheduled(run: Run, event_row: int, time: int, kind: int) -> None:
+def event_scheduled(run: Run, event_row: int, time: int, event_kind: int) -> None:
     """An event is put on the calendar: what is happening, or what was said to follow it, leads to it."""
     if is_recorded(run):
-        run.causes.events[event_row].moment = moment_at(run, time, kind)
+        run.causes.events[event_row].cause = causal_event_at(run, time, event_kind)
 
 
 @works_on_tables
-def moment_at(run: Run, time: int, kind: int) -> int:
-    """The moment, at a time to come, of an event that what is happening leads to."""
+def causal_event_at(run: Run, time: int, event_kind: int) -> int:
+    """The causal event, at a time to come, of an event that what is happening leads to."""
     now = run.causes.now[0]
-    base = now.moment if now.after == NONE else now.after
+    base = now.cause if now.after == NONE else now.after
     base_ns = run.clock[0].now if now.after == NONE else now.after_ns
-    what = _time_of(kind) if now.what == NONE else now.what
-    if time > base_ns or what == REDUCTION:  # which only rounding may have made nothing of
-        base = moment_of(run, base, NONE, what, base_ns, time)
-    now.after = now.what = now.link = now.place = NONE
+    kind = _time_of(event_kind) if now.kind == NONE else now.kind
+    if time > base_ns or kind == REDUCTION:  # which only rounding may have made nothing of
+        base = new_causal_event(run, base, NONE, kind, base_ns, time)
+    now.after = now.kind = now.link = now.resource = NONE
     return base
 
 
 @works_on_tables
-def _time_of(kind: int) -> int:
+def _time_of(event_kind: int) -> int:
     """How the time until an event is spent."""
-    if kind == kinds.TRANSFER_AT_ENDPOINT:
+    if event_kind == kinds.TRANSFER_AT_ENDPOINT:
         return ENDPOINT
-    if kind == kinds.TRANSFER_READY:
+    if event_kind == kinds.TRANSFER_READY:
         return REDUCTION
-    if kind in (kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED):
+    if event_kind in (kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED):
         return BUS
-    return LATE_START if kind == kinds.START else NODE
+    return LATE_START if event_kind == kinds.START else NODE
 
 
 @works_on_tables
 def current_cause(run: Run) -> int:
-    """The moment at which things happen now, to be told to `needs` or `resume` later."""
-    return run.causes.now[0].moment if is_recorded(run) else NONE
+    """What is happening now, for `join_cause` or `restore_cause` later."""
+    return run.causes.now[0].cause if is_recorded(run) else NONE
 
 
 @works_on_tables
-def restore_cause(run: Run, moment: int) -> None:
-    """What happens next, in the same event, needs no more than this moment."""
+def restore_cause(run: Run, cause: int) -> None:
+    """What happens next, in the same event, needs no more than this."""
     if is_recorded(run):
-        run.causes.now[0].moment = moment
+        run.causes.now[0].cause = cause
 
 
 @works_on_tables
-def join_cause(run: Run, moment: int, what: int, place: int) -> None:
-    """What happens next needs another moment, too."""
-    if is_recorded(run) and moment != NONE and moment != current_cause(run):
-        _comes(run, moment, what, place)
+def join_cause(run: Run, cause: int, kind: int, resource: int) -> None:
+    """What happens next needs another causal event, too."""
+    if is_recorded(run) and cause != NONE and cause != current_cause(run):
+        _comes(run, cause, kind, resource)
 
 
 @works_on_tables
@@ -161,35 +169,35 @@ def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: int)
     """A node is issued: it needs its parents and, if that holds one node at a time, its lane."""
     if not is_recorded(run):
         return
-    place = actor_row * LANES + lane
+    resource = actor_row * LANES + lane
     run.causes.now[0].node = node
     if is_limited:
-        join_cause(run, run.causes.lanes[place], LANE, place)
-    _comes(run, run.causes.nodes[node], NODE_START, place if is_limited else NONE)
+        join_cause(run, run.causes.lanes[resource], LANE, resource)
+    _comes(run, run.causes.nodes[node], NODE_START, resource if is_limited else NONE)
 
 
 @works_on_tables
 def node_ends(run: Run, node: int, actor_row: int, lane: int) -> None:
     """A node is done, and its lane is free."""
     if is_recorded(run):
-        place = actor_row * LANES + lane
+        resource = actor_row * LANES + lane
         run.causes.now[0].node = node
-        _comes(run, NONE, NODE_END, place)
-        run.causes.lanes[place] = current_cause(run)
+        _comes(run, NONE, NODE_END, resource)
+        run.causes.lanes[resource] = current_cause(run)
 
 
 @works_on_tables
 def chunk_queued(run: Run, chunk_row: int) -> None:
     """A chunk joins a queue; nothing has happened in this phase of it yet."""
     if is_recorded(run):
-        moment, chunk = current_cause(run), run.causes.chunks[chunk_row]
+        cause, chunk = current_cause(run), run.causes.chunks[chunk_row]
         works_for(run, chunk_row)
         _comes(run, NONE, CHUNK_QUEUED, run.chunks[chunk_row].queue)
         chunk.queued = current_cause(run)
-        restore_cause(run, moment)
+        restore_cause(run, cause)
         chunk.ready = chunk.half = chunk.ended = NONE
-        for place in range(run.causes.posted.shape[1]):
-            run.causes.posted[chunk_row, place] = NONE
+        for resource in range(run.causes.posted.shape[1]):
+            run.causes.posted[chunk_row, resource] = NONE
 
 
 @works_on_tables
@@ -199,12 +207,12 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
         return
     works_for(run, chunk_row)
     queue_row = run.chunks[chunk_row].queue
-    queue, rooms = run.causes.queues[queue_row], run.causes.rooms
+    queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
     needed = queue.starts - run.plan.settings[RUNNING_LIMIT]
     queue.starts += 1
     if 0 <= needed < queue.leaves:
-        needed = max(needed, queue.leaves - rooms.shape[1])
-        join_cause(run, rooms[queue_row, needed % rooms.shape[1]], ROOM, queue_row)
+        needed = max(needed, queue.leaves - slots.shape[1])
+        join_cause(run, slots[queue_row, needed % slots.shape[1]], QUEUE_SLOT, queue_row)
     _comes(run, run.causes.chunks[chunk_row].queued, CHUNK_START, queue_row)
 
 
@@ -212,8 +220,8 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
 def chunk_leaves(run: Run, queue_row: int) -> None:
     """A chunk leaves a queue."""
     if is_recorded(run):
-        queue, rooms = run.causes.queues[queue_row], run.causes.rooms
-        rooms[queue_row, queue.leaves % rooms.shape[1]] = current_cause(run)
+        queue, slots = run.causes.queues[queue_row], run.causes.queue_slots
+        slots[queue_row, queue.leaves % slots.shape[1]] = current_cause(run)
         queue.leaves += 1
 
 
@@ -224,7 +232,7 @@ def transfer_done(run: Run, chunk_row: int) -> None:
         works_for(run, chunk_row)
         chunk = run.causes.chunks[chunk_row]
         is_tree = run.plan.programs[run.chunks[chunk_row].program].tree_first != NONE
-        join_cause(run, chunk.ready, PARENTS if is_tree else BUNDLES, NONE)
+        join_cause(run, chunk.ready, PARENTS if is_tree else ENDPOINT_TRANSFERS, NONE)
         chunk.ready = current_cause(run)
 
 
@@ -267,8 +275,8 @@ def receive_met(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met the receive that a phase had posted."""
     if is_recorded(run):
         works_for(run, chunk_row)
-        posted, place = run.causes.posted, _place_of_receives(run, chunk_row)
-        join_cause(run, posted[chunk_row, (step_key >> 1) % posted.shape[1]], RECEIVE, place)
+        posted, resource = run.causes.posted, _place_of_receives(run, chunk_row)
+        join_cause(run, posted[chunk_row, (step_key >> 1) % posted.shape[1]], RECEIVE, resource)
 
 
 @works_on_tables
@@ -276,7 +284,7 @@ def early_step_received(run: Run, chunk_row: int, unexpected_row: int) -> None:
     """A phase posts a receive whose message was unexpected."""
     if is_recorded(run):
         message = run.causes.unexpected[unexpected_row]
-        join_cause(run, message.moment, RECEIVE, _place_of_receives(run, chunk_row))
+        join_cause(run, message.cause, RECEIVE, _place_of_receives(run, chunk_row))
 
 
 @works_on_tables
@@ -305,7 +313,7 @@ def chunk_done(run: Run, running_row: int) -> None:
 def collective_issued(run: Run, issued: int) -> None:
     """An actor has issued a collective that all start together: what follows needs all that have so far."""
     if is_recorded(run):
-        join_cause(run, run.causes.issuers[issued], TOGETHER, NONE)
+        join_cause(run, run.causes.issuers[issued], BARRIER, NONE)
         run.causes.issuers[issued] = current_cause(run)
 
 
@@ -313,7 +321,7 @@ def collective_issued(run: Run, issued: int) -> None:
 def phase_done_by_one(run: Run, first_chunk: int) -> None:
     """An actor is through a phase that ends for all together: what follows needs all that are so far."""
     if is_recorded(run):
-        join_cause(run, run.causes.chunks[first_chunk].ended, TOGETHER, NONE)
+        join_cause(run, run.causes.chunks[first_chunk].ended, BARRIER, NONE)
         run.causes.chunks[first_chunk].ended = current_cause(run)
 
 
@@ -338,12 +346,12 @@ def request_served(run: Run, event_row: int, server_row: int) -> None:
 
 
 @works_on_tables
-def needs_waiting(run: Run, event_row: int, what: int, place: int) -> None:
+def needs_waiting(run: Run, event_row: int, kind: int, resource: int) -> None:
     """What has waited goes on; it needed what had happened when it began to wait, too."""
     if is_recorded(run):
-        cause = run.causes.events[event_row]
-        run.causes.now[0].node = cause.node
-        join_cause(run, cause.moment, what, place)
+        kept = run.causes.events[event_row]
+        run.causes.now[0].node = kept.node
+        join_cause(run, kept.cause, kind, resource)
 
 
 @works_on_tables

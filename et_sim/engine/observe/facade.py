@@ -113,7 +113,7 @@ def rows_left(run: Run, reserve: int) -> int:
     """How many rows are left to record in; one event takes up to `reserve`."""
     rows = PLENTY
     if causes.is_recorded(run):
-        left = len(run.causes.moments) - (run.causes.now[0].made - run.causes.now[0].flushed)
+        left = len(run.causes.causal_events) - (run.causes.now[0].made - run.causes.now[0].flushed)
         rows = left // run.causes.reserve[0] * reserve
     if len(run.phase_log) > 0:
         rows = min(rows, len(run.phase_log) - run.clock[0].phases_logged)

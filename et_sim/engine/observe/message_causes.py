@@ -17,13 +17,13 @@ from et_sim.engine.observe.causes import (
     RECEIVE,
     REQUEST,
     SERIALISATION,
+    causal_event_at,
     current_cause,
     event_made,
     is_recorded,
     join_cause,
-    moment_at,
-    moment_of,
     needs_waiting,
+    new_causal_event,
 )
 from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import STEP
@@ -46,102 +46,102 @@ def describe_serialisation(run: Run, link: int, time: int) -> None:
 
 
 @works_on_tables
-def _takes_first(run: Run, what: int, link: int, time: int) -> None:
+def _takes_first(run: Run, kind: int, link: int, time: int) -> None:
     now = run.causes.now[0]
     if now.after == NONE:
-        now.after, now.after_ns = now.moment, run.clock[0].now
+        now.after, now.after_ns = now.cause, run.clock[0].now
     now.link = link
-    now.after = moment_of(run, now.after, NONE, what, now.after_ns, time)
+    now.after = new_causal_event(run, now.after, NONE, kind, now.after_ns, time)
     now.after_ns = time
 
 
 @works_on_tables
 def link_taken(run: Run, link_row: int, link_class: int, serial_ns: int) -> int:
-    """A message occupies a link from now on; returns the moment at which it is through."""
+    """A message occupies a link from now on; returns the causal event at which it is through."""
     if not is_recorded(run):
         return NONE
     now, begin = run.causes.now[0], run.clock[0].now
-    now.link, now.place = link_class, link_row
-    through = moment_of(run, now.moment, NONE, SERIALISATION, begin, begin + serial_ns)
-    now.link = now.place = NONE
+    now.link, now.resource = link_class, link_row
+    through = new_causal_event(run, now.cause, NONE, SERIALISATION, begin, begin + serial_ns)
+    now.link = now.resource = NONE
     return through
 
 
 @works_on_tables
-def next_event_follows(run: Run, moment: int, moment_ns: int) -> None:
-    """The next event is at another moment than the present one."""
+def next_event_follows(run: Run, cause: int, cause_ns: int) -> None:
+    """The next event follows another causal event than the present one, at its time."""
     if is_recorded(run):
-        follow(run, moment, moment_ns, NOTHING, NONE)
+        follow(run, cause, cause_ns, NOTHING, NONE)
 
 
 @works_on_tables
-def next_event_flies(run: Run, moment: int, moment_ns: int, link: int) -> None:
-    """The next event follows another moment than the present one, after a latency."""
+def next_event_flies(run: Run, cause: int, cause_ns: int, link: int) -> None:
+    """The next event follows another causal event than the present one, after a latency."""
     if is_recorded(run):
-        follow(run, moment, moment_ns, LATENCY, link)
+        follow(run, cause, cause_ns, LATENCY, link)
 
 
 @works_on_tables
-def follow(run: Run, moment: int, moment_ns: int, what: int, link: int) -> None:
-    """The next event follows another moment than the present one; `what` takes the rest of the time."""
+def follow(run: Run, cause: int, cause_ns: int, kind: int, link: int) -> None:
+    """The next event follows another causal event than the present one; `kind` takes the rest of the time."""
     now = run.causes.now[0]
-    now.after, now.after_ns, now.what, now.link = moment, moment_ns, what, link
+    now.after, now.after_ns, now.kind, now.link = cause, cause_ns, kind, link
 
 
 @works_on_tables
 def next_event_is_serialised(run: Run, link: int) -> None:
     """Serialisation takes the time until the next event."""
     if is_recorded(run):
-        run.causes.now[0].what, run.causes.now[0].link = SERIALISATION, link
+        run.causes.now[0].kind, run.causes.now[0].link = SERIALISATION, link
 
 
 @works_on_tables
 def described_so_far(run: Run) -> int:
-    """The moment to which what has been said leads."""
+    """The causal event to which what has been said leads."""
     now = run.causes.now[0]
-    return now.moment if now.after == NONE else now.after
+    return now.cause if now.after == NONE else now.after
 
 
 @works_on_tables
 def described_until(run: Run) -> int:
-    """The time of that moment."""
+    """The time of that causal event."""
     now = run.causes.now[0]
     return run.clock[0].now if now.after == NONE else now.after_ns
 
 
 @works_on_tables
-def describe_from(run: Run, moment: int, moment_ns: int) -> None:
-    """What is said next begins at another moment."""
-    run.causes.now[0].after, run.causes.now[0].after_ns = moment, moment_ns
+def describe_from(run: Run, cause: int, cause_ns: int) -> None:
+    """What is said next begins at another causal event."""
+    run.causes.now[0].after, run.causes.now[0].after_ns = cause, cause_ns
 
 
 @works_on_tables
-def describe_bound(run: Run, moment: int, moment_ns: int) -> None:
-    """The next event follows what has been said and another moment, whichever is later."""
+def describe_bound(run: Run, cause: int, cause_ns: int) -> None:
+    """The next event follows what has been said and another causal event, whichever is later."""
     now = run.causes.now[0]
     now.link = NONE
-    if now.after_ns > moment_ns:
-        now.after = moment_of(run, now.after, moment, BOUND, now.after_ns, now.after_ns)
+    if now.after_ns > cause_ns:
+        now.after = new_causal_event(run, now.after, cause, BOUND, now.after_ns, now.after_ns)
     else:
-        now.after = moment_of(run, moment, now.after, BOUND, moment_ns, moment_ns)
-        now.after_ns = moment_ns
+        now.after = new_causal_event(run, cause, now.after, BOUND, cause_ns, cause_ns)
+        now.after_ns = cause_ns
 
 
 @works_on_tables
 def message_queues(run: Run, row: int) -> None:
     """A message waits for a link from now on."""
     if is_recorded(run):
-        cause = run.causes.messages[row]
-        cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
+        kept = run.causes.messages[row]
+        kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
 
 
 @works_on_tables
 def message_dequeued(run: Run, row: int, link_row: int) -> None:
     """A message goes on, over a link that it had to wait for."""
     if is_recorded(run):
-        cause = run.causes.messages[row]
-        run.causes.now[0].node = cause.node
-        join_cause(run, cause.moment, LINK_QUEUE, link_row)
+        kept = run.causes.messages[row]
+        run.causes.now[0].node = kept.node
+        join_cause(run, kept.cause, LINK_QUEUE, link_row)
 
 
 @works_on_tables
@@ -162,15 +162,15 @@ def link_was_free(run: Run, link_row: int) -> None:
 def message_unexpected(run: Run, row: int) -> None:
     """A message, an offer or a request of a step waits for its counterpart from now on."""
     if is_recorded(run):
-        cause = run.causes.unexpected[row]
-        cause.moment, cause.node = run.causes.now[0].moment, run.causes.now[0].node
+        kept = run.causes.unexpected[row]
+        kept.cause, kept.node = run.causes.now[0].cause, run.causes.now[0].node
 
 
 @works_on_tables
 def unexpected_on_its_way(run: Run, row: int, arrival: int) -> None:
     """A step's message that nobody waits for yet will arrive then."""
     if is_recorded(run):
-        run.causes.unexpected[row].moment = moment_at(run, arrival, STEP)
+        run.causes.unexpected[row].cause = causal_event_at(run, arrival, STEP)
 
 
 @works_on_tables
@@ -180,14 +180,14 @@ def early_step_scheduled(run: Run, row: int) -> None:
         return
     arrival = run.unexpected[row].arrives_ns
     if arrival > run.clock[0].now:
-        next_event_follows(run, run.causes.unexpected[row].moment, arrival)
+        next_event_follows(run, run.causes.unexpected[row].cause, arrival)
     else:
         _needs_unexpected(run, row, RECEIVE)
 
 
 @works_on_tables
-def _needs_unexpected(run: Run, row: int, what: int) -> None:
-    join_cause(run, run.causes.unexpected[row].moment, what, NONE)
+def _needs_unexpected(run: Run, row: int, kind: int) -> None:
+    join_cause(run, run.causes.unexpected[row].cause, kind, NONE)
 
 
 @works_on_tables
@@ -242,10 +242,10 @@ def _keep_early(run: Run, line: Any) -> None:
 
 
 @works_on_tables
-def _needs_early(run: Run, line: Any, what: int) -> None:
+def _needs_early(run: Run, line: Any, kind: int) -> None:
     """What happens next needs the first of those that came early."""
     row = leave(run.events, line)
-    needs_waiting(run, row, what, NONE)
+    needs_waiting(run, row, kind, NONE)
     release_event(run, row)
 
 

@@ -1,4 +1,4 @@
-"""The tables of the record of causes (`causes`): moments, and what everything that waits has to remember.
+"""The tables of the record of causes (`causes`): causal events, and what all that waits has to keep.
 
 They lie beside the state's tables, row by row, and are empty in a run that is not recorded.
 """
@@ -15,13 +15,13 @@ from et_sim.compiled.tables_by_reference import Tables
 from et_sim.plan.tables import Plan, record, table
 
 NONE = -1
-MOST_ROOMS = 64  # places of a queue that are remembered one by one
+MOST_QUEUE_SLOTS = 64  # places of a queue that are remembered one by one
 MOST_RECEIVES, STEP_KEYS_OF_A_TREE = 64, 4  # of a chunk, likewise
-BUFFER = 1 << 16  # moments, if no single event may need more
+BUFFER = 1 << 16  # causal events, if no single event may need more
 
 
-class What(IntEnum):
-    """What a moment stands for: first those in which time passes, then those at which things meet."""
+class CauseKind(IntEnum):
+    """What a causal event stands for: first those in which time passes, then those at which things meet."""
 
     BEGIN = 0
     LATE_START = 1
@@ -37,7 +37,7 @@ class What(IntEnum):
     CHUNK_START = 11
     PARENTS = 12  # of a node
     LANE = 13  # a node and its lane
-    ROOM = 14  # a chunk and its place in a queue
+    QUEUE_SLOT = 14  # a chunk and its place in a queue
     LINK = 15  # a message and its link, which was free
     LINK_QUEUE = 16  # and which was not
     SERVER = 17  # a request and the remote memory, which was free
@@ -46,25 +46,25 @@ class What(IntEnum):
     BUS_QUEUE = 20  # which was busy
     RECEIVE = 21  # a message and its receive
     REQUEST = 22  # a message and the request for it (rendezvous)
-    BUNDLES = 23  # of a phase
-    HALF = 24  # transfers of a direct exchange, and all messages of its first half
+    ENDPOINT_TRANSFERS = 23  # of a phase
+    HALF = 24  # endpoint transfers of a direct exchange, and all messages of its first half
     CHUNKS = 25  # of a collective
-    TOGETHER = 26  # what all actors must have done
+    BARRIER = 26  # what all actors must have done
     BOUND = 27  # a message on its links and in the memory that bounds it
 
 
-MOMENT = record(
-    ("by", "i8"),  # the moment that came last of those it needs; NONE: nothing
-    ("also", "i8"),  # another one that it needs
+CAUSAL_EVENT = record(
+    ("critical_parent", "i8"),  # the one that came last of those it needs; NONE: nothing
+    ("other_parent", "i8"),  # another one that it needs
     ("start_ns", "i8"),  # when both had come
     ("end_ns", "i8"),
     ("node", "i4"),  # it is about; row of the state's nodes
     ("link", "i4"),  # LATENCY, SERIALISATION: row of the network's speeds
-    ("place", "i4"),  # which lane, link, server, queue, or side of a bus
-    ("what", "u1"),
+    ("resource", "i4"),  # which lane, link, server, queue, or side of a bus
+    ("kind", "u1"),
 )
-CAUSE = record(("moment", "i8"), ("node", "i4"))
-STREAM_CAUSES = record(
+CAUSE = record(("cause", "i8"), ("node", "i4"))
+CHUNK_CAUSES = record(
     ("queued", "i8"),  # it joined its queue
     ("ready", "i8"),  # all of its transfers so far
     ("half", "i8"),  # the first half of a direct exchange had arrived
@@ -74,26 +74,26 @@ SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent o
 EARLY = record(("head", "i4"), ("tail", "i4"))  # events that stand for what came early
 QUEUE_CAUSES = record(("starts", "i8"), ("leaves", "i8"))
 NOW = record(  # no field is called `base`: NumPy's records, which uncompiled code gets, have one of their own
-    ("moment", "i8"),  # what is happening
+    ("cause", "i8"),  # the causal event that is happening
     ("node", "i4"),
-    ("made", "i8"),  # moments in all
+    ("made", "i8"),  # causal events in all
     ("flushed", "i8"),  # of these, no longer in the buffer
     ("after", "i8"),  # what the next event follows, and from when; NONE: what is happening, from now
     ("after_ns", "i8"),
-    ("what", "i4"),  # how the time until then is spent; NONE: as the kind of event says
+    ("kind", "i4"),  # how the time until then is spent; NONE: as the kind of event says
     ("link", "i4"),
-    ("place", "i4"),
+    ("resource", "i4"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Causes(Tables):
-    """What is remembered of causes; a moment of NONE was never."""
+    """What is remembered of causes; a cause of NONE was never."""
 
     on: Any  # [1 if causes are recorded, else 0]
     now: Any
-    moments: Any  # a buffer that is emptied between events
-    reserve: Any  # moments that one event may need
+    causal_events: Any  # a buffer that is emptied between events
+    reserve: Any  # causal events that one event may need
     events: Any
     nodes: Any  # all parents so far
     lanes: Any  # became free
@@ -102,7 +102,7 @@ class Causes(Tables):
     queues: Any
     issuers: Any  # per collective, where all actors start it together: all that have issued it so far
     posted: Any  # per chunk, its last receives by step key
-    rooms: Any  # per queue, when its places became free: one after the other, in turn
+    queue_slots: Any  # per queue, when its places became free: one after the other, in turn
     channels: Any  # messages that came before their receives
     handshakes: Any  # requests that came before their messages
     unexpected: Any
@@ -129,37 +129,37 @@ POOLS = {  # which tables grow with which pool of the run
 def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
     """Tables for a run whose own have these sizes; `reserve` 0: nothing is recorded."""
 
-    def moments_of(name: str) -> Any:
+    def causes_of(name: str) -> Any:
         return np.full(sizes[name] if reserve else 0, NONE, np.int64)
 
     queues = sizes["queues"] if reserve else 0
     now = table(NOW, 1)
-    now["after"] = now["what"] = now["node"] = now["link"] = now["place"] = NONE
-    moments = table(MOMENT, max(BUFFER, 2 * reserve) if reserve else 0)
-    if reserve:  # moment 0 is the beginning
+    now["after"] = now["kind"] = now["node"] = now["link"] = now["resource"] = NONE
+    causal_events = table(CAUSAL_EVENT, max(BUFFER, 2 * reserve) if reserve else 0)
+    if reserve:  # causal event 0 is the beginning
         now["made"] = 1
-        for name in ("by", "also", "node", "link", "place"):
-            moments[name][0] = NONE
+        for name in ("critical_parent", "other_parent", "node", "link", "resource"):
+            causal_events[name][0] = NONE
     return Causes(
         on=np.array([1 if reserve else 0], np.int64),
         now=now,
-        moments=moments,
+        causal_events=causal_events,
         reserve=np.array([reserve], np.int64),
         events=table(CAUSE, 0),
-        nodes=moments_of("nodes"),
-        lanes=moments_of("lanes"),
+        nodes=causes_of("nodes"),
+        lanes=causes_of("lanes"),
         running=np.full(0, NONE, np.int64),
-        chunks=table(STREAM_CAUSES, 0),
+        chunks=table(CHUNK_CAUSES, 0),
         queues=table(QUEUE_CAUSES, queues),
-        issuers=moments_of("issuers"),
+        issuers=causes_of("issuers"),
         posted=np.full((0, _receives_at_a_time(plan)), NONE, np.int64),
-        rooms=np.full((queues, min(plan.running_limit, MOST_ROOMS)), NONE, np.int64),
+        queue_slots=np.full((queues, min(plan.running_limit, MOST_QUEUE_SLOTS)), NONE, np.int64),
         channels=_early(sizes["channels"] if reserve else 0),
         handshakes=_early(sizes["handshakes"] if reserve else 0),
         unexpected=table(CAUSE, 0),
         messages=table(CAUSE, 0),
-        links=moments_of("links"),
-        servers=moments_of("servers"),
+        links=causes_of("links"),
+        servers=causes_of("servers"),
         custom=np.full((0, plan.largest_custom), NONE, np.int64),
         bus_sides=_sides(sizes["bus_sides"] if reserve else 0),
         bus_requests=table(CAUSE, 0),

@@ -156,11 +156,11 @@ def new_run(
     message: Any,
     *,
     resources: int,
-    moments_per_event: int = 0,
+    causal_events_per_event: int = 0,
     phases_per_event: int = 0,
 ) -> Run:
     """A run that has not begun. `message` is the record of a message under way, `resources` says how many the
-    network has. With `moments_per_event`, the run records what causes what (`causes`).
+    network has. With `causal_events_per_event`, the run records what causes what (`causes`).
 
     With `phases_per_event`, it logs what became of every chunk in every phase; `traffic` says whether it
     records messages and links.
@@ -209,7 +209,7 @@ def new_run(
         bucket_index=np.full(1, NONE, np.int32),
         events=table(EVENT, 0),
         watch=(1,) if plan.is_folded else (),
-        recording=(1,) if moments_per_event or traffic.on[0] else (),
+        recording=(1,) if causal_events_per_event or traffic.on[0] else (),
         stamps=table(STAMP, 0),
         turns=table(TURN, TURNS if plan.is_folded else 0),
         node_marks=table(NODE_MARK, len(node_states) if plan.is_folded else 0),
@@ -234,7 +234,7 @@ def new_run(
         servers=servers,
         messages=table(message, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
-        causes=new_causes(plan, moments_per_event, sizes),
+        causes=new_causes(plan, causal_events_per_event, sizes),
         bus_lines=_bus_lines(len(plan.bus) * actors),
         bus_requests=table(BUS_REQUEST, 0),
         traffic=traffic,

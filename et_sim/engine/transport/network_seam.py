@@ -30,7 +30,7 @@ PLENTY = 1 << 40
 class Needs:
     """What one message may use up."""
 
-    moments: int  # of the record of causes
+    causal_events: int  # of the record of causes
     record: Any = None  # of the message pool, if the model keeps messages there: MESSAGE_FIELDS and its own
     events: int = 0  # on the calendar, besides an arrival and what happens when it has left
 

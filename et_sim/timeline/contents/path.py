@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.driver import Outcome
-from et_sim.engine.state.cause_tables import What
+from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE
 from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
@@ -21,22 +21,20 @@ from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.spool import CausalEvents
 from et_sim.trace.workload import Workload
 
-# What the engine calls otherwise.
-RENAMED = {"together": "barrier", "room": "queue_slot", "bundles": "endpoint_transfers"}
-KIND_NAMES = tuple(RENAMED.get(what.name.lower(), what.name.lower()) for what in What)
+KIND_NAMES = tuple(kind.name.lower() for kind in CauseKind)
 
 
 class PathSource:
     """Makes the columns of path.arrow."""
 
-    def __init__(self, moments: CausalEvents, outcome: Outcome, workload: Workload) -> None:
-        self._moments, self._plan, self._workload = moments, outcome.plan, workload
+    def __init__(self, causal_events: CausalEvents, outcome: Outcome, workload: Workload) -> None:
+        self._causal_events, self._plan, self._workload = causal_events, outcome.plan, workload
         self._link_names = outcome.resources.class_names if outcome.resources else ()
 
     def blocks(self) -> Iterator[dict[str, Any]]:
         """Columns of all causal events, block by block."""
         first = self._plan.actors["node_first"]
-        for events in self._moments.blocks():
+        for events in self._causal_events.blocks():
             node = events["node"].astype(np.int64)
             actor = np.searchsorted(first, node, side="right") - 1
             template = self._plan.actors["template"][actor]
@@ -44,15 +42,15 @@ class PathSource:
             ids = np.zeros(len(node), np.uint64)
             ids[node != NONE] = self._ids[at[node != NONE]]
             yield {
-                "critical_parent": not_negative(events["by"]),
-                "other_parent": not_negative(events["also"]),
+                "critical_parent": not_negative(events["critical_parent"]),
+                "other_parent": not_negative(events["other_parent"]),
                 "start_ns": events["start_ns"],
                 "end_ns": events["end_ns"],
-                "kind": Texts(events["what"], KIND_NAMES),
+                "kind": Texts(events["kind"], KIND_NAMES),
                 "actor": unless(actor.astype(np.int32), node == NONE),
                 "node": unless(ids, node == NONE),
                 "link": Texts(events["link"], self._link_names),
-                "resource": not_negative(events["place"]),
+                "resource": not_negative(events["resource"]),
             }
 
     @cached_property

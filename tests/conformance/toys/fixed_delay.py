@@ -57,7 +57,7 @@ def path_keys(_network: Network, *, whole: bool) -> NoDifference:  # noqa: ARG00
 
 
 def needs(_network: Network) -> Needs:
-    return Needs(moments=1)
+    return Needs(causal_events=1)
 
 
 @works_on_tables

@@ -71,7 +71,7 @@ def path_keys(_network: Network, *, whole: bool) -> None:
 
 
 def needs(_network: Network) -> Needs:
-    return Needs(moments=1, record=record(*MESSAGE_FIELDS), events=2)
+    return Needs(causal_events=1, record=record(*MESSAGE_FIELDS), events=2)
 
 
 @works_on_tables
