@@ -2,7 +2,7 @@
 
 Two ranks are told apart by their signatures. Different neighbourhoods have equal signatures with a
 probability of about 2^-64 a pair; `partition` checks its result once more with another seed.
-Not here: what a neighbourhood is (`partition`, `lines`).
+Not here: what a neighbourhood is (`partition`, `axes`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which ranks cannot differ: the coarsest equitable partition of the ranks.
 
 Ranks begin with the colour of their program, and are told apart by the colours of those they exchange
-messages with (in sends and receives, on the lines of collectives, in groups), by the paths there, and by the
+messages with (in sends and receives, on axes of collectives, in groups), by the paths there, and by the
 places they have with each other, until nothing changes. Ranks of one colour then see the same messages at
 the same times; what could still differ is the order of things that happen to one rank within a nanosecond,
 and the engine watches for that (`engine.ties`).
@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.fold.lines import (
-    GroupLines,
+from et_sim.fold.axes import (
+    GroupAxes,
     Pattern,
-    SystemLines,
+    SystemAxes,
     numbers_of_spanning_groups,
-    patterns_of_lines,
+    patterns_of_axes,
 )
 from et_sim.fold.path_keys import PathKeys
 from et_sim.fold.shapes import shapes_of_templates
@@ -29,7 +29,7 @@ from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
-from et_sim.plan.tables import NO_LINE, Action
+from et_sim.plan.tables import NO_AXIS, Action
 
 NOT_KNOWN = -1
 LEAST_ROUNDS, MOST_ROUNDS, RANKS_IN_ALL_ROUNDS = 24, 256, 1 << 22
@@ -45,11 +45,11 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     colours = _first_colours(lowering)
     if len(np.unique(colours)) == ranks:
         return alone
-    patterns = patterns_of_lines(lowering)
+    patterns = patterns_of_axes(lowering)
     messages = _Messages(lowering, paths)
     shares_links = paths.messages_queue and (messages.are_any or _crosses_dimensions(lowering, patterns))
-    system = SystemLines(lowering, patterns, paths, shares_links=shares_links)
-    groups = GroupLines(lowering, patterns, paths)
+    system = SystemAxes(lowering, patterns, paths, shares_links=shares_links)
+    groups = GroupAxes(lowering, patterns, paths)
     if not (system.can_be_folded and groups.can_be_folded and messages.can_be_folded):
         return alone
     fixed = groups.fixed + messages.fixed
@@ -88,10 +88,10 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
 
 
 def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
-    """Whether collectives run on lines that may use the links of any dimension, beside others."""
+    """Whether collectives run along axes that may use the links of any dimension, beside others."""
     through_all = len(lowering.machine.network.grid.dimensions)
-    lines = {line for line, _ in patterns}
-    return NO_LINE in lines or (through_all in lines and len(lines) > 1)
+    axes = {axis for axis, _ in patterns}
+    return NO_AXIS in axes or (through_all in axes and len(axes) > 1)
 
 
 def _first_colours(lowering: Lowering) -> Any:

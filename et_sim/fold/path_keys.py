@@ -8,7 +8,7 @@ from typing import Any, Protocol
 class PathKeys(Protocol):
     """Paths with equal keys take equal times."""
 
-    differ_along_lines: bool  # whether pairs equally far apart along one dimension can have different paths
+    differ_along_axes: bool  # whether pairs equally far apart along one dimension can have different paths
 
     messages_queue: bool  # whether messages wait for each other on links
 

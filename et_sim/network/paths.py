@@ -24,7 +24,7 @@ class LevelPaths:
 
     def __init__(self, fabric: LevelFabric) -> None:
         self._levels = fabric.levels
-        self.differ_along_lines = fabric.is_cut
+        self.differ_along_axes = fabric.is_cut
         self.messages_queue = False
 
     def codes(self, source: Any, target: Any) -> Any:
@@ -54,7 +54,7 @@ class GridPaths:
     def __init__(self, fabric: GridFabric, *, on_links: bool, whole: bool) -> None:
         self._fabric, self.messages_queue, self._whole = fabric, on_links, whole
         # Whether two pairs of ranks equally far apart along one dimension can have different paths.
-        self._are_directed = self.differ_along_lines = on_links or bool(fabric.links)
+        self._are_directed = self.differ_along_axes = on_links or bool(fabric.links)
         self._uneven = _UnevenLinks(fabric) if fabric.links else None
 
     def codes(self, source: Any, target: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Collectives of a workload -> rows of the collective, phase, program, step and line tables.
+"""Collectives of a workload -> rows of the collective, phase, program, step and axis tables.
 
 Equal collectives share rows, and equal phases share programs: the tables grow with the number of
 *distinct* collectives. Not here: when anything runs, or who sits in which group (`groups`).
@@ -90,7 +90,7 @@ class CollectiveRequest:
 
 @dataclass(frozen=True, slots=True)
 class _ProgramKey:
-    line: int  # NO_LINE: that of a group
+    axis: int  # NO_AXIS: that of a group
     members: int
     algorithm: Algorithm
     operation: Operation
@@ -105,8 +105,8 @@ class CollectiveTables:
         self._machine = machine
         self._groups = groups
         self._customs = customs
-        self._system_line = len(machine.network.grid.dimensions)
-        self._lines = self._dimension_lines()
+        self._system_axis = len(machine.network.grid.dimensions)
+        self._axes = self._dimension_axes()
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._loads_after: dict[CollectiveRequest, Loads] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
@@ -232,30 +232,30 @@ class CollectiveTables:
         self._customs.compare(prefix, group, request.operation, request.size)
         self._programs.append((program, -1))
         row = len(self._programs) - 1
-        phase = (row, tables.NO_LINE, 0, int(QueueCursor.NONE), int(request.operation), request.size)
+        phase = (row, tables.NO_AXIS, 0, int(QueueCursor.NONE), int(request.operation), request.size)
         return self._add_collective(request, [Chunks(1, request.size)], [[[phase]]])
 
     def _lower_tree(self, request: CollectiveRequest) -> int | None:
-        """One phase along one line, in a queue of dimension 0."""
-        line = self._tree_line(request)
+        """One phase along one axis, in a queue of dimension 0."""
+        axis = self._tree_axis(request)
         runs = self._split(request)
-        if line is None or not runs:
+        if axis is None or not runs:
             return None
         members, root = request.group.members, request.root
-        if line != tables.NO_LINE:
-            stride, members = self._lines[line][:2]
+        if axis != tables.NO_AXIS:
+            stride, members = self._axes[axis][:2]
             root = root // stride % members
         phase_lists = []
         for run in runs:
-            program = self._program(_ProgramKey(line, members, TREE, request.operation, run.size, root))
-            phase = (program, line, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
+            program = self._program(_ProgramKey(axis, members, TREE, request.operation, run.size, root))
+            phase = (program, axis, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
 
-    def _tree_line(self, request: CollectiveRequest) -> int | None:
+    def _tree_axis(self, request: CollectiveRequest) -> int | None:
         """The group's own, the whole system's, or that of one dimension; None: nobody but oneself."""
         if not request.group.spans_system:
-            return tables.NO_LINE if request.group.members > 1 else None
+            return tables.NO_AXIS if request.group.members > 1 else None
         dimensions = self._machine.network.grid.dimensions
         real = [d for d, dimension in enumerate(dimensions) if dimension.npus > 1]
         involved = request.involved
@@ -263,7 +263,7 @@ class CollectiveTables:
             involved = (True,) * len(dimensions)
         chosen = [d for d in real if d < len(involved) and involved[d]]
         if chosen == real and real:
-            return self._system_line
+            return self._system_axis
         if len(chosen) > 1:
             raise MachineError(
                 f"a {request.operation.name.lower()} over {len(chosen)} of {len(real)} dimensions is asked "
@@ -315,16 +315,16 @@ class CollectiveTables:
     def _phase(self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool) -> PhaseRow:
         algorithm = algorithms[phase.part.dimension]
         if not spanning:
-            line = tables.NO_LINE
+            axis = tables.NO_AXIS
         else:
-            line = self._system_line if algorithm.spans_system else phase.part.dimension
-        key = _ProgramKey(line, phase.part.members, algorithm, phase.operation, phase.size)
+            axis = self._system_axis if algorithm.spans_system else phase.part.dimension
+        key = _ProgramKey(axis, phase.part.members, algorithm, phase.operation, phase.size)
         most = phase.size
         if not self._machine.system.behaviour.wait_by_input:
             most = max(most, phase.output)
         return (
             self._program(key),
-            line,
+            axis,
             phase.part.dimension,
             int(phase.cursor),
             int(phase.operation),
@@ -339,8 +339,8 @@ class CollectiveTables:
                     f"a phase of {key.operation.name.lower()} would hold {most} bytes per rank",
                     remedy="correct comm_size, which is in bytes",
                 )
-            subgroup = key.line == tables.NO_LINE
-            dimension = -1 if subgroup else self._lines[key.line][4]
+            subgroup = key.axis == tables.NO_AXIS
+            dimension = -1 if subgroup else self._axes[key.axis][4]
             program = lower(
                 key.algorithm,
                 key.operation,
@@ -359,31 +359,31 @@ class CollectiveTables:
             self._programs.append((program, dimension))
         return self._program_rows[key]
 
-    def _dimension_lines(self) -> list[tuple[int, int, int, int, int]]:
-        """A line per dimension, then one through the whole system in rank order."""
+    def _dimension_axes(self) -> list[tuple[int, int, int, int, int]]:
+        """An axis per dimension, then one through the whole system in rank order."""
         grid, endpoint = self._machine.network.grid, self._machine.system.endpoint_delay_ns
-        lines = [
+        axes = [
             (stride, dimension.npus, -1, endpoint, d)
             for d, (stride, dimension) in enumerate(zip(grid.strides, grid.dimensions, strict=True))
         ]
         along = 0 if len(grid.dimensions) == 1 else -1
-        return [*lines, (1, grid.ranks, -1, endpoint, along)]
+        return [*axes, (1, grid.ranks, -1, endpoint, along)]
 
-    def lines(self) -> tuple[Any, Any]:
-        """(line table, the row of every group's own line)."""
+    def axes(self) -> tuple[Any, Any]:
+        """(axis table, the row of every group's own axis)."""
         small = [
             (0, len(self._groups.members(row)), self._groups.first_member(row))
             for row in range(1, len(self._groups))
         ]
-        out = tables.table(tables.LINE, len(self._lines) + len(small))
-        for row, values in enumerate(self._lines):
+        out = tables.table(tables.AXIS, len(self._axes) + len(small))
+        for row, values in enumerate(self._axes):
             out[row].stride, out[row].members, out[row].members_first = values[:3]
             out[row].endpoint_ns = values[3]
         if small:
-            rest = out[len(self._lines) :]
+            rest = out[len(self._axes) :]
             rest["stride"], rest["members"], rest["members_first"] = np.array(small, np.int64).T
             rest["endpoint_ns"] = SUBGROUP_ENDPOINT_NS
-        return out, np.arange(self._system_line, len(out))
+        return out, np.arange(self._system_axis, len(out))
 
     def collectives(self) -> np.ndarray:
         """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""

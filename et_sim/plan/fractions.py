@@ -30,7 +30,7 @@ def in_fractions(plan: Plan, bits: int) -> Plan:
         latest=LATEST,
         nodes=_shifted(plan.nodes, bits, "duration_ns"),
         actors=_shifted(plan.actors, bits, "start_ns"),
-        lines=_shifted(plan.lines, bits, "endpoint_ns"),
+        axes=_shifted(plan.axes, bits, "endpoint_ns"),
         transfers=_shifted(plan.transfers, bits, "reduction_ns"),
         trees=_shifted(plan.trees, bits, "up_reduction_ns", "down_reduction_ns"),
     )

@@ -168,10 +168,10 @@ class GroupTable:
         places = np.flatnonzero(self._members[row] == rank)
         return int(places[0]) if len(places) else None
 
-    def tables(self, lines: Any) -> tuple[Any, Any]:
+    def tables(self, axes: Any) -> tuple[Any, Any]:
         """The group table but for `first_member`, and the ranks of all but the first group in a row."""
         out = tables.table(tables.GROUP, len(self._members))
         for row in range(len(out)):
             out[row].members = len(self._members[row])
-            out[row].members_first, out[row].line = self._first[row], lines[row]
+            out[row].members_first, out[row].axis = self._first[row], axes[row]
         return out, np.concatenate([np.empty(0, np.int32), *self._members[1:]])

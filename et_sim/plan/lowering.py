@@ -116,8 +116,8 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
-    lines, group_lines = lowering.collectives.lines()
-    groups, group_ranks = lowering.groups.tables(group_lines)
+    axes, group_axes = lowering.collectives.axes()
+    groups, group_ranks = lowering.groups.tables(group_axes)
     members, actor_members, group_members = member_tables.finish(groups, len(group_ranks))
     programs = lowering.collectives.programs()
     actor_table = tables.table(tables.ACTOR, len(actors))
@@ -150,7 +150,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         **programs,
         bus=_bus(system, _most_bytes(programs)),
         customs=customs,
-        lines=lines,
+        axes=axes,
         groups=groups,
         group_names=tuple(lowering.groups.names),
         group_ranks=group_ranks,

@@ -53,7 +53,7 @@ class Lane(IntEnum):
 LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
-NO_LINE = -1
+NO_AXIS = -1
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
@@ -132,7 +132,7 @@ CHUNK_PLAN = record(  # chunks of a collective that have the same phases, in a r
 )
 PHASE = record(
     ("program", "i4"),
-    ("line", "i4"),  # NO_LINE: that of the group it runs in
+    ("axis", "i4"),  # NO_AXIS: that of the group it runs in
     ("dimension", "i4"),  # whose queues it uses
     ("cursor", "u1"),
     ("operation", "u1"),
@@ -186,7 +186,7 @@ CUSTOM = record(  # what one member of a group runs in a custom collective
     ("template", "i4"),
     ("channel_first", "i8"),
 )
-LINE = record(
+AXIS = record(
     ("members", "i4"),
     ("stride", "i4"),  # distance in ranks between neighbours
     ("members_first", "i8"),  # into `group_ranks`; -1: ranks follow from the stride
@@ -194,7 +194,7 @@ LINE = record(
 )
 GROUP = record(
     ("members", "i4"),
-    ("line", "i4"),  # through its members, in their order
+    ("axis", "i4"),  # through its members, in their order
     ("members_first", "i8"),
     ("first_member", "i8"),  # of a group that spans the system: the first actor's
 )
@@ -241,7 +241,7 @@ class Plan:
     customs: Any
     transfers: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
-    lines: Any
+    axes: Any
     groups: Any
     group_names: tuple[str, ...]  # "": the whole system
     group_ranks: Any  # ranks of the listed groups

@@ -44,7 +44,7 @@ def _of_phase(plan: Plan, levels: LevelTables | None, row: int) -> list[tuple[in
         messages = _of_steps(plan, program)
     if levels is None:
         return [(dimension, size) for _, size in messages]
-    stride = int(plan.lines[phase["line"]]["stride"]) if phase["line"] >= 0 else 1
+    stride = int(plan.axes[phase["axis"]]["stride"]) if phase["axis"] >= 0 else 1
     return [(max(next_leg(levels, 0, place * stride).row, 0), size) for place, size in messages]
 
 

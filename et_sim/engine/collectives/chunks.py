@@ -26,7 +26,7 @@ from et_sim.engine.state.run import (
     setting_of,
 )
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import NO_LINE, QueueCursor
+from et_sim.plan.tables import NO_AXIS, QueueCursor
 
 ROOT_FIRST = 1 << 14  # in `Run.chunk_queue`: the phase uses the tree whose root is its first member
 GROUP_COUNTERS = setting_of(Correction.GROUP_COUNTERS)
@@ -273,29 +273,29 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
     """Set a chunk's fields for its phase `index`; it does not run yet."""
     chunk = run.chunks[chunk_row]
     phase = run.plan.phases[chunk.phase_first + index]
-    line_row = phase.line
-    if line_row == NO_LINE:
-        line_row = run.plan.groups[run.plan.members[chunk.member].group].line
-    line = run.plan.lines[line_row]
+    axis_row = phase.axis
+    if axis_row == NO_AXIS:
+        axis_row = run.plan.groups[run.plan.members[chunk.member].group].axis
+    axis = run.plan.axes[axis_row]
     per_dim = run.plan.settings[QUEUES_PER_DIM]
     queue = run.chunk_queue[chunk_row, index] & (ROOT_FIRST - 1)
     root_first = run.chunk_queue[chunk_row, index] >= ROOT_FIRST
     chunk.phase = index
     chunk.program = phase.program
-    chunk.line = line_row
+    chunk.axis = axis_row
     queue_first = run.members[chunk.member].queue_first
     chunk.queue = queue_first + phase.dimension * run.plan.settings[QUEUE_ROWS] + queue
     upper = phase.cursor == NEXT and per_dim > 1 and queue >= per_dim // 2
     anticlockwise = upper or phase.cursor == LAST
     chunk.direction = -1 if anticlockwise and run.plan.programs[phase.program].turns else 1
-    if line.members_first >= 0:
+    if axis.members_first >= 0:
         chunk.position = run.plan.members[chunk.member].position
     else:
-        chunk.position = (run.plan.actors[chunk.actor].rank // line.stride) % line.members
+        chunk.position = (run.plan.actors[chunk.actor].rank // axis.stride) % axis.members
     chunk.started = 0
     chunk.sent = chunk.received = chunk.credit = chunk.transfers = 0
     chunk.step = chunk.transfer = 0
-    variant = line.members if root_first else 0
+    variant = axis.members if root_first else 0
     chunk.tree = run.plan.programs[phase.program].tree_first + variant + chunk.position
 
 

@@ -15,10 +15,10 @@ def cross_endpoint(
 ) -> None:
     """Send a transfer across; sub-groups never use the bus."""
     chunk = run.chunks[chunk_row]
-    line = run.plan.lines[chunk.line]
-    if len(run.bus_sides) > 0 and line.members_first < 0:
+    axis = run.plan.axes[chunk.axis]
+    if len(run.bus_sides) > 0 and axis.members_first < 0:
         enter_bus(run, chunk_row, step_key, size, reduction_ns, inward, returns)
     else:
         schedule_own(
-            run, chunk.actor, line.endpoint_ns, TRANSFER_AT_ENDPOINT, chunk_row, step_key, reduction_ns
+            run, chunk.actor, axis.endpoint_ns, TRANSFER_AT_ENDPOINT, chunk_row, step_key, reduction_ns
         )

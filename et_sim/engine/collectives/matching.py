@@ -88,4 +88,4 @@ def _sender_to_first(run: Run, step_key: int, phase_key: int) -> int:
         return 0
     distance = run.plan.steps[program.step_first + (step_key >> 1) % program.step_period].distance
     place = distance if program.pairs or step_key & 1 else program.members - distance
-    return place * run.plan.lines[program.dimension].stride
+    return place * run.plan.axes[program.dimension].stride

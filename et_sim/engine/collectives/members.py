@@ -1,4 +1,4 @@
-"""Where a chunk is and whom it talks to: phase keys, positions on a line, ranks and members."""
+"""Where a chunk is and whom it talks to: phase keys, positions along an axis, ranks and members."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def phase_key_of(chunk: Any) -> int:
 
 @works_on_tables
 def rank_at(run: Run, chunk_row: int, position: int) -> int:
-    """The rank that sits at a position of the chunk's line."""
+    """The rank that sits at a position along the chunk's axis."""
     chunk = run.chunks[chunk_row]
-    line = run.plan.lines[chunk.line]
-    if line.members_first >= 0:
-        return run.plan.group_ranks[line.members_first + position]
-    return run.plan.actors[chunk.actor].rank + (position - chunk.position) * line.stride
+    axis = run.plan.axes[chunk.axis]
+    if axis.members_first >= 0:
+        return run.plan.group_ranks[axis.members_first + position]
+    return run.plan.actors[chunk.actor].rank + (position - chunk.position) * axis.stride
 
 
 @works_on_tables
 def member_at(run: Run, chunk_row: int, position: int) -> int:
-    """The row of the member, of the chunk's group, at a position of its line."""
+    """The row of the member, of the chunk's group, at a position along its axis."""
     chunk = run.chunks[chunk_row]
-    line = run.plan.lines[chunk.line]
-    if line.members_first >= 0:
-        return run.plan.group_members[line.members_first + position]
+    axis = run.plan.axes[chunk.axis]
+    if axis.members_first >= 0:
+        return run.plan.group_members[axis.members_first + position]
     group = run.plan.groups[run.plan.members[chunk.member].group]
     return group.first_member + run.plan.actor_of_rank[rank_at(run, chunk_row, position)]

@@ -126,15 +126,15 @@ class Collectives:
     def phase_of(self, chunk: Chunk) -> SharedPhase:
         """The phase that a started chunk is in, with its fellow members."""
         chunk_row, states = chunk.row, self._chunk_states
-        line_row = int(states["line"][chunk_row])
-        line = self._still.plan.lines[line_row]
+        axis_row = int(states["axis"][chunk_row])
+        axis = self._still.plan.axes[axis_row]
         base = 0
-        if line["members_first"] < 0:
+        if axis["members_first"] < 0:
             rank = int(self._still.rank[states["actor"][chunk_row]])
-            base = rank - int(states["position"][chunk_row]) * int(line["stride"])
+            base = rank - int(states["position"][chunk_row]) * int(axis["stride"])
         running = states["running"][chunk_row]
         return SharedPhase(
-            line=line_row,
+            axis=axis_row,
             base=base,
             group=int(self._member_group[states["member"][chunk_row]]),
             sequence=int(states["sequence"][chunk_row]),
@@ -166,17 +166,17 @@ class Collectives:
         return [members[place] for place in sorted(found)]
 
     def members(self, shared: SharedPhase) -> list[tuple[int, int]]:
-        """(actor, row) of every member of the phase's line."""
+        """(actor, row) of every member along the phase's axis."""
         plan = self._still.plan
-        line = plan.lines[shared.line]
-        count, first = int(line["members"]), int(line["members_first"])
+        axis = plan.axes[shared.axis]
+        count, first = int(axis["members"]), int(axis["members_first"])
         if first >= 0:
             ranks, members = (
                 plan.group_ranks[first : first + count],
                 plan.group_members[first : first + count],
             )
             return list(zip(plan.actor_of_rank[ranks].tolist(), members.tolist(), strict=True))
-        ranks = shared.base + np.arange(count) * int(line["stride"])
+        ranks = shared.base + np.arange(count) * int(axis["stride"])
         actors = plan.actor_of_rank[ranks]
         members = int(plan.groups["first_member"][shared.group]) + actors
         return list(zip(actors.tolist(), members.tolist(), strict=True))

@@ -1,7 +1,7 @@
 """What a run that got stuck left behind, as questions the stall report asks.
 
 Vertices of the wait-for graph are defined here: a node of an actor, a chunk of a collective, a
-phase of a chunk that the ranks of a line share. Everything is read from the finished run; nothing
+phase of a chunk that the ranks along an axis share. Everything is read from the finished run; nothing
 here changes it or says who waits for whom (`messages`, `collectives`, `graph`).
 """
 
@@ -37,9 +37,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SharedPhase:
-    """One phase of one chunk, as the ranks of one line must go through it together."""
+    """One phase of one chunk, as the ranks along one axis must go through it together."""
 
-    line: int
+    axis: int
     base: int  # the rank at position zero
     group: int
     sequence: int

@@ -143,9 +143,9 @@ CHUNK = record(  # what every message needs comes first, and fits a line of the 
     ("running", "i4"),  # its collective
     ("phase", "i4"),
     ("program", "i4"),
-    ("line", "i4"),
+    ("axis", "i4"),
     ("direction", "i4"),  # +1 clockwise, -1 anticlockwise
-    ("position", "i4"),  # of its actor on the line
+    ("position", "i4"),  # of its actor along the axis
     ("sent", "i4"),
     ("received", "i4"),
     ("credit", "i4"),

@@ -70,7 +70,7 @@ class PlanTables(Tables):
     customs: Any
     transfers: Any
     bus: Any
-    lines: Any
+    axes: Any
     groups: Any
     group_ranks: Any
     group_members: Any

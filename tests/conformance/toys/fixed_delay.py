@@ -28,7 +28,7 @@ class FixedDelayTables(Tables):
 class NoDifference:
     """All paths are alike."""
 
-    differ_along_lines = False
+    differ_along_axes = False
     messages_queue = False
 
     def codes(self, source: Any, target: Any) -> Any:

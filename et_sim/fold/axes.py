@@ -1,10 +1,11 @@
-"""What a rank sees of the others on the lines and in the groups it runs collectives with.
+"""What a rank sees of the others along the axes, and in the groups, that it runs collectives with.
 
-A line of a ring or a direct exchange looks the same from two places if reading it round from either gives
-the same colours; exchanges in pairs look the same if swapping halves, quarters, … does; in a tree every
-place differs. Lines of one colour only are the common case, and cost one comparison.
+The members along an axis look the same from two places of a ring or a direct exchange if reading them
+round from either gives the same colours;
+exchanges in pairs look the same if swapping halves, quarters, … does; in a tree every
+place differs. Members of one colour only are the common case, and cost one comparison.
 
-A group that spans the system runs along the system's lines. Ranks that know one by different numbers, or
+A group that spans the system runs along the system's axes. Ranks that know one by different numbers, or
 not at all, begin with different colours.
 
 Not here: sends and receives (`partition`).
@@ -21,12 +22,12 @@ from et_sim.fold.hashing import exchanges, rotations
 from et_sim.fold.path_keys import PathKeys
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
-from et_sim.plan.tables import NO_LINE
+from et_sim.plan.tables import NO_AXIS
 
 
 @dataclass(slots=True)
 class Pattern:
-    """How the members of a line exchange messages in some program."""
+    """How the members along an axis exchange messages in some program."""
 
     shifts: bool = False
     pairs: bool = False
@@ -47,21 +48,21 @@ class Pattern:
             self.shifts = True
 
 
-def patterns_of_lines(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
-    """By (line, members) what is run there; NO_LINE for groups."""
+def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
+    """By (axis, members) what is run there; NO_AXIS for groups."""
     programs = lowering.collectives.programs()
     found: dict[tuple[int, int], Pattern] = {}
     phases = lowering.collectives.phases()
-    pairs = np.unique(np.stack((phases["line"], phases["program"]), axis=1), axis=0)
-    for line, program in pairs.tolist():
+    pairs = np.unique(np.stack((phases["axis"], phases["program"]), axis=1), axis=0)
+    for axis, program in pairs.tolist():
         row = programs["programs"][program]
-        key = (line, int(row["members"]))
+        key = (axis, int(row["members"]))
         found.setdefault(key, Pattern()).add(row, programs["steps"])
     return found
 
 
 def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
-    """Signatures of the places of lines (last axis); `words` are their members' colours, mixed."""
+    """Signatures of the places along the last axis; `words` are their members' colours, mixed."""
     out = np.zeros(words.shape, np.uint64)
     if pattern.places:
         place = splitmix64(np.arange(words.shape[-1]), seed + 1)
@@ -77,8 +78,8 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
     return out
 
 
-class SystemLines:
-    """Lines along the dimensions, and the one through the whole system in rank order."""
+class SystemAxes:
+    """The axes of dimensions, and the one through the whole system in rank order."""
 
     def __init__(
         self,
@@ -92,15 +93,15 @@ class SystemLines:
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
         self.fixed: list[Any] = []  # per rank, what never changes
         self.can_be_folded = True
-        for (line, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
-            if line == NO_LINE:
+        for (axis, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
+            if axis == NO_AXIS:
                 continue
-            through_all = line == len(grid.dimensions)
-            stride = 1 if through_all else grid.strides[line]
+            through_all = axis == len(grid.dimensions)
+            stride = 1 if through_all else grid.strides[axis]
             self._grids.append((stride, members, pattern))
             if through_all and pattern.places:
                 continue  # a tree through all ranks tells every one of them from the others anyway
-            if (through_all and len(grid.dimensions) > 1) or paths.differ_along_lines:
+            if (through_all and len(grid.dimensions) > 1) or paths.differ_along_axes:
                 ranks = np.arange(grid.ranks)
                 place = ranks // stride % members
                 self._add_paths(paths, ranks, place, stride, members, pattern)
@@ -149,7 +150,7 @@ def _partners(members: int) -> list[tuple[int, Any]]:
     return [(d, np.where(place // d % 2 == 0, place + d, place - d) % members) for d in doubling]
 
 
-class GroupLines:
+class GroupAxes:
     """Groups that do not span the system: for every use of one by a template, its members."""
 
     def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
@@ -157,7 +158,7 @@ class GroupLines:
         self.fixed = np.zeros(lowering.workload.ranks, np.uint64)
         self.can_be_folded = True
         for usage_of_rank, members in _groups_in_use(lowering):
-            pattern = patterns.get((NO_LINE, members.shape[1]))
+            pattern = patterns.get((NO_AXIS, members.shape[1]))
             if pattern is not None:
                 usage = usage_of_rank[members]
                 self._blocks.append((members, usage, pattern))
@@ -176,7 +177,7 @@ class GroupLines:
                 if not paths.can_be_folded(members, peer):
                     self.can_be_folded = False
                     return
-            if pattern.pairs and paths.differ_along_lines:
+            if pattern.pairs and paths.differ_along_axes:
                 of_pair = paths.codes if paths.messages_queue else paths.costs
                 for distance, partner in _partners(members.shape[1]):
                     code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)
