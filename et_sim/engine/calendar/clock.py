@@ -101,7 +101,7 @@ def advance(run: Run) -> bool:
 
 @works_on_tables
 def new_event(run: Run, kind: int, a: int, b: int, c: int) -> int:
-    """An event that stands nowhere yet: in a slot, a bucket, or a line of what waits for something."""
+    """An event that stands nowhere yet: in a slot, a bucket, or a fifo of what waits for something."""
     row = new_event_row(run)
     event = run.events[row]
     event.kind = kind

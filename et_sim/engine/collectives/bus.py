@@ -17,12 +17,12 @@ from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import BUS_PROCESSED, BUS_RECEIVED, BUS_SENT
 from et_sim.engine.state.lists import join, leave
-from et_sim.engine.state.records import BUS_LINES, BUS_SIDES
+from et_sim.engine.state.records import BUS_FIFOS, BUS_SIDES
 from et_sim.engine.state.run import NONE, Run
 
 NPU, MEMORY, INNER_NPU, INNER_MEMORY = range(BUS_SIDES)
 FREE, SENDING, RECEIVING = range(3)
-TO_SEND, TO_RECEIVE, TO_PROCESS = range(BUS_LINES)
+TO_SEND, TO_RECEIVE, TO_PROCESS = range(BUS_FIFOS)
 # What an outer request does after its trip on the inner bus.
 THEN_SEND, THEN_PROCESS, THEN_END = range(3)
 INNER_GAP_PER_BYTE = 0.0038
@@ -83,14 +83,14 @@ def _inner_trip(run: Run, side_row: int, outer: int, returns: int, after: int) -
 
 
 @works_on_tables
-def _line(run: Run, side_row: int, which: int) -> Any:
-    return run.bus_lines[side_row * BUS_LINES + which]
+def _fifo(run: Run, side_row: int, which: int) -> Any:
+    return run.bus_fifos[side_row * BUS_FIFOS + which]
 
 
 @works_on_tables
 def _queue_send(run: Run, side_row: int, row: int) -> None:
     observe.bus_request_queued(run, row)
-    join(run.bus_requests, _line(run, side_row, TO_SEND), row)
+    join(run.bus_requests, _fifo(run, side_row, TO_SEND), row)
 
 
 @works_on_tables
@@ -102,11 +102,11 @@ def _partner(side_row: int) -> int:
 def consider_sending(run: Run, side_row: int) -> None:
     """What every event of a side ends with: a free side with something to send sends, or gives way."""
     side = run.bus_sides[side_row]
-    if side.state != FREE or _line(run, side_row, TO_SEND).head == NONE:
+    if side.state != FREE or _fifo(run, side_row, TO_SEND).head == NONE:
         return
     partner = run.bus_sides[_partner(side_row)]
     gives_way = side.streak > LONGEST_STREAK and partner.streak <= LONGEST_STREAK
-    if gives_way and _line(run, _partner(side_row), TO_SEND).head != NONE:
+    if gives_way and _fifo(run, _partner(side_row), TO_SEND).head != NONE:
         if partner.state == FREE:
             _send(run, _partner(side_row))
     else:
@@ -118,7 +118,7 @@ def _send(run: Run, side_row: int) -> None:
     """Put the first waiting request on the bus."""
     side, partner = run.bus_sides[side_row], run.bus_sides[_partner(side_row)]
     bus, now = run.plan.bus[0], run.clock[0].now
-    row = leave(run.bus_requests, _line(run, side_row, TO_SEND))
+    row = leave(run.bus_requests, _fifo(run, side_row, TO_SEND))
     thread, wait_ns = observe.pause(run), 0
     offset = bus.overhead_ns
     if side.before == SENDING and offset + (now - side.last_ns) <= bus.gap_ns:
@@ -127,7 +127,7 @@ def _send(run: Run, side_row: int) -> None:
     is_inner = side_row % BUS_SIDES >= INNER_NPU
     per_byte = INNER_GAP_PER_BYTE if is_inner else bus.gap_per_byte
     train = (run.bus_requests[row].bytes - 1) * per_byte
-    join(run.bus_requests, _line(run, _partner(side_row), TO_RECEIVE), row)
+    join(run.bus_requests, _fifo(run, _partner(side_row), TO_RECEIVE), row)
     partner.before, partner.state, partner.streak = partner.state, RECEIVING, 0
     actor = side_row // BUS_SIDES
     arrival = int(offset + train + bus.latency_ns + bus.overhead_ns)
@@ -156,8 +156,8 @@ def end_receiving(run: Run, side_row: int) -> int:
     side.last_ns = run.clock[0].now
     side.before = side.state
     observe.bus_side_freed(run, side_row)
-    row = leave(run.bus_requests, _line(run, side_row, TO_RECEIVE))
-    if _line(run, side_row, TO_RECEIVE).head == NONE:
+    row = leave(run.bus_requests, _fifo(run, side_row, TO_RECEIVE))
+    if _fifo(run, side_row, TO_RECEIVE).head == NONE:
         side.state = FREE
     request = run.bus_requests[row]
     if request.reduces:
@@ -173,7 +173,7 @@ def end_receiving(run: Run, side_row: int) -> int:
 def end_processing(run: Run, side_row: int) -> int:
     """A side has processed a request, and begins the next; returns the request if it ends here."""
     side = run.bus_sides[side_row]
-    row = leave(run.bus_requests, _line(run, side_row, TO_PROCESS))
+    row = leave(run.bus_requests, _fifo(run, side_row, TO_PROCESS))
     side.processing = 0
     observe.bus_side_processed(run, side_row)
     request = run.bus_requests[row]
@@ -201,7 +201,7 @@ def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
         return NONE
     if after == THEN_PROCESS:
         observe.bus_request_queued(run, row)
-        join(run.bus_requests, _line(run, side_row, TO_PROCESS), row)
+        join(run.bus_requests, _fifo(run, side_row, TO_PROCESS), row)
         _consider_processing(run, side_row)
         return NONE
     return row
@@ -210,7 +210,7 @@ def go_on_after(run: Run, side_row: int, row: int, after: int) -> int:
 @works_on_tables
 def _consider_processing(run: Run, side_row: int) -> None:
     side = run.bus_sides[side_row]
-    first = _line(run, side_row, TO_PROCESS).head
+    first = _fifo(run, side_row, TO_PROCESS).head
     if side.processing or first == NONE:
         return
     side.processing = 1

@@ -21,7 +21,7 @@ from et_sim.engine.state.run import NONE, Run
 
 @works_on_tables
 def bus_request_queued(run: Run, row: int) -> None:
-    """A request joins a line at a side of a bus."""
+    """A request waits at a side of a bus."""
     if is_recorded(run):
         kept = run.causes.bus_requests[row]
         kept.cause, kept.node = current_cause(run), run.causes.now[0].node

@@ -275,7 +275,7 @@ def offer_sent(run: Run, row: int) -> None:
 @works_on_tables
 def send_queued(run: Run, handshake_row: int) -> None:
     """A message waits to be asked for, if it is not already."""
-    tie_rules.joins_line(run, run.handshakes[handshake_row])
+    tie_rules.joins_fifo(run, run.handshakes[handshake_row])
 
 
 @works_on_tables
@@ -304,7 +304,7 @@ def held_send_starts(run: Run, event_row: int) -> None:
 @works_on_tables
 def receive_queued(run: Run, channel_row: int) -> None:
     """A receive waits for its message, if that has not come before."""
-    tie_rules.joins_line(run, run.channels[channel_row])
+    tie_rules.joins_fifo(run, run.channels[channel_row])
 
 
 @works_on_tables

@@ -40,16 +40,16 @@ def note_waiting(run: Run, link: int, change: int) -> None:
     if len(traffic.slices) == 0:
         return
     _reach(run, now)
-    shift, first, line = traffic.grid[SHIFT], link * traffic.grid[PER_LINK], traffic.lines[link]
-    at = line.since_ns if line.waiting > 0 else now
+    shift, first, queue = traffic.grid[SHIFT], link * traffic.grid[PER_LINK], traffic.link_queues[link]
+    at = queue.since_ns if queue.waiting > 0 else now
     while at < now:
         until = min(now, ((at >> shift) + 1) << shift)
         part = traffic.slices[first + (at >> shift)]
-        part.waited_ns += line.waiting * (until - at)
-        part.waiting = max(part.waiting, line.waiting)
+        part.waited_ns += queue.waiting * (until - at)
+        part.waiting = max(part.waiting, queue.waiting)
         at = until
-    line.waiting += change
-    line.since_ns = now
+    queue.waiting += change
+    queue.since_ns = now
 
 
 @works_on_tables

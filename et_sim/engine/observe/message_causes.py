@@ -234,17 +234,17 @@ def send_meets_early(run: Run, handshake_row: int) -> None:
 
 
 @works_on_tables
-def _keep_early(run: Run, line: Any) -> None:
+def _keep_early(run: Run, fifo: Any) -> None:
     """An event without a time stands for what came early."""
     row = new_event_row(run)
     event_made(run, row)
-    join(run.events, line, row)
+    join(run.events, fifo, row)
 
 
 @works_on_tables
-def _needs_early(run: Run, line: Any, kind: int) -> None:
+def _needs_early(run: Run, fifo: Any, kind: int) -> None:
     """What happens next needs the first of those that came early."""
-    row = leave(run.events, line)
+    row = leave(run.events, fifo)
     needs_waiting(run, row, kind, NONE)
     release_event(run, row)
 

@@ -62,7 +62,7 @@ def met(run: Run, mark: Any) -> None:
 
 @works_on_tables
 def met_waiting(run: Run, event_row: int) -> None:
-    """The same where the first half is an event that waits in a line."""
+    """The same where the first half is an event that waits."""
     if is_watched(run):
         stamp_of = run.stamps[event_row]
         run.clock[0].ties += may_change_places(
@@ -299,21 +299,21 @@ def chunk_done(run: Run, running_row: int) -> None:
 
 
 @works_on_tables
-def joins_line(run: Run, line: Any) -> None:
-    """Something joins a line in which order matters: a link's, a channel's."""
+def joins_fifo(run: Run, fifo: Any) -> None:
+    """Something joins a fifo: a link's, a channel's."""
     if not is_watched(run):
         return
     clock = run.clock[0]
-    clock.ties += may_change_places(clock, line.joined_ns, line.joined_group, line.joined_origin)
-    line.joined_ns = clock.now
-    line.joined_group = clock.group
-    line.joined_origin = clock.origin
+    clock.ties += may_change_places(clock, fifo.joined_ns, fifo.joined_group, fifo.joined_origin)
+    fifo.joined_ns = clock.now
+    fifo.joined_group = clock.group
+    fifo.joined_origin = clock.origin
 
 
 @works_on_tables
 def link_reached(run: Run, link: Any, link_row: int) -> None:
     """A message is at a link, which it takes or queues for."""
-    joins_line(run, link)
+    joins_fifo(run, link)
     contribute(run, link, KINDS * link_row + OF_LINK)
 
 

@@ -186,10 +186,10 @@ def _awaited_within_collectives(still: StalledState) -> dict[int, list[int]]:
     return found
 
 
-def _waiting_events(still: StalledState, lines: Any) -> Iterator[tuple[int, Any]]:
-    """(row of the line, event) of all that waits in lines."""
-    for row in np.flatnonzero(lines["head"] != NONE).tolist():
-        at = int(lines["head"][row])
+def _waiting_events(still: StalledState, fifos: Any) -> Iterator[tuple[int, Any]]:
+    """(row of the fifo, event) of all that waits in fifos."""
+    for row in np.flatnonzero(fifos["head"] != NONE).tolist():
+        at = int(fifos["head"][row])
         while at != NONE:
             yield row, still.run.events[at]
             at = int(still.run.events[at]["next"])

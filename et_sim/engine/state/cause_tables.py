@@ -177,7 +177,7 @@ def _sides(number: int) -> Any:
     return made
 
 
-def _early(lines: int) -> Any:
-    made = table(EARLY, lines)
+def _early(fifos: int) -> Any:
+    made = table(EARLY, fifos)
     made["head"] = made["tail"] = NONE
     return made

@@ -1,6 +1,6 @@
-"""Lists threaded through pools: waiting lines, and the chains of hash indexes.
+"""Lists threaded through pools: queues, and the chains of hash indexes.
 
-A line is any record with `head` and `tail`, first in, first out; its pool has a field `next`. An index holds
+A fifo (first in, first out) is any record with `head` and `tail`; its pool has a field `next`. An index holds
 the first row of every chain; its pool has a field `chain`.
 """
 
@@ -13,36 +13,36 @@ from et_sim.engine.state.run import NONE
 
 
 @works_on_tables
-def join(pool: Any, line: Any, row: int) -> None:
-    """Append a row to the line."""
+def join(pool: Any, fifo: Any, row: int) -> None:
+    """Append a row."""
     pool[row].next = NONE
-    if line.tail == NONE:
-        line.head = row
+    if fifo.tail == NONE:
+        fifo.head = row
     else:
-        pool[line.tail].next = row
-    line.tail = row
+        pool[fifo.tail].next = row
+    fifo.tail = row
 
 
 @works_on_tables
-def join_after(pool: Any, line: Any, before: int, row: int) -> None:
-    """Put a row behind another one of the line; NONE: in front of all."""
-    pool[row].next = line.head if before == NONE else pool[before].next
+def join_after(pool: Any, fifo: Any, before: int, row: int) -> None:
+    """Put a row behind another one; NONE: in front of all."""
+    pool[row].next = fifo.head if before == NONE else pool[before].next
     if before == NONE:
-        line.head = row
+        fifo.head = row
     else:
         pool[before].next = row
     if pool[row].next == NONE:
-        line.tail = row
+        fifo.tail = row
 
 
 @works_on_tables
-def leave(pool: Any, line: Any) -> int:
-    """Take the first row out of the line; NONE if the line is empty."""
-    row = line.head
+def leave(pool: Any, fifo: Any) -> int:
+    """Take the first row out; NONE if there is none."""
+    row = fifo.head
     if row != NONE:
-        line.head = pool[row].next
-        if line.head == NONE:
-            line.tail = NONE
+        fifo.head = pool[row].next
+        if fifo.head == NONE:
+            fifo.tail = NONE
     return row
 
 

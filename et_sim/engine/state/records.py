@@ -226,8 +226,8 @@ BUS_SIDE = record(
     ("streak", "i4"),  # transfers sent since it last received
     ("processing", "i4"),  # 1 while a request is processed
 )
-BUS_LINES = 3  # of every side: requests to be sent, under way to it, and to be processed
-BUS_LINE = record(("head", "i4"), ("tail", "i4"))
+BUS_FIFOS = 3  # of every side: requests to be sent, under way to it, and to be processed
+BUS_FIFO = record(("head", "i4"), ("tail", "i4"))
 BUS_REQUEST = record(
     ("bytes", "i8"),
     ("reduction_ns", "i8"),  # to be spent after the bus
@@ -239,7 +239,7 @@ BUS_REQUEST = record(
     ("after", "i4"),  # what the outer request does after the inner trip
     ("next", "i4"),
 )
-WAITING_LINE = record(  # of events without a time
+WAITING_FIFO = record(  # of events without a time
     ("arrived", "i4"),
     ("head", "i4"),
     ("tail", "i4"),

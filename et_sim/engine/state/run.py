@@ -17,8 +17,8 @@ from et_sim.engine.state.cause_tables import Causes, new_causes
 from et_sim.engine.state.records import (
     ACTOR_STATE,
     BUCKET,
-    BUS_LINE,
-    BUS_LINES,
+    BUS_FIFO,
+    BUS_FIFOS,
     BUS_REQUEST,
     BUS_SIDE,
     BUS_SIDES,
@@ -38,7 +38,7 @@ from et_sim.engine.state.records import (
     STAMP,
     TURN,
     UNEXPECTED,
-    WAITING_LINE,
+    WAITING_FIFO,
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
@@ -121,7 +121,7 @@ class Run(Tables):
     servers: Any
     messages: Any  # under way, if the network model keeps them
     bus_sides: Any
-    bus_lines: Any
+    bus_fifos: Any
     bus_requests: Any
     causes: Causes
     traffic: Traffic
@@ -173,9 +173,9 @@ def new_run(
     members, queues, cursors = _members_and_queues(plan)
     state = table(ACTOR_STATE, actors)
     state["finish_ns"] = state["deferred"] = state["group_ns"] = state["passed_ns"] = NONE
-    channels = table(WAITING_LINE, len(plan.channels))
+    channels = table(WAITING_FIFO, len(plan.channels))
     channels["head"] = channels["tail"] = channels["joined_ns"] = channels["mark_ns"] = NONE
-    handshakes = table(WAITING_LINE, plan.handshakes)
+    handshakes = table(WAITING_FIFO, plan.handshakes)
     handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = handshakes["mark_ns"] = NONE
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
@@ -235,7 +235,7 @@ def new_run(
         messages=table(message, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
         causes=new_causes(plan, causal_events_per_event, sizes),
-        bus_lines=_bus_lines(len(plan.bus) * actors),
+        bus_fifos=_bus_fifos(len(plan.bus) * actors),
         bus_requests=table(BUS_REQUEST, 0),
         traffic=traffic,
     )
@@ -261,10 +261,10 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     return members, queues, cursors
 
 
-def _bus_lines(actors: int) -> Any:
-    lines = table(BUS_LINE, actors * BUS_SIDES * BUS_LINES)
-    lines["head"] = lines["tail"] = NONE
-    return lines
+def _bus_fifos(actors: int) -> Any:
+    fifos = table(BUS_FIFO, actors * BUS_SIDES * BUS_FIFOS)
+    fifos["head"] = fifos["tail"] = NONE
+    return fifos
 
 
 def _node_states(plan: Plan) -> Any:

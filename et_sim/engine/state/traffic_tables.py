@@ -55,7 +55,9 @@ SLICE = record(
     ("longest_ns", "i8"),  # wait of a message that begins in it
     ("waiting", "i4"),  # messages, at most at a time
 )
-LINE = record(("waiting", "i4"), ("since_ns", "i8"))  # messages that wait for a link, since when so many
+LINK_QUEUE = record(
+    ("waiting", "i4"), ("since_ns", "i8")
+)  # messages that wait for a link, since when so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,11 @@ class Traffic(Tables):
     log: Any  # a buffer that is emptied between events; empty if messages are not logged
     logged: Any  # how many are in it
     messages: Any  # MESSAGE_LOG beside the run's messages under way
-    joined: Any  # per message, when it joined the line of a link
+    joined: Any  # per message, when it joined the queue of a link
     unexpected: Any  # MESSAGE_LOG beside what is unexpected: messages that are offered
     held: Any  # per event, when it was made: messages that wait to be asked for
     slices: Any  # of every link; empty if links are not recorded
-    lines: Any  # per link
+    link_queues: Any  # per link
     grid: Any  # [binary logarithm of a slice's width, slices per link, binary places of time]
 
 
@@ -95,6 +97,6 @@ def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Tr
         unexpected=table(MESSAGE_LOG, 0),
         held=np.zeros(0, np.int64),
         slices=table(SLICE, count * per_link),
-        lines=table(LINE, count),
+        link_queues=table(LINK_QUEUE, count),
         grid=np.array([bits, per_link, bits], np.int64),
     )

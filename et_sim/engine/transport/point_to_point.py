@@ -138,8 +138,8 @@ def match(run: Run, channel_row: int) -> int:
 
 
 @works_on_tables
-def _leave(run: Run, line: Any) -> int:
-    """Take the first event out of a line; it may be read until the next event is made."""
-    event = leave(run.events, line)
+def _leave(run: Run, fifo: Any) -> int:
+    """Take the first event out of a fifo; it may be read until the next event is made."""
+    event = leave(run.events, fifo)
     release_event(run, event)
     return event
