@@ -53,7 +53,7 @@ TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFE
 
 @entry(what="the engine")
 def simulate(run: Run, reserve: int, collectives: int, block_reserve: int, budget: int) -> int:
-    """Process up to `budget` events, while every pool has its reserve (see `room`) left."""
+    """Process up to `budget` events, while every pool has its reserve (see `pools`) left."""
     clock = run.clock[0]
     sure = 0  # events for which there is certainly room
     for _ in range(budget):

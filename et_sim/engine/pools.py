@@ -1,4 +1,4 @@
-"""Room for a run: how much one event may use up, and making pools larger between events.
+"""How many rows of each pool one event may use up, and making pools larger between events.
 
 Not here: what the pools hold (`state`).
 """

@@ -4,7 +4,7 @@ Ranks begin with the colour of their program, and are told apart by the colours 
 messages with (in sends and receives, on axes of collectives, in groups), by the paths there, and by the
 places they have with each other, until nothing changes. Ranks of one colour then see the same messages at
 the same times; what could still differ is the order of things that happen to one rank within a nanosecond,
-and the engine watches for that (`engine.ties`).
+and the engine watches for that (`engine.observe.ties`).
 
 Not folded at all, because ranks share something besides messages: custom collectives, the shared memory bus,
 and on the link model, or where links differ in speed, everything that crosses links of third ranks.

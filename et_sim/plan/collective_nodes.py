@@ -142,7 +142,7 @@ def _count_like(nodes: Any, rows: Any) -> None:
     begins = np.ones(len(rows), np.bool_)
     begins[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
     place = np.arange(len(rows))
-    nodes["like_before"][rows] = place - np.maximum.accumulate(np.where(begins, place, 0))
+    nodes["occurrence"][rows] = place - np.maximum.accumulate(np.where(begins, place, 0))
 
 
 def _signature(trace: Trace, rows: Any, custom: CustomChoice) -> Any:

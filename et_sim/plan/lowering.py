@@ -198,7 +198,7 @@ def _numbered(collectives: Any, nodes: Any) -> Any:
     """Give every collective sequence numbers for as many of its like as any program has in a group."""
     issued = nodes[nodes["action"] == tables.Action.COLLECTIVE]
     most = np.zeros(len(collectives), np.int64)
-    np.maximum.at(most, issued["detail"], issued["like_before"].astype(np.int64) + 1)
+    np.maximum.at(most, issued["detail"], issued["occurrence"].astype(np.int64) + 1)
     numbers = most * collectives["chunks"]
     collectives["first_sequence"] = np.cumsum(numbers) - numbers
     return collectives

@@ -91,7 +91,7 @@ NODE = record(
     ("children", "i4"),
     ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own
     ("member", "i4"),  # COLLECTIVE: index among the actor's groups
-    ("like_before", "i4"),  # COLLECTIVE: how many with the same group and detail precede it in the program
+    ("occurrence", "i4"),  # COLLECTIVE: how many with the same group and detail precede it in the program
     ("children_first", "i8"),
     ("duration_ns", "i8"),
     ("bytes", "i8"),

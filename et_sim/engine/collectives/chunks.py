@@ -1,7 +1,7 @@
-"""Chunks: the chunks of collectives, on their way from queue to queue.
+"""Chunks of collectives, on their way from queue to queue.
 
-A collective is cut into chunks; each chunk is a chunk that visits the queues of its phases one after
-the other. Which queues these are is settled when the chunk begins.
+A collective is cut into chunks, each of which visits the queues of its phases one after the other. Which
+queues these are is settled when the chunk begins.
 
 Not here: who may run in a queue (`queues`), what a running chunk does (`steps`), and what its end means
 (`progress`).
@@ -118,7 +118,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
     member.running = row
     if run.plan.settings[MATCH_BY_PROGRAM]:
         collective = run.plan.collectives[running.collective]
-        running.first_sequence = collective.first_sequence + plan_node.like_before * running.chunks
+        running.first_sequence = collective.first_sequence + plan_node.occurrence * running.chunks
     else:
         running.first_sequence = member.next_sequence
     member.next_sequence += running.chunks
@@ -128,7 +128,7 @@ def _new_running(run: Run, actor_row: int, node: int) -> int:
 
 @works_on_tables
 def end_collective(run: Run, running_row: int) -> None:
-    """Take a finished collective off its member's list. Its chunks are given back by `release_chunks`."""
+    """Take a finished collective off its member's list. Its chunks are given back by `release_running`."""
     running = run.running[running_row]
     member = run.members[running.member]
     at = member.running
@@ -198,7 +198,7 @@ def _turn(run: Run, running_row: int, chunk: int) -> int:
         return NONE
     running = run.running[running_row]
     template = run.plan.templates[run.plan.actors[running.actor].template]
-    return run.plan.nodes[template.node_first + running.node].like_before * running.chunks + chunk
+    return run.plan.nodes[template.node_first + running.node].occurrence * running.chunks + chunk
 
 
 @works_on_tables

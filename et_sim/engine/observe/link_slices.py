@@ -3,7 +3,7 @@
 Slices are as wide as a power of two of nanoseconds, the first one begins at 0, and all sums are of whole
 numbers, so the result is as if the final width had been known from the start.
 
-Not here: when links are taken (`transport`).
+Not here: when links are taken (the network model says so).
 """
 
 from __future__ import annotations

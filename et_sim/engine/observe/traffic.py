@@ -5,7 +5,7 @@ and arrives. Where a message waits to be asked for (rendezvous), what was said o
 A message that waits for no link is logged when it sets out: its times are known.
 
 All of this is idle unless it is recorded. Not here: slices of time (`link_slices`), and tables
-(`traffic_tables`).
+(`state.traffic_tables`).
 """
 
 from __future__ import annotations

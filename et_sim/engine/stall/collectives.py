@@ -251,7 +251,7 @@ class Collectives:
         """The number that a collective has by its place in the program."""
         row = self._still.plan.nodes[self._still.plan_row(node)]
         collective = self._still.plan.collectives[row.detail]
-        return int(collective.first_sequence + row.like_before * collective.chunks)
+        return int(collective.first_sequence + row.occurrence * collective.chunks)
 
     def _late_chunk(self, shared: SharedPhase, node: NodeAt) -> Laggard | None:
         """What keeps a member that runs this very collective from its part in the phase."""

@@ -1,7 +1,7 @@
 """The state of a run: everything that changes while simulated time passes, in tables of `records`.
 
 Pools (events, slots, unexpected messages, chunks) hand out rows from a free list and grow between
-events when little is left (`room`); rows never move, so a row number is a stable name.
+events when little is left (`pools`); rows never move, so a row number is a stable name.
 Not here: what changes the state (the sibling modules), and the plan, which never changes.
 """
 
