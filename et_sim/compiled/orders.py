@@ -136,7 +136,8 @@ def _start_worker(directory: Path, is_urgent: bool) -> None:
         pass
     if not is_free:
         return
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    paths = [str(Path(path).absolute()) for path in sys.path if path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-P", "-m", WORKER, str(directory), "urgent" if is_urgent else "patient"]
     with (directory / LOG).open("ab") as log:
         process = subprocess.Popen(
@@ -145,6 +146,7 @@ def _start_worker(directory: Path, is_urgent: bool) -> None:
             stdout=log,
             stderr=log,
             env=environment,
+            cwd=directory,  # that of this process may be gone before the worker ends
             start_new_session=True,
         )
     threading.Thread(target=process.wait, daemon=True).start()  # it may live longer than this one

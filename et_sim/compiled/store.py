@@ -90,7 +90,7 @@ def cache_directory() -> Path:
     """The writable directory that holds the machine code of exactly this version."""
     name = version_digest()[:_DIGEST_LENGTH]
     for root in (_chosen_root(), _temporary_root()):
-        directory = root / name
+        directory = (root / name).resolve()
         try:
             is_new = not directory.is_dir()
             directory.mkdir(parents=True, exist_ok=True)

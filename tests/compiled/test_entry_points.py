@@ -24,6 +24,17 @@ def test_a_short_call_is_interpreted_and_compiled_for_the_next_process(tmp_path:
     assert code.parent.parent == tmp_path
 
 
+def test_the_background_does_not_need_the_directory_in_which_the_call_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, passing = tmp_path / "cache", tmp_path / "passing"
+    passing.mkdir()
+    monkeypatch.chdir(passing)
+    first = run(SHORT, ET_SIM_CACHE_DIR="../cache")
+    passing.rmdir()
+    wait_until_made(cache / first.directory.name)
+
+
 def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
     said = run(LONG, ET_SIM_CACHE_DIR=str(tmp_path))
     assert (said.was_compiled, said.result, said.is_compiled) == (False, 12, True)
