@@ -119,9 +119,8 @@ def execute(
             remedy="give the prefix of trace files, or an et_sim.Workload",
         )
     watch.stage("reading machine and traces")
-    machine = read_machine(
-        system=options.system, network=options.network, memory=options.memory, groups=options.groups
-    )
+    given = {name: getattr(options, name) for name in MACHINE}
+    machine = read_machine(**given, profile=options.profile)
     machine = change(machine) if change else machine
     chosen = model_named(options.model)
     chosen.check(machine.network)
@@ -166,7 +165,7 @@ def _command(workload: Any, options: RunOptions) -> dict[str, Any] | None:
     if not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
-    return {"files": where, "fold": options.fold}
+    return {"files": where, "profile": options.profile, "fold": options.fold}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +234,7 @@ def make_manifest(
         "model": model,
         "profile": machine.system.behaviour.profile.value,
         "corrections": sorted(machine.system.behaviour.corrections),
+        "switched": sorted(machine.system.behaviour.switched),
         "ranks": workload.ranks,
         "uneven": {"ranks": machine.straggling_ranks, "links": len(machine.network.links)},
         "distinct_traces": len(workload.templates),

@@ -22,6 +22,9 @@ class RunOptions:
     memory: Annotated[Description | None, "remote-memory description (JSON)"] = None
     groups: Annotated[Description | None, "communicator groups (JSON)"] = None
     model: Annotated[str, f"network model: {' or '.join(MODELS)}"] = DEFAULT
+    profile: Annotated[
+        str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
+    ] = None
     fold: Annotated[bool, "simulate every rank by itself"] = True
     detail: Annotated[
         Detail,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from et_sim.cli.options import add_run_options
 from et_sim.cli.run import WORKLOAD_HELP
-from et_sim.errors import EtSimError
+from et_sim.errors import EtSimError, UsageError
 from et_sim.run_options import MACHINE
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
         description="Check a workload, alone or together with a machine, without running it.",
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_run_options(parser, *MACHINE, "model", required=False)
+    add_run_options(parser, *MACHINE, "model", "profile", required=False)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
@@ -83,11 +83,13 @@ def _workload(path: str, ranks: int | None, machine: Machine | None) -> tuple[Wo
 def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine | None:
     """The machine, if system and network are given and everything about it is sound."""
     if not (options.system and options.network):
+        if options.profile:
+            raise UsageError("--profile is of a machine", remedy="give --system and --network, too")
         return None
     from et_sim.machine import read_machine
 
     given = {name: getattr(options, name) for name in MACHINE}
-    machine = _attempt(found, lambda: read_machine(**given))
+    machine = _attempt(found, lambda: read_machine(**given, profile=options.profile))
     if machine:
         found += [_warning("machine", f"{n.place}: key {n.key!r}: {n.text}") for n in machine.warnings]
     return machine

@@ -56,9 +56,9 @@ class _Again:
             )
         self._run, self._fold = run, bool(command["fold"])
         self._files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
-        self._workload = self._files.pop("workload")
+        self._workload, self._profile = self._files.pop("workload"), command["profile"]
         try:
-            self._machine = read_machine(**self._files)
+            self._machine = read_machine(**self._files, profile=self._profile)
         except EtSimError as error:
             raise self._moved(error) from None
 
@@ -73,7 +73,9 @@ class _Again:
         from et_sim import api
         from et_sim.run_options import RunOptions
 
-        options = RunOptions(**self._files, model=self._run.manifest["model"], fold=self._fold)
+        options = RunOptions(
+            **self._files, model=self._run.manifest["model"], profile=self._profile, fold=self._fold
+        )
         try:
             result = api.execute(self._workload, options, change=lambda _: machine)
         except EtSimError as error:

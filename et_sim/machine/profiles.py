@@ -35,6 +35,11 @@ class Behaviour:
     has_top_priority: bool = False  # a high priority in the trace goes before the scheduling policy
     has_fractions_of_ns: bool = False  # contention adds up fractions of nanoseconds
 
+    @property
+    def switched(self) -> frozenset[Correction]:
+        """Corrections that are switched on or off, other than the profile has them."""
+        return self.corrections ^ _BEHAVIOURS[self.profile].corrections
+
     def corrects(self, correction: Correction) -> bool:
         """Whether a defect of the reference is corrected."""
         return correction in self.corrections

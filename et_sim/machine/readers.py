@@ -6,11 +6,13 @@ custom collectives name (`et_sim.plan` reads those).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import MachineError
+from et_sim.errors import MachineError, UsageError
 from et_sim.machine.algorithms import spans_all
+from et_sim.machine.checks import nearest
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
 from et_sim.machine.memory_file import read_memory
@@ -33,12 +35,22 @@ from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy,
 
 
 def read_machine(
-    *, system: Given, network: Given, memory: Given | None = None, groups: Given | None = None
+    *,
+    system: Given,
+    network: Given,
+    memory: Given | None = None,
+    groups: Given | None = None,
+    profile: str | None = None,
 ) -> Machine:
-    """The machine that the given files (paths) or dicts describe; raises `MachineError`."""
+    """The machine that the given files (paths) or dicts describe; raises `MachineError`.
+
+    `profile` stands for what the system says of it.
+    """
     remarks = Remarks()
     network_source = load(network, Role.NETWORK)
     system_source = load(system, Role.SYSTEM)
+    if profile is not None:
+        system_source = _with_profile(system_source, profile)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
@@ -80,6 +92,21 @@ def read_system_alone(given: Given) -> System:
     if source.is_text or is_version_1(source.content, beside_version_1=False):
         return read_system_1(source, Remarks())[0]
     return read_system(source, Remarks())
+
+
+def _with_profile(system: Source, profile: str) -> Source:
+    """The system in another profile than it names, if any."""
+    names = [one.value for one in Profile]
+    if profile not in names:
+        remedy = nearest(profile, names) or f"known: {', '.join(names)}"
+        raise UsageError(f"profile {profile!r} is not known", remedy=remedy)
+    if system.is_text and profile != Profile.ASTRA_1:
+        raise UsageError(
+            f"the profile cannot be {profile!r}: the system file is of ASTRA-sim 1.0",
+            place=system.place,
+            remedy="leave out the profile, or describe the system in the form of 2.x",
+        )
+    return replace(system, content={**system.content, "profile": profile})
 
 
 def _read_network_and_system(

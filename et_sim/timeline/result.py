@@ -106,6 +106,7 @@ class Result(RecordedRun):
             "model": self.manifest["model"],
             "profile": self.manifest["profile"],
             "corrections": self.manifest["corrections"],
+            "switched": self.manifest["switched"],
             "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},
             "uneven": self.manifest["uneven"],
             "detail": self.manifest["detail"],

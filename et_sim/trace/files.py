@@ -36,13 +36,16 @@ def read_trace(path: str | Path, *, drop_dangling: bool = False) -> Trace:
 def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:
     """Read the traces of all ranks; without `ranks`, of as many as there are files.
 
-    Instead of a prefix, a workload manifest may be named.
+    Instead of a prefix, a workload manifest may be named, or what stands before its ending.
     """
     if is_manifest(prefix):
         return read_manifest(prefix, ranks, drop_dangling=drop_dangling)
     from et_sim.trace.wire import decode
 
     files = _files_of_ranks(Path(prefix))
+    manifest = Path(f"{prefix}{ENDING}")
+    if not files and manifest.is_file():
+        return read_manifest(manifest, ranks, drop_dangling=drop_dangling)
     paths, notices = _chosen(Path(prefix), files, ranks)
     templates: list[Trace] = []
     of_content: dict[bytes, int] = {}
@@ -178,9 +181,6 @@ def _nothing_found(prefix: Path) -> TraceError:
         return TraceError(
             f"there is no directory {prefix.parent}", place=str(prefix), remedy="check the path"
         )
-    if prefix.with_name(prefix.name + ENDING).is_file():
-        remedy = f"there is a workload manifest: give {prefix}{ENDING}"
-        return TraceError(wanted, place=str(prefix), remedy=remedy)
     name = re.sub(r"(\.[0-9]+)?\.et(\.gz)?$", "", prefix.name)
     if name != prefix.name:
         remedy = f"give the prefix, without rank and ending: {prefix.parent / name}"

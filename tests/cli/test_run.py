@@ -71,6 +71,17 @@ def test_json_is_the_summary_file_byte_for_byte(folder: Path, capsys: pytest.Cap
     assert json.loads(printed.out)["makespan_ns"] == 151_304
 
 
+@pytest.mark.usefixtures("folder")
+def test_the_profile_of_the_command_line_stands_for_that_of_the_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for profile in ("reference", "corrected"):
+        assert main(["run", "work", *MACHINE, "--profile", profile, "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert (printed["profile"], bool(printed["corrections"])) == (profile, profile == "corrected")
+        assert printed["switched"] == []
+
+
 def test_the_same_inputs_give_the_same_bytes(folder: Path) -> None:
     for name in ("first", "second"):
         assert main(["run", "work", *MACHINE, "--out", name]) == 0
@@ -257,7 +268,8 @@ def test_a_machine_that_does_not_fit_into_memory_is_refused_in_a_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     description = json.loads((DEMO / "system.json").read_text())
-    (folder / "huge.json").write_text(json.dumps({**description, key: 10**12}))
+    huge = {**description, "profile": "reference", key: 10**12}  # corrected: no more chunks than bytes
+    (folder / "huge.json").write_text(json.dumps(huge))
     assert main(["run", "work", "--system", "huge.json", MACHINE[1]]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

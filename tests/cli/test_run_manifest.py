@@ -23,7 +23,7 @@ def test_a_run_of_a_manifest_lists_it_and_its_templates(
     Path("network.yml").write_text(json.dumps(network(["Ring"], [8])), encoding="utf-8")
     machine = ["--system", "system.json", "--network", "network.yml"]
     assert main(["check", "pairs.workload.json", *machine]) == 0
-    assert main(["run", "pairs.workload.json", *machine]) == 0
+    assert main(["run", "pairs", *machine]) == 0  # without the ending, too
     inputs = json.loads(Path("pairs.run/run.json").read_text(encoding="utf-8"))["inputs"]
     hashes = {entry["file"]: entry["sha256"] for entry in inputs}
     read = {Path(path).name: digest for path, digest in read_workload("pairs.workload.json").inputs}

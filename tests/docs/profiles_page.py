@@ -39,7 +39,8 @@ nanoseconds can still be wanted, to compare with earlier work. The system file t
 {"profile": "corrected", "corrections": {"eager-sends": false}}
 ```
 
-The summary and `run.json` of a run name its profile and the corrections that applied.
+`--profile` on the command line, and `profile=` in Python, stand for what the file says. The summary and `run.json` of a
+run name its profile and the corrections that applied; the demo's system file names the corrected profile.
 
 ## The corrections
 

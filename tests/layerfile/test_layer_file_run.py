@@ -92,7 +92,7 @@ def test_themis_plans_many_passes_in_time_that_grows_like_them() -> None:
     ("more", "cause"),
     [
         ("comm-scale: 1e30", "comm-scale is 1e+30 (give a number from 0 to "),
-        ("", "add all-to-all-implementation: ring with"),
+        ("", "'all-to-all-implementation' is not given (add it with one algorithm per network dimension"),
     ],
 )
 def test_remedies_are_in_the_words_of_1_0(more: str, cause: str) -> None:

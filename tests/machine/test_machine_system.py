@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from et_sim.errors import MachineError
+from et_sim.errors import MachineError, UsageError
 from et_sim.machine import AllReducePlan, Machine, SharedBus, StreamPolicy, System, read_machine
 from et_sim.machine.keys import Kind
 from et_sim.machine.tables import SYSTEM_KEYS
@@ -339,3 +339,20 @@ def test_a_roofline_without_figures_is_warned_about() -> None:
     machine = read(roofline_enabled=1, local_mem_bw=100)
     assert "computation takes 0 ns" in warnings(machine)["peak-perf"]
     assert "local-mem-bw" not in warnings(machine)
+
+
+LEAST = {"scheduling-policy": "LIFO", "preferred-dataset-splits": 4}
+
+
+def test_a_profile_that_is_asked_for_stands_for_the_files() -> None:
+    switches = {"corrections": {"eager-sends": False}}
+    for named, profile in ((LEAST | {"profile": "corrected"}, "reference"), (LEAST, "corrected")):
+        behaviour = read_machine(system=named, network=RING4, profile=profile).system.behaviour
+        assert (behaviour.profile, behaviour.switched) == (profile, frozenset())
+    switched = read_machine(system=LEAST | switches, network=RING4, profile="corrected").system.behaviour
+    assert switched.switched == {"eager-sends"}
+
+
+def test_a_profile_that_does_not_exist_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"profile 'corected' is not known \(did you mean 'corrected'"):
+        read_machine(system=LEAST, network=RING4, profile="corected")

@@ -162,3 +162,11 @@ def test_bundles_of_links_cannot_run_on_the_link_model(tmp_path: Path) -> None:
     files = {"system": tmp_path / "system.txt", "network": tmp_path / "network.json"}
     with pytest.raises(UsageError, match=r"a network file of 1\.0 has bundles"):
         et_sim.simulate(tmp_path / "w.txt", **files, model="link")
+
+
+def test_a_system_in_text_has_the_profile_of_1_0_and_no_other(tmp_path: Path) -> None:
+    machine(tmp_path)
+    files = {"system": tmp_path / "system.txt", "network": tmp_path / "network.json"}
+    assert read_machine(**files, profile="astra-1.0").system == read_machine(**files).system
+    with pytest.raises(UsageError, match=r"cannot be 'corrected': the system file is of ASTRA-sim 1\.0"):
+        read_machine(**files, profile="corrected")

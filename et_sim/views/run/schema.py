@@ -48,6 +48,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "model": str,
         "profile": str,
         "corrections": list,
+        "switched": list,
         "folded": {"actors": int},
         "uneven": {"ranks": int, "links": int},
         "messages": int,

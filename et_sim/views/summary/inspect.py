@@ -174,9 +174,11 @@ def _facts(run: RunDirectory) -> list[str]:
 
 
 def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Nothing in the plain reference profile; what a profile means by itself is not repeated."""
-    names = [] if summary["profile"] == "astra-1.0" else summary["corrections"]
-    return [("corrected", shortened(", ".join(names), WIDTH - MARGIN - 1))] if names else []
+    """What is switched by itself: a profile's own corrections are not repeated."""
+    switched = [(name in summary["corrections"], name) for name in summary["switched"]]
+    on, off = ([name for is_on, name in switched if is_on is wanted] for wanted in (True, False))
+    lists = (("corrected", on), ("uncorrected", off))
+    return [(word, shortened(", ".join(names), WIDTH - MARGIN - 1)) for word, names in lists if names]
 
 
 def _kept(run: RunDirectory) -> str:

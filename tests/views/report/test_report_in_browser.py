@@ -180,7 +180,7 @@ def test_choosing_a_node_says_what_it_is(demo: Opened) -> None:
 
 def test_a_click_chooses_what_is_under_it(demo: Opened) -> None:
     box = demo.page.locator("#lanes").bounding_box()
-    demo.page.mouse.click(box["x"] + 118 + 0.3 * (box["width"] - 118), box["y"] + 6 + 19 + 9)
+    demo.page.mouse.click(box["x"] + 118 + 0.3 * (box["width"] - 118), box["y"] + 6 + 17)
     demo.settle()
     assert demo.page.locator("#chosen h3").inner_text() == "head backward"
     demo.page.mouse.move(box["x"] + 300, box["y"] + 34)
