@@ -230,8 +230,8 @@ def host_records(path: Path) -> Counter[str]:
 @pytest.mark.parametrize(
     ("name", "operations"),
     [
-        ("megatron_tp8/et_0+kineto", {"allreduce": "all_reduce"}),
-        ("megatron_tp8/et_1+kineto", {"allreduce": "all_reduce"}),
+        pytest.param("megatron_tp8/et_0+kineto", {"allreduce": "all_reduce"}, marks=pytest.mark.deep),
+        pytest.param("megatron_tp8/et_1+kineto", {"allreduce": "all_reduce"}, marks=pytest.mark.deep),
         ("dlrm_8r/et_0+kineto", DLRM),
         ("dlrm_8r/et_1", DLRM),
         ("host_only/one_step_1.0.2", {"all_gather": "all_gather"}),

@@ -21,8 +21,9 @@ from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import parameters
 
 SIMULATED = SYSTEM | {"replay-only": 0}
-RECORDINGS = ("device_only/alexnet", "device_only/mtia_inference_rank_0")
+RECORDINGS = ("device_only/alexnet",)
 LONGER = (
+    "device_only/mtia_inference_rank_0",
     "gloo_ddp_2r/et_0+kineto",
     "fake_fsdp2_tp4_1024/et_5+kineto",
     "device_only/rocm_mi250",
