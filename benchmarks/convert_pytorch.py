@@ -33,7 +33,7 @@ def repeat_pair(host: Path, device: Path, copies: int) -> None:
 def convert(folder: Path, host: Path, device: Path) -> dict[str, float]:
     """Seconds of the wall and of the processor, and the peak, of one conversion."""
     program = "import sys; from converters.cli import main; sys.exit(main())"
-    files = ["--host", str(host), "--device", str(device), "-o", str(folder / "out.0.et")]
+    files = ["--force", "--host", str(host), "--device", str(device), "-o", str(folder / "out.0.et")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     command = [sys.executable, "-c", f"import resource\n{_REPORTING}{program}", "pytorch", *files]

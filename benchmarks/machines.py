@@ -31,6 +31,7 @@ def cluster(shape: tuple[int, ...], chunks: int) -> dict[str, Any]:
 def _system(dimensions: int, chunks: int) -> dict[str, Any]:
     names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     return {
+        "profile": "reference",
         "scheduling-policy": "LIFO",
         "collective-optimization": "localBWAware",
         "endpoint-delay": 10,

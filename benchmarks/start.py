@@ -35,7 +35,7 @@ def main() -> None:
     repeat = parser.parse_args().repeat
     [trace] = {path.name.split(".")[0] for path in SAMPLE.glob("*.0.et")}
     run = ["run", str(SAMPLE / trace), "--system", str(SAMPLE / "system.json")]
-    run += ["--network", str(SAMPLE / "network.yml"), "--out", "out"]
+    run += ["--network", str(SAMPLE / "network.yml"), "--profile", "reference", "--out", "out"]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
         print(f"first run, interpreted {seconds(run, folder, cache, 'never'):6.2f} s")
         print(f"first run, compiling   {seconds(run, folder, cache):6.2f} s")

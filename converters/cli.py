@@ -7,16 +7,17 @@ stdout, everything else to stderr. Exit status: 0 success, 2 bad input or usage.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
 from converters import commands
+from et_sim.arguments import Parser
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
-from et_sim.errors import EtSimError
+from et_sim.errors import EtSimError, brief
+from et_sim.recognise import CONVERTER, refuse_misplaced
 from et_sim.version import __version__
 
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with telling_compilation(Lines("et-convert")):
+            refuse_misplaced(vars(options), CONVERTER.get(options.command, {}))
             for line in options.run(options):
                 print(line)
         sys.stdout.flush()
@@ -38,11 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("et-convert: interrupted", file=sys.stderr)
         return 130
+    except MemoryError:
+        print("et-convert: error: this needs more memory than there is", file=sys.stderr)
+        return 2
+    except OSError as error:  # a full disk behind stdout, for one; files name their own errors
+        print(f"et-convert: error: {brief(str(error))}", file=sys.stderr)
+        return 2
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="et-convert",
         description="Convert workloads of other tools into execution traces, show traces, repair them.",
     )

@@ -1,4 +1,4 @@
-"""The check that no output replaces an input, and progress while many are written.
+"""Files that commands write: their names, the check that none replaces an input, progress, how to run them.
 
 Not here: writing, which is `et_sim.trace.write_trace`.
 """
@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.trace import Workload
 
 Item = TypeVar("Item")
 
@@ -21,6 +24,11 @@ SECONDS_BETWEEN_LINES = 2.0
 def trace_path(prefix: str, rank: int) -> Path:
     """Where the trace of a rank is written."""
     return Path(f"{prefix}.{rank}.et")
+
+
+def profile_option(workload: Workload) -> str:
+    """An option of `et-sim run` for the profile that a manifest names, and trace files cannot."""
+    return f" --profile {workload.profile}" if workload.profile else ""
 
 
 def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 from converters.json_flat import Keys, flat_node
 from converters.json_remarks import Remarks, who
-from converters.json_values import UnfitError, about, add_attribute, integer, shown, text
+from converters.json_values import UnfitError, about, add_attribute, from_base64, integer, shown, text
 from converters.records import EXPECTED_MEMBER
-from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.columns import CollectiveKind, kind_name
 from et_sim.trace.schema import messages
 
 NAME = "JSON lines"
@@ -29,7 +29,7 @@ _KEYS = Keys(
     "duration_us",
     "data_deps",
     "ctrl_deps",
-    others=("start_us", "inputs", "outputs", "attr"),
+    others=("start_us", "inputs", "outputs", "storage", "attr"),
 )
 _TENSOR_TEXTS = ("values", "shapes", "types")
 _EXPECTED = dict(EXPECTED_MEMBER)
@@ -64,6 +64,8 @@ def _node(given: dict[str, Any], known: frozenset[str], remarks: Remarks) -> Any
     for key in ("inputs", "outputs"):
         if key in given:
             _set_tensors(getattr(node, key), key, given[key])
+    if "storage" in given:
+        node.storage_bytes = from_base64("storage", given["storage"])
     _add_attributes(node, given)
     return node
 
@@ -78,7 +80,7 @@ def header_object(header: Any) -> dict[str, Any]:
 
 def node_object(node: Any) -> dict[str, Any]:
     """The line of one node."""
-    written: dict[str, Any] = {"id": node.id, "kind": NodeKind(node.type).name}
+    written: dict[str, Any] = {"id": node.id, "kind": kind_name(node.type)}
     if node.name:
         written["name"] = node.name
     if node.start_time_micros:
@@ -94,6 +96,8 @@ def node_object(node: Any) -> dict[str, Any]:
         if node.HasField(key):
             tensors = getattr(node, key)
             written[key] = {name: getattr(tensors, name) for name in _TENSOR_TEXTS if getattr(tensors, name)}
+    if node.storage_bytes:
+        written["storage"] = base64.b64encode(node.storage_bytes).decode()
     if others:
         written["attr"] = others
     return written

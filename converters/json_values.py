@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from et_sim.errors import did_you_mean
-from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.columns import LAST_KIND_NUMBER, CollectiveKind, NodeKind, kind_name
 from et_sim.trace.schema import ATTRIBUTE_KINDS, ENUMS
 
 MEMBERS = tuple(f"{kind}_{form}" for kind in ATTRIBUTE_KINDS for form in ("val", "list"))
@@ -55,14 +55,17 @@ def shown(value: Any) -> str:
 
 
 def node_kind(value: Any) -> int:
-    """A node type: its number, our name (`COLL`) or the schema's (`COMM_COLL_NODE`)."""
-    names = {**_WIRE_NAMES, **{kind.name: int(kind) for kind in NodeKind}}
+    """A node type: its number, our name (`COLL`, `TYPE_11`) or the schema's (`COMM_COLL_NODE`)."""
+    names = {**_WIRE_NAMES, **{kind_name(number): number for number in range(LAST_KIND_NUMBER + 1)}}
     if isinstance(value, str) and value in names:
         return names[value]
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(NodeKind):
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LAST_KIND_NUMBER:
         return value
-    known = f"node types are 0 to 7 or {', '.join(kind.name for kind in NodeKind)}"
-    raise UnfitError(f"unknown node type {shown(value)}", did_you_mean(str(value), list(names)) or known)
+    kinds = [kind.name for kind in NodeKind]
+    known = f"node types are 0 to {LAST_KIND_NUMBER} or {', '.join(kinds)}"
+    raise UnfitError(
+        f"unknown node type {shown(value)}", did_you_mean(str(value), [*kinds, *_WIRE_NAMES]) or known
+    )
 
 
 def collective_number(value: Any) -> Any:
@@ -131,7 +134,7 @@ def _scalar(name: str, kind: str, value: Any) -> Any:
     if kind == "bool":
         return bool(integer(name, int(value) if isinstance(value, bool) else value, 0, 1))
     if kind == "bytes":
-        return _bytes(name, value)
+        return from_base64(name, value)
     if kind in ("double", "float"):
         return _real(name, value, _LARGEST_FLOAT if kind == "float" else _LARGEST_DOUBLE)
     bits = int(kind[-2:])
@@ -148,7 +151,8 @@ def _real(name: str, value: Any, largest: float) -> float:
     return float(value)
 
 
-def _bytes(name: str, value: Any) -> bytes:
+def from_base64(name: str, value: Any) -> bytes:
+    """Bytes, as JSON keeps them."""
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):

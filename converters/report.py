@@ -52,8 +52,6 @@ class Converted:
 
 def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]] = ()) -> Report:
     """Count what `trace` holds; `notes` are what the converter has to say besides."""
-    by_kind = np.bincount(trace.kind, minlength=len(NodeKind)).tolist()
-    nodes = {kind.name: by_kind[kind] for kind in NodeKind if by_kind[kind]}
     remarks = list(notes)
     if dropped:
         remarks.append(("dropped", _dropped_text(dropped)))
@@ -67,7 +65,7 @@ def make_report(trace: Trace, dropped: Dropped, notes: Iterable[tuple[str, str]]
         remarks.append(("on the CPU", f"{what}; et-sim run simulates communication of devices only"))
     if trace.ignored_attributes:
         remarks.append(("kept, unused", _unused_text(trace.ignored_attributes)))
-    return Report(nodes, _operations(trace), tuple(remarks))
+    return Report(trace.kind_counts, _operations(trace), tuple(remarks))
 
 
 def as_text(conversions: list[Converted]) -> Iterable[str]:
@@ -168,7 +166,7 @@ def _lacking(trace: Trace) -> list[str]:
     counts: Counter[tuple[str, str]] = Counter()
     broadcast = (trace.comm_type == CollectiveKind.BROADCAST) & (trace.has("comm_type"))
     for kind, attribute in _NEEDED:
-        without = (trace.kind == kind) & ~broadcast & ~trace.has(attribute)
+        without = (trace.kind == kind) & ~broadcast & ~trace.is_unsized & ~trace.has(attribute)
         counts[attribute, kind.name] += int(without.sum())
     return [
         f"{attribute} on {plural(count, f'{kind} node')}"

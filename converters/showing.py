@@ -13,7 +13,7 @@ from typing import Any
 from converters.json_lines import plain_value
 from converters.records import EXPECTED_MEMBER
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
 from et_sim.units import exact_bytes, format_ns, plural
 
 _LONGEST_NAME = 48
@@ -48,7 +48,7 @@ def table(trace: Trace, nodes: Iterator[Any]) -> Iterator[str]:
     known = set(trace.node_id.tolist())
     yield widths.row(_HEADINGS, "what, after which nodes")
     for node in nodes:
-        cells = (str(node.id), NodeKind(node.type).name, _quoted(node.name), _duration(node))
+        cells = (str(node.id), kind_name(node.type), _quoted(node.name), _duration(node))
         parts = [*_details(node), *_dependencies(node, known)]
         yield widths.row(cells, "; ".join(parts))
 
@@ -62,7 +62,7 @@ def _duration(node: Any) -> str:
 
 
 def _widths(trace: Trace) -> Widths:
-    kinds = {NodeKind(number).name for number in set(trace.kind.tolist())}
+    kinds = trace.kind_counts
     is_exact = trace.has("duration_ns")
     durations = {format_ns(1000 * span) for span in set(trace.duration_us[~is_exact].tolist())}
     durations |= {format_ns(span) for span in set(trace.duration_ns[is_exact].tolist())}

@@ -14,7 +14,7 @@ from et_sim.version import __version__
 
 if TYPE_CHECKING:
     from et_sim.api import simulate
-    from et_sim.timeline import Result
+    from et_sim.result import Result
     from et_sim.trace import Trace, TraceBuilder, Workload, read_workload, write_workload
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 
 # Loaded on first use: importing et_sim alone costs neither numpy nor Numba.
 _HOME = {
-    "Result": "et_sim.timeline",
+    "Result": "et_sim.result",
     "Trace": "et_sim.trace",
     "TraceBuilder": "et_sim.trace",
     "Workload": "et_sim.trace",

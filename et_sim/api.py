@@ -7,52 +7,43 @@ work of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from et_sim.engine.driver import Outcome, run_plan
-from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.errors import UsageError
-from et_sim.fold import fold as fold_ranks
-from et_sim.layer_file_run import LayerFileRun, is_layer_file, unused_settings
-from et_sim.machine import Machine, Network, Notice, read_machine
-from et_sim.machine.corrections import Correction
+from et_sim.layer_file_run import unused_settings
+from et_sim.machine import Notice
+from et_sim.machine.model import TimeFactors
 from et_sim.network.registry import check_model, model_named
-from et_sim.plan.actors import Actors
-from et_sim.plan.lowering import Lowering, assemble
-from et_sim.plan.tables import Plan
+from et_sim.plan.foretold import refuse_mismatches, rules_of
+from et_sim.plan.lowering import Lowering
+from et_sim.result import Result
 from et_sim.run_options import MACHINE, RunOptions
-from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, Result
+from et_sim.simulation import (
+    Change,
+    Nobody,
+    Recorder,
+    Task,
+    Watcher,
+    is_worth_a_look,
+    prepare,
+    profile_facts,
+    simulated,
+)
+from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases
 from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, details_of
+from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.output_filter import EVERYTHING
-from et_sim.trace import Workload, read_workload
+from et_sim.trace import Workload
+from et_sim.trace.preflight import find_mismatches
 from et_sim.trace.tensors import remark_on_unannotated
+from et_sim.units import format_ranks
 from et_sim.version import __version__
 
-ALONE = "simulating every rank by itself"
-MOST_RANKS_EXPLAINED = 65_536
 Given = TypeVar("Given")
 Fields = ParamSpec("Fields")
-
-
-class Watcher(Protocol):
-    """Is told how a run is getting on."""
-
-    def stage(self, name: str) -> None:
-        """Another part of the work begins."""
-
-    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
-        """How far the simulation is."""
-
-
-class _Nobody:
-    """Watches nothing."""
-
-    def stage(self, name: str) -> None: ...
-    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None: ...
 
 
 def _with_keywords(
@@ -83,10 +74,8 @@ def simulate(workload: str | Path | Workload, options: RunOptions) -> Result:
     explains why), and another `EtSimError` for input that cannot be used.
     """
     result = execute(workload, options)
-    if not result.is_complete:
-        from et_sim.engine.stall import explain_stall
-
-        raise explain_stall(result.outcome, result.workload).as_error()
+    if stall := result.stall:
+        raise stall.as_error()
     return result
 
 
@@ -102,15 +91,14 @@ def execute(
     *,
     watch: Watcher | None = None,
     output_filter: OutputFilter = EVERYTHING,
-    change: Callable[[Machine], Machine] | None = None,
+    change: Change = lambda machine: machine,
 ) -> Result:
     """Carry out a run; one in which ranks never finish is returned like any other.
 
     `output_filter` says which part of the run will be written: ranks that the run does not have are refused
     at once. `change` makes another machine of the one that was read.
     """
-    command = _command(workload, options)
-    watch = watch or _Nobody()
+    watch = watch or Nobody()
     check_model(options.model)
     details = details_of(options.detail)
     if not isinstance(workload, str | Path | Workload):
@@ -119,112 +107,66 @@ def execute(
             remedy="give the prefix of trace files, or an et_sim.Workload",
         )
     watch.stage("reading machine and traces")
-    given = {name: getattr(options, name) for name in MACHINE}
-    machine = read_machine(**given, profile=options.profile)
-    machine = change(machine) if change else machine
-    chosen = model_named(options.model)
+    task, chosen = prepare(workload, options, change), model_named(options.model)
+    machine, layer_file = task.machine, task.layer_file
     chosen.check(machine.network)
-    layer_file = (
-        LayerFileRun(workload, machine)
-        if not isinstance(workload, Workload) and is_layer_file(workload)
-        else None
-    )
-    if layer_file is not None:
-        workload, machine = layer_file.workload, layer_file.machine
-    elif not isinstance(workload, Workload):
-        workload = read_workload(workload, machine.network.ranks)
-    output_filter.check_ranks(workload.ranks)
+    output_filter.check_ranks(task.workload.ranks)
     watch.stage("planning")
-    lowering = Lowering(workload, machine)
-    kept = _Kept(
+    lowering = Lowering(task.workload, machine)
+    mismatches = find_mismatches(task.workload, machine.groups, rules_of(machine.system))
+    recorder = Recorder(
         causal_events=CausalEvents() if PATH in details else None,
         phases=Phases() if PHASES in details or layer_file is not None else None,
         messages=Messages(output_filter) if MESSAGES in details else None,
         links=LINKS in details,
     )
-    outcome = _simulated(lowering, chosen, options.fold, watch, kept)
+    outcome = simulated(lowering, chosen, options.fold, watch, recorder)
+    if outcome.is_complete:  # what stands still is explained better by the stall
+        refuse_mismatches(mismatches)
     notices = (
         outcome.plan.notices if layer_file is not None else (*outcome.plan.notices, *unused_settings(machine))
     )
-    manifest = make_manifest(workload, machine, options.model, notices)
+    manifest = make_manifest(task, options.model, notices)
+    manifest["other_profile"] = None
+    if options.other_profile and is_worth_a_look(task, outcome):
+        from et_sim.other_profile import other_profile
+
+        watch.stage("simulating the corrected profile, too")
+        manifest["other_profile"] = other_profile(workload, options, change, task, outcome, chosen)
     manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))
     layers = (
-        layer_file.figures(outcome, kept.phases)
-        if layer_file and kept.phases and outcome.is_complete
+        layer_file.figures(outcome, recorder.phases)
+        if layer_file and recorder.phases and outcome.is_complete
         else None
     )
-    return Result(
-        outcome, lowering.workload, manifest, command, kept.causal_events, kept.phases, layers, kept.messages
+    result = Result(
+        outcome,
+        lowering.workload,
+        manifest,
+        _command(workload, task, options),
+        recorder.causal_events,
+        recorder.phases,
+        layers,
+        recorder.messages,
     )
+    if text := doubt(result.explained, is_changed=is_changed(outcome, machine.system)):
+        manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})
+    return result
 
 
-def _command(workload: Any, options: RunOptions) -> dict[str, Any] | None:
+def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] | None:
     """What was simulated, and how, if all of it is in files."""
     given = {"workload": workload} | {name: getattr(options, name) for name in MACHINE}
     files = {name: path for name, path in given.items() if path is not None}
     if not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
-    return {"files": where, "profile": options.profile, "fold": options.fold}
+    return {"files": where, "profile": task.profile_given, "fold": options.fold, "alone": options.alone}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is kept of a run besides the times of its nodes."""
-
-    causal_events: CausalEvents | None
-    phases: Phases | None
-    messages: Messages | None
-    links: bool
-
-    def run(self, plan: Plan, network: Network, model: NetworkModel, watch: Watcher) -> Outcome | None:
-        """Simulate a plan, and keep that; whatever was kept before is forgotten."""
-        if self.messages is not None:
-            self.messages.begin(plan.actor_of_rank)
-        for spool in (self.causal_events, self.phases):
-            if spool is not None:
-                spool.clear()
-        return run_plan(
-            plan,
-            network,
-            model,
-            watch.report,
-            record=self.causal_events.add if self.causal_events else None,
-            log=self.phases.add if self.phases else None,
-            messages=self.messages.add if self.messages else None,
-            links=self.links,
-        )
-
-
-def _simulated(
-    lowering: Lowering, model: NetworkModel, may_fold: bool, watch: Watcher, kept: _Kept
-) -> Outcome:
-    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
-    workload, machine = lowering.workload, lowering.machine
-    alone = Actors.one_per_rank(workload.ranks)
-    whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
-    actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole)) if may_fold else alone
-    if lowering.start_together and len(actors) > 1:
-        actors = alone  # who starts together must not be told apart by the watch for ties
-    network = machine.network_of(has_contention=model.HAS_CONTENTION)
-    watch.stage("simulating")
-    outcome = kept.run(assemble(lowering, actors), network, model, watch)
-    if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
-        watch.stage(ALONE)
-        outcome = kept.run(assemble(lowering, alone), network, model, watch)
-    assert outcome is not None  # only a folded run is given up
-    return outcome
-
-
-def _can_tell_apart(workload: Workload) -> bool:
-    """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
-    return workload.ranks <= MOST_RANKS_EXPLAINED
-
-
-def make_manifest(
-    workload: Workload, machine: Machine, model: str, of_plan: tuple[Notice, ...]
-) -> dict[str, Any]:
+def make_manifest(task: Task, model: str, of_plan: tuple[Notice, ...]) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
+    workload, machine = task.workload, task.machine
     texts = [("", text) for text in workload.notices]
     if machine.system.track_local_mem and (remark := remark_on_unannotated(workload)):
         texts.append(("track-local-mem", remark))
@@ -232,11 +174,14 @@ def make_manifest(
     return {
         "et_sim": __version__,
         "model": model,
-        "profile": machine.system.behaviour.profile.value,
-        "corrections": sorted(machine.system.behaviour.corrections),
-        "switched": sorted(machine.system.behaviour.switched),
+        **profile_facts(task),
         "ranks": workload.ranks,
-        "uneven": {"ranks": machine.straggling_ranks, "links": len(machine.network.links)},
+        "uneven": {
+            "ranks": machine.straggling_ranks,
+            "links": len(machine.network.links),
+            "late_ns": max((trace.start_ns for trace in workload.templates), default=0),
+        },
+        "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),
         "inputs": [
             {"file": _base(path), "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)
@@ -244,6 +189,13 @@ def make_manifest(
         "warnings": notices + [_as_dict(notice) for notice in (*machine.warnings, *of_plan)],
         "defaults": [_as_dict(notice) for notice in machine.defaults],
     }
+
+
+def _factors(one: TimeFactors) -> dict[str, Any]:
+    """An entry of the time factors, as it stands in the system file."""
+    ranks = "all" if one.ranks is None else format_ranks(rank for piece in one.ranks for rank in piece)
+    named = {} if one.name is None else {"name": one.name}
+    return {"ranks": ranks, **named, **{kind.value: factor for kind, factor in one.factors.items()}}
 
 
 def _as_dict(notice: Any) -> dict[str, str]:

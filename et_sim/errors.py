@@ -7,6 +7,18 @@ in the machine and in the run's manifest).
 
 from __future__ import annotations
 
+import re
+
+LONGEST_QUOTE = 200  # characters of one word of what was given
+LONGEST_SENTENCE = 1_000
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_QUOTE + 1},}}")
+
+
+def brief(text: str) -> str:
+    """A sentence about input of any length: of long words the beginning, and no more than some lines."""
+    text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_QUOTE - 20]}…{word[0][-10:]}", text)
+    return text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 100]} … {text[-80:]}"
+
 
 class EtSimError(Exception):
     """Base of all errors that et-sim raises on purpose."""
@@ -14,10 +26,11 @@ class EtSimError(Exception):
     exit_status = 2
 
     def __init__(self, cause: str, *, place: str = "", remedy: str = "") -> None:
+        cause = brief(cause)
         super().__init__(cause)
         self.cause = cause
-        self.place = place
-        self.remedy = remedy
+        self.place = brief(place)
+        self.remedy = brief(remedy)
 
     def __str__(self) -> str:
         head = f"{self.place}: {self.cause}" if self.place else self.cause
@@ -54,5 +67,7 @@ def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
     """`did you mean 'x'?` for the nearest choice, or an empty string when nothing is near."""
     import difflib
 
+    if len(word) > LONGEST_QUOTE:
+        return ""
     near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else ""

@@ -193,20 +193,36 @@ class Unions:
         self._limit = max(2 * self._count, FEW)  # so that joining them costs no more than reading them
 
 
-COMPUTE, COMMUNICATION, MEMORY, CPU, OTHER = range(5)
+# What a device can be at, the first of what is under way counting.
+COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = SORTS = range(6)
 
 
 class Spent:
-    """Per owner: for how long something of a sort was under way; what overlaps counts once."""
+    """Per owner: how long something of a sort was under way, and how its time is split among the sorts.
+
+    What overlaps counts once in the totals. In the parts, every moment belongs to the first of the sorts that
+    are under way then: they add up to `covered_ns`.
+    """
 
     def __init__(self, owners: int) -> None:
-        figures = np.zeros((7, owners), np.int64)
-        self.compute_ns, self.communication_ns, self.memory_ns, self.cpu_ns = figures[:4]
-        self.covered_ns, self.overlap_ns, self.exposed_ns = figures[4:]
-        self._unions = Unions(OTHER + 1, self._measure)
+        self.totals, self.parts = np.zeros((2, len(SORTS), owners), np.int64)
+        self.communication_ns, self.comm_without_kernel_ns, self.covered_ns = np.zeros((3, owners), np.int64)
+        self._unions = Unions(len(SORTS), self._measure)
 
-    def add(self, owner: Any, sort: Any, start: Any, end: Any) -> None:
-        """Take a piece, as `Unions` does; sorts are `COMPUTE` and so on."""
+    def add(self, owner: Any, sort: Any, start: Any, end: Any, let_in: Any, moved: Any) -> None:
+        """Take a piece, as `Unions` does; transfers merely wait from when they are let in until they move.
+
+        Before that, others of their owner are under way, which count for themselves.
+        """
+        start = np.where(sort == TRANSFER, let_in, start)
+        waits = (sort == TRANSFER) & (moved > start)
+        if waits.any():
+            twice = np.repeat(np.arange(len(owner)), 1 + waits)
+            is_first = np.append(True, twice[1:] != twice[:-1]) & waits[twice]
+            is_second = ~is_first & waits[twice]
+            owner, sort, moved = owner[twice], sort[twice], moved[twice]
+            start, end = np.where(is_second, moved, start[twice]), np.where(is_first, moved, end[twice])
+            sort = np.where(is_first, WAITING, sort)
         self._unions.add(owner, sort, start, end)
 
     def close(self) -> None:
@@ -214,18 +230,21 @@ class Spent:
         self._unions.close()
 
     def _measure(self, unions: list[Intervals]) -> None:
-        compute, communication, *_ = unions
-        for total, found in zip(
-            (self.compute_ns, self.communication_ns, self.memory_ns, self.cpu_ns), unions, strict=False
-        ):
-            _add(total, found, 1)
-        both, every = together((compute, communication)), together(unions)
-        _add(self.covered_ns, every, 1)
-        for sign, found in ((1, compute), (1, communication), (-1, both)):
-            _add(self.overlap_ns, found, sign)
-        without = together(part for sort, part in enumerate(unions) if sort != COMMUNICATION)
-        for sign, found in ((1, every), (-1, without)):  # communication, and nothing else at all
-            _add(self.exposed_ns, found, sign)
+        before = together(())
+        for sort, found in enumerate(unions):
+            _add(self.totals[sort], found, 1)
+            every = together((before, found))
+            _add(self.parts[sort], every, 1)
+            _add(self.parts[sort], before, -1)
+            before = every
+            if sort == WAITING and not len(unions[MEMORY]) and not len(unions[COPY]):
+                kernels_or_communication = every
+        _add(self.covered_ns, before, 1)
+        _add(self.communication_ns, together((unions[TRANSFER], unions[WAITING])), 1)
+        if len(unions[MEMORY]) or len(unions[COPY]):
+            kernels_or_communication = together(unions[sort] for sort in (COMPUTE, TRANSFER, WAITING))
+        _add(self.comm_without_kernel_ns, kernels_or_communication, 1)
+        _add(self.comm_without_kernel_ns, unions[COMPUTE], -1)
 
 
 def _add(total: Any, found: Intervals, sign: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine import Machine, Notice
 from et_sim.machine.model import Implementations, LayerSettings, Network

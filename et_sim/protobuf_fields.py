@@ -26,6 +26,17 @@ def varint(value: int) -> bytes:
     return bytes(groups)
 
 
+def first_varint(content: bytes) -> tuple[int, int]:
+    """The whole number at the beginning, and how many bytes it takes; missing ones count as zero."""
+    value = size = 0
+    while size < len(content):
+        value |= (content[size] & 127) << 7 * size
+        size += 1
+        if content[size - 1] < 128:
+            break
+    return value, size
+
+
 def tag(field: int, wire_type: int) -> bytes:
     """What stands before a value."""
     return varint(field << 3 | wire_type)

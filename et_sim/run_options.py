@@ -25,7 +25,11 @@ class RunOptions:
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
     ] = None
+    other_profile: Annotated[bool, "where nobody names a profile, simulate the corrected one, too"] = False
     fold: Annotated[bool, "simulate every rank by itself"] = True
+    alone: Annotated[
+        bool, "communication takes its recorded time: ranks run without each other, and some may be missing"
+    ] = False
     detail: Annotated[
         Detail,
         "what to record besides nodes: phases (of every chunk), messages, links (over time), path "

@@ -110,6 +110,12 @@ def format_ns(span: int | float) -> str:
     return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=3)
 
 
+def format_bandwidth(bytes_per_ns: float) -> str:
+    """A bandwidth for people, in powers of 1000: `50 GB/s`."""
+    units = (("B/s", 1), ("kB/s", 10**3), ("MB/s", 10**6), ("GB/s", 10**9), ("TB/s", 10**12))
+    return _format(bytes_per_ns * 1e9, units, decimals=2)
+
+
 def _split(what: str, value: int | float | str, forms: str) -> tuple[Fraction, str]:
     """The number, exactly, and the unit text behind it."""
     from fractions import Fraction
@@ -203,6 +209,16 @@ def parse_ranks(text: str) -> list[range]:
             raise _refused("ranks", text, _RANKS_FORMS, cause)
         found.append(range(first, last + 1, step))
     return found
+
+
+def rank_mask(pieces: Iterable[range] | None, ranks: int) -> Any:
+    """Which of so many ranks are meant; None: all."""
+    import numpy as np
+
+    mask = np.full(ranks, pieces is None)
+    for piece in pieces or ():
+        mask[piece.start : piece.stop : piece.step] = True
+    return mask
 
 
 def plural(count: int, one: str, many: str = "") -> str:

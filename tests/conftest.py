@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 EXAMPLES = {"default": 10, "deep": 400}
 COMMON_NETWORKS = ("et_sim.network.analytical", "et_sim.network.link")
-LONG_SECONDS = 4.0  # what takes longer interpreted is compiled, however rare
+LONG_SECONDS = 15.0  # compiling takes as long: what takes longer interpreted is compiled, however rare
 AHEAD = pytest.StashKey[subprocess.Popen[bytes]]()
 os.environ.setdefault("ET_SIM_COMPILE", "now")
 
@@ -61,7 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_rare(run: Any) -> bool:
     """Whether a kind of engine is one that few tests need, for runs that are small nearly always."""
-    return type(run.network).__module__ not in COMMON_NETWORKS or bool(run.recording and run.watch)
+    is_common = type(run.network).__module__ in COMMON_NETWORKS
+    fabric = type(getattr(run.network, "fabric", None)).__name__
+    is_rare_fabric = fabric == "GraphTables" or (fabric == "LevelTables" and not run.watch)
+    return not is_common or bool(run.recording) or is_rare_fabric
 
 
 @pytest.fixture(scope="session", autouse=True)

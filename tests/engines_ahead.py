@@ -21,7 +21,7 @@ OF_1_0 = {
     "network.json": '{"dimensions-count": 1, "topologies-per-dim": ["Ring"], "units-count": [4], '
     '"links-count": [2], "link-latency": [500], "link-bandwidth": [50]}',
 }
-FOLDED, UNFOLDED, RECORDED = {"fold": True}, {"fold": False}, {"fold": False, "detail": "path"}
+FOLDED, UNFOLDED = {"fold": True}, {"fold": False}
 
 
 def simulate(**how: Any) -> None:
@@ -49,11 +49,8 @@ def main() -> None:
     for model in ("analytical", "link"):
         for how in (FOLDED, UNFOLDED):
             simulate(model=model, **how)
-    for model in ("analytical", "link"):
-        simulate(model=model, **RECORDED)
     with tempfile.TemporaryDirectory() as folder:
-        for how in (FOLDED, UNFOLDED):
-            simulate_1_0(Path(folder), **how)
+        simulate_1_0(Path(folder), **FOLDED)
 
 
 if __name__ == "__main__":

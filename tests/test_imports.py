@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 # What everybody may import, and what these import themselves.
 COMMON = {"errors", "units", "intervals", "version", "compiled"}
-COMMON |= {"json_text", "protobuf_fields", "status_line"}
+COMMON |= {"json_text", "protobuf_fields", "terminal", "group_names", "arguments", "recognise", "paths"}
 
 # Room -> the rooms it may import, besides itself and the common modules.
 ALLOWED: dict[str, set[str]] = {
@@ -28,7 +28,11 @@ ALLOWED: dict[str, set[str]] = {
     "compiled": set(),
     "version": set(),
     "protobuf_fields": set(),
-    "status_line": set(),
+    "terminal": set(),
+    "group_names": set(),
+    "arguments": set(),
+    "recognise": set(),
+    "paths": set(),
     "trace": set(),
     "layerfile": {"trace"},
     "generate": {"trace"},
@@ -43,9 +47,27 @@ ALLOWED: dict[str, set[str]] = {
     "tables": set(),
     "timeline": {"tables", "engine", "plan", "machine", "network.levels", "trace", "compute", "memory"},
     "views": {"tables"},
+    "result": {"tables", "timeline", "engine", "views"},
     "run_options": {"network"},
+    "alone": {"trace", "machine"},
     "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
+    "simulation": {
+        "alone",
+        "trace",
+        "machine",
+        "plan",
+        "fold",
+        "engine",
+        "timeline",
+        "result",
+        "layer_file_run",
+        "run_options",
+    },
+    "other_profile": {"simulation", "machine", "plan", "engine", "trace", "run_options"},
     "api": {
+        "alone",
+        "simulation",
+        "other_profile",
         "trace",
         "machine",
         "plan",
@@ -53,12 +75,19 @@ ALLOWED: dict[str, set[str]] = {
         "network",
         "engine",
         "timeline",
+        "result",
         "layer_file_run",
         "run_options",
     },
-    "sweep": {"api", "machine", "timeline", "views", "trace"},
+    "sweep": {"api", "machine", "timeline", "views", "trace", "result"},
+    "doctor": {"api"},
+    "explain": {"machine", "tables", "views.summary.parts"},
     "cli": {
+        "alone",
+        "doctor",
+        "explain",
         "api",
+        "result",
         "generate",
         "views",
         "timeline",
@@ -70,11 +99,14 @@ ALLOWED: dict[str, set[str]] = {
         "collectives",
         "layer_file_run",
         "run_options",
+        "simulation",
         "network.registry",
+        "network.description",
+        "network.topology_picture",
     },
     "converters": {"trace", "layerfile", "compute"},
 }
-FACADE = {"api", "timeline", "trace"}  # et_sim/__init__.py offers names of these rooms
+FACADE = {"api", "result", "trace"}  # et_sim/__init__.py offers names of these rooms
 
 Import = tuple[str, str]  # module that imports, dotted name that it imports
 

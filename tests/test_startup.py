@@ -34,7 +34,18 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_help_of_a_command_loads_nothing_heavy() -> None:
-    for command in ("run", "check", "inspect", "export", "report", "sql", "make", "collective", "demo"):
+    for command in (
+        "run",
+        "check",
+        "inspect",
+        "export",
+        "report",
+        "sql",
+        "make",
+        "collective",
+        "demo",
+        "doctor",
+    ):
         assert _loaded_by(command, "--help") == [], command
 
 
@@ -50,4 +61,6 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_a_run_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     """Neither the compiler nor what Arrow loads for some conversions: pandas, its own compute functions."""
     found = _loaded_by("demo", "--out", str(tmp_path / "demo"))
-    assert not {"numba", "pandas", "pyarrow.compute", "duckdb", "networkx", "google.protobuf"} & set(found)
+    assert not {"numba", "pandas", "pyarrow.compute", "duckdb", "networkx", "google.protobuf", "rich"} & set(
+        found
+    )

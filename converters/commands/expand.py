@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     import json
 
     from converters.editing.expanding import Files
-    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.files import profile_option, refuse_overwriting, trace_path, watched
     from et_sim.trace import read_manifest
     from et_sim.trace.disk import read_unpacked, replace_all
     from et_sim.units import format_ranks
@@ -68,7 +68,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         yield f"  not written    {workload.ranks - len(ranks)} of {workload.ranks} ranks"
     else:
         with_groups = f" --groups {groups}" if groups else ""
-        yield f"  run with       et-sim run {options.output}{with_groups} --system FILE --network FILE"
+        machine = f"{with_groups} --system FILE --network FILE{profile_option(workload)}"
+        yield f"  run with       et-sim run {options.output}{machine}"
 
 
 def _chosen(text: str | None, count: int) -> list[int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.paths import exists, is_folder
 
 if TYPE_CHECKING:
     from converters.pytorch.converting import Job
@@ -42,6 +44,11 @@ def add_parser(commands: Any) -> None:
         help="leave out kinds of dependencies: thread-order, call-tree, launch, stream-order, event-wait,"
         " sync, cross-thread, data",
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="convert recordings that seem not to belong together, too: of different ranks, runs or steps",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as JSON")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
@@ -62,12 +69,14 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if options.jobs is not None and options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}", remedy="give a number of processes, 1 or more")
     jobs, notes = _jobs(options)
+    jobs = [replace(job, force=options.force) for job in jobs]
     total = sum(path.stat().st_size for job in jobs for path in job.inputs)
     progress = Progress("1 rank" if len(jobs) == 1 else f"{len(jobs)} ranks", total)
     try:
-        reports = [done.report for done in convert_all(jobs, options.jobs or processors(), progress)]
+        done = convert_all(jobs, options.jobs or processors(), progress, notes)
     finally:
         progress.close()
+    reports = [one.report for one in done]
     plain = json.dumps({"ranks": reports, "notes": notes}, indent=2, ensure_ascii=False)
     if options.report is not None:
         replace_all([(options.report, plain.encode() + b"\n")])
@@ -91,9 +100,9 @@ def _jobs(options: argparse.Namespace) -> tuple[list[Job], list[str]]:
             remedy="give a folder, or files with --host and --device, not both",
         )
     for path in (*named, *([options.input] if options.input is not None else [])):
-        if not path.exists():
+        if not exists(path):
             raise UsageError("does not exist", place=str(path), remedy="name a file or folder that exists")
-    if options.input is not None and options.input.is_dir():
+    if options.input is not None and is_folder(options.input):
         return jobs_of_folder(options.input, options.output, without)
     output = Path(options.output)
     if not output.name.endswith((".et", ".et.gz")):

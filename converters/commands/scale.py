@@ -76,11 +76,11 @@ def run(options: argparse.Namespace) -> Iterator[str]:
             remedy=f"leave out --expand (at most {MOST_FILES:,} files are written)",
         )
     scaled = scale(given, families, growth)
-    conversions, paths = _write(options, scaled)
+    conversions, what = _write(options, scaled)
     remarks = [*given.workload.notices, *_remarks(growth, scaled, keep_groups=options.keep_groups)]
     yield from report_lines(conversions, remarks, as_json=options.json, ranks=growth.ranks)
     if not options.json:
-        yield f"run with: et-sim run {paths[0]}{paths[1]} --system FILE --network FILE"
+        yield f"run with: et-sim run {what}"
 
 
 def _wanted(text: str) -> tuple[str, int]:
@@ -90,11 +90,11 @@ def _wanted(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
-def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted], tuple[str, str]]:
-    """Write all files; returns what to report, and what to name for a run."""
+def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted], str]:
+    """Write all files; returns what to report, and what to give to a run."""
     from converters.editing.expanding import Files
     from converters.editing.outputs import decoded
-    from converters.files import refuse_overwriting, trace_path, watched
+    from converters.files import profile_option, refuse_overwriting, trace_path, watched
     from converters.records import Dropped
     from converters.report import Converted, make_report
     from et_sim.trace.disk import replace_all
@@ -129,7 +129,9 @@ def _write(options: argparse.Namespace, scaled: Scaled) -> tuple[list[Converted]
         outputs = tuple(dict.fromkeys(path for template, path in entries if template == number))
         conversions.append(Converted(workload.templates[number].source, "scaled", outputs, report))
     named = prefix if options.expand else f"{prefix}{ENDING}"
-    return conversions, (named, f" --groups {groups[0][0]}" if groups else "")
+    machine = f" --groups {groups[0][0]}" if groups else ""
+    machine += " --system FILE --network FILE" + (profile_option(workload) if options.expand else "")
+    return conversions, f"{named}{machine}"
 
 
 def _remarks(growth: Growth, scaled: Scaled, *, keep_groups: bool) -> Iterator[str]:

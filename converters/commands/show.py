@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import TraceError, UsageError
+from et_sim.paths import is_file
 
 
 def add_parser(commands: Any) -> None:
@@ -74,7 +75,7 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
     named = Path(options.trace)
     if is_manifest(named):
         return _template_of(options)
-    if named.is_file():
+    if is_file(named):
         if options.rank is not None:
             raise UsageError(
                 "is a file, which has no ranks",
@@ -86,7 +87,7 @@ def _file_of(options: argparse.Namespace) -> tuple[Path, int]:
     ranks = _ranks_of(named)
     for ending in (".et", ".et.gz"):
         path = Path(f"{options.trace}.{rank}{ending}")
-        if path.is_file():
+        if is_file(path):
             return path, len(ranks)
     if not ranks:
         from et_sim.trace import read_workload

@@ -23,7 +23,7 @@ from converters.editing.remove_nodes import Chains, Lists, Rewiring, row_order
 from converters.files import watched
 from et_sim.trace import Trace
 from et_sim.trace.columns import IntColumn
-from et_sim.trace.preflight.order import edges
+from et_sim.trace.order import edges
 
 LONGEST_NS = 2**63 - 1
 _BEGIN = -1  # in place of an ancestor: the beginning of the trace

@@ -14,18 +14,18 @@ import numpy as np
 from converters.editing.delays import durations_ns
 from converters.editing.remove_nodes import Lists
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.trace.preflight.order import edges
+from et_sim.trace.columns import CollectiveKind, kind_name
+from et_sim.trace.order import edges
 from et_sim.units import exact_bytes, format_ns
 
 _LONGEST_LABEL = 40
 _COLOURS = {  # of colour-blind friendly tables: computation blue, communication orange, memory green
-    NodeKind.COMP: "#9ecae1",
-    NodeKind.COLL: "#fdae6b",
-    NodeKind.SEND: "#fdd0a2",
-    NodeKind.RECV: "#fdd0a2",
-    NodeKind.MEM_LOAD: "#a1d99b",
-    NodeKind.MEM_STORE: "#a1d99b",
+    "COMP": "#9ecae1",
+    "COLL": "#fdae6b",
+    "SEND": "#fdd0a2",
+    "RECV": "#fdd0a2",
+    "MEM_LOAD": "#a1d99b",
+    "MEM_STORE": "#a1d99b",
 }
 _OTHER, _HOST = "#d9d9d9", "#ffffff"
 
@@ -79,7 +79,7 @@ def as_dot(drawing: Drawing) -> str:
     lines = ["digraph trace {", '  node [shape=box, style="filled,rounded", fontname="sans-serif"];']
     for row, facts in _facts(drawing):
         label = "\\n".join(_escaped(line) for line in _label(facts))
-        colour = _HOST if facts["place"] == "host" else _COLOURS.get(NodeKind[facts["kind"]], _OTHER)
+        colour = _HOST if facts["place"] == "host" else _COLOURS.get(facts["kind"], _OTHER)
         lines.append(f'  n{int(drawing.trace.node_id[row])} [label="{label}", fillcolor="{colour}"];')
     ids = drawing.trace.node_id
     for parent, child, sort in drawing.edges:
@@ -108,7 +108,7 @@ def _facts(drawing: Drawing) -> Iterator[tuple[int, dict[str, Any]]]:
     for row in drawing.rows:
         facts: dict[str, Any] = {
             "name": _printable(trace.node_name(row)),
-            "kind": NodeKind(int(trace.kind[row])).name,
+            "kind": kind_name(int(trace.kind[row])),
             "place": "host" if trace.is_cpu[row] else "device",
             "duration_ns": int(spans[row]),
         }

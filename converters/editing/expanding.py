@@ -52,7 +52,7 @@ class Files:
         """The groups file, if there are groups by rule."""
         if not self._workload.group_rules:
             return []
-        listed = {str(number): members for number, members in self._expansion.groups.items()}
+        listed = self._expansion.groups
         return [(groups_path(self._prefix), groups_text(listed))]
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from converters.editing.groups import Groups
 from et_sim.errors import TraceError, UsageError, did_you_mean
+from et_sim.group_names import group_key
 from et_sim.trace import GroupRule, Trace, Workload
 from et_sim.trace.columns import NodeKind
-from et_sim.trace.process_groups import group_key
 
 Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
 REPLICA = "replica"  # the group of all ranks, where it is to stay within each replica

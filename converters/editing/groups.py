@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import TraceError
+from et_sim.group_names import group_key
 from et_sim.json_text import parse_json
 from et_sim.trace import Trace, Workload
 from et_sim.trace.disk import read_unpacked
-from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
+from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
 
 _WRAPPED = 2  # characters before and behind the JSON text in a node
 GroupsFile = Mapping[str, tuple[int, ...]]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from converters.records import parse, split
 from et_sim.errors import TraceError
+from et_sim.paths import is_file
 from et_sim.trace import Trace, Workload, decode, read_workload
 from et_sim.trace.columns import IntColumn, RowColumn
 from et_sim.trace.disk import read_unpacked
@@ -59,7 +60,7 @@ def read_input(named: str, *, drop_dangling: bool = False) -> Input:
 
     With `drop_dangling`, dependencies on nodes that are not there are left out of the columns.
     """
-    if Path(named).is_file() and not is_manifest(named):
+    if is_file(Path(named)) and not is_manifest(named):
         workload = _of_one_file(Path(named), drop_dangling)
     else:
         workload = read_workload(named, drop_dangling=drop_dangling)

@@ -17,9 +17,9 @@ import numpy as np
 
 from converters.editing.groups import Groups
 from et_sim.errors import TraceError
+from et_sim.group_names import group_key
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import TAG_RANGE, NodeKind
-from et_sim.trace.process_groups import group_key
 
 _EMPTY = np.zeros(0, np.int64)
 

@@ -21,7 +21,7 @@ from converters.editing.inputs import Recorded, refuse_cycle
 from converters.files import watched
 from et_sim.errors import TraceError
 from et_sim.trace import Trace
-from et_sim.trace.preflight.order import edges, fits_row_order, settle
+from et_sim.trace.order import edges, fits_row_order, settle
 
 _MOST_STEPS = 400_000_000  # ancestors looked at: some minutes
 _NONE: dict[int, int] = {}

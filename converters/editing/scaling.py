@@ -27,10 +27,10 @@ from converters.editing.writing import Change, edited
 from converters.files import watched
 from converters.records import frame_bytes
 from et_sim.errors import TraceError
+from et_sim.group_names import group_key
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.trace.process_groups import group_key
 from et_sim.units import plural
 
 _CONSTANT = frozenset(
@@ -87,6 +87,7 @@ def scale(given: Input, families: GroupRules, growth: Growth) -> Scaled:
         workload.inputs,
         relative_peers=(True,) * len(variants),
         group_rules=growth.rules,
+        profile=workload.profile,
     )
     return Scaled(bigger, contents, notes, [variant.template for variant in variants])
 

@@ -19,10 +19,10 @@ from converters.editing.delays import durations_ns
 from converters.editing.inputs import Recorded, start_micros
 from converters.editing.remove_nodes import Lists
 from et_sim.errors import TraceError
+from et_sim.group_names import group_key
 from et_sim.trace import Trace
-from et_sim.trace.columns import CollectiveKind, NodeKind
-from et_sim.trace.preflight.order import edges, fits_row_order, settle
-from et_sim.trace.process_groups import group_key
+from et_sim.trace.columns import CollectiveKind, NodeKind, kind_name
+from et_sim.trace.order import edges, fits_row_order, settle
 from et_sim.trace.tensors import tensor_uses
 
 # A number that is a word of a name, as in "layer 3 forward" or "all_reduce.7"; not a part, as in "conv2d".
@@ -100,8 +100,7 @@ def figures_of(recorded: Recorded) -> Figures:
     """The figures of one trace."""
     trace = recorded.trace
     found = Figures(ranks=1, host_nodes=int(trace.is_cpu.sum()))
-    by_kind = np.bincount(trace.kind, minlength=len(NodeKind)).tolist()
-    found.nodes.update({kind.name: by_kind[kind] for kind in NodeKind if by_kind[kind]})
+    found.nodes.update(trace.kind_counts)
     _count_dependencies(found, trace)
     spans = durations_ns(trace)
     found.depth, found.path_ns = _depth_and_path(trace, spans)
@@ -148,7 +147,8 @@ def _depth_and_path(trace: Trace, spans: Any) -> tuple[int, int]:
 def _tally(found: Figures, trace: Trace, spans: Any) -> None:
     """Recorded durations by kind, and by name."""
     is_host = trace.is_cpu & (trace.kind == NodeKind.COMP)
-    places = {kind.name: (trace.kind == kind) & ~is_host for kind in NodeKind if kind != NodeKind.METADATA}
+    kinds = [number for number in np.unique(trace.kind).tolist() if number != NodeKind.METADATA]
+    places = {kind_name(number): (trace.kind == number) & ~is_host for number in kinds}
     for label, which in {"COMP on the host": is_host, **places}.items():
         rows = np.flatnonzero(which & (spans > 0))
         if len(rows):

@@ -38,6 +38,10 @@ class Sequence:
     def __len__(self) -> int:
         return len(self.name)
 
+    def some(self, rows: Any) -> Sequence:
+        """Those in some places."""
+        return Sequence(self.name[rows], self.number[rows])
+
 
 def align(ours: Sequence, theirs: Sequence) -> tuple[Numbers, Numbers]:
     """Positions that match, ascending in both."""

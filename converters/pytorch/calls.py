@@ -1,8 +1,8 @@
 """What the threads of the host did: operators, annotations and those calls of the runtime that matter.
 
-A call of the runtime matters if it started work of a device, or waited for one. All others (queries,
-attributes, event records) are part of their operator's time; event records and waits of streams come
-back as dependencies (`waits`).
+A call of the runtime matters if it started work of a device, or waited for one: queries, too, if a thread
+asked several times in a row; these are one call. All others (attributes, event records) are part of their
+operator's time; event records and waits of streams come back as dependencies (`waits`).
 
 Calls are in lanes, one for each thread, and within a lane in the order of their beginning, callers
 before what they call. Not here: the nodes made of them (`threads`).
@@ -43,12 +43,10 @@ class Calls:
         return len(self.row)
 
     @property
-    def outlasting(self) -> Times:
-        """When those calls begin that end after the call they begin in."""
+    def outlasting(self) -> int:
+        """How many end after the call they begin in."""
         inner = np.flatnonzero(self.parent != NONE)
-        late = self.end_ns[inner] > self.end_ns[self.parent[inner]]
-        starts: Times = self.start_ns[inner[late]]
-        return starts
+        return int((self.end_ns[inner] > self.end_ns[self.parent[inner]]).sum())
 
     def of_row(self, events: int) -> Rows:
         """The call of each event of the device trace, or NONE."""
@@ -93,21 +91,31 @@ def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, 
     is_call = np.isin(device.sort, [int(sort) for sort in _HOST])
     is_call[work.launch[work.launch != NONE]] = True
     is_call |= (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, *WAITING))
+    first, last = _polls(device, is_call)
+    is_call[last] = True
+    begin = device.ts_ns.copy()
+    begin[last] = begin[first]
+    lasts = device.ts_ns + device.dur_ns - begin
     rows = np.flatnonzero(is_call)
     order = (
-        -device.dur_ns[rows],
+        -lasts[rows],
         device.external_id[rows],  # operators are numbered as they start: decides between equal microseconds
         device.sort[rows] == EventSort.LAUNCH,
-        device.ts_ns[rows],
+        begin[rows],
         device.lane[rows],
     )
     rows = rows[np.lexsort(order)].astype(np.int32)
     lane = device.lane[rows]
-    start = device.ts_ns[rows] - origin_ns
-    end = start + device.dur_ns[rows]
+    start = begin[rows] - origin_ns
+    end = start + lasts[rows]
     parent = np.empty(len(rows), np.int32)
     nest(lane, start, end, parent, np.empty(len(rows), np.int32))
     sort = device.sort[rows]
+    # What was begun in an operator and goes on without it (gloo's messages) holds no later calls.
+    outlasts = (sort == EventSort.ANNOTATION) & (parent != NONE) & (end > end[parent])
+    if outlasts.any():
+        end[outlasts] = end[parent[outlasts]]
+        nest(lane, start, end, parent, np.empty(len(rows), np.int32))
     calls = Calls(
         rows,
         lane,
@@ -122,6 +130,22 @@ def host_calls(device: DeviceTrace, work: Work, origin_ns: int) -> tuple[Calls, 
     if device.node_id is not None:
         call = np.where(call == NONE, _callers(device.node_id, rows, work.row), call)
     return calls, replace(work, call=call)
+
+
+def _polls(device: DeviceTrace, is_call: Flags) -> tuple[Rows, Rows]:
+    """The first and the last of queries that a thread made one after another, several times; of threads that
+    do something else, too."""
+    is_host = device.sort == EventSort.LAUNCH
+    is_query = is_host & np.isin(device.name, named(device, "query"))
+    busy = np.unique(device.lane[is_call])
+    is_query &= np.isin(device.lane, busy)
+    if not is_query.any():
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    rows = np.flatnonzero((is_host | is_call) & np.isin(device.lane, np.unique(device.lane[is_query])))
+    rows = rows[np.lexsort((-device.dur_ns[rows], device.ts_ns[rows], device.lane[rows]))]
+    same = is_query[rows[1:]] & is_query[rows[:-1]] & (device.lane[rows[1:]] == device.lane[rows[:-1]])
+    goes_on, went_on = np.append(same, False), np.insert(same, 0, False)
+    return rows[goes_on & ~went_on], rows[went_on & ~goes_on]
 
 
 def _callers(node_id: Any, rows: Rows, work: Rows) -> Rows:

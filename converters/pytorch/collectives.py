@@ -34,12 +34,13 @@ from converters.pytorch.graph import Column, Rows
 from converters.pytorch.groups import Groups
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.nesting import NONE
-from converters.pytorch.rules import UNNAMED, rules
+from converters.pytorch.rules import UNNAMED, UNNAMED_OPERATION, rules
 from et_sim.trace.columns import CollectiveKind
 
 _ANNOTATIONS = ("nccl:", "gloo:", "mpi:", "ucc:")
 _OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::", "symm_mem::")
 _RECORD = "record_param_comms"
+ALONE = "collectives of a group of one rank, which move nothing"
 _TEXTS = ("operation", "dtype", "group_name", "group_description", "group_ranks", "in_splits", "out_splits")
 _SIZES = ("in_elements", "out_elements", "group_size", "rank_start", "rank_stride")
 _NUMBERS = (*_SIZES, "source", "destination", "number")
@@ -193,9 +194,8 @@ class _Search:
                 found = self.records.known[call]
                 what = "collectives recorded, but without a kernel in the recording"
                 if found is not None and self.groups.is_alone(found):
-                    what = "collectives of a group of one rank, which move nothing"
-                begin = int(self.records.calls.start_ns[call])
-                self.groups.tally.remark(what, begin, self.records.name_of(call))
+                    what = ALONE
+                self.groups.tally.remark(what, self.records.name_of(call))
 
     def _pending(self, some: Column) -> dict[int, list[int]]:
         """By lane, in the order of time: records of communication that launch no kernel themselves."""
@@ -228,7 +228,7 @@ class _Search:
             self.used.update(around)
             self._carry(at, [self._merged(around)])
         elif around:
-            self._remark(at, "further kernels of a collective, kept as computation", name)
+            self.groups.tally.remark("further kernels of a collective, kept as computation", name)
         else:
             lane = int(records.calls.lane[call]) if call != NONE else NONE
             start = int(records.calls.start_ns[call]) if call != NONE else 0
@@ -241,15 +241,15 @@ class _Search:
 
     def _unsized(self, at: int, kind: str, name: str) -> None:
         """A kernel that no record explains: as large as the inputs of the operator that launched it."""
-        operation = rules().operation(kind) if kind != UNNAMED else None
+        operation = (rules().operation(kind) if kind != UNNAMED else None) or UNNAMED_OPERATION
         parent = int(self.work.call[at])
         while parent != NONE and not self.records.calls.is_operator[parent]:
             parent = int(self.records.calls.parent[parent])
         size = self.records.in_bytes(parent) if parent != NONE else 0
-        if operation is None or not size:
-            self._remark(at, "kernels that communicate, but do not say what: kept as computation", name)
-            return
-        self._remark(at, "kernels whose size is that of their operator's inputs", name)
+        if operation == UNNAMED_OPERATION:
+            self.groups.tally.remark("kernels that communicate, but do not say what", name)
+        elif size:
+            self.groups.tally.remark("kernels whose size is that of their operator's inputs", name)
         self._carry(at, [Communication(operation, size, 0)])
 
     def _merged(self, around: list[int]) -> Communication:
@@ -265,11 +265,14 @@ class _Search:
         return first
 
     def _carry(self, at: int, communications: list[Communication]) -> None:
+        if all(map(self.groups.is_alone, communications)):
+            self.groups.tally.count(ALONE)
+            return
         for one in communications:
-            self.carried.setdefault(at, []).append(self._add(one, self.work.start_ns[at]))
+            self.carried.setdefault(at, []).append(self._add(one))
 
-    def _add(self, one: Communication, begin: np.int64) -> int:
-        self.found.append(self.groups.resolve(one, int(begin)))
+    def _add(self, one: Communication) -> int:
+        self.found.append(self.groups.resolve(one))
         return len(self.found) - 1
 
     def host(self) -> None:
@@ -287,18 +290,24 @@ class _Search:
             if call in outer or not self._is_hosts(call):
                 continue
             merged = self._merged(list(records.around(call)))
+            if self.groups.is_alone(merged):
+                self.groups.tally.count(ALONE)
+                self.used.update(records.around(call))
+                continue
             worker = self._worker(call, merged, workers)
             if worker == NONE:
-                self.by_call[call] = self._add(merged, calls.start_ns[call])
+                self.by_call[call] = self._add(merged)
             else:
                 workers.remove(worker)
                 merged = replace(merged, in_bytes=merged.in_bytes or records.in_bytes(worker))
-                self.begun.append((worker, call, self._add(merged, calls.start_ns[worker])))
+                self.begun.append((worker, call, self._add(merged)))
             self.used.update(records.around(call))
         for call in workers:
             found = records.known[call]
-            if found is not None and not records.name_of(call).startswith("nccl:"):
-                self.begun.append((call, NONE, self._add(found, calls.start_ns[call])))
+            if found is None or self.groups.is_alone(found):
+                continue
+            if not records.name_of(call).startswith("nccl:"):
+                self.begun.append((call, NONE, self._add(found)))
 
     def _is_hosts(self, call: int) -> bool:
         said = self.records.is_on_host(call)
@@ -319,9 +328,6 @@ class _Search:
                 return worker
         return NONE
 
-    def _remark(self, at: int, what: str, example: str) -> None:
-        self.groups.tally.remark(what, int(self.work.start_ns[at]), example)
-
     def result(self) -> Carriers:
         """Work with a row for each message, and who carries what."""
         calls, work = self.records.calls, self.work
@@ -339,11 +345,12 @@ class _Search:
         columns = {name: getattr(work, name)[index] for name in Work.__slots__}
         worker, operator, carried = np.array(self.begun, np.int64).reshape(-1, 3).T
         nothing = np.full(len(worker), NONE, np.int64)
+        ends = calls.start_ns[worker] + self.records.device.dur_ns[calls.row[worker]]
         theirs = Work(
             calls.row[worker],
             calls.lane[worker],
             calls.start_ns[worker],
-            calls.end_ns[worker],
+            ends,
             nothing,
             operator,
         )

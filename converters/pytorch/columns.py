@@ -99,8 +99,8 @@ class HostTrace:
     schema: str  # as written; known dialects are "1.0.1" to "1.1.1-chakra.0.0.4"
     process: int
     rank: int  # ABSENT if neither the content nor the file's name says
-    start_us: int  # `start_ts`, of a clock that has nothing to do with Kineto's
-    finish_us: int
+    start_ms: int  # `start_ts`, of a clock that has nothing to do with Kineto's
+    finish_ms: int
     names: tuple[str, ...]
     texts: tuple[bytes, ...]
     groups: tuple[ProcessGroup, ...]  # of all process_group:init nodes, first mention first

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from converters.pytorch.rules import Operation, rules
+from converters.pytorch.rules import UNNAMED_OPERATION, Operation, rules
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
 UNKNOWN = -1
@@ -43,6 +43,14 @@ class Communication:
     datatype: str = ""
     in_splits: tuple[int, ...] = ()
     out_splits: tuple[int, ...] = ()
+    is_empty: bool = False  # the recording says that there is nothing to transfer
+
+    @property
+    def is_unsized(self) -> bool:
+        """Whether the recording does not say how much it transfers."""
+        if self.operation == UNNAMED_OPERATION:
+            return True
+        return not (self.comm_bytes or self.is_empty or self.operation.collective == CollectiveKind.BARRIER)
 
     @property
     def comm_bytes(self) -> int:
@@ -97,6 +105,7 @@ def from_record(given: Values, attributes: Mapping[str, Any]) -> Communication |
         datatype=str(attributes.get("dtype", "")),
         in_splits=_whole(lists[0]) if lists else (),
         out_splits=_whole(lists[1]) if len(lists) > 1 else (),
+        is_empty=any(at in given.in_bytes for at in tensors) and not in_bytes,
     )
 
 
@@ -112,17 +121,19 @@ def from_nccl(arguments: Mapping[str, Any]) -> Communication | None:
     named = _plain_list(arguments["group_ranks"])
     start, stride = int(arguments["rank_start"]), int(arguments["rank_stride"])
     ends = int(arguments["destination"]), int(arguments["source"])
+    elements = int(arguments["in_elements"]), int(arguments["out_elements"])
     return Communication(
         operation,
-        max(0, int(arguments["in_elements"])) * each,
-        max(0, int(arguments["out_elements"])) * each,
+        max(0, elements[0]) * each,
+        max(0, elements[1]) * each,
         group=str(arguments["group_name"]),
         group_size=size,
         group_ranks=named if len(named) == size else _regular_ranks(start, stride, size),
-        peer=ends[operation.node == NodeKind.RECV] if operation.collective is None else UNKNOWN,
+        peer=ends[operation.node == NodeKind.RECV] if operation.is_message else UNKNOWN,
         datatype=datatype,
         in_splits=_plain_list(arguments["in_splits"]),
         out_splits=_plain_list(arguments["out_splits"]),
+        is_empty=elements == (0, 0) and each > 0,
     )
 
 
@@ -141,7 +152,7 @@ def from_operator(name: str, given: Values) -> Communication | None:
     texts = [value for value in given.values if isinstance(value, str) and not value.startswith("<")]
     integers = [v for v, kind in zip(given.values, given.types, strict=False) if kind == "Int" and _is_int(v)]
     lists = [_whole(v) for v, kind in zip(given.values, given.types, strict=False) if _is_int_list(v, kind)]
-    is_message = operation.collective is None
+    is_message = operation.is_message
     return Communication(
         operation,
         in_bytes,
@@ -152,6 +163,7 @@ def from_operator(name: str, given: Values) -> Communication | None:
         tag=integers[1] if is_message and len(integers) > 1 else 0,
         out_splits=lists[0] if len(lists) > 1 else (),
         in_splits=lists[1] if len(lists) > 1 else (),
+        is_empty=any(at in given.in_bytes for at in inputs) and not in_bytes,
     )
 
 
@@ -197,7 +209,7 @@ def _message_bytes(attributes: Mapping[str, Any], side: str) -> int:
 
 
 def _has_root(operation: Operation) -> bool:
-    return operation.collective is None or operation.collective in _ROOTED
+    return operation.is_message or operation.collective in _ROOTED
 
 
 def _size_by_ratio(operation: Operation, in_bytes: int, out_bytes: int) -> int:

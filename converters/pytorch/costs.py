@@ -1,28 +1,33 @@
 """What the kernels cost: operations where their operator's formula is known, and bytes of its tensors.
 
-An operator's cost goes to the longest of the kernels it launched (of a formula, the innermost operator that
-has one); the others get none, so that sums over kernels are sums over operators. Copies and fills have
-their own sizes. A kernel without an operator, or whose operator's tensors were not recorded, has no cost.
+An operator's cost is shared by the kernels it launched, as their times are to each other, so that sums over
+kernels are sums over operators. Of operators with a formula that call each other, the innermost counts.
+Copies and fills have their own sizes. A kernel without an operator, or whose operator's tensors were not
+recorded or do not tell, has no cost; nor has one that no device could have run in its time.
 
-Not here: the formulas (`formulas`).
+Not here: the formulas (`formulas`), and what operators move (`traffic`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from converters.pytorch.calls import Calls, Work
-from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace, Tensors
-from converters.pytorch.communication import shape_bytes
+from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace
 from converters.pytorch.formulas import Given, is_known, operations
 from converters.pytorch.graph import Column, Rows
 from converters.pytorch.nesting import NONE
+from converters.pytorch.tally import Tally
+from converters.pytorch.traffic import bytes_by_row, bytes_of_call
 
-_Key = tuple[int, ...]
+_MOST = 1 << 62  # a shape that nobody has
+# No device has as many: a kernel with more is not what its operator's shapes say.
+_OPERATIONS_PER_NS, _BYTES_PER_NS = 20_000_000, 40_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,93 +48,115 @@ class _Operators:
     host: HostTrace | None
     host_of_call: Rows
 
-    def key(self, call: int) -> _Key:
-        """What decides the cost of a call; equal keys cost the same."""
-        event, row = int(self.calls.row[call]), int(self.host_of_call[call])
-        if self.host is None or row == NONE:
-            return int(self.device.name[event]), int(self.device.arguments[event])
-        host = self.host
-        shapes = int(host.input_shapes[row]), int(host.input_values[row]), int(host.output_shapes[row])
-        return int(self.device.name[event]), *shapes
+    def operations(self, calls: Column) -> Column:
+        """Operations of each of some calls; NONE where they are not known."""
+        event, row = self.calls.row[calls], self.host_of_call[calls]
+        name, found = self.device.name[event], np.full(len(calls), NONE, np.int64)
+        bare = np.flatnonzero(row == NONE)
+        found[bare] = _once_each((name[bare], self.device.arguments[event[bare]]), self._by_timeline)
+        if self.host is not None:
+            some, host = np.flatnonzero(row != NONE), self.host
+            texts = (one[row[some]] for one in (host.input_shapes, host.input_values, host.output_shapes))
+            found[some] = _once_each((name[some], *texts), self._by_execution_trace)
+        return found
 
-    def operations(self, key: _Key) -> int | None:
-        """Operations of the calls of a key."""
-        name = self.device.names[key[0]]
-        if len(key) == 2:
-            given = _json(self.device.texts, key[1]) or {}
-            return operations(name, Given(given.get("dims") or [], given.get("values") or []))
+    def moved(self, calls: Column) -> Column:
+        """Bytes of the tensors of each of some calls; NONE where they do not tell."""
+        event, row = self.calls.row[calls], self.host_of_call[calls]
+        found = np.full(len(calls), NONE, np.int64)
+        if self.host is not None:
+            found[row != NONE] = bytes_by_row(self.host)[row[row != NONE]]
+        bare = np.flatnonzero(row == NONE)
+        columns = self.device.name[event[bare]], self.device.arguments[event[bare]]
+        found[bare] = _once_each(columns, self._moved_by_timeline)
+        return found
+
+    def _by_timeline(self, name: int, arguments: int) -> int:
+        given = _json(self.device.texts, arguments) or {}
+        return self._count(name, Given(given.get("dims") or [], given.get("values") or []))
+
+    def _by_execution_trace(self, name: int, *texts: int) -> int:
         assert self.host is not None
-        shapes, values, outputs = (_json(self.host.texts, text) or [] for text in key[1:])
-        return operations(name, Given(shapes, values, outputs))
+        return self._count(name, Given(*(_json(self.host.texts, text) or [] for text in texts)))
+
+    def _count(self, name: int, given: Given) -> int:
+        count = operations(self.device.names[name], given)
+        return NONE if count is None or count > _MOST else count
+
+    def _moved_by_timeline(self, name: int, arguments: int) -> int:
+        return bytes_of_call(self.device.names[name], _json(self.device.texts, arguments))
 
 
 def find_costs(
-    device: DeviceTrace, calls: Calls, work: Work, host: HostTrace | None, host_of_call: Rows
+    device: DeviceTrace, calls: Calls, work: Work, host: HostTrace | None, host_of_call: Rows, tally: Tally
 ) -> Costs:
     """The costs of all work."""
     operators = _Operators(device, calls, host, host_of_call)
     operator = _around(calls, work.call, calls.is_operator)
-    flops = np.full(len(work), NONE, np.int64)
+    flops = _operations(operators, work)
+    size = _bytes(operators, work, operator)
+    duration = work.end_ns - work.start_ns
+    is_wrong = (flops > _OPERATIONS_PER_NS * duration) | (size > _BYTES_PER_NS * duration)
+    own = _own_bytes(device)[work.row]
+    is_wrong &= own < 0
+    what = "kernels whose operators do more than a device can in their time: without figures"
+    tally.count(what, int(is_wrong.sum()))
+    size[is_wrong] = flops[is_wrong] = NONE
+    return Costs(flops, np.where(own >= 0, own, size), operator)
+
+
+def _operations(operators: _Operators, work: Work) -> Column:
+    """Operations of the innermost operator with a formula around each kernel, shared by its kernels."""
+    device, calls = operators.device, operators.calls
     with_formula = np.array([is_known(name) for name in device.names], np.bool_)
-    formula = _around(calls, work.call, calls.is_operator & with_formula[device.name[calls.row]])
-    main = _longest(work, formula)
-    known: dict[_Key, int | None] = {}
-    for at in main.tolist():
-        key = operators.key(int(formula[at]))
-        if key not in known:
-            known[key] = operators.operations(key)
-        found = known[key]
-        flops[at] = NONE if found is None else found
-    return Costs(flops, _bytes(device, calls, work, host, host_of_call, operator), operator)
+    wanted = calls.is_operator & with_formula[device.name[calls.row]]
+    formula = _around(calls, work.call, wanted)
+    used = np.unique(formula[formula != NONE])
+    outer = _around(calls, calls.parent[used], wanted)
+    while (outer != NONE).any():
+        formula[np.isin(formula, outer)] = NONE  # an operator within it counts
+        outer = np.unique(outer[outer != NONE])
+        outer = _around(calls, calls.parent[outer], wanted)
+    some = np.flatnonzero(formula != NONE)
+    found = np.full(len(work), NONE, np.int64)
+    groups, which = np.unique(formula[some], return_inverse=True)
+    totals = operators.operations(groups)
+    found[some] = _shared(work, some, which, totals)
+    return found
 
 
-def _bytes(
-    device: DeviceTrace,
-    calls: Calls,
-    work: Work,
-    host: HostTrace | None,
-    host_of_call: Rows,
-    operator: Column,
-) -> Column:
-    """Bytes of the tensors that each operator names, on the longest of its kernels; others move none."""
+def _bytes(operators: _Operators, work: Work, operator: Column) -> Column:
+    """Bytes of the tensors that each operator names, shared by its kernels.
+
+    An operator that is not PyTorch's own tells of one kernel only: of several, nobody knows which takes what.
+    """
+    device, calls = operators.device, operators.calls
     found = np.full(len(work), NONE, np.int64)
     some = np.flatnonzero(operator != NONE)
-    of_operator = _operator_bytes(device, calls, host, host_of_call, operator[some])
-    found[some] = np.where(of_operator < 0, NONE, 0)
-    main = _longest(work, operator)
-    found[main] = of_operator[np.searchsorted(some, main)]
+    if not len(some):
+        return found
+    groups, which, kernels = np.unique(operator[some], return_inverse=True, return_counts=True)
+    totals = operators.moved(groups)
+    is_own = np.array([name.startswith("aten::") or is_known(name) for name in device.names], np.bool_)
+    totals[(kernels > 1) & ~is_own[device.name[calls.row[groups]]]] = NONE
+    found[some] = _shared(work, some, which, totals)
+    return found
+
+
+def _own_bytes(device: DeviceTrace) -> Column:
+    """By event: what copies and fills say that they move."""
     size = np.full(len(device), NONE, np.int64)
     size[device.transfers.row] = device.transfers.size_bytes
-    own = size[work.row]
-    return np.where(own >= 0, own, found)
+    return size
 
 
-def _operator_bytes(
-    device: DeviceTrace, calls: Calls, host: HostTrace | None, host_of_call: Rows, some: Column
-) -> Column:
-    rows = host_of_call[some]
-    sizes = np.full(len(some), NONE, np.int64)
-    if host is not None:
-        total = _row_bytes(host.inputs) + _row_bytes(host.outputs)
-        sizes[rows != NONE] = total[rows[rows != NONE]]
-    bare = np.flatnonzero(rows == NONE)
-    texts, which = np.unique(device.arguments[calls.row[some[bare]]], return_inverse=True)
-    by_text = [_argument_bytes(_json(device.texts, text)) for text in texts.tolist()]
-    sizes[bare] = np.array(by_text, np.int64)[which] if len(bare) else 0
-    return sizes
-
-
-def _argument_bytes(given: Any) -> int:
-    total = sum(shape_bytes(given["dims"], given["types"])) if given else NONE
-    return total if total < 1 << 63 else NONE  # a shape that nobody has
-
-
-def _row_bytes(tensors: Tensors) -> Column:
-    """Bytes of each row's tensors."""
-    sizes = tensors.elements.astype(np.int64) * tensors.element_bytes.astype(np.int64)
-    total = np.concatenate(([0], np.cumsum(sizes)))
-    rows: Column = total[tensors.start[1:]] - total[tensors.start[:-1]]
-    return rows
+def _once_each(columns: tuple[Any, ...], figure: Callable[..., int]) -> Column:
+    """The figure of each row of some columns; equal rows are worked out once."""
+    rows = np.stack([column.astype(np.int64) for column in columns], axis=1)
+    distinct, of_row = np.unique(rows, axis=0, return_inverse=True)
+    figures = np.array([figure(*row) for row in distinct.tolist()], np.int64)
+    found: Column = figures[of_row.reshape(-1)] if len(rows) else np.zeros(0, np.int64)
+    return found
 
 
 def _around(calls: Calls, call: Column, wanted: Any) -> Column:
@@ -143,13 +170,26 @@ def _around(calls: Calls, call: Column, wanted: Any) -> Column:
         found[on] = calls.parent[found[on]]
 
 
-def _longest(work: Work, group: Column) -> Column:
-    """The longest work of each group, the first among equals, in ascending order."""
-    some = np.flatnonzero(group != NONE)
-    duration = work.end_ns[some] - work.start_ns[some]
-    order = some[np.lexsort((some, -duration, group[some]))]
-    is_first = np.insert(group[order][1:] != group[order][:-1], 0, True) if len(order) else np.zeros(0, bool)
-    return np.sort(order[is_first])
+def _shared(work: Work, some: Column, group: Column, totals: Column) -> Column:
+    """The total of each group, given to its work as its times are to each other; NONE if it is not known.
+
+    Work is at `some`, and of the group with the number beside it. Groups of work that took no time share
+    equally.
+    """
+    took = np.maximum(work.end_ns[some] - work.start_ns[some], 0) + 1
+    order = np.lexsort((some, group))
+    until = np.cumsum(took[order])
+    first = np.searchsorted(group[order], np.arange(len(totals)))
+    before = np.concatenate(([0], until))[first]
+    whole = np.bincount(group, weights=took, minlength=len(totals))
+    place = group[order]
+    upto = np.rint(totals[place] * ((until - before[place]) / whole[place])).astype(np.int64)
+    share = np.diff(upto, prepend=0)
+    share[first] = upto[first]
+    share[totals[place] == NONE] = NONE
+    found = np.empty(len(some), np.int64)
+    found[order] = share
+    return found
 
 
 def _json(texts: tuple[bytes, ...], at: int) -> Any:

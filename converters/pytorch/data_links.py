@@ -14,8 +14,7 @@ from converters.pytorch.calls import Calls, Work
 from converters.pytorch.columns import HostTrace
 from converters.pytorch.graph import Column, Draft, Link, Rows
 from converters.pytorch.nesting import NONE
-from converters.pytorch.storages import Past, Uses, Written
-from converters.pytorch.tally import Span
+from converters.pytorch.storages import write_read_pairs
 from converters.pytorch.threads import Threads
 
 
@@ -27,47 +26,21 @@ def link_data(
     host_of_call: Rows,
     work_node: Column,
     threads: Threads,
-    past: Past | None,
-) -> Past:
-    """Add the dependencies of both sorts.
-
-    With a past, dependencies on its writers, too; and gives who has written since then. Writers of the past
-    are keys, and those since then nodes of the draft, of what belongs to its span.
-    """
-    span = draft.tally.span
-    operator = _described(calls, host_of_call, work.call)
-    around = past.around if past is not None else Span()
-    items = np.flatnonzero(operator != NONE)
-    items = items[around.holds(calls.start_ns[work.call[items]])]
-    uses = Uses.of(host, host_of_call[operator[items]], calls.start_ns[work.call[items]])
-    lane, start, end = work.lane[items], work.start_ns[items], work.end_ns[items]
-    before, after = uses.pairs(lane)
-    ended = end[before] <= start[after]
-    draft.link(Link.DATA, work_node[items[before[ended]]], work_node[items[after[ended]]])
-    own = np.flatnonzero((host_of_call != NONE) & around.holds(calls.start_ns))
-    of_calls = Uses.of(host, host_of_call[own], calls.start_ns[own])
-    call_lane, call_start, call_end = calls.lane[own], calls.start_ns[own], calls.end_ns[own]
-    before, after = of_calls.pairs(call_lane)
-    ended = call_end[before] <= call_start[after]
-    last = threads.last_before(call_lane[before[ended]], call_end[before[ended]])
-    draft.link(Link.DATA, last, own[after[ended]])
-    if past is None:
-        return Past()
-    _link_past(draft, past.work, *uses.pairs_with(past.work, lane), start, work_node[items])
-    _link_past(draft, past.calls, *of_calls.pairs_with(past.calls, call_lane), call_start, own)
-    by_work = uses.last(span.holds(start), lane, end)
-    by_calls = of_calls.last(span.holds(call_start), call_lane, call_end)
-    writers = threads.last_before(by_calls.lane, by_calls.end_ns)
-    return Past(by_work.by(work_node[items[by_work.writer]]), by_calls.by(writers).some(writers != NONE))
-
-
-def _link_past(
-    draft: Draft, past: Written, before: Column, after: Column, start: Column, node: Column
 ) -> None:
-    """Dependencies on writers of earlier windows."""
-    ended = past.end_ns[before] <= start[after]
-    before, after = before[ended], after[ended]
-    draft.link(Link.DATA, draft.add_others(past.writer[before], past.end_ns[before]), node[after])
+    """Add the dependencies of both sorts."""
+    operator = _described(calls, host_of_call, work.call)
+    items = np.flatnonzero(operator != NONE)
+    moment = calls.start_ns[work.call[items]]
+    before, after = write_read_pairs(host, host_of_call[operator[items]], moment, work.lane[items])
+    before, after = items[before], items[after]
+    ended = work.end_ns[before] <= work.start_ns[after]
+    draft.link(Link.DATA, work_node[before[ended]], work_node[after[ended]])
+    own = np.flatnonzero(host_of_call != NONE)
+    before, after = write_read_pairs(host, host_of_call[own], calls.start_ns[own], calls.lane[own])
+    before, after = own[before], own[after]
+    ended = calls.end_ns[before] <= calls.start_ns[after]
+    last = threads.last_before(calls.lane[before[ended]], calls.end_ns[before[ended]])
+    draft.link(Link.DATA, last, after[ended])
 
 
 def _described(calls: Calls, host_of_call: Rows, call: Column) -> Column:

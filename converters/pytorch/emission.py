@@ -31,10 +31,12 @@ from converters.pytorch.encoded_fields import (
     text_attribute,
     text_field,
 )
+from converters.pytorch.gaps import EMPTY, gap_names
 from converters.pytorch.graph import ON_HOST, Column, Link, Role
 from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
+from converters.pytorch.rules import UNNAMED_OPERATION
 from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_rows
 from et_sim.protobuf_fields import delimited, varint
 from et_sim.trace.columns import CollectiveKind, NodeKind
@@ -45,11 +47,15 @@ _BYTES = 1 << 22  # room for them to begin with
 _NUMBERS = (
     ("is_cpu_op", "bool"),
     ("concurrent", "bool"),
+    ("gap", "bool"),
+    ("launch", "bool"),
+    ("copy", "bool"),
     ("duration_ns", "int64"),
     ("num_ops", "int64"),
     ("tensor_size", "uint64"),
     ("comm_type", "int64"),
     ("comm_size", "int64"),
+    ("comm_size_unknown", "bool"),
     ("comm_src", "int32"),
     ("comm_dst", "int32"),
     ("comm_tag", "int32"),
@@ -63,22 +69,20 @@ _AT = {name: at for at, (name, _) in enumerate(_NUMBERS)}
 _COMMUNICATION, _SCHEMA, _OPERATOR = range(TEXT_PIECES, TEXT_PIECES + 3)
 _NAMES = {
     Role.REST: "rest of operators",
-    Role.GAP: "gap",
-    Role.LAUNCH_GAP: "launch gap",
-    Role.STREAM_GAP: "stream gap",
+    Role.LAUNCH_REST: "rest of launches",
     Role.METADATA: "## process_group:init ##",
+}
+_MARKED = {
+    "gap": EMPTY,
+    "launch": (Role.LAUNCH, Role.LAUNCH_REST, Role.WAIT),
+    "copy": (Role.COPY, Role.FILL),
 }
 _DESTINED = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
 
 
 def trace_bytes(rank: ConvertedRank) -> Iterator[bytes]:
     """The content of the trace file, in parts."""
-    yield header_bytes(rank)
-    yield from row_bytes(rank)
-
-
-def row_bytes(rank: ConvertedRank) -> Iterator[bytes]:
-    """The nodes, in parts."""
+    yield _header(rank)
     writer = _Writer(rank)
     pieces = writer.book.packed()
     out = np.empty(_BYTES, np.uint8)
@@ -91,7 +95,7 @@ def row_bytes(rank: ConvertedRank) -> Iterator[bytes]:
         yield out[:size].tobytes()
 
 
-def header_bytes(rank: ConvertedRank) -> bytes:
+def _header(rank: ConvertedRank) -> bytes:
     """What the file says about itself."""
     said = [text_attribute(name, value) for name, value in rank.described_as.items()]
     content = b"".join(delimited(2, attribute[_head_size(attribute) :]) for attribute in said if attribute)
@@ -134,10 +138,12 @@ class _Writer:
         self._heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
         self._tables = [*self._of_host(), *self._of_device()]
+        self._gaps = self._gap_pieces()
         kinds = [int(one.operation.node) for one in rank.communications]
         self._kind_of = np.array(kinds or [NONE], np.int64)
         sizes = [_numbers_of(one, rank.rank) for one in rank.communications]
         self._sizes = np.array(sizes or [[NONE] * 5], np.int64)
+        self._is_unsized = np.array([one.is_unsized for one in rank.communications] or [False], np.bool_)
         which = np.arange(len(rank.communications))
         self._communications = self.book.table(which, rank.communications, _texts_of)
         self._groups = self.book.add(text_field(VALUES_FIELD, process_group_text(rank.groups)))
@@ -182,12 +188,20 @@ class _Writer:
             pieces = self.book.table(used, device.texts, partial(_recorded, number, key))
             yield _Table(place, event, device.arguments, pieces, _Only.BARE)
 
+    def _gap_pieces(self) -> Column | None:
+        """The names of gaps, by row; None: there are none."""
+        if self.rank.device is None:
+            return None
+        name, names = gap_names(self.rank.graph, self.rank.device, self.rank.event)
+        pieces = np.array([self.book.add(_name(one)) for one in names], np.int64)
+        return np.where(name != NONE, pieces[name], NONE)
+
     def block(self, first: int, last: int) -> Block:
         """The rows from `first` to before `last`."""
         graph, rows = self.rank.graph, slice(first, last)
         kinds = self._kinds(rows)
         duration = graph.end_ns[rows] - graph.start_ns[rows]
-        number = np.arange(first, last) + graph.first + 1
+        number = np.arange(first, last) + 1
         plain = np.stack((number, kinds, graph.start_ns[rows] // 1000, (duration + 500) // 1000), axis=1)
         bounds = np.searchsorted(graph.after, np.arange(first, last + 1, dtype=np.int32)).astype(np.int64)
         low, high = int(bounds[0]), int(bounds[-1])
@@ -208,6 +222,9 @@ class _Writer:
         role = graph.role[rows]
         piece = np.full((len(role), TEXT_PIECES + 3), NONE, np.int32)
         piece[:, 0] = self._names[role]
+        if self._gaps is not None:
+            is_gap = self._gaps[rows] != NONE
+            piece[is_gap, 0] = self._gaps[rows][is_gap]
         piece[role == Role.METADATA, 1] = self._groups
         piece[:, _COMMUNICATION] = self._communications[self.rank.communication[rows]]
         allowed = {
@@ -242,6 +259,9 @@ class _Writer:
         role, which = graph.role[rows], rank.communication[rows]
         put("is_cpu_op", np.isin(role, [int(one) for one in ON_HOST]) & (which == NONE), True)
         put("concurrent", 1, True)
+        for name, roles in _MARKED.items():
+            put(name, 1, np.isin(role, [int(one) for one in roles]))
+        put("comm_size_unknown", 1, (which != NONE) & self._is_unsized[which])
         put("duration_ns", duration, rank.is_timed & (role != Role.METADATA))
         for name, lookup in rank.numbers.items():
             found = lookup[rows]
@@ -269,12 +289,15 @@ def _recorded(number: int, key: str, text: bytes) -> bytes:
 def _numbers_of(one: Communication, rank: int) -> list[int]:
     """Type, size, source, destination and tag; NONE where the operation has none."""
     operation, kind = one.operation, one.operation.collective
+    if operation == UNNAMED_OPERATION:
+        return [NONE] * 5
+    size = NONE if one.is_unsized else one.comm_bytes
     if kind is None:
         ends = (one.peer, rank) if operation.node == NodeKind.RECV else (rank, one.peer)
-        return [NONE, one.comm_bytes, *ends, one.tag]
+        return [NONE, size, *ends, one.tag]
     rooted = one.peer if one.peer != UNKNOWN else NONE
     ends = (NONE, rooted) if kind in _DESTINED else (rooted, NONE)
-    return [int(kind), one.comm_bytes, *ends, NONE]
+    return [int(kind), size, *ends, NONE]
 
 
 def _texts_of(one: Communication) -> bytes:

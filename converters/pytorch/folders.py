@@ -10,16 +10,18 @@ Not here: converting one rank (`converting`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from converters.pytorch.alike import missing_ranks, refuse_unlike
 from converters.pytorch.columns import ABSENT
 from converters.pytorch.converting import Done, Job, convert
 from converters.pytorch.graph import Link
 from converters.pytorch.reading import Identity, identify
+from converters.pytorch.settling import settle_files
 from et_sim.errors import TraceError, UsageError
 
 _ENDINGS = (".json", ".json.gz", ".gz")
@@ -106,12 +108,20 @@ def _with(job: Job, kind: str, path: Path) -> Job:
     return replace(job, **files)
 
 
-def convert_all(jobs: list[Job], processes: int, progress: Report) -> Iterator[Done]:
-    """Every rank, in the order of `jobs`; files have their names when the last one is given."""
+def convert_all(
+    jobs: list[Job], processes: int, progress: Report, notes: list[str] | None = None
+) -> list[Done]:
+    """Every rank, in the order of `jobs`; what is to be said about all of them is added to `notes`."""
     refuse_overwriting(jobs)
     finished: list[Done] = []
     try:
         finished = sorted(_converted(jobs, processes, progress), key=lambda done: jobs.index(done.job))
+        if not any(job.force for job in jobs):
+            refuse_unlike([done.report for done in finished])
+        said = settle_files(finished)
+        said += missing_ranks([done.report for done in finished])
+        if notes is not None:
+            notes += said
         for done in finished:
             done.temporary.replace(done.job.output)
     except OSError as error:
@@ -122,7 +132,7 @@ def convert_all(jobs: list[Job], processes: int, progress: Report) -> Iterator[D
     finally:
         for done in finished:
             done.temporary.unlink(missing_ok=True)
-    yield from finished
+    return finished
 
 
 def _converted(jobs: list[Job], processes: int, progress: Report) -> list[Done]:

@@ -1,7 +1,9 @@
 """How many floating-point operations an operator takes, by the shapes of its inputs.
 
 A multiplication and an addition are two operations. Attention is counted in full, masked or not, and its
-backward pass as flash attention does it, which computes the scores a second time.
+backward pass as flash attention does it, which computes the scores a second time; sequences that are packed
+into one count as if all were as long as the longest. An optimizer's step takes so many operations for each
+parameter, as its formula has with momentum and weight decay.
 
 Not here: which kernel does the work (`costs`).
 """
@@ -36,6 +38,21 @@ def operations(name: str, given: Given) -> int | None:
     except (IndexError, TypeError, ValueError):
         return None
     return count if count > 0 else None
+
+
+def output_elements(name: str, given: Given) -> int | None:
+    """Elements of the output where they follow from the operations; None elsewhere.
+
+    A product makes one of every 2 k operations, a convolution one for every filter's worth of them.
+    """
+    short = name.removeprefix("aten::")
+    count = operations(name, given)
+    if count is None or short not in _OPERATIONS_EACH:
+        return None
+    try:
+        return count // max(_OPERATIONS_EACH[short](given), 1)
+    except (IndexError, TypeError, ValueError):
+        return None
 
 
 def is_known(name: str) -> bool:
@@ -91,24 +108,57 @@ def _output_of(data: Sequence[int], weight: Sequence[int], values: Sequence[Any]
     return [data[0], weight[0], *sizes]
 
 
-def _library_convolution(given: Given) -> int:
-    """cuDNN and MIOpen: padding, stride and dilation come in another order."""
+def _library_convolution(first: int, order: str = "psd") -> Formula:
+    """cuDNN and MIOpen: padding, stride and dilation stand from argument `first` on, in another order."""
+
+    def count(given: Given) -> int:
+        data, weight = given.shapes[:2]
+        values = given.values[first : first + 3] if len(given.values) > first + 2 else (0, 1, 1)
+        if len(given.values) <= first + 2 and not given.outputs:
+            raise ValueError
+        named = dict(zip(order, values, strict=True))
+        output = _recorded(given) or _output_of(data, weight, [named[one] for one in "spd"])
+        return int(2 * prod(output) * prod(weight[1:]))
+
+    return count
+
+
+def _transposed_convolution(given: Given) -> int:
+    """Each element of the input meets a filter."""
     data, weight = given.shapes[:2]
-    padding, stride, dilation = given.values[2:5] if len(given.values) > 4 else (0, 1, 1)
-    output = _recorded(given) or _output_of(data, weight, (stride, padding, dilation))
-    return int(2 * prod(output) * prod(weight[1:]))
+    return int(2 * prod(data) * prod(weight[1:]))
+
+
+def _library_backward(given: Given) -> int:
+    """Input, gradient of the output, weight; which gradients are asked for is the last argument."""
+    gradient, weight = given.shapes[1:3]
+    return int(2 * prod(gradient) * prod(weight[1:]) * _asked_for(given.values[-1] if given.values else None))
+
+
+def _library_backward_input(given: Given) -> int:
+    gradient, weight = given.shapes[1:3]
+    return int(2 * prod(gradient) * prod(weight[1:]))
+
+
+def _library_backward_weight(given: Given) -> int:
+    weight = _extents(given.values[0], 0)
+    return int(2 * prod(given.shapes[1]) * prod(weight[1:]))
+
+
+def _asked_for(mask: Any) -> int:
+    """How many of the gradients of input and weight; both if nobody says."""
+    if isinstance(mask, str):
+        mask = [word.strip(" []").lower() == "true" for word in mask.split(",")]
+    return sum(bool(one) for one in mask[:2]) if isinstance(mask, list) and len(mask) > 1 else 2
 
 
 def _convolution_backward(given: Given) -> int:
     """As much as forward for each gradient that is asked for: of the input, and of the weight."""
     values, shapes = given.values, given.shapes
-    mask = values[10] if len(values) > 10 else [True, True]
-    mask = (
-        [word.strip(" []").lower() == "true" for word in mask.split(",")] if isinstance(mask, str) else mask
-    )
+    mask = values[10] if len(values) > 10 else None
     transposed = len(values) > 7 and str(values[7]).lower() == "true"
     spread = shapes[1] if transposed else shapes[0]
-    return int(2 * prod(spread) * prod(shapes[2][1:]) * sum(bool(one) for one in mask[:2]))
+    return int(2 * prod(spread) * prod(shapes[2][1:]) * _asked_for(mask))
 
 
 def _attention(first: int) -> Formula:
@@ -135,19 +185,31 @@ def _scores(given: Given, first: int) -> tuple[int, int, int]:
     return prod(query[:-1]) * int(key[-2]), int(query[-1]), int(value[-1])
 
 
-def _flash_attention(given: Given) -> int:
-    """[batch, length, heads, width]."""
-    query, key, value = given.shapes[:3]
-    if len(query) != 4:
-        raise ValueError
-    return int(2 * prod(query[:-1]) * int(key[1]) * (int(query[-1]) + int(value[-1])))
+def _flash_attention(first: int, *, backward: bool = False) -> Formula:
+    """[batch, length, heads, width]; or [length of all, heads, width], and the longest among the values."""
+
+    def count(given: Given) -> int:
+        query, key, value = given.shapes[first : first + 3]
+        if len(query) == 4:
+            length = int(key[1])
+        elif len(query) == 3:
+            length = int(given.values[9 if backward else 6])
+        else:
+            raise ValueError
+        widths = int(query[-1]), int(value[-1])
+        each = 3 * widths[0] + 2 * widths[1] if backward else sum(widths)
+        return int(2 * prod(query[:-1]) * length * each)
+
+    return count
 
 
-def _flash_attention_backward(given: Given) -> int:
-    query, key, value = given.shapes[1:4]
-    if len(query) != 4:
-        raise ValueError
-    return int(2 * prod(query[:-1]) * int(key[1]) * (3 * int(query[-1]) + 2 * int(value[-1])))
+def _optimizer(operations_each: int) -> Formula:
+    """So many operations for each parameter; the first argument is the list of parameters."""
+
+    def count(given: Given) -> int:
+        return operations_each * sum(int(prod(shape)) for shape in given.shapes[0])
+
+    return count
 
 
 def _extents(value: Any, count: int) -> list[int]:
@@ -158,6 +220,11 @@ def _extents(value: Any, count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
+_ADAM = _optimizer(15)  # 2 for the decay of weights, 3 and 4 for the moments, 6 for the step
+_SGD = _optimizer(7)
+_ADAGRAD = _optimizer(9)
+
+# By name, without `aten::`.
 FORMULAS: dict[str, Formula] = {
     "mm": _product(0),
     "bmm": _product(0),
@@ -169,19 +236,69 @@ FORMULAS: dict[str, Formula] = {
     "_addmm_activation": _product(1),
     "linear": _linear,
     "_scaled_mm": _product(0),
+    "_int_mm": _product(0),
+    "_grouped_mm": _product(0),
+    "_scaled_grouped_mm": _product(0),
     "convolution": _convolution,
     "_convolution": _convolution,
-    "cudnn_convolution": _library_convolution,
-    "miopen_convolution": _library_convolution,
+    "convolution_overrideable": _convolution,
+    "cudnn_convolution": _library_convolution(2),
+    "cudnn_convolution_relu": _library_convolution(3, "spd"),
+    "cudnn_convolution_add_relu": _library_convolution(5, "spd"),
+    "cudnn_convolution_transpose": _transposed_convolution,
+    "miopen_convolution": _library_convolution(3),
+    "miopen_depthwise_convolution": _library_convolution(3),
+    "miopen_convolution_relu": _library_convolution(3, "spd"),
+    "miopen_convolution_add_relu": _library_convolution(5, "spd"),
+    "miopen_convolution_transpose": _transposed_convolution,
+    "mkldnn_convolution": _library_convolution(3),
+    "_conv_depthwise2d": _library_convolution(4, "spd"),
     "convolution_backward": _convolution_backward,
+    "convolution_backward_overrideable": _convolution_backward,
+    "cudnn_convolution_backward": _library_backward,
+    "cudnn_convolution_backward_input": _library_backward_input,
+    "cudnn_convolution_backward_weight": _library_backward_weight,
+    "miopen_convolution_backward": _library_backward,
+    "miopen_convolution_backward_input": _library_backward_input,
+    "miopen_convolution_backward_weight": _library_backward_weight,
+    "miopen_depthwise_convolution_backward": _library_backward,
     "scaled_dot_product_attention": _attention(0),
     "_scaled_dot_product_flash_attention": _attention(0),
     "_scaled_dot_product_efficient_attention": _attention(0),
     "_scaled_dot_product_cudnn_attention": _attention(0),
     "_scaled_dot_product_flash_attention_for_cpu": _attention(0),
+    "_scaled_dot_product_fused_attention_overrideable": _attention(0),
+    "_cudnn_attention_forward": _attention(0),
     "_scaled_dot_product_flash_attention_backward": _attention_backward,
     "_scaled_dot_product_efficient_attention_backward": _attention_backward,
     "_scaled_dot_product_cudnn_attention_backward": _attention_backward,
-    "_flash_attention_forward": _flash_attention,
-    "_flash_attention_backward": _flash_attention_backward,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "_scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
+    "_cudnn_attention_backward": _attention_backward,
+    "_flash_attention_forward": _flash_attention(0),
+    "_efficient_attention_forward": _flash_attention(0),
+    "flash_attn::_flash_attn_forward": _flash_attention(0),
+    "flash_attn::_flash_attn_varlen_forward": _flash_attention(0),
+    "flash_attn_3::fwd": _flash_attention(0),
+    "FlashAttnFunc": _flash_attention(0),
+    "_flash_attention_backward": _flash_attention(1, backward=True),
+    "_efficient_attention_backward": _flash_attention(1, backward=True),
+    "flash_attn::_flash_attn_backward": _flash_attention(1, backward=True),
+    "_fused_adam": _ADAM,
+    "_fused_adam_": _ADAM,
+    "_fused_adamw": _ADAM,
+    "_fused_adamw_": _ADAM,
+    "_fused_sgd": _SGD,
+    "_fused_sgd_": _SGD,
+    "_fused_adagrad": _ADAGRAD,
+    "_fused_adagrad_": _ADAGRAD,
+}
+
+_FILTERED = ("convolution", "_convolution", "cudnn_convolution", "miopen_convolution", "mkldnn_convolution")
+# Of operators whose outputs are all of one kind: operations for an element of the output.
+_OPERATIONS_EACH: dict[str, Formula] = {
+    **dict.fromkeys(("mm", "bmm", "mv", "_scaled_mm", "_int_mm"), lambda given: 2 * given.shapes[0][-1]),
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), lambda given: 2 * given.shapes[1][-1]),
+    "linear": lambda given: 2 * given.shapes[0][-1],
+    **dict.fromkeys(_FILTERED, lambda given: 2 * prod(given.shapes[1][1:])),
 }

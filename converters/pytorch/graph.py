@@ -5,15 +5,11 @@ would not is left out and counted, so no node is late when replayed. (The one ex
 one stream that overlaps in the recording: its order decides whether ranks understand each other, and is
 kept.) Nodes are in the order of their start, and every dependency leads to a later row, so there is no cycle.
 
-Of a recording that is converted in windows, a graph is what one of them adds: its rows have numbers that
-follow those of the windows before, and may depend on these.
-
 Not here: what the nodes are (`threads`, `streams`), and writing them (`emission`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -47,6 +43,7 @@ class Role(IntEnum):
     STREAM_GAP = 12  # from the end of one piece of work to the beginning of the next
     METADATA = 13
     UNTIMED = 14  # a node of an execution trace that no timeline goes with
+    LAUNCH_REST = 15  # what a call that starts work takes after that could begin
 
 
 class Link(IntEnum):
@@ -72,40 +69,12 @@ ON_HOST = (
     Role.OPERATOR,
     Role.MARKER,
     Role.LAUNCH,
+    Role.LAUNCH_REST,
     Role.WAIT,
     *GAPS,
     Role.METADATA,
     Role.UNTIMED,
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placed:
-    """Nodes of a draft."""
-
-    position: Column  # which of several without duration at one instant come first
-    start_ns: Column
-    end_ns: Column
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WindowSlice:
-    """What of a draft belongs to a window of the recording, by node."""
-
-    is_own: npt.NDArray[np.bool_]
-    key: Column  # names the node in every window that sees it
-    first: int  # nodes of the windows before
-    number_of: Callable[[Column], Column]  # numbers of their nodes by key, or NONE
-
-    def and_others(self, key: Column) -> WindowSlice:
-        """With further nodes, which do not belong to the window."""
-        is_own = np.concatenate((self.is_own, np.zeros(len(key), np.bool_)))
-        return WindowSlice(is_own, np.concatenate((self.key, key)), self.first, self.number_of)
-
-
-def no_ends(outer: Column) -> Column:
-    """When nodes before the first end, where there are none."""
-    return outer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +86,9 @@ class Graph:
     end_ns: Column
     call: Rows  # index into `Calls` (without a timeline: row of the execution trace), or NONE
     work: Rows  # index into `Work`, or NONE
-    before: Rows  # dependencies, sorted by the later row: the number of the earlier one
+    before: Rows  # dependencies, sorted by the later row: the earlier one
     after: Rows
     kind: npt.NDArray[np.uint8]
-    first: int = 0  # number of the first row
-    key: Column | None = None  # of the rows, if this is a window of a recording
 
     def __len__(self) -> int:
         return len(self.role)
@@ -131,19 +98,12 @@ class Graph:
         """Where the dependencies of each row begin; one more than there are rows."""
         return np.searchsorted(self.after, np.arange(len(self) + 1, dtype=np.int32)).astype(np.int64)
 
-    def replayed(self, ends_of: Callable[[Column], Column] = no_ends) -> tuple[Column, Rows]:
+    def replayed(self) -> tuple[Column, Rows]:
         """When each node ends if only its dependencies hold it back; and the one that does (an index into
-        `before`), or NONE. `ends_of` says it of numbers before the first."""
-        before, outer = self.before, np.zeros(0, np.int64)
-        if self.first:
-            is_outer = self.before < self.first
-            outer = np.unique(self.before[is_outer])
-            before = self.before - self.first
-            before[is_outer] = len(self) + np.searchsorted(outer, self.before[is_outer])
-        ends, decisive = np.zeros(len(self) + len(outer), np.int64), np.zeros(len(self), np.int32)
-        ends[len(self) :] = ends_of(outer)
-        replay_times(self.end_ns - self.start_ns, self.first_dependency, before, ends, decisive)
-        return ends[: len(self)], decisive
+        `before`), or NONE."""
+        ends, decisive = np.zeros(len(self), np.int64), np.zeros(len(self), np.int32)
+        replay_times(self.end_ns - self.start_ns, self.first_dependency, self.before, ends, decisive)
+        return ends, decisive
 
 
 @dataclass(slots=True)
@@ -157,7 +117,6 @@ class Draft:
     call: list[Rows] = field(default_factory=list)
     work: list[Rows] = field(default_factory=list)
     links: list[tuple[Link, Rows, Rows, bool]] = field(default_factory=list)
-    others: list[Column] = field(default_factory=list)  # keys of the last nodes: those of other windows
     size: int = 0
 
     def add(self, role: Any, start: Any, end: Any, *, call: Any = NONE, work: Any = NONE) -> Rows:
@@ -174,11 +133,6 @@ class Draft:
         self.size += count
         return np.arange(self.size - count, self.size, dtype=np.int32)
 
-    def add_others(self, key: Column, end_ns: Column) -> Rows:
-        """Nodes that earlier windows have written; no others may come after them."""
-        self.others.append(key)
-        return self.add(Role.MARKER, end_ns, end_ns)
-
     def times(self) -> tuple[Column, Column]:
         """When the nodes that are there begin and end, in single columns."""
         self.start_ns, self.end_ns = [np.concatenate(self.start_ns)], [np.concatenate(self.end_ns)]
@@ -193,21 +147,16 @@ class Draft:
         both = (before != NONE) & (after != NONE)
         self.links.append((kind, before[both], after[both], though_late))
 
-    def finished(self, without: frozenset[Link], position: Any, share: WindowSlice | None = None) -> Graph:
-        """The graph, without some kinds of dependencies: all of it, or what belongs to a window.
+    def finished(self, without: frozenset[Link], position: Any) -> Graph:
+        """The graph, without some kinds of dependencies.
 
         `position` says which of several nodes without duration at one instant come first.
         """
         start, end = self.times()
-        if share is not None and self.others:
-            share = share.and_others(np.concatenate(self.others))
-            position = np.append(position, np.zeros(self.size - len(position), np.int32))
         order = np.lexsort((position, end, start)).astype(np.int32)
-        if share is not None:
-            order = order[share.is_own[order]]
-        rank = np.full(self.size, NONE, np.int32)
+        rank = np.empty(self.size, np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        before, after, kind = self._links(rank, start, end, without, share)
+        before, after, kind = self._links(rank, start, end, without)
         del rank
         return Graph(
             np.concatenate(self.role)[order],
@@ -218,12 +167,10 @@ class Draft:
             before,
             after,
             kind,
-            share.first if share is not None else 0,
-            share.key[order] if share is not None else None,
         )
 
     def _links(
-        self, rank: Rows, start: Column, end: Column, without: frozenset[Link], share: WindowSlice | None
+        self, rank: Rows, start: Column, end: Column, without: frozenset[Link]
     ) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
         """All dependencies by rows, each pair once, under the kind that was added first.
 
@@ -234,18 +181,14 @@ class Draft:
         links, self.links = self.links[::-1], []
         while links:  # each is forgotten when it has been taken over
             kind, before, after, though_late = links.pop()
-            own = rank[after] != NONE
-            if not own.all():
-                before, after = before[own], after[own]
             forward = ((end[before] <= start[after]) | though_late) & (rank[before] < rank[after])
             backward = int((~forward).sum())
             if kind in without:
-                self._left_out(f"{kind.label} dependencies, switched off", len(before) - backward)
+                self.tally.count(f"{kind.label} dependencies, switched off", len(before) - backward)
                 continue
-            self._left_out(f"{kind.label} dependencies that run backwards in time", backward)
-            number, known = self._numbers(before[forward], rank, share)
-            befores.append(number[known])
-            afters.append(rank[after[forward]][known])
+            self.tally.count(f"{kind.label} dependencies that run backwards in time", backward)
+            befores.append(rank[before[forward]])
+            afters.append(rank[after[forward]])
             kinds.append(np.full(len(afters[-1]), kind, np.uint8))
         before, after, kind_of = np.concatenate(befores), np.concatenate(afters), np.concatenate(kinds)
         befores, afters = [], []
@@ -256,19 +199,3 @@ class Draft:
         same = (before[1:] == before[:-1]) & (after[1:] == after[:-1]) & (is_tree[1:] == is_tree[:-1])
         first[1:] = ~same
         return before[first], after[first], kind_of[first]
-
-    def _numbers(self, node: Rows, rank: Rows, share: WindowSlice | None) -> tuple[Rows, Any]:
-        """Numbers of nodes, and which have one: a window knows only some of those before it."""
-        number: Rows = rank[node]
-        if share is None:
-            return number, slice(None)
-        number = np.where(number != NONE, number + share.first, NONE).astype(np.int32)
-        outer = number == NONE
-        number[outer] = share.number_of(share.key[node[outer]])
-        self._left_out("dependencies that reach back too far", int((number == NONE).sum()))
-        return number, number != NONE
-
-    def _left_out(self, what: str, number: int) -> None:
-        """Count dependencies of nodes that are the draft's own."""
-        if number:
-            self.tally.counts[what] += number

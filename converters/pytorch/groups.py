@@ -28,19 +28,16 @@ class Groups:
     tally: Tally
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def resolve(self, found: Communication, moment: int = 0) -> Communication:
-        """The communication with the name of its group, and its root or peer as one of all ranks.
-
-        What is remarkable is counted at the moment of its beginning.
-        """
-        name = self._name_of(found, moment)
+    def resolve(self, found: Communication) -> Communication:
+        """The communication with the name of its group, and its root or peer as one of all ranks."""
+        name = self._name_of(found)
         if name and name not in self.members:
-            self._learn(name, found, moment)
+            self._learn(name, found)
         resolved = replace(found, group="" if self._is_everybody(name) else name)
         if found.peer == UNKNOWN and found.root != UNKNOWN:
             return replace(resolved, peer=self.global_rank(name, found.root))
-        if found.peer == UNKNOWN and found.operation.collective is None:
-            self.tally.count("messages whose peer the trace does not say (a simulation refuses them)", moment)
+        if found.peer == UNKNOWN and found.operation.is_message:
+            self.tally.count("messages whose peer the trace does not say (a simulation refuses them)")
         return resolved
 
     def global_rank(self, name: str, member: int) -> int:
@@ -51,8 +48,8 @@ class Groups:
     def is_alone(self, found: Communication) -> bool:
         """Whether a communication is of one rank with itself, which moves nothing."""
         ranks = self.members.get(found.group, found.group_ranks)
-        size = len(ranks) or found.group_size
-        return size == 1 and self.world != 1 and found.operation.collective is not None
+        size = len(ranks) or (found.group_size if found.group_size > 0 else self.world)
+        return size == 1 and not found.operation.is_message
 
     def described(self) -> dict[str, tuple[int, ...]]:
         """What the converted trace says about groups: those that somebody can be in besides all."""
@@ -62,7 +59,7 @@ class Groups:
         ranks = self.members.get(name, ())
         return not name or name == DEFAULT or (name in self.members and len(ranks) in (0, self.world))
 
-    def _name_of(self, found: Communication, moment: int) -> str:
+    def _name_of(self, found: Communication) -> str:
         if found.group:
             return found.group
         if found.group_ranks:
@@ -73,14 +70,12 @@ class Groups:
                 return "ranks " + " ".join(map(str, found.group_ranks))
         if found.group_size in (UNKNOWN, self.world):
             if len(self._distinct()) > 1 and found.group_size == UNKNOWN:
-                self.tally.count("of a group that the trace does not name, taken as all ranks", moment)
+                self.tally.count("of a group that the trace does not name, taken as all ranks")
             return DEFAULT
         fitting = [name for name, ranks in self._distinct().items() if len(ranks) == found.group_size]
         if len(fitting) == 1:
             return fitting[0]
-        self.tally.count(
-            f"of a group of {found.group_size} that the trace does not name, taken as all ranks", moment
-        )
+        self.tally.count(f"of a group of {found.group_size} that the trace does not name, taken as all ranks")
         return DEFAULT
 
     def _distinct(self) -> dict[str, tuple[int, ...]]:
@@ -91,13 +86,13 @@ class Groups:
                 names.setdefault(ranks if len(ranks) != self.world else (), name)
         return {name: ranks for ranks, name in names.items()}
 
-    def _learn(self, name: str, found: Communication, moment: int) -> None:
+    def _learn(self, name: str, found: Communication) -> None:
         if found.group_ranks:
             self.members[name] = found.group_ranks
         elif found.group_size == self.world and self.world != UNKNOWN:
             self.members[name] = ()
         elif name != DEFAULT:
-            self.tally.count(f"of group {name}, whose members the trace does not say", moment)
+            self.tally.count(f"of group {name}, whose members the trace does not say")
 
 
 def collect_groups(host: HostTrace | None, device: DeviceTrace | None, tally: Tally) -> Groups:
@@ -120,7 +115,7 @@ def learn_world(groups: Groups, largest: int) -> None:
     if groups.world == UNKNOWN and largest > 0:
         groups.world = largest
         what = f"the number of ranks is not recorded: taken as {largest}, the size of the largest group"
-        groups.tally.count(what, 0)
+        groups.tally.count(what)
 
 
 def _world(described: Iterable[ProcessGroup]) -> int:

@@ -66,28 +66,13 @@ class _Sides:
 
 def operators_of(host: HostTrace) -> Any:
     """Rows that stand for calls."""
-    return np.flatnonzero(is_called(host.sort))
+    return np.flatnonzero(~np.isin(host.sort, [int(one) for one in _NOT_CALLED]))
 
 
-def is_called(sort: Any) -> Any:
-    """Which sorts of nodes stand for calls."""
-    return ~np.isin(sort, [int(one) for one in _NOT_CALLED])
-
-
-def names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
+def _names_in_common(host: HostTrace, device: DeviceTrace) -> Any:
     """The names of the timeline by the numbers of the execution trace; others are below -1."""
     number = {name: at for at, name in enumerate(host.names)}
     return np.array([number.get(name, -2 - at) for at, name in enumerate(device.names)], np.int64)
-
-
-def belong_together(host: HostTrace, device: DeviceTrace) -> bool:
-    """Whether nothing says that the two recordings are of different ranks."""
-    processes = {lane.process for lane in device.lanes if lane.device == ABSENT}
-    same_process = (
-        device.node_id is not None or ABSENT in (host.process, *processes) or host.process in processes
-    )
-    same_rank = ABSENT in (host.rank, device.rank) or host.rank == device.rank
-    return same_rank and (same_process or not processes)
 
 
 def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
@@ -113,18 +98,6 @@ def link(host: HostTrace, device: DeviceTrace, calls: Calls) -> Links:
     return Links(host_of_call, name, np.sort(sides.host), len(sides.call), len(best[0]))
 
 
-def link_by(
-    how: str, host: HostTrace, device: DeviceTrace, calls: Calls, of_host: Rows, of_calls: Rows
-) -> Links:
-    """Find the pairs whose ids, given by row of the execution trace and by call, are equal."""
-    sides = _sides(host, device, calls)
-    ours, theirs = of_host[sides.host].astype(np.int64), of_calls[sides.call].astype(np.int64)
-    rows, found = _joined(sides, ours, theirs)
-    host_of_call = np.full(len(calls), NONE, np.int32)
-    host_of_call[found] = rows
-    return Links(host_of_call, how, np.sort(sides.host), len(sides.call), len(found))
-
-
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # host rows, calls
 
 
@@ -133,7 +106,7 @@ def _no_pairs() -> Pairs:
 
 
 def _sides(host: HostTrace, device: DeviceTrace, calls: Calls) -> _Sides:
-    common = names_in_common(host, device)
+    common = _names_in_common(host, device)
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     chosen = np.flatnonzero(calls.is_operator | calls.is_annotation)
@@ -170,66 +143,45 @@ def _by_external_id(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _
     ours = host.record_function[sides.host].astype(np.int64)
     theirs = device.external_id[calls.row[sides.call]].astype(np.int64)
     here, there = ours > 0, (theirs > 0) & (sides.call_name >= 0)
-    names = sides.host_name[here], sides.call_name[there]
-    chosen = telling_names(np.bincount(names[0]), np.bincount(names[1]))
-    shift = usual_shift(chosen, (names[0], ours[here]), (names[1], theirs[there]))
+    shift = _usual_shift((sides.host_name[here], ours[here]), (sides.call_name[there], theirs[there]))
     return (
         _joined(sides, np.where(ours > 0, ours + shift, ABSENT), theirs) if shift is not None else _no_pairs()
     )
 
 
-def telling_names(ours: Any, theirs: Any) -> Any:
-    """The rarest of the names that occur equally often on both sides, given how often all do."""
-    size = min(len(ours), len(theirs))
-    count = ours[:size]
-    names = np.flatnonzero((count > 0) & (count == theirs[:size]))
+def _usual_shift(ours: Pairs, theirs: Pairs) -> int | None:
+    """The most frequent difference between ids of one name; each side is names, and ids.
+
+    The rarest of the names that occur equally often on both sides are asked.
+    """
+    counts = [np.bincount(names) for names, _ in (ours, theirs)]
+    size = min(map(len, counts))
+    count = counts[0][:size]
+    names = np.flatnonzero((count > 0) & (count == counts[1][:size]))
     names = names[np.argsort(count[names], kind="stable")]
-    return np.sort(names[np.cumsum(count[names]) <= max(_VOTES, int(count[names[:1]].sum()))])
-
-
-def usual_shift(chosen: Any, ours: Pairs, theirs: Pairs) -> int | None:
-    """The most frequent difference between the ids of the chosen names; each side is names, and ids."""
+    names = names[np.cumsum(count[names]) <= max(_VOTES, int(count[names[:1]].sum()))]
     sorted_ids = []
-    for names, ids in (ours, theirs):
-        some = np.flatnonzero(np.isin(names, chosen))
-        sorted_ids.append(ids[some[np.lexsort((ids[some], names[some]))]])
+    for side, ids in (ours, theirs):
+        some = np.flatnonzero(np.isin(side, names))
+        sorted_ids.append(ids[some[np.lexsort((ids[some], side[some]))]])
     shifts, votes = np.unique(sorted_ids[1] - sorted_ids[0], return_counts=True)
     return int(shifts[np.argmax(votes)]) if len(shifts) else None
 
 
 def _by_names(host: HostTrace, device: DeviceTrace, calls: Calls, sides: _Sides) -> Pairs:
-    ours = Named(host.thread[sides.host], sides.host_name, host.sequence[sides.host].astype(np.int64))
-    theirs = Named(
-        calls.lane[sides.call], sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64)
-    )
-    here, there = pairs_by_names(ours, theirs)
-    return sides.host[here], sides.call[there]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Named:
-    """Operators in their order: on which thread, their names, and autograd's sequence numbers."""
-
-    thread: Rows
-    name: Rows
-    number: Rows
-
-    def some(self, rows: Any) -> Sequence:
-        """Those of a thread."""
-        return Sequence(self.name[rows], self.number[rows])
-
-
-def pairs_by_names(ours: Named, theirs: Named) -> Pairs:
-    """Positions that match; threads and lanes are in pairs, those that share most first."""
+    """Threads and lanes are in pairs, those that share most first."""
+    threads, lanes = host.thread[sides.host], calls.lane[sides.call]
+    ours = Sequence(sides.host_name, host.sequence[sides.host].astype(np.int64))
+    theirs = Sequence(sides.call_name, device.sequence[calls.row[sides.call]].astype(np.int64))
     candidates: list[tuple[int, int, int, Pairs]] = []
-    for thread in np.unique(ours.thread).tolist():
-        here = np.flatnonzero(ours.thread == thread)
-        for lane in np.unique(theirs.thread).tolist():
-            there = np.flatnonzero(theirs.thread == lane)
+    for thread in np.unique(threads).tolist():
+        here = np.flatnonzero(threads == thread)
+        for lane in np.unique(lanes).tolist():
+            there = np.flatnonzero(lanes == lane)
             if _shared(ours.name[here], theirs.name[there]) < _LIKELY * len(here):
                 continue
             one, other = align(ours.some(here), theirs.some(there))
-            candidates.append((len(one), thread, lane, (here[one], there[other])))
+            candidates.append((len(one), thread, lane, (sides.host[here[one]], sides.call[there[other]])))
     taken: set[tuple[str, int]] = set()
     found = [_no_pairs()]
     for _, thread, lane, pairs in sorted(candidates, key=lambda one: (-one[0], one[1], one[2])):

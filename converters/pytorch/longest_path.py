@@ -26,14 +26,12 @@ def replay_times(duration: Any, first: Any, before: Any, ends: Any, decisive: An
         ends[row] = ready + duration[row]
 
 
-@entry(what="the longest path", seconds=lambda last, first, *_: (last - first) * 3e-7)
-def path_times(last: int, first: int, duration: Any, role: Any, decided_by: Any, total: Any) -> int:
-    """Add to `total`, by role, what node `last` and all that decided before it took, down to number `first`.
-
-    Returns the number of the next one, or -1.
-    """
-    node = last
-    while node >= first:
-        total[role[node - first]] += duration[node - first]
-        node = decided_by[node - first]
-    return node
+@entry(what="the longest path", seconds=lambda last, *_: last * 2e-7)
+def longest_path(last: int, decided_by: Any, path: Any) -> int:
+    """Put node `last` and all that decided before it into `path`; returns how many these are."""
+    node, count = last, 0
+    while node >= 0:
+        path[count] = node
+        count += 1
+        node = decided_by[node]
+    return count

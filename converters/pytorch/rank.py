@@ -35,6 +35,7 @@ class ConvertedRank:
     numbers: Mapping[str, Lookup]  # attributes
     tally: Tally  # what was left out, concluded or unexpected, and how often
     measured_ns: int
+    begin_ns: int  # when it begins, by the clock of the recording; 0 without times
     described_as: Mapping[str, str]  # what the file says about itself
     device_orphans: Column  # rows of the device trace: operators that the execution trace does not know
     left_out_events: Mapping[str, int]  # events that are no nodes, by reason

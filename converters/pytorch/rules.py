@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from et_sim.trace.columns import CollectiveKind, NodeKind
 
@@ -20,7 +21,7 @@ UNNAMED = "?"  # a kernel that communicates, and does not say how
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a communication node is: its kind of node, and of collective (None for messages)."""
+    """What a communication node is: its kind of node, and of collective (None for messages, or not known)."""
 
     node: NodeKind
     collective: CollectiveKind | None
@@ -28,7 +29,26 @@ class Operation:
     @property
     def label(self) -> str:
         """`all_reduce`, `send`: how reports call it."""
+        if self == UNNAMED_OPERATION:
+            return "communication"
         return self.node.name.lower() if self.collective is None else self.collective.name.lower()
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is between two ranks."""
+        return self.node != NodeKind.COLL
+
+
+UNNAMED_OPERATION = Operation(NodeKind.COLL, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What operators do with their tensors."""
+
+    by_tensors: re.Pattern[str]
+    others: re.Pattern[str]
+    sorts: Mapping[str, str]  # FILLS, REDUCES, …, by name without `aten::` and the last `_`
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,7 @@ class Rules:
     kernels: tuple[tuple[re.Pattern[str], str], ...]  # normalised name of an operation, or UNNAMED
     element_bytes: Mapping[str, int]
     runtime: Mapping[str, frozenset[str]]
+    traffic: Traffic
 
     def operation(self, name: str) -> Operation | None:
         """`_allgather_base`, `nccl:all_reduce` or `c10d::allreduce_` as an operation."""
@@ -77,7 +98,14 @@ def rules() -> Rules:
         ),
         {name: int(size) for size, names in content["bytes"].items() for name in names},
         {what: frozenset(names) for what, names in content["runtime"].items()},
+        _traffic(content["traffic"]),
     )
+
+
+def _traffic(content: Mapping[str, Any]) -> Traffic:
+    by_tensors, others = (re.compile("|".join(content[key])) for key in ("by_tensors", "others"))
+    sorts = ("fills", "reduces", "gathers", "scatters")
+    return Traffic(by_tensors, others, {name: key.upper() for key in sorts for name in content[key]})
 
 
 def _operation(name: str) -> Operation:

@@ -1,7 +1,8 @@
 """The work of devices as nodes: after its launch, after what its stream did before, after events it awaits.
 
-What remains between the last of these and the recorded beginning of the work is a node of its own, after
-the dependency that decided: a `LAUNCH_GAP` if that was the launch, else a `STREAM_GAP`.
+Each of these lets the work begin a little later, as usual (`latencies`): that time is a node of its own, a
+`LAUNCH_GAP` after the launch, else a `STREAM_GAP`. The one that came last decided when the work began, and
+its gap lasts until then.
 
 Work of one stream that overlaps (kernels that may start before the one before has ended) comes after the
 last work that had ended, and what follows waits for all of it.
@@ -19,6 +20,7 @@ import numpy as np
 from converters.pytorch.calls import Calls, Flags, Work
 from converters.pytorch.columns import DeviceTrace, EventSort
 from converters.pytorch.graph import Column, Draft, Link, Role
+from converters.pytorch.latencies import Latencies, Pairs
 from converters.pytorch.nesting import NONE
 from converters.pytorch.threads import STEP, Threads
 
@@ -29,7 +31,6 @@ _ROLE_OF = {
     EventSort.ACCELERATOR: Role.ACCELERATOR,
     EventSort.ANNOTATION: Role.COMMUNICATION,  # a worker's
 }
-Pairs = tuple[Column, Column]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +52,7 @@ def add_streams(
     work: Work,
     threads: Threads,
     awaited: Pairs,
+    latencies: Latencies,
     communicates: Flags,
     base: int,
 ) -> Streams:
@@ -62,15 +64,22 @@ def add_streams(
     role = np.array([_ROLE_OF.get(EventSort(sort), Role.KERNEL) for sort in range(len(EventSort))])
     node = draft.add(role[device.sort[work.row]], work.start_ns, work.end_ns, work=np.arange(len(work)))
     own = base + np.arange(len(work)) * STEP
-    launches = _launch_nodes(draft, calls, work, threads)
+    launches, arrival = _launch_nodes(draft, calls, work, threads, latencies.arrival_ns)
     before, after = stream_order(work)
-    by_kind = ((Link.LAUNCH, node), (Link.STREAM_ORDER, before), (Link.EVENT_WAIT, awaited[0]))
-    kinds = np.concatenate([np.full(len(pairs), kind) for kind, pairs in by_kind])
-    first = np.concatenate([launches, node[before], node[awaited[0]]])
-    second = np.concatenate([node, node[after], node[awaited[1]]])
+    starts, ends = work.start_ns, work.end_ns
+    launched = np.flatnonzero(launches != NONE)
+    allowed: tuple[tuple[Link, Column, Column, Column], ...] = (
+        (Link.LAUNCH, launches[launched], launched, arrival[launched]),
+        (Link.STREAM_ORDER, node[before], after, ends[before] + latencies.turn_ns),
+        (Link.EVENT_WAIT, node[awaited[0]], awaited[1], ends[awaited[0]] + latencies.event_ns),
+    )
     _keep_order(draft, work, node, np.flatnonzero(communicates))
-    some = first != NONE
-    gap = _gaps(draft, kinds[some], first[some], second[some], node, own, np.flatnonzero(work.start_ns > 0))
+    kind = np.concatenate([np.full(len(pairs), one) for one, pairs, *_ in allowed])
+    first = np.concatenate([pairs for _, pairs, *_ in allowed])
+    second = np.concatenate([pairs for *_, pairs, _ in allowed])
+    moment = np.concatenate([moments for *_, moments in allowed])
+    late = np.flatnonzero(starts > 0)
+    gap = _gaps(draft, kind, first, node[second], np.minimum(moment, starts[second]), node, own, late)
     return Streams(node, np.concatenate([own, gap]))
 
 
@@ -81,66 +90,89 @@ def _keep_order(draft: Draft, work: Work, node: Column, some: Column) -> None:
     overlaps &= work.row[before] != work.row[after]
     if overlaps.any():
         what = "communications of one stream that overlap in the recording (kept in order)"
-        draft.tally.count(what, work.start_ns[after[overlaps]])
+        draft.tally.count(what, int(overlaps.sum()))
         draft.link(Link.STREAM_ORDER, node[before[overlaps]], node[after[overlaps]], though_late=True)
 
 
 def _gaps(
-    draft: Draft, kind: Column, before: Column, after: Column, node: Column, own: Column, late: Column
+    draft: Draft,
+    kind: Column,
+    before: Column,
+    after: Column,
+    moment: Column,
+    node: Column,
+    own: Column,
+    late: Column,
 ) -> Column:
-    """Dependencies, with a gap node (whose position is given) in each that decided when work could begin."""
+    """Dependencies, each with a gap node if it lets what follows begin only later, at its `moment`.
+
+    Of the dependencies of a node, the one with the latest moment decided, and its gap lasts until the node
+    begins. Gives the positions of the gaps.
+    """
     start, end = np.concatenate(draft.start_ns), np.concatenate(draft.end_ns)
     fits = end[before] <= start[after]
-    order = np.lexsort((kind, -end[before], ~fits, after))
+    order = np.lexsort((kind, -end[before], -moment, ~fits, after))
     decides = np.zeros(len(before), bool)
     if len(order):
         decides[order] = np.insert(after[order][1:] != after[order][:-1], 0, True)
     decides &= fits
     anchored = np.zeros(len(start), bool)
     anchored[after[decides]] = True
-    gap_of = decides & (end[before] < start[after])
-    for one in (Link.LAUNCH, Link.STREAM_ORDER, Link.EVENT_WAIT):
-        plain = (kind == one) & ~gap_of
-        draft.link(one, before[plain], after[plain])
+    left = np.where(decides, start[after] - moment, 0)
+    lasts = np.where(decides, start[after], moment) - end[before]
+    gap_of = fits & (lasts > 0)
     lone = late[~anchored[node[late]]]
     role = np.where(kind[gap_of] == Link.LAUNCH, Role.LAUNCH_GAP, Role.STREAM_GAP)
     role = np.concatenate([role, np.full(len(lone), Role.STREAM_GAP)])
     opens = np.concatenate([end[before[gap_of]], np.zeros(len(lone), np.int64)])
+    closes = np.concatenate([(end[before] + lasts)[gap_of], start[node[lone]]])
     target = np.concatenate([after[gap_of], node[lone]])
-    gaps = draft.add(role, opens, start[target])
-    decided = kind[gap_of]
+    gaps = draft.add(role, opens, closes)
     for one in (Link.LAUNCH, Link.STREAM_ORDER, Link.EVENT_WAIT):
-        of_kind = np.flatnonzero(decided == one)
+        plain = (kind == one) & ~gap_of
+        draft.link(one, before[plain], after[plain])
+        of_kind = np.flatnonzero(kind[gap_of] == one)
         draft.link(one, before[gap_of][of_kind], gaps[of_kind])
         draft.link(one, gaps[of_kind], target[of_kind])
-    draft.link(Link.STREAM_ORDER, gaps[len(decided) :], node[lone])
-    draft.tally.count("launches of work that began before the recording", start[node[lone]])
-    is_worker = np.concatenate(draft.role)[target] == Role.COMMUNICATION
-    long = np.flatnonzero((start[target] - opens > _LONG_GAP_NS) & ~is_worker)
-    long = long[long < len(decided)]
-    first = node[0] if len(node) else 0
+    draft.link(Link.STREAM_ORDER, gaps[len(target) - len(lone) :], node[lone])
+    draft.tally.count("launches of work that began before the recording", len(lone))
+    is_worker = np.concatenate(draft.role)[after] == Role.COMMUNICATION
     what = f"gaps of streams longer than {_LONG_GAP_NS // 1000} us that nothing explains"
-    draft.tally.count(what, start[target[long]])
+    draft.tally.count(what, int(((left > _LONG_GAP_NS) & ~is_worker).sum()))
+    first = node[0] if len(node) else 0
     position: Column = own[target - first] - 1
     return position
 
 
-def _launch_nodes(draft: Draft, calls: Calls, work: Work, threads: Threads) -> Column:
-    """The node that each piece of work comes after: its launching call, or what that call came after.
+def _launch_nodes(
+    draft: Draft, calls: Calls, work: Work, threads: Threads, arrival: Column
+) -> tuple[Column, Column]:
+    """The node that each piece of work comes after: its launching call, or what that call came after; and
+    when that lets it begin.
 
-    The node of a call that launches and waits begins too late. Clocks of host and device differ by a little,
-    so work can even seem to begin before its launch.
+    Of a call that launches several, some may begin before it returns and some after it: these come after all
+    of the call. The node of a call that launches and waits begins too late. Clocks of host and device differ
+    by a little, so work can even seem to begin before its launch.
     """
     node = work.call.copy()  # node i is call i
     launched = np.flatnonzero(node != NONE)
+    rest = threads.after(node[launched])
+    ends = (rest != NONE) & (np.concatenate(draft.role)[rest] == Role.LAUNCH_REST)
+    ends &= threads.end_of[rest] <= arrival[launched]
+    node[launched[ends]] = rest[ends]
     early = launched[np.concatenate(draft.end_ns)[node[launched]] > work.start_ns[launched]]
     if len(early):
         call = node[early]
-        node[early] = threads.last_before(calls.lane[call], work.start_ns[early])
-        seeming = early[calls.start_ns[call] > work.start_ns[early]]
+        node[early] = threads.before(call)
+        seems = calls.start_ns[call] > work.start_ns[early]
+        seems |= (node[early] != NONE) & (threads.end_of[node[early]] > work.start_ns[early])
+        seeming = early[seems]
+        node[seeming] = threads.last_before(calls.lane[call[seems]], work.start_ns[seeming])
+        arrival = arrival.copy()
+        arrival[seeming] = work.start_ns[seeming]
         what = "launches that seem to begin after what they launched (the call before is taken)"
-        draft.tally.count(what, work.start_ns[seeming])
-    return node
+        draft.tally.count(what, len(seeming))
+    return node, arrival
 
 
 def stream_order(work: Work) -> Pairs:

@@ -5,13 +5,12 @@ returned is a node of its own (`REST`), and time outside of operators is a `GAP`
 without duration, and their time is that of what they hold. So no time counts twice, and a replayed thread
 takes as long as the recorded one.
 
-A call that starts work of a device is cut where that work begins, so that the work can come after it. A
+A call that starts work of a device is cut where that work could begin, if that was before it returned, so
+that the work can come after the first part; the other is a `LAUNCH_REST`. A
 call that waits for a device begins when what it waits for has ended: what remains is its own time.
 
-A gap that another thread spent working is taken as waiting for that thread (autograd's backward pass,
-gloo's workers): the thread goes on after what the other one finished last, as measured.
-
-Not here: the devices (`streams`), and which work a call waits for (`waits`).
+Not here: the devices (`streams`), which work a call waits for (`waits`), and gaps in which a thread waited
+for another one (`handoffs`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from converters.pytorch.calls import Calls, Flags, Work
 from converters.pytorch.graph import Column, Draft, Link, Role, Rows
 from converters.pytorch.nesting import NONE
 
-_SHORTEST_WAIT_NS = 20_000
-_MOSTLY = 0.5  # of a gap that one other thread must have worked for the gap to be waiting for it
-STEP = 4  # positions for each call: its node, its rest, the gap after it, the gap before it
+STEP = 5  # positions for each call: its node, its own rest, its caller's, the gap after it, the gap before it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +48,23 @@ class Threads:
         """In the order of `node`; not kept, for there are many."""
         return self.end_of[self.node]
 
+    def before(self, node: Rows) -> Rows:
+        """The node before each one on its thread, or NONE."""
+        return self._beside(node, -1)
+
+    def after(self, node: Rows) -> Rows:
+        """The node after each one on its thread, or NONE."""
+        return self._beside(node, 1)
+
+    def _beside(self, node: Rows, step: int) -> Rows:
+        place = np.empty(int(self.node.max(initial=0)) + 1, np.int64)
+        place[self.node] = np.arange(len(self.node))
+        at = place[node]
+        other = np.clip(at + step, 0, len(self.node) - 1)
+        same = (other != at) & (self.lane[other] == self.lane[at])
+        found: Rows = np.where(same, self.node[other], NONE)
+        return found
+
     def last_before(self, lane: Column, moment: Column) -> Column:
         """The last node of a lane that has ended at a moment, gaps aside; NONE if there is none."""
         found = np.full(len(moment), NONE, np.int64)
@@ -64,17 +78,18 @@ class Threads:
         return found
 
 
-def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) -> Threads:
+def add_threads(draft: Draft, calls: Calls, work: Work, arrival_ns: Column, waited_until: Column) -> Threads:
     """Nodes of all threads with their chains; node i of the draft is call i.
 
-    `waited_until` is when what a waiting call waits for has ended, else NONE.
+    `arrival_ns` is when the launch of each piece of work would have let it begin, `waited_until` when what a
+    waiting call waits for has ended, else NONE.
     """
     is_mark = calls.is_annotation
     covered = _running_most(calls.lane, np.where(is_mark, calls.start_ns, calls.end_ns))
     is_last = np.append(calls.lane[1:] != calls.lane[:-1], True)
     ends = np.append(calls.start_ns[1:], 0)
     until = np.where(is_last, _running_most(calls.lane, calls.end_ns), ends)
-    start, end = _own_time(calls, work, until, waited_until, is_mark)
+    start, end = _own_time(calls, work, arrival_ns, until, waited_until, is_mark)
     role = np.full(len(calls), Role.LAUNCH, np.uint8)
     role[calls.is_operator] = Role.OPERATOR
     role[is_mark] = Role.MARKER
@@ -84,14 +99,17 @@ def add_threads(draft: Draft, calls: Calls, work: Work, waited_until: Column) ->
     own = nodes * STEP
     lane = calls.lane
     parts = [(nodes, lane, np.zeros(len(nodes), bool), own)]
-    some = np.flatnonzero(worked > end)
-    parts.append(_part(draft, Role.REST, lane[some], end[some], worked[some], own[some] + 1))
+    returned = np.where(role == Role.LAUNCH, np.maximum(np.minimum(calls.end_ns, until), end), end)
+    some = np.flatnonzero(returned > end)
+    parts.append(_part(draft, Role.LAUNCH_REST, lane[some], end[some], returned[some], own[some] + 1))
+    some = np.flatnonzero(worked > returned)
+    parts.append(_part(draft, Role.REST, lane[some], returned[some], worked[some], own[some] + 2))
     some = np.flatnonzero(until > worked)
-    parts.append(_part(draft, Role.GAP, lane[some], worked[some], until[some], own[some] + 2))
+    parts.append(_part(draft, Role.GAP, lane[some], worked[some], until[some], own[some] + 3))
     first = np.flatnonzero(np.insert(is_last[:-1], 0, True) & (start > 0)) if len(calls) else some[:0]
     parts.append(_part(draft, Role.GAP, lane[first], start[first] * 0, start[first], own[first] - 1))
     columns = list(zip(*parts, strict=True))
-    del parts, covered, until, worked, start, end
+    del parts, covered, until, worked, returned, start, end
     order = np.lexsort((np.concatenate(columns[3]), np.concatenate(columns[1]))).astype(np.int32)
     node, lane, is_gap, position = (np.concatenate(column)[order] for column in columns)
     threads = Threads(node, lane, is_gap, position, *draft.times())
@@ -107,14 +125,14 @@ def _part(draft: Draft, role: Role, lane: Rows, start: Column, end: Column, posi
 
 
 def _own_time(
-    calls: Calls, work: Work, until: Column, waited_until: Column, is_mark: Flags
+    calls: Calls, work: Work, arrival_ns: Column, until: Column, waited_until: Column, is_mark: Flags
 ) -> tuple[Column, Column]:
     """When each call's node begins and ends."""
     start = calls.start_ns.copy()
     end = np.minimum(calls.end_ns, until)
     first_work = np.full(len(calls), np.iinfo(np.int64).max)
     launched = work.call != NONE
-    np.minimum.at(first_work, work.call[launched], work.start_ns[launched])
+    np.minimum.at(first_work, work.call[launched], arrival_ns[launched])
     end = np.clip(first_work, start, end)
     end[is_mark] = start[is_mark]
     own = np.minimum(calls.end_ns, until)
@@ -132,45 +150,3 @@ def _running_most(lane: Rows, values: Column) -> Column:
     shift = lane.astype(np.int64) * beyond  # times start at 0, so a lane's all lie above those before
     most: Column = np.maximum.accumulate(values + shift) - shift
     return most
-
-
-def wait_for_other_threads(draft: Draft, threads: Threads) -> None:
-    """Shorten gaps that another thread worked through, to what was left when it had finished."""
-    lanes = np.unique(threads.lane)
-    starts, ends = threads.start_ns, threads.end_ns
-    gaps = np.flatnonzero(threads.is_gap & (ends - starts >= _SHORTEST_WAIT_NS))
-    if len(lanes) < 2 or not len(gaps):
-        return
-    most = np.zeros(len(gaps))
-    cause = np.full(len(gaps), NONE, np.int64)
-    until = np.zeros(len(gaps), np.int64)
-    begins, finish = starts[gaps], ends[gaps]
-    for lane in lanes.tolist():
-        busy = np.flatnonzero((threads.lane == lane) & ~threads.is_gap & (ends > starts))
-        if not len(busy):
-            continue
-        worked = _worked(starts[busy], ends[busy], begins, finish)
-        at = np.searchsorted(ends[busy], finish, "right") - 1
-        ended = np.where(at >= 0, ends[busy[np.maximum(at, 0)]], -1)
-        better = (threads.lane[gaps] != lane) & (ended > begins)
-        better &= (worked >= _MOSTLY * (finish - begins)) & (worked > most)
-        most[better] = worked[better]
-        cause[better] = threads.node[busy[np.maximum(at, 0)]][better]
-        until[better] = ended[better]
-    waiting = cause != NONE
-    begin = np.concatenate(draft.start_ns)
-    begin[threads.node[gaps[waiting]]] = until[waiting]
-    draft.start_ns = [begin]
-    draft.link(Link.CROSS_THREAD, cause[waiting], threads.node[gaps[waiting]])
-
-
-def _worked(start: Column, end: Column, low: Column, high: Column) -> Any:
-    """How much of each interval low .. high lies within disjoint, ascending spans."""
-    total = np.concatenate(([0], np.cumsum(end - start)))
-
-    def until(moment: Column) -> Any:
-        at = np.searchsorted(start, moment)  # spans that begin before
-        inside = np.where(at > 0, end[np.maximum(at - 1, 0)] - moment, 0)
-        return total[at] - np.maximum(inside, 0)
-
-    return until(high) - until(low)

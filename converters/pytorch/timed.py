@@ -5,27 +5,27 @@ Not here: the steps themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Work, device_work, host_calls
+from converters.pytorch.belonging import doubts, refuse_strangers
+from converters.pytorch.calls import Calls, Work, device_work, host_calls
 from converters.pytorch.collectives import Carriers, find_carriers
 from converters.pytorch.columns import ABSENT, DeviceTrace, EventSort, HostTrace
 from converters.pytorch.costs import Costs, find_costs
 from converters.pytorch.data_links import link_data
-from converters.pytorch.graph import Column, Draft, Graph, Link, Placed, Role, Rows, WindowSlice
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows
 from converters.pytorch.groups import Groups, collect_groups
+from converters.pytorch.handoffs import link_handoffs
 from converters.pytorch.host_records import HostRecords
-from converters.pytorch.linking import Links, belong_together, link
+from converters.pytorch.linking import Links, link
 from converters.pytorch.lookup import Lookup, taken
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
-from converters.pytorch.storages import Past
 from converters.pytorch.streams import add_streams
 from converters.pytorch.tally import Tally
-from converters.pytorch.threads import STEP, add_threads, wait_for_other_threads
+from converters.pytorch.threads import STEP, add_threads
 from converters.pytorch.waits import Waits, find_waits
 from converters.pytorch.workers import link_groups, link_workers
 from et_sim.errors import TraceError
@@ -34,7 +34,7 @@ WHOLE = 0.8  # of the timeline's operators that must be linked for all of it to 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinkedRecording:
+class _LinkedRecording:
     """What is to be converted; times count from `origin_ns`."""
 
     device: DeviceTrace
@@ -45,40 +45,33 @@ class LinkedRecording:
     origin_ns: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
-    """What a window of a recording needs to know besides what it is made of."""
-
-    share_of: Callable[[Calls, Work, Placed], WindowSlice]
-    past: Past
-
-
 def convert_timed(
-    device: DeviceTrace, host: HostTrace | None, without: frozenset[Link] = frozenset()
+    device: DeviceTrace,
+    host: HostTrace | None,
+    without: frozenset[Link] = frozenset(),
+    *,
+    force: bool = False,
 ) -> ConvertedRank:
-    """Link, order, connect."""
+    """Link, order, connect; recordings that do not belong together are refused, unless forced."""
     calls, work, origin = _all(device)
     links = link(host, device, calls) if host is not None else None
     tally = Tally()
-    say_if_apart(host, device, tally)
-    recording = LinkedRecording(device, host, calls, work, links, origin)
+    if host is not None and links is not None:
+        found = list(doubts(host, device, calls, links))
+        if not force:
+            refuse_strangers(host, device, links, found)
+        for doubt in found:
+            tally.count(f"converted though the recordings seem not to belong together: {doubt}")
+    recording = _LinkedRecording(device, host, calls, work, links, origin)
     if links is not None and links.linked and links.device_rate < WHOLE:
         linked = links.host_of_call != NONE
-        recording = within(
+        recording = _within(
             recording, int(calls.start_ns[linked].min()), int(calls.end_ns[linked].max()), tally
         )
-    return connected(recording, collect_groups(host, device, tally), without)
+    return _connected(recording, collect_groups(host, device, tally), without)
 
 
-def say_if_apart(host: HostTrace | None, device: DeviceTrace, tally: Tally) -> None:
-    """Remark that two recordings are not of one process."""
-    if host is not None and not belong_together(host, device):
-        tally.counts["the two recordings are of different processes or ranks"] += 1
-
-
-def connected(
-    recording: LinkedRecording, groups: Groups, without: frozenset[Link], window: Window | None = None
-) -> ConvertedRank:
+def _connected(recording: _LinkedRecording, groups: Groups, without: frozenset[Link]) -> ConvertedRank:
     """Find out what depends on what, and what everything is."""
     device, host, calls, links = recording.device, recording.host, recording.calls, recording.links
     tally = groups.tally
@@ -87,21 +80,18 @@ def connected(
     carriers = find_carriers(device, calls, recording.work, host_of_call, records, groups)
     work = carriers.work
     waits = find_waits(device, calls, work, recording.origin_ns, tally)
-    graph, described = _graph(
-        device, host, calls, work, carriers, waits, groups, host_of_call, without, window
-    )
+    graph, described = _graph(device, host, calls, work, carriers, waits, groups, host_of_call, without)
     tally.count("calls that end after the call they begin in", calls.outlasting)
-    costs = find_costs(device, calls, work, host, host_of_call)
+    costs = find_costs(device, calls, work, host, host_of_call, tally)
     return replace(
-        _columns(
-            device, host, calls, work, carriers, costs, graph, host_of_call, groups, recording.origin_ns
-        ),
+        _columns(device, host, calls, work, carriers, costs, graph, host_of_call, groups),
         links=links,
         groups=described,
+        begin_ns=device.base_ns + recording.origin_ns,
     )
 
 
-def nothing_timed(device: DeviceTrace) -> TraceError:
+def _nothing_timed(device: DeviceTrace) -> TraceError:
     """There is nothing to convert."""
     return TraceError(
         "holds no operator, no call of a runtime and no kernel",
@@ -115,11 +105,11 @@ def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     timed = [int(sort) for sort in EventSort if sort not in (EventSort.DEVICE_ANNOTATION, EventSort.OVERHEAD)]
     rows = np.isin(device.sort, timed)
     if not rows.any():
-        raise nothing_timed(device)
+        raise _nothing_timed(device)
     origin = int(device.ts_ns[rows].min())
     calls, work = host_calls(device, device_work(device, origin), origin)
     if not len(calls) and not len(work):
-        raise nothing_timed(device)
+        raise _nothing_timed(device)
     shift = min((int(one.start_ns.min()) for one in (calls, work) if len(one)), default=0)
     if shift:
         calls = replace(calls, start_ns=calls.start_ns - shift, end_ns=calls.end_ns - shift)
@@ -127,15 +117,15 @@ def _all(device: DeviceTrace) -> tuple[Calls, Work, int]:
     return calls, work, origin + shift
 
 
-def within(recording: LinkedRecording, low: int, high: int, tally: Tally) -> LinkedRecording:
+def _within(recording: _LinkedRecording, low: int, high: int, tally: Tally) -> _LinkedRecording:
     """Only what the execution trace covers, where the timeline goes on for much longer."""
     calls, work, links = recording.calls, recording.work, recording.links
     assert links is not None
     keep = (calls.start_ns >= low) & (calls.end_ns <= high)
     launched = (work.call != NONE) & keep[work.call]
     what = "calls of the timeline outside of what the execution trace covers"
-    tally.count(what, calls.start_ns[~keep] - low)
-    tally.count("work of devices that calls outside of it launched", work.start_ns[~launched] - low)
+    tally.count(what, int((~keep).sum()))
+    tally.count("work of devices that calls outside of it launched", int((~launched).sum()))
     number = np.append(np.cumsum(keep) - 1, NONE)  # the last entry is NONE's
     number[:-1][~keep] = NONE
     kept = replace(
@@ -153,10 +143,9 @@ def within(recording: LinkedRecording, low: int, high: int, tally: Tally) -> Lin
         work.launch[launched],
         number[work.call[launched]],
     )
-    is_own = tally.span.holds(kept.start_ns)
-    operators = int(((kept.is_operator | kept.is_annotation) & is_own).sum())
+    operators = int((kept.is_operator | kept.is_annotation).sum())
     inside = replace(links, host_of_call=links.host_of_call[keep], device_operators=operators)
-    return LinkedRecording(recording.device, recording.host, kept, rest, inside, recording.origin_ns + low)
+    return _LinkedRecording(recording.device, recording.host, kept, rest, inside, recording.origin_ns + low)
 
 
 def _graph(
@@ -169,32 +158,27 @@ def _graph(
     groups: Groups,
     host_of_call: Rows,
     without: frozenset[Link],
-    window: Window | None,
 ) -> tuple[Graph, dict[str, tuple[int, ...]]]:
-    draft, since = Draft(groups.tally), Past()
-    threads = add_threads(draft, calls, work, waits.until_ns)
+    draft = Draft(groups.tally)
+    threads = add_threads(draft, calls, work, waits.latencies.arrival_ns, waits.until_ns)
     on_host = draft.size
-    wait_for_other_threads(draft, threads)
+    link_handoffs(draft, device, calls, threads)
     base = (len(calls) + 1) * STEP
     communicates = carriers.of_work != NONE
     communicates[carriers.by_worker] = False  # workers do several things at once
-    streams = add_streams(draft, device, calls, work, threads, waits.awaited, communicates, base)
+    streams = add_streams(
+        draft, device, calls, work, threads, waits.awaited, waits.latencies, communicates, base
+    )
     link_workers(draft, threads, calls, work, carriers.by_worker, streams.node)
     link_groups(draft, work, carriers.by_worker, carriers.group_of_work, streams.node)
     draft.link(Link.SYNC, streams.node[waits.host_after[0]], waits.host_after[1])
     if host is not None:
-        past = window.past if window is not None else None
-        since = link_data(draft, host, calls, work, host_of_call, streams.node, threads, past)
+        link_data(draft, host, calls, work, host_of_call, streams.node, threads)
     position = np.empty(on_host + len(streams.position), np.int32)
     position[threads.node] = threads.position
     position[on_host:] = streams.position
     del threads, streams  # large, and no longer needed
     described = groups.described()
-    if window is not None:
-        times = (column[: len(position)] for column in draft.times())
-        share = window.share_of(calls, work, Placed(position.astype(np.int64), *times))
-        window.past.add(since, share.key)
-        return draft.finished(without, position, share), described
     if described:
         draft.add(Role.METADATA, np.zeros(1, np.int64), np.zeros(1, np.int64))
         position = np.append(position, np.int32(-STEP))
@@ -211,10 +195,8 @@ def _columns(
     graph: Graph,
     host_of_call: Rows,
     groups: Groups,
-    origin_ns: int,
 ) -> ConvertedRank:
-    span = groups.tally.span
-    orphans = (host_of_call == NONE) & (calls.is_operator | calls.is_annotation) & span.holds(calls.start_ns)
+    orphans = (host_of_call == NONE) & (calls.is_operator | calls.is_annotation)
     call, of_work = graph.call, graph.work
     operator = costs.operator
     return ConvertedRank(
@@ -235,9 +217,10 @@ def _columns(
         numbers=_numbers(device, host, calls, work, costs, graph, host_of_call),
         tally=groups.tally,
         measured_ns=int(graph.end_ns.max(initial=0)),
+        begin_ns=0,
         described_as=_about(device, host, groups),
         device_orphans=calls.row[orphans],
-        left_out_events=_left_out(device, calls, work, span.holds(device.ts_ns - origin_ns)),
+        left_out_events=_left_out(device, calls, work),
     )
 
 
@@ -269,9 +252,9 @@ def _numbers(
     }
 
 
-def _left_out(device: DeviceTrace, calls: Calls, work: Work, is_own: Flags) -> dict[str, int]:
+def _left_out(device: DeviceTrace, calls: Calls, work: Work) -> dict[str, int]:
     """Events that are no nodes, and why."""
-    is_none = is_own.copy()
+    is_none = np.ones(len(device), np.bool_)
     is_none[calls.row] = is_none[work.row] = False
     said = {
         EventSort.LAUNCH: "calls of the runtime that neither launch nor wait (time of their operators)",

@@ -9,68 +9,40 @@ Not here: ranks with a timeline (`timed`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from converters.pytorch.collectives import ALONE
 from converters.pytorch.columns import HostTrace, NodeSort
 from converters.pytorch.communication import UNKNOWN, Communication
-from converters.pytorch.graph import Column, Draft, Graph, Link, Role, Rows, WindowSlice
+from converters.pytorch.graph import Column, Draft, Graph, Link, Role
 from converters.pytorch.groups import Groups, collect_groups, learn_world
 from converters.pytorch.host_records import HostRecords
 from converters.pytorch.linking import operators_of
 from converters.pytorch.lookup import Lookup
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
-from converters.pytorch.storages import Past, Uses
+from converters.pytorch.storages import write_read_pairs
 from converters.pytorch.tally import Tally
 from et_sim.errors import TraceError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
-    """What a window of an execution trace needs to know besides its nodes."""
-
-    share_of: Callable[[Column], WindowSlice]  # of the nodes with these ids
-    past: Past
 
 
 def convert_untimed(host: HostTrace, without: frozenset[Link] = frozenset()) -> ConvertedRank:
     """Nodes in the order of their ids."""
     if not len(operators_of(host)):
-        raise no_operator(host)
+        raise TraceError("holds no operator", place=host.path, remedy="record while the model runs")
     groups = collect_groups(host, None, Tally())
-    learn_world(groups, largest_group(host))
-    return in_order(host, groups, without)
-
-
-def no_operator(host: HostTrace) -> TraceError:
-    """There is nothing to convert."""
-    return TraceError("holds no operator", place=host.path, remedy="record while the model runs")
-
-
-def largest_group(host: HostTrace) -> int:
-    """The size of the largest group that communicates, as far as the trace says it."""
-    read = _read(host, operators_of(host))
-    return max((found.group_size for found in read.values() if found is not None), default=UNKNOWN)
-
-
-def in_order(
-    host: HostTrace,
-    groups: Groups,
-    without: frozenset[Link],
-    window: Window | None = None,
-) -> ConvertedRank:
-    """Nodes in the order of their ids: all of them, or those that belong to a window."""
     rows = operators_of(host)
     rows = rows[np.argsort(host.node_id[rows], kind="stable")]
     parent = parent_rows(host)
+    read = _read(host, rows)
+    sizes = (found.group_size for found in read.values() if found is not None)
+    learn_world(groups, max(sizes, default=UNKNOWN))
     _report_cycle(host, parent, groups.tally)
-    communications, by_row = _communications(host, rows, parent, groups)
+    communications, by_row = _communications(host, read, parent, groups)
     described = groups.described()
-    graph = _graph(host, rows, parent, bool(described), without, groups.tally, window)
+    graph = _graph(host, rows, parent, bool(described), without, groups.tally)
     row = graph.call
     return ConvertedRank(
         graph=graph,
@@ -92,6 +64,7 @@ def in_order(
         },
         tally=groups.tally,
         measured_ns=0,
+        begin_ns=0,
         described_as={"converter": "et-convert pytorch", "schema": host.schema},
         device_orphans=rows[:0],
         left_out_events={},
@@ -105,7 +78,6 @@ def _graph(
     has_groups: bool,
     without: frozenset[Link],
     tally: Tally,
-    window: Window | None,
 ) -> Graph:
     """Rows in their order, and a node for the groups before them."""
     draft = Draft(tally)
@@ -117,32 +89,11 @@ def _graph(
     _link_threads(draft, host.thread[rows], nodes)
     lane = host.thread[rows].astype(np.int64)
     position = np.arange(len(rows))
-    if window is not None:
-        share = window.share_of(host.node_id[rows].astype(np.int64))
-        _link_window(draft, host, rows, nodes, window, share)
-        return draft.finished(without, position, share)
-    draft.link(Link.DATA, *Uses.of(host, rows, position).pairs(lane))
+    draft.link(Link.DATA, *write_read_pairs(host, rows, position, lane))
     if has_groups:
         draft.add(Role.METADATA, nothing[:1], nothing[:1])
         position = np.append(position, -1)
     return draft.finished(without, position)
-
-
-def _link_window(
-    draft: Draft, host: HostTrace, rows: Column, nodes: Rows, window: Window, share: WindowSlice
-) -> None:
-    """Dependencies through tensors, on writers of earlier windows, too."""
-    past = window.past
-    near = np.flatnonzero(past.around.holds(host.node_id[rows]))
-    position, lane = np.arange(len(near)), host.thread[rows[near]].astype(np.int64)
-    uses = Uses.of(host, rows[near], position)
-    before, after = uses.pairs(lane)
-    draft.link(Link.DATA, nodes[near[before]], nodes[near[after]])
-    before, after = uses.pairs_with(past.calls, lane)
-    others = draft.add_others(past.calls.writer[before], np.zeros(len(before), np.int64))
-    draft.link(Link.DATA, others, nodes[near[after]])
-    written = uses.last(share.is_own[near], lane, position)
-    past.add(Past(calls=written.by(nodes[near[written.writer]])), share.key)
 
 
 def parent_rows(host: HostTrace) -> Column:
@@ -179,15 +130,14 @@ def _report_cycle(host: HostTrace, parent: Column, tally: Tally) -> None:
     if cycle:
         said = "nodes that call each other in a circle (what runs against the order of ids is dropped)"
         ids = [int(host.node_id[row]) for row in cycle]
-        tally.count(said, np.array(ids))
+        tally.count(said, len(ids))
         tally.examples[said] = [" is called by ".join(map(str, [*ids, ids[0]]))]
 
 
 def _communications(
-    host: HostTrace, rows: Column, parent: Column, groups: Groups
+    host: HostTrace, read: dict[int, Communication | None], parent: Column, groups: Groups
 ) -> tuple[list[Communication], Column]:
     """What is communicated, and the row that carries it: of several around each other the innermost."""
-    read = _read(host, rows)
     around: set[int] = set()
     for row, found in read.items():
         at = int(parent[row]) if found is not None else NONE
@@ -200,7 +150,7 @@ def _communications(
         if found is None or row in around:
             continue
         if groups.is_alone(found):
-            groups.tally.count("collectives of a group of one rank, which move nothing", host.node_id[row])
+            groups.tally.count(ALONE)
             continue
         at = int(parent[row])
         while at != NONE:
@@ -208,7 +158,7 @@ def _communications(
             found = found.with_group_of(outer) if outer is not None else found
             at = int(parent[at])
         by_row[row] = len(communications)
-        communications.append(groups.resolve(found, int(host.node_id[row])))
+        communications.append(groups.resolve(found))
     return communications, by_row
 
 

@@ -1,35 +1,32 @@
 """Who waited for what: streams for events of other streams, and the host for streams, events and devices.
 
-Newer timelines record synchronisation with the event's recording and its stream. Older ones show only
-that `cudaStreamWaitEvent` was called; then the next work that the thread launched waits, and it waits for
+Newer timelines record synchronisation with the event's recording and its stream. Older ones show only the
+calls, and what they waited for is concluded (`events`); so is what work waited for that began late although
+nothing recorded held it back.
 
-* the thread's last work before the event was recorded, if an event was recorded between that work's
-  launch and the wait, and the work is of another stream (how communication follows computation);
-* else the last work of another stream that had ended when the waiting one began (how computation
-  follows communication).
-
-In the same way a host's wait for a stream or event that is not named is for the last work that had ended
-when the call returned. A launch that took long may have waited, too, and is judged by what had ended just
-before it returned. Whether a wait was recorded or concluded is counted.
+A host's wait for a stream that is not named is for the last work that had ended when the call returned. A
+launch that took long may have waited, too, and is judged by what had ended just before it returned. Whether
+a wait was recorded or concluded is counted.
 
 Not here: the nodes (`threads`, `streams`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from converters.pytorch.calls import Calls, Flags, Work, named
+from converters.pytorch.calls import WAITING, Calls, Work, named
 from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.events import TIGHT_NS, Concluded, Launches, Pending, conclude, late_work
 from converters.pytorch.graph import Column
+from converters.pytorch.latencies import Latencies, Pairs, before_on_stream, find_latencies
 from converters.pytorch.nesting import NONE
-from converters.pytorch.streams import Pairs
 from converters.pytorch.tally import Tally
 
 _LONG_LAUNCH_NS = 50_000
+_PAGEABLE = "Pageable"  # in names of copies
 _FULL_QUEUE = 64  # pieces of work under way; queues of devices hold some hundred
 
 
@@ -40,39 +37,7 @@ class Waits:
     awaited: Pairs  # work, and work that comes after it
     host_after: Pairs  # work, and the call that returned after it
     until_ns: Column  # by call: when what it waited for had ended, or NONE
-
-
-@dataclass(slots=True)
-class _Launches:
-    """Work in the order of launching, of all streams and of each."""
-
-    work: Work
-    launched_ns: Column  # by work
-    on_device: Flags  # by work; the rest is workers of the host
-    by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)  # times, work
-
-    def __post_init__(self) -> None:
-        order = np.lexsort((np.arange(len(self.work)), self.launched_ns))
-        for lane in np.unique(self.work.lane[self.on_device]).tolist():
-            rows = order[self.work.lane[order] == lane]
-            self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
-
-    def last_before(self, lane: int, moment: int) -> int:
-        """The last work of a stream launched before a moment, or NONE."""
-        times, rows = self.by_lane.get(lane, ([], []))
-        at = bisect_left(times, moment)
-        return rows[at - 1] if at else NONE
-
-    def first_after(self, lane: int, moment: int) -> int:
-        """The first work of a stream launched at a moment or later, or NONE."""
-        times, rows = self.by_lane.get(lane, ([], []))
-        at = bisect_left(times, moment)
-        return rows[at] if at < len(rows) else NONE
-
-    def last_ended(self, lane: int, moment: int, ended_by: int) -> int:
-        """The last work of a stream launched before a moment, if it has ended by another; or NONE."""
-        found = self.last_before(lane, moment)
-        return found if found != NONE and self.work.end_ns[found] <= ended_by else NONE
+    latencies: Latencies
 
 
 def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int, tally: Tally) -> Waits:
@@ -80,17 +45,41 @@ def find_waits(device: DeviceTrace, calls: Calls, work: Work, origin_ns: int, ta
     launched = np.where(
         work.launch != NONE, device.ts_ns[np.maximum(work.launch, 0)] - origin_ns, work.start_ns
     )
-    launches = _Launches(work, launched, device.sort[work.row] != EventSort.ANNOTATION)
-    awaited = _recorded(device, launches, tally, origin_ns)
-    if not len(awaited[0]):
-        awaited = _concluded(device, calls, launches, tally, origin_ns)
-    until, host_after = _host_waits(device, calls, launches, tally, origin_ns)
-    held = _held_launches(calls, launches, until, tally)
+    launches = Launches(work, launched, device.sort[work.row] != EventSort.ANNOTATION)
+    pending = Pending()
+    found = _recorded(device, launches, pending, tally, origin_ns)
+    not_yet = _waits_for_events(device, calls, origin_ns)
+    concluded = conclude(device, calls, launches, not_yet, origin_ns)
+    if not found:
+        found, pending = concluded.awaited, concluded.pending
+        what = "waits of streams for events, concluded from the order of calls"
+        tally.count(what, len(found))
+    arrival = find_latencies(device, calls, work, _pairs(found)).arrival_ns
+    late = late_work(device, launches, found, arrival, origin_ns)
+    tally.count("waits of streams, concluded from when work began", len(late))
+    awaited = _pairs(found + late)
+    until, host_after = _host_waits(device, calls, launches, concluded, pending, not_yet, tally, origin_ns)
+    held = _held_launches(device, calls, launches, until, tally)
     both = tuple(np.concatenate(side) for side in zip(host_after, held, strict=True))
-    return Waits(awaited, (both[0], both[1]), until)
+    return Waits(awaited, (both[0], both[1]), until, find_latencies(device, calls, work, awaited))
 
 
-def _recorded(device: DeviceTrace, launches: _Launches, tally: Tally, origin_ns: int) -> Pairs:
+def _waits_for_events(device: DeviceTrace, calls: Calls, origin_ns: int) -> dict[int, int]:
+    """Rows of calls of the host that wait for an event, and when it had not happened yet: of queries in a
+    row, at the last but one."""
+    waits = calls.row[np.isin(device.name[calls.row], named(device, "wait_event"))]
+    found = dict.fromkeys(waits.tolist(), NONE)
+    asked = np.flatnonzero((device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "query")))
+    asked = asked[np.lexsort((device.ts_ns[asked], device.lane[asked]))]
+    is_call = np.isin(asked, calls.row)
+    for before, row in zip(asked[:-1][is_call[1:]].tolist(), asked[1:][is_call[1:]].tolist(), strict=True):
+        found[row] = int(device.ts_ns[before]) - origin_ns
+    return found
+
+
+def _recorded(
+    device: DeviceTrace, launches: Launches, pending: Pending, tally: Tally, origin_ns: int
+) -> list[tuple[int, int]]:
     """Waits of streams that the timeline describes."""
     waits, texts = device.waits, device.texts
     call_at = _moments(device, origin_ns)
@@ -99,72 +88,41 @@ def _recorded(device: DeviceTrace, launches: _Launches, tally: Tally, origin_ns:
     for at, row in enumerate(waits.row.tolist()):
         if texts[waits.sort[at]] != b"Stream Wait Event":
             continue
-        waited = int(device.ts_ns[row]) - origin_ns
         lane = int(device.lane[row])
         recorded = call_at.get(int(waits.record_correlation[at]))
         called = call_at.get(int(device.correlation[row]))
         source = lane_of.get((device.lanes[lane].device, int(waits.stream[at])))
         if recorded is None or called is None or source is None:
-            tally.count("waits of streams for events recorded before the recording", waited)
+            tally.count("waits of streams for events recorded before the recording")
             continue
         pair = (
             launches.last_before(source, recorded),
             launches.first_after(_stream_of(device, lane, lane_of), called),
         )
-        tally.count("waits of streams for events, as recorded", waited)
+        tally.count("waits of streams for events, as recorded")
+        if pair[0] != NONE and source != lane:
+            pending.add(_stream_of(device, lane, lane_of), called, pair[0])
         if NONE not in pair and source != lane:
             found.append(pair)
-    return _pairs(found)
-
-
-def _concluded(device: DeviceTrace, calls: Calls, launches: _Launches, tally: Tally, origin_ns: int) -> Pairs:
-    """Waits of streams of which only the call is known."""
-    is_call = device.sort == EventSort.LAUNCH
-    rows = np.flatnonzero(is_call & np.isin(device.name, named(device, "stream_wait")))
-    records = np.flatnonzero(is_call & np.isin(device.name, named(device, "record")))
-    work = launches.work
-    found: list[tuple[int, int]] = []
-    for lane in np.unique(device.lane[rows]).tolist():
-        own = np.flatnonzero((work.call != NONE) & launches.on_device)
-        own = own[calls.lane[work.call[own]] == lane]
-        own = own[np.argsort(launches.launched_ns[own], kind="stable")]
-        times = launches.launched_ns[own].tolist()
-        recorded = np.sort(device.ts_ns[records[device.lane[records] == lane]] - origin_ns).tolist()
-        for moment in np.sort(device.ts_ns[rows[device.lane[rows] == lane]] - origin_ns).tolist():
-            at = bisect_left(times, moment)
-            if at == len(own):
-                continue
-            follows = int(own[at])
-            before = int(own[at - 1]) if at else NONE
-            fresh = before != NONE and bisect_left(recorded, times[at - 1]) < bisect_left(recorded, moment)
-            pair = _source(launches, follows, before if fresh else NONE, moment), follows
-            tally.count("waits of streams for events, concluded from the order of calls", moment)
-            if pair[0] != NONE:
-                found.append(pair)
-    return _pairs(found)
-
-
-def _source(launches: _Launches, follows: int, before: int, moment: int) -> int:
-    """What the work `follows` waited for; `before` was launched last before an event was recorded."""
-    work = launches.work
-    lane, start = int(work.lane[follows]), int(work.start_ns[follows])
-    if before != NONE and int(work.lane[before]) != lane:
-        return before if int(work.end_ns[before]) <= start else NONE
-    others = (one for one in launches.by_lane if one != lane)
-    candidates = [launches.last_ended(one, moment, start) for one in others]
-    ended = [(int(work.end_ns[one]), one) for one in candidates if one != NONE]
-    return max(ended)[1] if ended else NONE
+    return found
 
 
 def _host_waits(
-    device: DeviceTrace, calls: Calls, launches: _Launches, tally: Tally, origin_ns: int
+    device: DeviceTrace,
+    calls: Calls,
+    launches: Launches,
+    concluded: Concluded,
+    pending: Pending,
+    not_yet: dict[int, int],
+    tally: Tally,
+    origin_ns: int,
 ) -> tuple[Column, Pairs]:
     """Calls that returned when work had ended: which work, and when."""
     until = np.full(len(calls), NONE, np.int64)
     found: list[tuple[int, int]] = []
-    names = {which: set(named(device, which).tolist()) for which in ("wait_device", "wait_own")}
-    waiting = set(named(device, "wait_stream", "wait_event", "wait_device", "wait_own").tolist())
-    recorded = _recorded_targets(device, launches, origin_ns)
+    names = {which: set(named(device, which).tolist()) for which in ("wait_device", "wait_own", "query")}
+    waiting = set(named(device, *WAITING, "query").tolist())
+    recorded = _recorded_targets(device, launches, pending, origin_ns)
     is_call = ~(calls.is_operator | calls.is_annotation)
     launched_by = _work_of_calls(launches.work)
     for call in np.flatnonzero(is_call & np.isin(device.name[calls.row], sorted(waiting))).tolist():
@@ -174,15 +132,24 @@ def _host_waits(
         known = recorded.get(int(device.correlation[row]))
         if known is not None:
             targets = known
-            tally.count("waits of the host, as recorded", start)
+            tally.count("waits of the host, as recorded")
         elif name in names["wait_own"]:
             targets = launched_by.get(call, [])
+        elif row in concluded.of_host:
+            targets = [concluded.of_host[row]]
+            tally.count("waits of the host, concluded from the order of calls")
         else:
             targets = [launches.last_ended(lane, start, end) for lane in launches.by_lane]
-            targets = [one for one in targets if one != NONE]
+            targets = [
+                one for one in targets if one != NONE and launches.work.end_ns[one] > not_yet.get(row, NONE)
+            ]
             if name not in names["wait_device"] and targets:
-                targets = [max(targets, key=lambda one: int(launches.work.end_ns[one]))]
-            tally.count("waits of the host, concluded from the order of calls", start)
+                targets = [_likeliest(launches, targets, start, concluded.stream_of.get(row, NONE))]
+            if row in concluded.stream_of:
+                lane = int(launches.work.lane[targets[0]]) if targets else concluded.stream_of[row]
+                targets += pending.between(lane, launches.last_time(lane, start), start)
+            if targets or name not in names["query"]:
+                tally.count("waits of the host, concluded from the order of calls")
         targets = [one for one in targets if launches.work.end_ns[one] <= end]
         if targets:
             until[call] = max(int(launches.work.end_ns[one]) for one in targets)
@@ -190,37 +157,61 @@ def _host_waits(
     return until, _pairs(found)
 
 
-def _held_launches(calls: Calls, launches: _Launches, until: Column, tally: Tally) -> Pairs:
+def _likeliest(launches: Launches, targets: list[int], start: int, lane: int) -> int:
+    """What a wait for a stream was for: what ended last, if that was waited for; else what the thread's own
+    stream did last."""
+    ends, lanes = launches.work.end_ns, launches.work.lane
+    last = max(targets, key=lambda one: int(ends[one]))
+    own = [one for one in targets if lanes[one] == lane]
+    return own[0] if own and ends[last] <= start else last
+
+
+def _held_launches(
+    device: DeviceTrace, calls: Calls, launches: Launches, until: Column, tally: Tally
+) -> Pairs:
     """Launches that took long, and returned soon after work had ended: the launched work itself (a copy from
-    memory that is not pinned), or what made room in a full queue. Adds to `until`."""
+    memory that is not pinned, which need not take long), or what made room in a full queue. Adds to `until`.
+    """
     work = launches.work
     own_end = np.full(len(calls), NONE, np.int64)
     some = np.flatnonzero((work.call != NONE) & launches.on_device)
     np.maximum.at(own_end, work.call[some], work.end_ns[some])
+    own_start = np.full(len(calls), np.iinfo(np.int64).max)
+    np.minimum.at(own_start, work.call[some], work.start_ns[some])
+    before = np.full(len(calls), NONE, np.int64)
+    np.maximum.at(before, work.call[some], before_on_stream(work)[some])
     launching = np.flatnonzero((own_end != NONE) & (until == NONE))
-    launching = launching[(calls.end_ns - calls.start_ns)[launching] >= _LONG_LAUNCH_NS]
+    pageable = np.array([_PAGEABLE in name for name in device.names], np.bool_)
+    copies = np.zeros(len(calls), np.bool_)
+    copies[work.call[some[pageable[device.name[work.row[some]]]]]] = True
+    is_long = (calls.end_ns - calls.start_ns)[launching] >= _LONG_LAUNCH_NS
+    launching = launching[is_long | copies[launching]]
     by_end = some[np.argsort(work.end_ns[some], kind="stable")]
     ends, begins = work.end_ns[by_end], np.sort(launches.launched_ns[some])
     found: list[tuple[int, int]] = []
     for call in launching.tolist():
         start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
-        soon = end - (end - start) // 5
-        if soon <= own_end[call] <= end:
-            tally.count("launches that waited for their own work, concluded from how long they took", start)
+        soon = end - max((end - start) // 5, TIGHT_NS * int(copies[call]))
+        # A kernel that nothing kept from beginning, and that began late, was not what took the call so long.
+        of_device = copies[call] or own_end[call] - max(start, int(own_start[call])) >= (end - start) // 2
+        if soon <= own_end[call] <= end and (of_device or before[call] > start):
+            tally.count("launches that waited for their own work, concluded from how long they took")
             targets = some[(work.call[some] == call) & (work.end_ns[some] == own_end[call])].tolist()
         else:
             queued = np.searchsorted(begins, start) - np.searchsorted(ends, start)
             last = int(by_end[np.searchsorted(ends, end, "right") - 1])
             if queued < _FULL_QUEUE or not soon <= work.end_ns[last] <= end:
                 continue
-            tally.count("launches that waited for room in a queue, concluded from how long they took", start)
+            tally.count("launches that waited for room in a queue, concluded from how long they took")
             targets = [last]
         until[call] = max(int(work.end_ns[one]) for one in targets)
         found += [(one, call) for one in targets]
     return _pairs(found)
 
 
-def _recorded_targets(device: DeviceTrace, launches: _Launches, origin_ns: int) -> dict[int, list[int]]:
+def _recorded_targets(
+    device: DeviceTrace, launches: Launches, pending: Pending, origin_ns: int
+) -> dict[int, list[int]]:
     """By correlation of the waiting call: what the timeline says that the host waited for."""
     waits, found = device.waits, dict[int, list[int]]()
     call_at = _moments(device, origin_ns)
@@ -238,6 +229,7 @@ def _recorded_targets(device: DeviceTrace, launches: _Launches, origin_ns: int) 
         elif kind == b"Stream Sync":
             lane = _stream_of(device, int(device.lane[row]), lane_of)
             targets = [launches.last_before(lane, called)]
+            targets += pending.between(lane, launches.last_time(lane, called), called)
         elif kind == b"Context Sync":
             targets = [launches.last_before(lane, called) for lane in launches.by_lane]
         else:

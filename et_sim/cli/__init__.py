@@ -7,17 +7,49 @@ complete, 2 bad input or usage. Commands import their rooms when they run, so th
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import io
 import sys
 from collections.abc import Sequence
 
-from et_sim.cli import check, collective, compare, demo, export, inspect, make, report, run, sql
+from et_sim.arguments import Parser
+from et_sim.cli import (
+    check,
+    collective,
+    compare,
+    demo,
+    doctor,
+    explain,
+    export,
+    inspect,
+    make,
+    network,
+    report,
+    run,
+    sql,
+)
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
-from et_sim.errors import EtSimError
+from et_sim.errors import EtSimError, brief
+from et_sim.recognise import SIMULATOR, refuse_misplaced
 from et_sim.version import __version__
 
-COMMANDS = (run, check, inspect, sql, compare, export, report, collective, make, demo)
+COMMANDS = (
+    run,
+    check,
+    inspect,
+    sql,
+    compare,
+    export,
+    report,
+    collective,
+    network,
+    make,
+    demo,
+    doctor,
+    explain,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,10 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character shows another
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    options = _parser().parse_args(arguments)
+    atexit.register(_freeze)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser(words).parse_args(words)
     try:
         with telling_compilation(Lines("et-sim")):
-            status: int = options.run(options)
+            status = carry_out(options)
         sys.stdout.flush()
     except EtSimError as error:
         print(f"et-sim: error: {error}", file=sys.stderr)
@@ -45,18 +79,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"et-sim: error: this needs more memory than there is{reason}", file=sys.stderr)
         return 2
     except OSError as error:  # a full disk behind stdout, for one; files name their own errors
-        print(f"et-sim: error: {error}", file=sys.stderr)
+        print(f"et-sim: error: {brief(str(error))}", file=sys.stderr)
         return 2
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _freeze() -> None:
+    """Python would look for cycles among all that is freed with the process; DuckDB asks for that."""
+    if "duckdb" not in sys.modules:
+        gc.freeze()
+
+
+def carry_out(options: argparse.Namespace) -> int:
+    """Run the command; where it fails over the files of a run, say what is wrong with these."""
+    refuse_misplaced(vars(options), SIMULATOR)
+    try:
+        status: int = options.run(options)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        from et_sim.views.run.soundness import explain_damage
+
+        runs = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]
+        for damage in filter(None, map(explain_damage, runs)):
+            raise damage from None
+        raise
+    return status
+
+
+def _parser(words: Sequence[str]) -> Parser:
+    """Of the command that is asked for, or of all if there is none of that name."""
+    parser = Parser(
         prog="et-sim",
         description="Simulate distributed machine-learning training from execution traces.",
     )
     parser.add_argument("--version", action="version", version=f"et-sim {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="et-sim")
+    parser.set_defaults(commands=COMMANDS)  # for the one that explains the others
+    asked = [command for command in COMMANDS if words and command.__name__ == f"{__name__}.{words[0]}"]
+    for command in asked or COMMANDS:
         command.add_parser(commands)
     return parser

@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
         description="Check a workload, alone or together with a machine, without running it.",
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_run_options(parser, *MACHINE, "model", "profile", required=False)
+    add_run_options(parser, *MACHINE, "model", "profile", "alone", required=False)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
@@ -49,29 +49,40 @@ def run(options: argparse.Namespace) -> int:
     machine = _whole_machine(options, found)
     ranks = machine.network.ranks if machine else _ranks_of_network(options, found)
     try:
-        workload, machine = _workload(options.workload, ranks, machine)
+        workload, machine = _workload(options, ranks, machine)
     except EtSimError as error:
         if found:  # what is wrong with the machine must not get lost
             error.cause += f"; moreover, {found[0].text}"
         raise
+    if machine and workload.profile and not machine.names_profile:
+        found.clear()
+        machine = _whole_machine(options, found, workload.profile)
     groups = machine.groups if machine else _read_parts(options, workload.ranks, found)
     found += [_warning("workload", text) for text in workload.notices]
-    found += find_problems(workload, groups=groups, rules=_rules(machine))
+    rules = _rules(machine)
+    if options.alone:
+        rules = rules._replace(communicates=False)
+    found += find_problems(workload, groups=groups, rules=rules)
     if machine and not _has_errors(found):
-        from et_sim.plan import build_plan
-
-        plan = _attempt(found, lambda: build_plan(workload, machine))
-        found += [_warning("machine", f"{n.place}: {n.text}") for n in plan.notices] if plan else []
+        _attempt(found, lambda: _plan(workload, machine, options.model, found))
     found.sort(key=lambda problem: problem.severity != "error")
     print(_as_json(workload, found) if options.json else _as_text(workload, found))
     return 2 if _has_errors(found) else 0
 
 
-def _workload(path: str, ranks: int | None, machine: Machine | None) -> tuple[Workload, Machine | None]:
+def _workload(
+    options: argparse.Namespace, ranks: int | None, machine: Machine | None
+) -> tuple[Workload, Machine | None]:
     """The workload; a layer file may divide dimensions of the machine."""
+    from et_sim.alone import machine_alone, read_alone, refuse_without_times
     from et_sim.layer_file_run import LayerFileRun, is_layer_file, workload_without_machine
     from et_sim.trace import read_workload
 
+    path = options.workload
+    if options.alone and not is_layer_file(path):
+        workload = read_alone(path)
+        refuse_without_times(workload)
+        return workload, machine_alone(machine, workload.ranks) if machine else None
     if not is_layer_file(path):
         return read_workload(path, ranks), machine
     if machine is not None:
@@ -80,7 +91,9 @@ def _workload(path: str, ranks: int | None, machine: Machine | None) -> tuple[Wo
     return workload_without_machine(path, ranks), None
 
 
-def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine | None:
+def _whole_machine(
+    options: argparse.Namespace, found: list[Problem], profile: str | None = None
+) -> Machine | None:
     """The machine, if system and network are given and everything about it is sound."""
     if not (options.system and options.network):
         if options.profile:
@@ -89,23 +102,31 @@ def _whole_machine(options: argparse.Namespace, found: list[Problem]) -> Machine
     from et_sim.machine import read_machine
 
     given = {name: getattr(options, name) for name in MACHINE}
-    machine = _attempt(found, lambda: read_machine(**given, profile=options.profile))
+    machine = _attempt(found, lambda: read_machine(**given, profile=options.profile or profile))
     if machine:
         found += [_warning("machine", f"{n.place}: key {n.key!r}: {n.text}") for n in machine.warnings]
     return machine
 
 
+def _plan(workload: Workload, machine: Machine, model: str, found: list[Problem]) -> None:
+    """What a run would refuse, remark on, or end in."""
+    from et_sim.network.registry import model_named
+    from et_sim.plan.actors import Actors
+    from et_sim.plan.foretold import find_renumbered
+    from et_sim.plan.lowering import Lowering, assemble
+
+    model_named(model).check(machine.network)
+    lowering = Lowering(workload, machine)
+    plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
+    found += [_warning("machine", f"{n.place}: {n.text}") for n in plan.notices]
+    found += find_renumbered(plan, lowering.workload)
+
+
 def _rules(machine: Machine | None) -> Rules:
-    """What a machine's corrections make of collectives."""
-    from et_sim.machine.corrections import Correction
+    from et_sim.plan.foretold import rules_of
     from et_sim.trace.preflight import Rules
 
-    corrections = machine.system.behaviour.corrections if machine else frozenset()
-    return Rules(
-        side_by_side=Correction.CONCURRENT_COMMUNICATION in corrections,
-        any_order=Correction.MATCH_BY_PROGRAM in corrections,
-        simulates_broadcast=Correction.SIMULATED_BROADCAST in corrections,
-    )
+    return rules_of(machine.system) if machine else Rules()
 
 
 def _ranks_of_network(options: argparse.Namespace, found: list[Problem]) -> int | None:
@@ -120,7 +141,7 @@ def _ranks_of_network(options: argparse.Namespace, found: list[Problem]) -> int 
 
 def _read_parts(
     options: argparse.Namespace, ranks: int, found: list[Problem]
-) -> dict[int, tuple[int, ...]] | None:
+) -> dict[str, tuple[int, ...]] | None:
     """Check the other files of an incomplete or unsound machine, each by itself; returns the groups."""
     from et_sim.machine import read_system_alone
     from et_sim.machine.groups_file import read_groups

@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the inputs, then do what `et-sim run` does with them."""
-    from et_sim.cli.run import simulate_into
+    from et_sim.cli.simulating import simulate_into
     from et_sim.run_options import RunOptions
     from et_sim.timeline import check_target
 

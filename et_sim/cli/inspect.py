@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.errors import UsageError
+from et_sim.terminal import is_live
 
 if TYPE_CHECKING:
     from et_sim.views.run.selection import Selection
@@ -114,9 +115,12 @@ def run(options: argparse.Namespace) -> int:
 
 def show(text: str) -> None:
     """Print a view, in colours if stdout is a terminal."""
-    from et_sim.views.terminal import coloured, wants_colours
+    if not is_live(sys.stdout):
+        print(text)
+        return
+    from et_sim.views.terminal import write_styled
 
-    print(coloured(text) if wants_colours(sys.stdout) else text)
+    write_styled(text, sys.stdout)
 
 
 def _check_cuts(options: argparse.Namespace) -> None:

@@ -91,22 +91,26 @@ def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[
     from et_sim.trace.manifest import ENDING
 
     prefix = options.output.removesuffix(ENDING)
+    run = "run it with: et-sim run"
+    machine = "--system FILE --network FILE"
     if not _wants_manifest(options, workload.ranks):
         write_workload(workload, prefix)
         last = workload.ranks - 1
         files = f"{prefix}.0.et" + (f" to {prefix}.{last}.et" if last else "")
+        machine += f" --profile {workload.profile}"  # a manifest names it
         if not workload.group_rules:
-            return {"prefix": prefix}, f"{what}: {workload.nodes} nodes in {files}"
+            line = f"{what}: {workload.nodes} nodes in {files}"
+            return {"prefix": prefix}, f"{line}\n{run} {prefix} {machine}"
         groups = str(groups_path(prefix))
         line = f"{what}: {workload.nodes} nodes in {files}, groups in {groups}"
-        return {"prefix": prefix, "groups": groups}, line
+        return {"prefix": prefix, "groups": groups}, f"{line}\n{run} {prefix} --groups {groups} {machine}"
     manifest, *templates = (str(path) for path in write_manifest(workload, Path(prefix + ENDING)))
     last = len(templates) - 1
     files = templates[0] + (f" to {templates[last]}" if last else "")
     lines = [
         f"{what}: {workload.nodes} nodes on {workload.ranks} ranks",
         f"written to {manifest}, with {'1 template' if last < 1 else f'{last + 1} templates'} ({files})",
-        f"run it with: et-sim run {manifest} --system FILE --network FILE",
+        f"{run} {manifest} {machine}",
     ]
     return {"manifest": manifest, "templates": templates}, "\n".join(lines)
 

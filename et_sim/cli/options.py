@@ -8,13 +8,17 @@ from typing import Any
 
 from et_sim.run_options import DEFAULTS, HELP, RunOptions
 
+OF_COMMANDS = ("other_profile",)  # what commands decide themselves
+
 
 def add_run_options(parser: argparse.ArgumentParser, *names: str, required: bool = True) -> None:
     """Add the options of these names, or all; with `required`, those without a default must be given."""
-    for name in names or tuple(HELP):
+    for name in names or tuple(name for name in HELP if name not in OF_COMMANDS):
         default: Any = DEFAULTS[name]
         if default is True:
             parser.add_argument(f"--no-{name}", dest=name, action="store_false", help=HELP[name])
+        elif default is False:
+            parser.add_argument(f"--{name}", action="store_true", help=HELP[name])
         elif name == "detail":
             parser.add_argument(f"--{name}", action="append", help=HELP[name])
         elif default is MISSING:
@@ -25,5 +29,6 @@ def add_run_options(parser: argparse.ArgumentParser, *names: str, required: bool
 
 def run_options(options: argparse.Namespace) -> RunOptions:
     """What was given on the command line."""
-    given = {field.name: getattr(options, field.name) for field in fields(RunOptions)}
+    names = (field.name for field in fields(RunOptions) if field.name not in OF_COMMANDS)
+    given = {name: getattr(options, name) for name in names}
     return RunOptions(**{name: value for name, value in given.items() if value is not None})

@@ -1,7 +1,7 @@
 """Progress of a run on stderr: silent for the first second, then one line that is kept up to date.
 
 A thread of its own shows it, so that stages which report nothing (reading, planning, writing) are seen to
-go on, too. On a terminal the line is rewritten; elsewhere a new one is printed now and then.
+go on, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from et_sim.compiled.telling import Lines
-from et_sim.status_line import StatusLine
+from et_sim.terminal import Estimate, Status, StatusLine
 from et_sim.units import format_ns
 
 SILENT_SECONDS = 1.0
@@ -25,13 +25,14 @@ class Progress:
     """Shows what a run is doing and how far it is; use as a context manager."""
 
     def __init__(self) -> None:
-        self._begin = time.monotonic()
-        self._stage_begin = self._begin
+        self._begin = self._stage_begin = time.monotonic()
         self._stage = ""
+        self._share: float | None = None
         self._detail = ""
+        self._estimate = Estimate()
         self._is_compiling = False
         self._line = StatusLine()
-        self._lines = Lines("et-sim")
+        self._lines = Lines("et-sim", self._line)
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep_showing, daemon=True)
         self._open = ExitStack()
@@ -45,14 +46,11 @@ class Progress:
 
     def compiling(self, what: str) -> None:
         """Machine code for `what` is being made in the background."""
-        self._line.clear()
         self._lines.compiling(what)
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
         """The run waits for it."""
-        if not self._is_compiling:
-            self._is_compiling = True
-            self._line.clear()
+        self._is_compiling = True
         self._lines.waiting(what, share, seconds)
 
     def compiled(self) -> None:
@@ -62,31 +60,36 @@ class Progress:
 
     def failed(self, what: str, reason: str) -> None:
         """There will be no machine code."""
-        self._line.clear()
         self._lines.failed(what, reason)
 
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
-        self._stage, self._detail, self._stage_begin = name, "", time.monotonic()
+        self._stage, self._share, self._detail = name, None, ""
+        self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
     def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
         """Called by the engine now and then."""
-        elapsed = time.monotonic() - self._stage_begin
         share = (messages + nodes) / max(expected + all_nodes, 1)
-        left = f", about {elapsed / share - elapsed:.0f} s left" if 0 < share <= 1 else ""
+        self._share = share if share <= 1 else None
+        self._estimate.add(share, time.monotonic())
         self._detail = (
-            f" {share:.0%} · simulated {format_ns(now_ns)} · {messages:,} of {expected:,} messages · "
-            f"{nodes:,} of {all_nodes:,} nodes{left}"
+            f"simulated {format_ns(now_ns)} · {messages:,} of {expected:,} messages · "
+            f"{nodes:,} of {all_nodes:,} nodes"
         )
 
     def _keep_showing(self) -> None:
         pause = SILENT_SECONDS
         while not self._finished.wait(pause):
-            if self._is_compiling:
-                continue
-            elapsed = time.monotonic() - self._begin
-            self._line.show(f"et-sim: {elapsed:.0f} s · {self._stage}{self._detail}")
-            pause = SECONDS_BETWEEN_UPDATES if self._line.is_rewritten else SECONDS_BETWEEN_LINES
+            if not self._is_compiling:
+                self._line.show(self._status(time.monotonic()))
+            pause = SECONDS_BETWEEN_UPDATES if self._line.is_live else SECONDS_BETWEEN_LINES
+
+    def _status(self, now: float) -> Status:
+        stage, share, left = self._stage, self._share, self._estimate.left(now)
+        detail = " · ".join(filter(None, ("" if share is None else f"{share:.0%}", self._detail)))
+        ending = "" if left is None else f", about {left:.0f} s left"
+        plain = f"et-sim: {now - self._begin:.0f} s · {stage}{detail and f' {detail}'}{ending}"
+        return Status(plain, stage, share, now - self._stage_begin, left, self._detail)
 
     def __exit__(
         self,

@@ -13,7 +13,7 @@ from et_sim.errors import EtSimError, UsageError
 if TYPE_CHECKING:
     from et_sim.machine import Machine
     from et_sim.machine.scaling import Scaled
-    from et_sim.timeline import Result
+    from et_sim.result import Result
     from et_sim.views.critical.sensitivity import Parameter
     from et_sim.views.critical.verification import Verified
     from et_sim.views.run.directory import RunDirectory
@@ -55,6 +55,7 @@ class _Again:
                 remedy="simulate files with et-sim run … --detail path",
             )
         self._run, self._fold = run, bool(command["fold"])
+        self._alone = bool(command.get("alone", False))
         self._files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         self._workload, self._profile = self._files.pop("workload"), command["profile"]
         try:
@@ -74,7 +75,11 @@ class _Again:
         from et_sim.run_options import RunOptions
 
         options = RunOptions(
-            **self._files, model=self._run.manifest["model"], profile=self._profile, fold=self._fold
+            **self._files,
+            model=self._run.manifest["model"],
+            profile=self._profile,
+            fold=self._fold,
+            alone=self._alone,
         )
         try:
             result = api.execute(self._workload, options, change=lambda _: machine)

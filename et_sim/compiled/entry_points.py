@@ -155,9 +155,11 @@ class Entry(Generic[Parameters, Result]):
         watch = _WATCH.get()
         reason = order(wanted, waits)
         if reason is None and waits:
-            reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
-            if watch:
-                watch.compiled()
+            try:
+                reason = wait_for(wanted, functools.partial(watch.waiting, self.what) if watch else None)
+            finally:
+                if watch:
+                    watch.compiled()
         elif reason is None and watch:
             watch.compiling(self.what)
         if reason is not None:

@@ -66,7 +66,7 @@ def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str 
             starts += 1
             order(wanted, True)
         if tell:
-            tell(_share(wanted.path), time.monotonic() - begin)
+            tell(noted_progress(wanted.path), time.monotonic() - begin)
         time.sleep(PAUSE_SECONDS)
     return None
 
@@ -120,10 +120,11 @@ def locked(directory: Path) -> Iterator[bool]:
 
 def note_progress(path: Path, share: float) -> None:
     """How far the making of a file is."""
-    path.with_name(PROGRESS).write_text(f"{path.name} {share}", encoding="utf-8")
+    write_whole(path.with_name(PROGRESS), f"{path.name} {share}".encode())
 
 
-def _share(path: Path) -> float:
+def noted_progress(path: Path) -> float:
+    """The share that was noted last; 0 if it is not being made."""
     try:
         name, share = path.with_name(PROGRESS).read_text(encoding="utf-8").split()
         return float(share) if name == path.name else 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,14 +86,21 @@ def modules_of(signature: tuple[Any, ...]) -> set[str]:
     return found
 
 
+@functools.cache
+def _fields_of(made_by: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(made_by))
+
+
 def _kind_of(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        flags = value.flags
+        plain = np.ndarray.view(value, np.ndarray)  # record arrays look attributes up among their fields
+        flags = plain.flags
         layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        return ArrayKind(value.dtype, value.ndim, layout, flags.writeable, flags.aligned)
+        return ArrayKind(plain.dtype, plain.ndim, layout, flags.writeable, flags.aligned)
     if isinstance(value, Tables):
-        fields = ((field.name, _kind_of(getattr(value, field.name))) for field in dataclasses.fields(value))  # type: ignore[arg-type]
-        return TablesKind(type(value).__module__, type(value).__name__, tuple(fields))
+        tables: Any = type(value)
+        fields = [(name, _kind_of(getattr(value, name))) for name in _fields_of(tables)]
+        return TablesKind(tables.__module__, tables.__name__, tuple(fields))
     if isinstance(value, tuple):
         made_by = type(value) if hasattr(value, "_fields") else None
         return TupleKind(made_by, tuple(_kind_of(item) for item in value))
@@ -105,12 +113,13 @@ def _kind_of(value: Any) -> Any:
 
 def _add_words(value: Any, words: list[Any], alive: list[Any]) -> None:
     if isinstance(value, np.ndarray):
-        address = value.__array_interface__["data"][0]
-        words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+        plain = np.ndarray.view(value, np.ndarray)
+        words += (0, 0, plain.size, plain.itemsize, plain.ctypes.data, *plain.shape, *plain.strides)
     elif isinstance(value, Tables):
         described: list[int] = []
-        for field in dataclasses.fields(value):  # type: ignore[arg-type]
-            _add_words(getattr(value, field.name), described, alive)
+        tables: Any = type(value)
+        for name in _fields_of(tables):
+            _add_words(getattr(value, name), described, alive)
         descriptors = (ctypes.c_int64 * len(described))(*described)
         alive.append(descriptors)
         words.append(ctypes.addressof(descriptors))

@@ -89,7 +89,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def cache_directory() -> Path:
     """The writable directory that holds the machine code of exactly this version."""
     name = version_digest()[:_DIGEST_LENGTH]
-    for root in (_chosen_root(), _temporary_root()):
+    for root in (chosen_root(), _temporary_root()):
         directory = (root / name).resolve()
         try:
             is_new = not directory.is_dir()
@@ -151,7 +151,7 @@ def _described(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
 
 
-def _chosen_root() -> Path:
+def chosen_root() -> Path:
     """Where the user wants caches."""
     own = os.environ.get("ET_SIM_CACHE_DIR")
     if own:
@@ -185,13 +185,13 @@ def _forget_unused(root: Path, most_bytes: int = _KEPT_BYTES) -> None:
     """
     oldest = time.time() - _UNUSED_SECONDS
     kept = 0
-    for used, directory in sorted(_versions(root), reverse=True):
-        kept += _size(directory)
+    for used, directory in sorted(versions_in(root), reverse=True):
+        kept += size_of(directory)
         if used < oldest or (kept > most_bytes and directory.name != version_digest()[:_DIGEST_LENGTH]):
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _versions(root: Path) -> list[tuple[float, Path]]:
+def versions_in(root: Path) -> list[tuple[float, Path]]:
     """When each version's directory was used last."""
     found = []
     with suppress(OSError):
@@ -203,7 +203,7 @@ def _versions(root: Path) -> list[tuple[float, Path]]:
     return found
 
 
-def _size(directory: Path) -> int:
+def size_of(directory: Path) -> int:
     """Bytes of all files in a directory."""
     total = 0
     for path in directory.rglob("*"):

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sys
 
-from et_sim.status_line import StatusLine
+from et_sim.terminal import Estimate, Status, StatusLine
 
-BAR_CELLS = 24
 SECONDS_BETWEEN_UPDATES = 0.2
 SECONDS_BETWEEN_LINES = 5.0
+HOW_OFTEN = "once for this version and kind of run"
 
 
 class Lines:
     """Watches compiling on behalf of a command (`entry_points.CompileWatch`)."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, status: StatusLine | None = None) -> None:
         self._program = program
         self._has_told = False
         self._next_seconds = 0.0
-        self._status = StatusLine()
+        self._status = status or StatusLine()
+        self._estimate = Estimate()
 
     def compiling(self, _what: str) -> None:
         """Machine code is being made in the background; said once, whatever it is for."""
@@ -28,22 +29,21 @@ class Lines:
 
     def waiting(self, what: str, share: float, seconds: float) -> None:
         """A call waits for it; `share` of the work is done, after so many seconds."""
+        self._estimate.add(share, seconds)
         if seconds < self._next_seconds:
             return
-        left = f", about {seconds / share - seconds:.0f} s left" if share > 0 and seconds > 1 else ""
-        told = f"compiling {what}, once for this version and kind of run"
-        if not self._status.is_rewritten:
-            self._next_seconds = seconds + SECONDS_BETWEEN_LINES
-            self._line(f"{told}: {share:.0%}{left}" if seconds > 1 else f"{told} …")
-            return
-        self._next_seconds = seconds + SECONDS_BETWEEN_UPDATES
-        done = round(BAR_CELLS * share)
-        bar = "█" * done + "░" * (BAR_CELLS - done)
-        self._status.show(f"{self._program}: {told} {bar} {share:.0%}{left}")
+        pause = SECONDS_BETWEEN_UPDATES if self._status.is_live else SECONDS_BETWEEN_LINES
+        self._next_seconds = seconds + pause
+        left = self._estimate.left(seconds) if seconds > 1 else None
+        told = f"{self._program}: compiling {what}, {HOW_OFTEN}"
+        ending = "" if left is None else f", about {left:.0f} s left"
+        plain = f"{told}: {share:.0%}{ending}" if seconds > 1 else f"{told} …"
+        self._status.show(Status(plain, f"compiling {what}", share, seconds, left, HOW_OFTEN))
 
     def compiled(self) -> None:
         """The wait is over."""
         self._next_seconds = 0.0
+        self._estimate = Estimate()
         self._status.clear()
 
     def failed(self, what: str, reason: str) -> None:
@@ -51,5 +51,6 @@ class Lines:
         self._line(f"{what} cannot be compiled, and is interpreted, which takes longer: {reason}")
 
     def _line(self, text: str) -> None:
+        self._status.clear()
         sys.stderr.write(f"{self._program}: {text}\n")
         sys.stderr.flush()

@@ -3,7 +3,7 @@
 from et_sim.compute.model import ComputeModel, Durations, Treatment, Utilisation
 from et_sim.compute.reduction import reduction_ns
 from et_sim.compute.registry import compute_model
-from et_sim.compute.replay import Replay, recorded_ns
+from et_sim.compute.replay import Replay, is_recorded, recorded_ns
 from et_sim.compute.roofline import Roofline
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Treatment",
     "Utilisation",
     "compute_model",
+    "is_recorded",
     "recorded_ns",
     "reduction_ns",
 ]

@@ -81,7 +81,7 @@ class ComputeModel(Protocol):
         """The model of a system; None if the system does not ask for this one."""
 
     def needs(self) -> tuple[str, ...]:
-        """The attributes that every kernel must have, by their names in files."""
+        """The attributes without which a kernel cannot be timed, and is replayed; by their names in files."""
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         """How long the kernels at these rows take on a rank, and on all others of its class."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from et_sim.compute.model import Durations, Treatment
 from et_sim.machine.model import System
-from et_sim.trace.columns import IntColumn, Trace
+from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
 
@@ -24,8 +24,9 @@ class Replay:
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
         """The recorded durations; which of them are not recorded."""
-        is_recorded = (trace.duration_us[rows] != 0) | trace.has("duration_ns", rows)
-        treatment = np.where(is_recorded, Treatment.REPLAYED, Treatment.DEFAULTED).astype(np.uint8)
+        treatment = np.where(is_recorded(trace)[rows], Treatment.REPLAYED, Treatment.DEFAULTED).astype(
+            np.uint8
+        )
         return Durations(recorded_ns(trace)[rows], treatment)
 
     def rank_classes(self, ranks: int) -> None:
@@ -34,6 +35,12 @@ class Replay:
     def same(self, first: Trace, second: Trace) -> bool:  # noqa: ARG002
         """Nothing but times is measured."""
         return True
+
+
+def is_recorded(trace: Trace) -> BoolColumn:
+    """Which nodes have a duration in their trace."""
+    found: BoolColumn = (trace.duration_us != 0) | trace.has("duration_ns")
+    return found
 
 
 def recorded_ns(trace: Trace) -> IntColumn:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
+from et_sim.engine.outcome import Outcome
 from et_sim.engine.pools import (
     causal_events_per_event,
     drain,
@@ -21,8 +21,8 @@ from et_sim.engine.pools import (
     grow_pools,
     reserve_per_event,
 )
+from et_sim.engine.room import check_record
 from et_sim.engine.state.records import MESSAGE_FIELDS
-from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel
@@ -41,26 +41,6 @@ SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, rou
 Report = Callable[[int, int, int, int, int], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """What a run leaves behind. Node columns follow the plan: actor by actor, row by row."""
-
-    plan: Plan
-    nodes: Any  # NODE_STATE records
-    finish_ns: Any  # per actor; NONE: never finished
-    busy_ns: Any  # per actor: time its compute nodes took, summed
-    end_ns: int  # when the last thing happened
-    messages: int
-    run: Run
-    resources: ResourceTable | None  # of the network, if anything was recorded that names them
-    has_contention: bool  # whether messages wait for each other
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every actor finished."""
-        return bool((self.finish_ns >= 0).all())
-
-
 def run_plan(
     plan: Plan,
     network: Network,
@@ -71,11 +51,14 @@ def run_plan(
     log: Callable[[Any], None] | None = None,
     messages: Callable[[Any], None] | None = None,
     links: bool = False,
+    alike: int = 1,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
     `record` takes the causal events of the run (`causes`), `log` what became of its chunks, phase by phase,
     and `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
+
+    `alike` says how many such runs there are: what is long together is worth compiling.
 
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
@@ -85,17 +68,19 @@ def run_plan(
     reserve = reserve_per_event(in_units, needs)
     resources = model.resources(network, in_units) if record or links else None
     count = len(resources) if resources is not None else 0
+    events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
+    check_record(events_at_once)
     run = new_run(
         in_units,
         model.tables(network, in_units),
         new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
         record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
         resources=count,
-        causal_events_per_event=causal_events_per_event(in_units, reserve, needs) if record else 0,
+        causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if log else 0,
     )
     expected = plan.expected_messages if report else 0
-    happen = simulate.lasting(lambda: _seconds_interpreted(plan, run))
+    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run))
     events = FEWEST_EVENTS
     while True:
         begin = time.monotonic()
@@ -124,7 +109,7 @@ def run_plan(
             clock = run.clock[0]
             report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
     clock = run.clock[0]
-    for column in ("ready_ns", "start_ns", "end_ns") if bits else ():
+    for column in ("ready_ns", "start_ns", "end_ns", "let_in_ns") if bits else ():
         run.nodes[column] >>= bits  # NONE stays what it is
     return Outcome(
         plan=plan,

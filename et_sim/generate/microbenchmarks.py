@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.generate import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,7 @@ def make_microbenchmark(
         np.arange(ranks, dtype=np.int32) % len(templates),
         f"<microbenchmark {kind}>",
         relative_peers=(kind in _WITH_PEERS,) * len(templates),
+        profile=PROFILE,
     )
 
 

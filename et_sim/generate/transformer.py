@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from et_sim.errors import UsageError
+from et_sim.generate import PROFILE
 
 if TYPE_CHECKING:
     from et_sim.trace.builder import TraceBuilder
@@ -165,6 +166,7 @@ def make_transformer(model: Transformer) -> Workload:
         "<transformer>",
         relative_peers=(True,) * len(templates),
         group_rules={name: rule for name, rule in rules.items() if rule.size > 1},
+        profile=PROFILE,
     )
 
 

@@ -31,6 +31,7 @@ from et_sim.layerfile.layer_file import (
     PhaseWork,
 )
 from et_sim.layerfile.tokens import Token, TokenReader, shown, tokens_of
+from et_sim.paths import is_file
 from et_sim.trace.disk import read_bytes, read_unpacked, unpacked
 from et_sim.units import LONGEST_NS, MOST_BYTES
 
@@ -75,7 +76,7 @@ def _text_of(content: bytes, path: str | Path) -> str:
 def looks_like_layer_file(path: str | Path) -> bool:
     """Whether a file begins as layer files do: with a keyword, or nearly one."""
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         return False
     try:
         with path.open("rb") as file:

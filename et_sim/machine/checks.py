@@ -13,8 +13,9 @@ from typing import Any
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
 from et_sim.machine.algorithms import normal_name
-from et_sim.machine.keys import ALGORITHMS, LARGEST_INTEGER, Key, Kind, Remarks
+from et_sim.machine.keys import ALGORITHMS, Key, Kind, Remarks
 from et_sim.machine.sources import Source
+from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.units import parse_bandwidth, parse_time_ns
 
 _LONGEST_SHOWN = 60
@@ -22,7 +23,7 @@ _LONGEST_SHOWN = 60
 
 def read_keys(source: Source, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
     """The checked value of every key that the source gives; the order is the table's."""
-    refuse_unknown(source, table)
+    check_names(source, table, remarks)
     values = {
         key.name: check(key, source.content[key.name], source.place, remarks)
         for key in table
@@ -53,14 +54,18 @@ def fill_defaults(
     return full
 
 
-def refuse_unknown(source: Source, table: tuple[Key, ...]) -> None:
-    """Raise for the first key that the table does not have."""
+def check_names(source: Source, table: tuple[Key, ...], remarks: Remarks) -> None:
+    """Raise for the first key that is not known; warn of those that files carry and that have no effect."""
     known = [key.name for key in table]
     for name in source.content:
-        if name not in known:
+        if name in known:
+            continue
+        if name in UNUSED_KEYS:
+            remarks.warn(source.place, name, f"no effect: it {UNUSED_KEYS[name]}")
+        else:
             useful = ", ".join(key.name for key in table if not key.ignored)
             remedy = nearest(name, known) or f"known keys: {useful}"
-            raise MachineError(f'key "{name}" is not known', place=source.place, remedy=remedy)
+            raise MachineError(f"key {show(name)} is not known", place=source.place, remedy=remedy)
 
 
 def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None = None) -> Any:
@@ -89,6 +94,8 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
             if isinstance(value, str) and value:
                 return value
         case Kind.OBJECTS:
+            if value == []:
+                raise refusal(key, value, place, why="it has no entry; leave the key out, or give one")
             if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
                 return value
         case Kind.LINK_END:
@@ -138,8 +145,8 @@ def _integer(key: Key, value: Any, place: str, remarks: Remarks, index: int | No
     # -0.5 would be cut to an allowed 0, so the sign is judged before the fraction goes.
     if whole < key.minimum or value < 0:
         raise refusal(key, value, place, why=key.minimum_reason, index=index)
-    if whole > LARGEST_INTEGER:
-        raise refusal(key, value, place, why=f"more than {LARGEST_INTEGER} (2^53)", index=index)
+    if whole > key.maximum:
+        raise refusal(key, value, place, why=f"more than {key.maximum}", index=index)
     if whole != value:
         # The reference converts such JSON numbers with a C++ cast, and its results depend on it.
         remarks.warn(place, key.name, f"{show(value)} is cut to {whole}, as the reference does")
@@ -157,19 +164,21 @@ def _number(key: Key, value: Any, place: str, index: int | None) -> float:
         number = math.nan
     too_low = number <= key.minimum if key.above_minimum else number < key.minimum
     too_high = key.below is not None and number >= key.below
-    if math.isnan(number) or too_low or too_high or (math.isinf(number) and not key.unbounded):
+    if not math.isfinite(number) or too_low or too_high:
         raise refusal(key, value, place, index=index)
+    if number > key.maximum:
+        raise refusal(key, value, place, why=f"more than {key.maximum}", index=index)
     return number
 
 
 def _quantity(key: Key, text: str, place: str, index: int | None) -> float:
     """A text with a unit, in the unit of the key's bare numbers."""
     try:
-        if key.kind is Kind.TIME:
-            return parse_time_ns(text)
-        return parse_bandwidth(text) * 1_000_000_000 / 1073741824
+        is_time = key.kind is Kind.TIME
+        number = parse_time_ns(text) if is_time else parse_bandwidth(text) * 1_000_000_000 / 1073741824
     except UsageError:
         raise refusal(key, text, place, index=index) from None
+    return _number(key, number, place, index)
 
 
 def _is_finite_number(value: Any) -> bool:

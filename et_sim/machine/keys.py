@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from et_sim.errors import brief
 from et_sim.machine.model import Notice
 
 # Times and sizes stay exact in a double up to here, and the reference reads its clock through one.
@@ -58,10 +59,10 @@ class Key:
     field: str = ""  # the field of the model it fills
     unit: str = ""
     minimum: int = 0
+    maximum: int = LARGEST_INTEGER
     above_minimum: bool = False  # the minimum itself is refused
     below: int | None = None  # this and more is refused
     minimum_reason: str = ""
-    unbounded: bool = False  # infinity is meaningful
     choices: tuple[str, ...] = ()
     correction: str = ""  # the correction without which this one has no effect
     needs: str = ""  # the on/off key without which this one has no effect
@@ -114,7 +115,7 @@ class Remarks:
 
     def warn(self, place: str, key: str, text: str) -> None:
         """Record something the user should see."""
-        self.warnings.append(Notice(place, key, text))
+        self.warnings.append(Notice(place, brief(key), brief(text)))
 
     def default(self, place: str, key: str, text: str) -> None:
         """Record a value that was taken because the input gave none."""

@@ -7,11 +7,12 @@ trust it. Not here: file formats, and any simulation.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from et_sim.machine.profiles import Behaviour, Profile, behaviour_of
+from et_sim.machine.graph import Graph
+from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
 
 
 class Shape(StrEnum):
@@ -190,7 +191,35 @@ class LevelFabric:
         return len(self.levels) < len(self.level_of)
 
 
-Fabric = GridFabric | LevelFabric
+class Routing(StrEnum):
+    """Which of the shortest ways a message takes through a graph."""
+
+    SHORTEST = "shortest"
+    ECMP = "ecmp"
+    ECMP_NS3 = "ecmp-ns3"
+    DIMENSION_ORDER = "dimension-order"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphFabric:
+    """What messages cross: a graph of devices."""
+
+    graph: Graph
+    routing: Routing = Routing.SHORTEST
+    seed: int = 0
+    npus_forward: bool = False
+    grid: tuple[
+        tuple[int, bool], ...
+    ] = ()  # (NPUs, whether it wraps round) by dimension, if it is a whole one
+    routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
+
+    @property
+    def ranks(self) -> int:
+        """How many NPUs it connects."""
+        return len(self.graph.npus)
+
+
+Fabric = GridFabric | LevelFabric | GraphFabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +252,11 @@ class Network:
         bits = FRACTION_BITS if any(level.memory_scale for level in levels) else 0
         fabric = LevelFabric(levels, tuple(number for _, number in cut))
         return Network(LogicalGrid(tuple(seen)), fabric, fraction_bits=bits)
+
+    @staticmethod
+    def of_graph(fabric: GraphFabric, dimensions: tuple[LogicalDimension, ...]) -> Network:
+        """Collectives run along dimensions that were declared on top of a graph."""
+        return Network(LogicalGrid(dimensions), fabric)
 
     @property
     def ranks(self) -> int:
@@ -267,6 +301,27 @@ class Straggler:
     seed: int = 0
 
 
+class WorkKind(StrEnum):
+    """What a node of a trace stands for, as time factors tell it."""
+
+    KERNELS = "kernels"
+    COPIES = "copies"
+    OPERATORS = "operators"
+    LAUNCHES = "launches"
+    GAPS = "gaps"
+    COMMUNICATION = "communication"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFactors:
+    """What the durations of nodes are multiplied by, by kind of work."""
+
+    ranks: tuple[range, ...] | None  # None: all
+    name: str | None  # only nodes with such a name, in which * stands for any text
+    factors: Mapping[WorkKind, float]
+    place: str = ""  # of the entry, for messages
+
+
 @dataclass(frozen=True, slots=True)
 class Implementations:
     """Algorithm names per collective type, one per dimension; None: not configured."""
@@ -295,15 +350,17 @@ class System:
     peak_perf: float = 0.0  # TFLOPS
     roofline: bool = False
     replay_only: bool = False
+    replay_communication: bool = False  # ranks run by themselves
     local_reduction_delay: int = 1
     shared_bus: SharedBus | None = None
     custom_implementations: dict[str, str] = field(default_factory=dict)  # type key -> trace prefix
     per_node_implementation: str | None = None
     track_local_mem: bool = False
     stragglers: tuple[Straggler, ...] = ()
+    time_factors: tuple[TimeFactors, ...] = ()
     boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
-    behaviour: Behaviour = field(default_factory=lambda: behaviour_of(Profile.REFERENCE))
+    behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +399,12 @@ class Machine:
     network: Network
     system: System
     memory: RemoteMemory = field(default_factory=RemoteMemory)
-    groups: dict[int, tuple[int, ...]] = field(default_factory=dict)  # communicator groups
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)  # communicator groups
     layers: LayerSettings = field(default_factory=LayerSettings)
     warnings: tuple[Notice, ...] = ()
     defaults: tuple[Notice, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()  # (path, content hash) of every file read
+    names_profile: bool = True  # else the reference's is the default, and whoever knows better may choose
 
     def network_of(self, *, has_contention: bool) -> Network:
         """The network as a model counts its time: that of 1.0 with contention has fractions."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from et_sim.errors import MachineError
-from et_sim.machine.checks import check, refuse_unknown, show
+from et_sim.machine.checks import check, check_names, show
 from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.model import Dimension, GridFabric, Network, Shape
 from et_sim.machine.sources import Source
@@ -24,7 +24,7 @@ def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False
 
     `may_be_plain`: the topology may be one word, as in files for the congestion model of ASTRA-sim 1.0.
     """
-    refuse_unknown(source, NETWORK_KEYS)
+    check_names(source, NETWORK_KEYS, remarks)
     if may_be_plain and isinstance(source.content.get("topology"), str):
         source = replace(source, content=source.content | {"topology": [source.content["topology"]]})
     lists = {key.name: _list(key, source) for key in DIMENSION_KEYS}

@@ -20,12 +20,16 @@ class Profile(StrEnum):
     ASTRA_1 = "astra-1.0"
 
 
+DEFAULT = Profile.REFERENCE  # where nobody names one
+
+
 @dataclass(frozen=True, slots=True)
 class Behaviour:
     """The rules of a profile."""
 
     profile: Profile
     corrections: frozenset[Correction] = frozenset()
+    must_reach_all: bool = False  # a collective of all NPUs without an algorithm for a dimension is refused
     # Rules of ASTRA-sim 1.0:
     are_chunks_alike: bool = False  # all chunks of a collective have one size
     are_queues_shared_both_ways: bool = False  # an all-reduce uses all queues on its way in and out
@@ -47,7 +51,7 @@ class Behaviour:
 
 _BEHAVIOURS = {
     Profile.REFERENCE: Behaviour(Profile.REFERENCE),
-    Profile.CORRECTED: Behaviour(Profile.CORRECTED, frozenset(Correction)),
+    Profile.CORRECTED: Behaviour(Profile.CORRECTED, frozenset(Correction), must_reach_all=True),
     Profile.ASTRA_1: Behaviour(
         Profile.ASTRA_1,
         # what 1.0 has right where 2.x has not

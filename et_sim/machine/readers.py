@@ -6,6 +6,7 @@ custom collectives name (`et_sim.plan` reads those).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import nearest
+from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
 from et_sim.machine.memory_file import read_memory
@@ -26,11 +28,12 @@ from et_sim.machine.model import (
     System,
 )
 from et_sim.machine.network_file import read_network
-from et_sim.machine.profiles import Profile
-from et_sim.machine.recognise import Role
+from et_sim.machine.profiles import DEFAULT, Profile
+from et_sim.machine.recognise import Role, is_graph
 from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
+from et_sim.machine.topology.graph_file import read_graph
 from et_sim.machine.version_1 import is_hierarchy, is_version_1, read_hierarchy, read_system_1
 
 
@@ -41,28 +44,35 @@ def read_machine(
     memory: Given | None = None,
     groups: Given | None = None,
     profile: str | None = None,
+    corrections: Collection[Correction] = (),
 ) -> Machine:
     """The machine that the given files (paths) or dicts describe; raises `MachineError`.
 
-    `profile` stands for what the system says of it.
+    `profile` stands for what the system says of it; `corrections` are on besides those that it has.
     """
     remarks = Remarks()
     network_source = load(network, Role.NETWORK)
     system_source = load(system, Role.SYSTEM)
     if profile is not None:
         system_source = _with_profile(system_source, profile)
+    if corrections:
+        system_source = _with_corrections(system_source, corrections)
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
     ranks = network_value.ranks
-    check_ranks_exist(system_value.stragglers, ranks, system_source.place)
+    for key, entries in (
+        ("stragglers", system_value.stragglers),
+        ("time-factors", system_value.time_factors),
+    ):
+        check_ranks_exist(key, [entry.ranks for entry in entries], ranks, system_source.place)
     memory_value = RemoteMemory()
     if memory is None:
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')
     else:
         sources.append(load(memory, Role.MEMORY))
         memory_value = read_memory(sources[-1], ranks, remarks)
-    groups_value: dict[int, tuple[int, ...]] = {}
+    groups_value: dict[str, tuple[int, ...]] = {}
     if groups is not None and not _means_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))
         groups_value = read_groups(sources[-1], ranks)
@@ -74,7 +84,8 @@ def read_machine(
         layers=layers,
         warnings=tuple(remarks.warnings),
         defaults=tuple(remarks.defaults),
-        inputs=tuple((source.place, source.digest) for source in sources),
+        inputs=tuple(one for source in sources for one in ((source.place, source.digest), *source.imports)),
+        names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
     )
 
 
@@ -83,6 +94,8 @@ def read_network_alone(given: Given) -> Network:
     source = load(given, Role.NETWORK)
     if is_hierarchy(source.content):
         return read_hierarchy(source, {}, Remarks())
+    if is_graph(source.content):
+        return read_graph(source, Remarks())
     return read_network(source, Remarks(), may_be_plain=True)
 
 
@@ -109,6 +122,12 @@ def _with_profile(system: Source, profile: str) -> Source:
     return replace(system, content={**system.content, "profile": profile})
 
 
+def _with_corrections(system: Source, corrections: Collection[Correction]) -> Source:
+    """The system with some corrections on."""
+    switches = {**system.content.get("corrections", {}), **dict.fromkeys(map(str, corrections), True)}
+    return replace(system, content={**system.content, "corrections": switches})
+
+
 def _read_network_and_system(
     network: Source, system: Source, remarks: Remarks
 ) -> tuple[Network, System, LayerSettings]:
@@ -130,6 +149,8 @@ def _read_network_and_system(
             place=system.place,
             remedy="change the network file instead",
         )
+    if is_graph(network.content):
+        return read_graph(network, remarks), system_value, layers
     may_be_plain = system_value.behaviour.profile is Profile.ASTRA_1
     return read_network(network, remarks, may_be_plain=may_be_plain), system_value, layers
 

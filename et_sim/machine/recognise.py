@@ -29,11 +29,13 @@ _SIGNS: dict[Role, frozenset[str]] = {
 }
 # Keys that only a network file of ASTRA-sim 1.0 has.
 NETWORK_1_SIGNS = frozenset({"topology-name", "topologies-per-dim", "dimensions-count"})
+# Keys that only a network file has that describes a graph.
+GRAPH_SIGNS = frozenset({"graph", "npus", "switches", "nics", "devices", "nodes"})
 
 
 def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) -> None:
     """Raise if the content is plainly another file than the expected one."""
-    if expected is Role.NETWORK and not content.keys().isdisjoint(NETWORK_1_SIGNS):
+    if expected is Role.NETWORK and not content.keys().isdisjoint(NETWORK_1_SIGNS | GRAPH_SIGNS):
         return
     if expected is not Role.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
         return
@@ -53,7 +55,7 @@ def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
 
 def role_of(content: Mapping[str, Any]) -> Role | None:
     """The kind of file that the content looks like."""
-    if not content.keys().isdisjoint(NETWORK_1_SIGNS):
+    if not content.keys().isdisjoint(NETWORK_1_SIGNS | {"graph"}):
         return Role.NETWORK
     # Memory before system: local-mem-bw is a key of both.
     for role in (Role.NETWORK, Role.MEMORY, Role.SYSTEM):
@@ -63,3 +65,8 @@ def role_of(content: Mapping[str, Any]) -> Role | None:
     if content and all(name.isdecimal() for name in content):
         return Role.GROUPS
     return None
+
+
+def is_graph(content: Mapping[str, Any]) -> bool:
+    """Whether a network file describes a graph, not dimensions."""
+    return "topology" not in content and not content.keys().isdisjoint(GRAPH_SIGNS)

@@ -13,7 +13,8 @@ from pathlib import Path
 from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS
+from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
+from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
 _OPENING = """\
@@ -59,7 +60,8 @@ latency: [ 500.0, 1000.0 ]
 
 Four lists with one entry per dimension, innermost first; they are required. This example has 4 x 2 = 8
 NPUs; rank 6 has coordinate 2 in dimension 0 and coordinate 1 in dimension 1. Bandwidths and latencies may be
-written with units: `bandwidth: [ 50GiB/s, 200Gbps ]`, `latency: [ 500ns, 1us ]`.
+written with units: `bandwidth: [ 50GiB/s, 200Gbps ]`, `latency: [ 500ns, 1us ]`. A network file may also
+describe [a graph](networks.md).
 """
 
 _LINKS = """
@@ -68,6 +70,11 @@ Each entry of `links` is about one link, in one direction:
 
 _STRAGGLERS = """
 Each entry of `stragglers` has at least one of `compute`, `delay` and `jitter`:
+"""
+
+_TIME_FACTORS = """
+Each entry of `time-factors` has at least one factor. It is 0.5 for what is to take half of the time, and 0
+for none:
 """
 
 _SYSTEM = """
@@ -91,8 +98,9 @@ _SYSTEM = """
 Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
 `doubleBinaryTree`, and `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as
 one dimension. A list with more entries than the network has dimensions is an error. With fewer, the
-remaining dimensions are not used by that collective, and a warning says so. A collective that a workload
-uses needs its list or a custom one.
+remaining dimensions are not used by that collective, and a warning says so; in the corrected profile, a
+collective of all NPUs is then refused, unless its node says which dimensions take part. A collective that
+a workload uses needs its list or a custom one.
 
 On/off keys take 1 or true, 0 or false. For `roofline-enabled`, `replay-only`, `track-local-mem` and
 `trace-enabled`, ASTRA-sim takes JSON `false` for on; et-sim takes it for off and warns. Write 0 to be
@@ -115,7 +123,7 @@ bytes divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_
 `num-npus-per-node` must be at least the number of NPUs.
 """
 
-_GROUPS = """
+GROUPS = """
 ## Groups file
 
 ```json
@@ -125,14 +133,13 @@ _GROUPS = """
 }
 ```
 
-The key is the group's id, a whole number from 1 to 999999999 in quotes; the value lists the group's ranks.
-Their order is the order of the ring. Id 0 always means all ranks and cannot be defined. Ranks must exist and
+The key is the group's name, a number or any other text, in quotes; the value lists the group's ranks.
+Their order is the order of the ring. 0 always means all ranks and cannot be defined. Ranks must exist and
 differ; an empty group is an error.
 
 `--groups empty` means no groups, as in ASTRA-sim, unless a file of that name exists. ASTRA-sim ignores every
 path that contains "empty"; et-sim reads it.
 """
-
 
 _VERSION_1 = """
 ## Files of ASTRA-sim 1.0
@@ -153,6 +160,10 @@ The last keys were options of the command line; `units-count`, `links-count`, `l
 """
 
 
+# An example of each file, for whoever explains its keys elsewhere.
+EXAMPLES = {"network": _NETWORK, "system": _SYSTEM, "memory": _MEMORY}
+
+
 def configuration_page() -> str:
     """The whole page as Markdown."""
     effective = tuple(key for key in SYSTEM_KEYS if not key.ignored)
@@ -160,7 +171,8 @@ def configuration_page() -> str:
     memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
     parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
-    parts += [_MEMORY, _table(memory), _GROUPS, _ignored_table(ignored)]
+    parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
+    parts += [_MEMORY, _table(memory), GROUPS, _ignored_table(ignored)]
     parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
@@ -203,7 +215,11 @@ def _ignored_table(keys: tuple[Key, ...]) -> str:
     heading = "## Keys without effect\n\nAccepted so that existing files can be used, each with a warning.\n"
     rows = [_row("key", "meaning", "in the reference"), "|---|---|---|"]
     rows += [_row(f"`{key.name}`", key.meaning, key.reference) for key in keys]
-    return heading + "\n" + "\n".join(rows)
+    others = ["| key | why |", "|---|---|", *(_row(f"`{name}`", why) for name, why in UNUSED_KEYS.items())]
+    between = (
+        "\n\nSo are keys of other versions, and keys in the wrong file, each with a warning that it:\n\n"
+    )
+    return heading + "\n" + "\n".join(rows) + between + "\n".join(others)
 
 
 def _default(key: Key) -> str:

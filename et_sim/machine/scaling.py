@@ -11,7 +11,8 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
-from et_sim.machine.model import LevelFabric, Machine, Network
+from et_sim.machine.link_classes import link_classes
+from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network
 
 Scaled = tuple[Machine, float] | None
 
@@ -34,10 +35,17 @@ LATENCY_OF = {
 }
 
 
+BANDWIDTH = "bytes_per_ns"  # of a class of links of a graph
+
+
 def scale_bandwidth(machine: Machine, link: int, multiple: float) -> Scaled:
     """The bandwidth of a class of links."""
     level, part = divmod(link, len(Part))
-    name = BANDWIDTH_OF.get(Part(part)) if machine.network.levels else "bandwidth"
+    name: str | None = "bandwidth"
+    if machine.network.levels:
+        name = BANDWIDTH_OF.get(Part(part))
+    elif isinstance(machine.network.fabric, GraphFabric):
+        name = BANDWIDTH
     return None if name is None else _scale_link(machine, link, level, name, multiple)
 
 
@@ -56,6 +64,8 @@ def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:
 
 def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: float) -> Scaled:
     network, fabric = machine.network, machine.network.fabric
+    if isinstance(fabric, GraphFabric):
+        return _scale_class(machine, fabric, link, name, multiple)
     if isinstance(fabric, LevelFabric):
         found = _scale(fabric.levels[level], name, multiple)
         if found is None:
@@ -72,10 +82,22 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
     return replace(machine, network=changed), found[1]
 
 
+def _scale_class(machine: Machine, fabric: GraphFabric, link: int, name: str, multiple: float) -> Scaled:
+    """All links of a class, whose figures are the same."""
+    of_link, classes = link_classes(fabric.graph)
+    found = _scale(classes[link], name, multiple)
+    if found is None:
+        return None
+    figures = getattr(fabric.graph, name).copy()
+    figures[of_link == link] = getattr(found[0], name)
+    changed = replace(fabric, graph=replace(fabric.graph, **{name: figures}))
+    return replace(machine, network=replace(machine.network, fabric=changed)), found[1]
+
+
 def _scale(holder: Any, name: str, multiple: float) -> tuple[Any, float] | None:
     before = getattr(holder, name)
     if not before:
         return None
-    is_whole = name.endswith("_ns") and before == int(before)
+    is_whole = name.endswith("_ns") and name != BANDWIDTH and before == int(before)
     after = type(before)(round(before * multiple)) if is_whole else before * multiple
     return replace(holder, **{name: after}), after / before

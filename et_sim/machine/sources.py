@@ -9,15 +9,27 @@ import hashlib
 import json
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.machine.other_topologies import (
+    FORMATS,
+    Imported,
+    format_of,
+    from_networkx,
+    from_node_link,
+    import_text,
+    is_node_link,
+    read_import,
+)
 from et_sim.machine.recognise import Role, mixed_up, refuse_other_role, role_of
 from et_sim.machine.settings_text import looks_like_settings, parse_settings
 from et_sim.machine.texts import parse_json, parse_yaml
+from et_sim.paths import is_folder
 
+AS_IMPORT = {"graph": {"import": "this file"}}
 _MOST_BITS = 8192  # beyond this, Python may refuse to print an integer in an error
 
 Given: TypeAlias = str | Path | Mapping[Any, Any]
@@ -31,18 +43,44 @@ class Source:
     content: dict[str, Any]
     digest: str  # sha256 of the file, or of the dict's canonical JSON
     is_text: bool = False  # a system file in the text form of ASTRA-sim 1.0
+    imported: Imported | None = None  # a topology of another tool
+    imports: tuple[tuple[str, str], ...] = ()  # (path, content hash) of its file, if that is another one
 
 
 def load(given: Given, role: Role) -> Source:
     """Read a path, or take a dict, as the file of the given role."""
-    if isinstance(given, Mapping):
+    if role is Role.NETWORK and hasattr(given, "nodes") and hasattr(given, "edges"):
+        source = _from_networkx(given)
+    elif isinstance(given, Mapping):
         source = _from_mapping(given, role)
     elif isinstance(given, str | Path):
         source = _from_file(Path(given), role)
     else:
         raise UsageError(f"{role} must be a path or a dict, not {type(given).__name__}")
     refuse_other_role(source.content, role, source.place)
-    return source
+    return _with_import(source) if role is Role.NETWORK else source
+
+
+def _with_import(source: Source) -> Source:
+    """The network with the topology of another tool that it names, or is."""
+    if source.imported is not None:
+        return source
+    if is_node_link(source.content):
+        found = from_node_link(source.content, source.place)
+        return replace(source, content=dict(AS_IMPORT), imported=found)
+    entry = source.content.get("graph")
+    if not isinstance(entry, dict) or not isinstance(entry.get("import"), str):
+        return source
+    path = Path(source.place).parent / entry["import"]
+    form = entry.get("format", "")
+    found, raw = read_import(path, form if form in FORMATS else "")
+    return replace(source, imported=found, imports=((str(path), hashlib.sha256(raw).hexdigest()),))
+
+
+def _from_networkx(given: Any) -> Source:
+    found = from_networkx(given, "<network>")
+    text = json.dumps(found.content, sort_keys=True, default=str)
+    return Source("<network>", dict(AS_IMPORT), hashlib.sha256(text.encode()).hexdigest(), imported=found)
 
 
 def _from_mapping(given: Mapping[Any, Any], role: Role) -> Source:
@@ -97,6 +135,9 @@ def _from_file(path: Path, role: Role) -> Source:
         raise MachineError(f"byte {error.start} is not UTF-8 text", place=place) from None
     if role is Role.SYSTEM and looks_like_settings(text) and _yaml_role(text, place) in (None, role):
         return Source(place, dict(parse_settings(text, place)), hashlib.sha256(raw).hexdigest(), is_text=True)
+    if role is Role.NETWORK and (form := format_of(text)):
+        found, digest = import_text(text, place, form), hashlib.sha256(raw).hexdigest()
+        return Source(place, dict(AS_IMPORT), digest, imported=found)
     content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)
     if not isinstance(content, dict):
         shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"
@@ -121,7 +162,7 @@ def _read(path: Path, role: Role) -> bytes:
 
 def _nearby(path: Path) -> str:
     """What to look at when a file is missing: the nearest name in its folder, or the missing folder."""
-    if not path.parent.is_dir():
+    if not is_folder(path.parent):
         return f"the folder {str(path.parent)!r} does not exist"
     try:
         names = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())

@@ -5,6 +5,7 @@ Not here: what they do to a run (`et_sim.plan.straggler_variants`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from et_sim.errors import MachineError, UsageError
@@ -13,33 +14,35 @@ from et_sim.machine.keys import Remarks
 from et_sim.machine.model import Straggler
 from et_sim.machine.sources import Source
 from et_sim.machine.uneven_tables import STRAGGLER_KEYS
-from et_sim.units import LONGEST_NS, format_ns, parse_ranks
+from et_sim.units import parse_ranks
 
 EFFECTS = ("compute", "delay", "jitter")
-ALL = "all"
+NAME, ALL = "stragglers", "all"
 
 
 def read_stragglers(entries: list[dict[str, Any]], place: str, remarks: Remarks) -> tuple[Straggler, ...]:
     """The entries of the key "stragglers"."""
     return tuple(
-        _straggler(Source(_where(place, index), entry, ""), remarks) for index, entry in enumerate(entries)
+        _straggler(Source(entry_place(place, NAME, index), entry, ""), remarks)
+        for index, entry in enumerate(entries)
     )
 
 
-def check_ranks_exist(stragglers: tuple[Straggler, ...], ranks: int, place: str) -> None:
-    """Refuse entries about ranks that the network does not have."""
-    for index, straggler in enumerate(stragglers):
-        highest = max((piece[-1] for piece in straggler.ranks or ()), default=0)
+def check_ranks_exist(key: str, named: Sequence[tuple[range, ...] | None], ranks: int, place: str) -> None:
+    """Refuse entries of a key about ranks that the network does not have."""
+    for index, pieces in enumerate(named):
+        highest = max((piece[-1] for piece in pieces or ()), default=0)
         if highest >= ranks:
             raise MachineError(
                 f'key "ranks" names rank {highest}, and the network has {ranks} NPUs',
-                place=_where(place, index),
+                place=entry_place(place, key, index),
                 remedy=f"allowed: ranks from 0 to {ranks - 1}",
             )
 
 
-def _where(place: str, index: int) -> str:
-    return f'{place}: "stragglers" index {index}'
+def entry_place(place: str, key: str, index: int) -> str:
+    """Where an entry of a key is."""
+    return f'{place}: "{key}" index {index}'
 
 
 def _straggler(source: Source, remarks: Remarks) -> Straggler:
@@ -58,7 +61,7 @@ def _straggler(source: Source, remarks: Remarks) -> Straggler:
                 remedy="give both, or neither",
             )
     return Straggler(
-        ranks=_ranks(given["ranks"], source.place),
+        ranks=read_ranks(given["ranks"], source.place),
         compute=given.get("compute", 1.0),
         delay_ns=_whole_ns(given.get("delay", 0.0), source.place),
         node=given.get("node"),
@@ -67,7 +70,8 @@ def _straggler(source: Source, remarks: Remarks) -> Straggler:
     )
 
 
-def _ranks(text: str, place: str) -> tuple[range, ...] | None:
+def read_ranks(text: str, place: str) -> tuple[range, ...] | None:
+    """The ranks that an entry names; None: all."""
     if text == ALL:
         return None
     try:
@@ -83,9 +87,5 @@ def _whole_ns(delay: float, place: str) -> int:
             f'key "delay" is {delay} ns, which is no whole number of nanoseconds',
             place=place,
             remedy="delays are in whole nanoseconds",
-        )
-    if delay > LONGEST_NS:
-        raise MachineError(
-            f'key "delay" is longer than {format_ns(LONGEST_NS)}', place=place, remedy="give a shorter one"
         )
     return int(delay)

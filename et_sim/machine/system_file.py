@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.errors import MachineError
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.corrections import Correction
@@ -20,10 +21,12 @@ from et_sim.machine.model import (
     StreamPolicy,
     System,
 )
-from et_sim.machine.profiles import Profile, behaviour_of
+from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import read_stragglers
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
+from et_sim.machine.time_factors import read_time_factors
+from et_sim.units import LONGEST_NS, format_ns
 
 INTER_DIMENSION, INTRA_DIMENSION = "inter-dimension-scheduling", "intra-dimension-scheduling"
 UNREAD_ORDER = (
@@ -43,9 +46,10 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["shared_bus"] = _shared_bus(values)
     fields["implementations"] = _implementations(given, source.place, remarks)
     fields["custom_implementations"] = _custom_implementations(given)
-    profile = Profile(given.get("profile", Profile.REFERENCE))
+    profile = Profile(given.get("profile", DEFAULT))
     fields["behaviour"] = behaviour = behaviour_of(profile, given.get("corrections"))
     fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)
+    fields["time_factors"] = read_time_factors(given.get("time-factors", []), source.place, remarks)
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)
@@ -81,11 +85,22 @@ def _endpoint_delay(given: dict[str, Any], values: dict[str, Any], place: str, r
     """
     delay: int = values["endpoint-delay"]
     if "endpoint-delay" in given:
-        return int(delay * float(values["injection-scale"]))
+        return scaled_delay(delay, values["injection-scale"], place)
     if "injection-scale" in given:
         text = "no effect without endpoint-delay: the built-in delay is not scaled, as in the reference"
         remarks.warn(place, "injection-scale", text)
     return delay
+
+
+def scaled_delay(delay: int, scale: float, place: str) -> int:
+    """The endpoint delay times the injection scale, cut to whole nanoseconds."""
+    if delay * scale > LONGEST_NS:
+        raise MachineError(
+            f'"endpoint-delay" {delay} times "injection-scale" {scale:g} is too long',
+            place=place,
+            remedy=f"allowed: at most {format_ns(LONGEST_NS)}",
+        )
+    return int(delay * float(scale))
 
 
 def _shared_bus(values: dict[str, Any]) -> SharedBus | None:

@@ -11,9 +11,12 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
 from et_sim.machine.profiles import Profile
-from et_sim.machine.uneven_tables import LINKS_KEY, STRAGGLERS_KEY
+from et_sim.machine.uneven_tables import LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+MOST = 2**31 - 1  # of what the engine counts in 32 bits
+MOST_CHUNKS = 1_000_000
 
 _UNREAD = "the reference accepts this key and does not read it, and neither does et-sim in this version"
 _UNINITIALISED = "the reference would read uninitialised memory"
@@ -45,7 +48,8 @@ _PROFILE_KEYS = (
         "profile",
         Kind.CHOICE,
         "`reference` gives the reference's times, defects included; `corrected` mends them "
-        "(see [profiles](profiles.md)). Without the key: `reference`.",
+        "(see [profiles](profiles.md)). Without the key: that of the workload, if its manifest names one, "
+        "else `reference`.",
         "Not known there.",
         choices=tuple(profile.value for profile in Profile),
     ),
@@ -69,6 +73,7 @@ _COLLECTIVE_KEYS = (
         field="splits",
         minimum=1,
         minimum_reason="a collective is cut into at least one chunk",
+        maximum=MOST_CHUNKS,
     ),
     Key(
         "active-chunks-per-dimension",
@@ -80,6 +85,7 @@ _COLLECTIVE_KEYS = (
         field="active_chunks",
         minimum=1,
         minimum_reason="no chunk would ever start",
+        maximum=MOST,
     ),
     Key(
         "scheduling-policy",
@@ -140,6 +146,7 @@ _COLLECTIVE_KEYS = (
         field="queues_per_dim",
         minimum=1,
         minimum_reason="no collective would ever start",
+        maximum=MOST_CHUNKS,
     ),
 )
 
@@ -223,7 +230,8 @@ _COMPUTE_KEYS = (
     Key(
         "roofline-enabled",
         Kind.SWITCH,
-        "Compute durations from operations and bytes instead of replaying the recorded ones.",
+        "Compute durations from operations and bytes instead of replaying the recorded ones; a kernel that "
+        "lacks either (`num_ops`, `tensor_size`) keeps its recorded time, and is counted.",
         default=False,
         field="roofline",
     ),
@@ -306,6 +314,7 @@ SYSTEM_KEYS = (
     *_ENDPOINT_KEYS,
     *_COMPUTE_KEYS,
     STRAGGLERS_KEY,
+    TIME_FACTORS_KEY,
     *_IGNORED_KEYS,
 )
 
@@ -333,7 +342,6 @@ DIMENSION_KEYS = (
         "Called GB/s there, but multiplied by 2^30.",
         unit="GiB/s (2^30 bytes)",
         above_minimum=True,
-        unbounded=True,
         required=True,
     ),
     Key(
@@ -381,6 +389,7 @@ MEMORY_KEYS = (
         "Too few nodes, or none: a crash.",
         default=0,
         field="nodes",
+        maximum=MOST,
     ),
     Key(
         "num-npus-per-node",
@@ -389,6 +398,7 @@ MEMORY_KEYS = (
         "0: a crash.",
         default=0,
         field="npus_per_node",
+        maximum=MOST,
     ),
     Key(
         "local-mem-latency",

@@ -1,4 +1,5 @@
-"""Keys about single ranks and links: `stragglers` of the system file, `links` of the network file.
+"""Keys about single ranks, kinds of work and links: `stragglers` and `time-factors` of the system file,
+`links` of the network file.
 
 Not here: the other keys of these files (`tables`).
 """
@@ -6,6 +7,7 @@ Not here: the other keys of these files (`tables`).
 from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.model import WorkKind
 
 STRAGGLER_KEYS = (
     Key(
@@ -45,6 +47,41 @@ STRAGGLERS_KEY = Key(
     choices=tuple(key.name for key in STRAGGLER_KEYS),
 )
 
+_FACTORS = (
+    (WorkKind.KERNELS, "kernels of devices, recorded or modelled"),
+    (WorkKind.COPIES, "copies to, from and between devices, and fills of their memory"),
+    (WorkKind.OPERATORS, "what the host does, but for launches: operators, and what is left of them"),
+    (WorkKind.LAUNCHES, "calls of the device's runtime that launch work or wait for it"),
+    (WorkKind.GAPS, "time between two things of a thread or stream that a recording does not explain"),
+    (
+        WorkKind.COMMUNICATION,
+        "sends, receives and collectives that take their recorded time, as with `replay-only`; what is "
+        "simulated takes what the network takes",
+    ),
+)
+
+TIME_FACTOR_KEYS = (
+    Key(
+        "ranks",
+        Kind.TEXT,
+        'Which ranks: `"3,8-11"`, `"0-14/2"` for every second one, or `"all"`. Without the key: all.',
+    ),
+    Key(
+        "name",
+        Kind.TEXT,
+        'Only nodes with this name; `*` stands for any text: `"*gemm*"`. Without the key: any name.',
+    ),
+    *(Key(kind.value, Kind.NUMBER, f"Multiplies the time of {what}.") for kind, what in _FACTORS),
+)
+
+TIME_FACTORS_KEY = Key(
+    "time-factors",
+    Kind.OBJECTS,
+    "How much longer or shorter kinds of work take than recorded or modelled; see [what if](what-if.md).",
+    "Not known there.",
+    choices=tuple(key.name for key in TIME_FACTOR_KEYS),
+)
+
 LINK_KEYS = (
     Key("dimension", Kind.COUNT, "The dimension that the link is in, counted from 0.", required=True),
     Key(
@@ -60,7 +97,6 @@ LINK_KEYS = (
         "Its bandwidth, as in the list. Without the key: as the dimension's.",
         unit="GiB/s (2^30 bytes)",
         above_minimum=True,
-        unbounded=True,
     ),
     Key("latency", Kind.TIME, "Its latency, as in the list. Without the key: as the dimension's.", unit="ns"),
 )

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.fold.path_keys import PathKeys
-from et_sim.machine.model import GridFabric, Network
-from et_sim.network import grid, levels
+from et_sim.machine.model import GraphFabric, GridFabric, Network
+from et_sim.network import graph, grid, levels
 
 
 class Fabric(Protocol):
@@ -34,5 +34,7 @@ class Fabric(Protocol):
 
 
 def fabric_of(network: Network) -> Fabric:
-    """The grid of its dimensions, or the levels of ASTRA-sim 1.0."""
+    """The grid of its dimensions, a graph, or the levels of ASTRA-sim 1.0."""
+    if isinstance(network.fabric, GraphFabric):
+        return graph
     return grid if isinstance(network.fabric, GridFabric) else levels

@@ -114,6 +114,11 @@ def causal_events_of_message(network: Network) -> int:
     return 2 * min(links, len(wired(network).links) + 2) + 2 * len(wired(network).dimensions)
 
 
+def most_links_of_a_path(network: Network) -> int:
+    """The most links that a message takes."""
+    return sum(_most_hops(dimension) for dimension in wired(network).dimensions)
+
+
 def path_keys(network: Network, *, on_links: bool, whole: bool) -> GridPaths:
     """What folding must tell apart."""
     return GridPaths(wired(network), on_links=on_links, whole=whole)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MODELS = {
     "analytical": "et_sim.network.analytical",
     "link": "et_sim.network.link",
+    "flow": "et_sim.network.flow.model",
 }
 DEFAULT = "analytical"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")

@@ -293,6 +293,7 @@ class CollectiveTables:
         return tuple(chosen)
 
     def _parts(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Part]:
+        self._check_reach(request, algorithms)
         involved = request.involved
         listed = request.group.listed
         if involved is None or listed:
@@ -304,6 +305,20 @@ class CollectiveTables:
             if members > 1 and dimension < len(involved) and involved[dimension]:
                 parts.append(self._part(dimension, members, algorithm))
         return parts
+
+    def _check_reach(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> None:
+        """Refuse a collective of all NPUs that would leave some of them out without the trace saying so."""
+        left = self._machine.network.grid.dimensions[len(algorithms) :]
+        if request.involved is not None or algorithms[-1].spans_system or all(d.npus == 1 for d in left):
+            return
+        if self._machine.system.behaviour.must_reach_all:
+            count = len(self._machine.network.grid.dimensions)
+            raise MachineError(
+                f"key {KEY_OF_OPERATION[request.operation]!r} has an algorithm for {len(algorithms)} of "
+                f"{count} dimensions, and the workload has a {request.operation.name.lower()} of all NPUs",
+                place="system configuration",
+                remedy="give one algorithm per dimension, or say which take part in the trace (involved_dim)",
+            )
 
     def _group_part(self, group: GroupShape, algorithm: Algorithm) -> list[Part]:
         return [self._part(0, group.members, algorithm)] if group.members > 1 else []
@@ -322,6 +337,7 @@ class CollectiveTables:
         most = phase.size
         if not self._machine.system.behaviour.wait_by_input:
             most = max(most, phase.output)
+        _check_bytes(phase.operation, most)
         return (
             self._program(key),
             axis,
@@ -334,11 +350,7 @@ class CollectiveTables:
     def _program(self, key: _ProgramKey) -> int:
         if key not in self._program_rows:
             most = key.size * key.members if key.operation in BY_SUBTREE else key.size
-            if most > MOST_BYTES:
-                raise MachineError(
-                    f"a phase of {key.operation.name.lower()} would hold {most} bytes per rank",
-                    remedy="correct comm_size, which is in bytes",
-                )
+            _check_bytes(key.operation, most)
             subgroup = key.axis == tables.NO_AXIS
             dimension = -1 if subgroup else self._axes[key.axis][4]
             program = lower(
@@ -426,3 +438,11 @@ def accounting_of(system: System) -> CostFixes:
         direct_reductions=system.behaviour.corrects(Correction.DIRECT_REDUCTIONS),
         whole_pieces=system.behaviour.corrects(Correction.EXACT_CHUNKS),
     )
+
+
+def _check_bytes(operation: Operation, most: int) -> None:
+    if most > MOST_BYTES:
+        raise MachineError(
+            f"a phase of {operation.name.lower()} would hold {most} bytes per rank, more than {MOST_BYTES}",
+            remedy="correct comm_size, which is in bytes",
+        )

@@ -18,7 +18,7 @@ from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables,
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import CollectiveKind, Trace
-from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
+from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 
 NATIVE, UNSAID, ALONE = -1, -1, -1

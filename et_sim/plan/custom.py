@@ -61,7 +61,7 @@ class CustomTables:
     def _add_members(self, prefix: str, group: int) -> int:
         members = self._groups.members(group).astype(np.int64)
         listed = self._groups.as_listed(group).astype(np.int64)
-        programs = read_workload(prefix, len(members))
+        programs = read_workload(prefix, len(members), may_be_more=True)
         self.notices += [Notice(prefix, "", text) for text in programs.notices]
         first = len(self._members)
         by_rank = np.argsort(listed)

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import TraceError, did_you_mean
+from et_sim.group_names import group_key
 from et_sim.plan import tables
-from et_sim.trace.process_groups import ALL_RANKS, group_key
+from et_sim.plan.tables import UsedGroup
+from et_sim.trace.process_groups import ALL_RANKS
 from et_sim.trace.workload import GroupRule
 
 WHOLE_SYSTEM = ""
@@ -38,16 +40,17 @@ class GroupTable:
     """All groups of a run, addressed by row."""
 
     def __init__(
-        self, ranks: int, listed: Mapping[int, tuple[int, ...]], rules: Mapping[str, GroupRule]
+        self, ranks: int, listed: Mapping[str, tuple[int, ...]], rules: Mapping[str, GroupRule]
     ) -> None:
         self._ranks = ranks
         self._listed = listed
         self._rules = rules
         self._described: dict[str, tuple[int, ...]] = {}  # by canonical name
-        self._canonical = {(str(number), frozenset(of)): str(number) for number, of in listed.items()}
+        self._canonical = {(name, frozenset(of)): name for name, of in listed.items()}
         self._rows: dict[tuple[str, int], int] = {(WHOLE_SYSTEM, 0): 0}
         self._members: list[Any] = [np.arange(ranks, dtype=np.int32)]
         self._as_listed = list(self._members)
+        self._used: dict[str, UsedGroup] = {}
         self._first = [0]
         self._flat = 0
         self.names = [WHOLE_SYSTEM]  # per row, as in the input
@@ -75,9 +78,9 @@ class GroupTable:
             return WHOLE_SYSTEM
         if name in self._rules:
             return name
-        if key.isdecimal() and int(key) in self._listed:
+        if key in self._listed:
             return key
-        known = [*own, *(str(number) for number in self._listed), *self._rules]
+        known = [*own, *self._listed, *self._rules]
         hint = did_you_mean(name, known) or (
             f"known groups: {', '.join(known[:8])}" if known else "pass the groups file with --groups"
         )
@@ -115,7 +118,7 @@ class GroupTable:
 
     def _listing(self, name: str) -> tuple[int, ...]:
         """Members of a group that follows no rule, as listed."""
-        return self._described[name] if name in self._described else self._listed[int(name)]
+        return self._described[name] if name in self._described else self._listed[name]
 
     def row(self, name: str, rank: int) -> int:
         """The row of the group that `rank` means by a canonical name."""
@@ -130,9 +133,22 @@ class GroupTable:
             self._first.append(self._flat)
             self._flat += len(members)
             self._members.append(np.array(members, np.int32))
-            self.names.append(name.rpartition("\n")[0] if name in self._described else name)
+            self.names.append(self._shown(name))
             self.canonical_names.append(name)
         return self._rows[key]
+
+    def used(self, name: str) -> UsedGroup:
+        """What is known of a group by its canonical name, whichever rank means it."""
+        if name not in self._used:
+            rule = GroupRule(self._ranks) if name == WHOLE_SYSTEM else self._rules.get(name)
+            members = None if rule else self._listing(name)
+            size, stride = (rule.size, rule.stride) if rule else (len(self._listing(name)), 0)
+            self._used[name] = UsedGroup(self._shown(name), members, size, stride)
+        return self._used[name]
+
+    def _shown(self, name: str) -> str:
+        """A canonical name as the input has it."""
+        return name.rpartition("\n")[0] if name in self._described else name
 
     def is_rule(self, name: str) -> bool:
         """Whether a canonical name means different groups to different ranks."""

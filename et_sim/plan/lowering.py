@@ -27,7 +27,7 @@ from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.members import MemberTables
-from et_sim.plan.nodes import NodeRules, lower_nodes
+from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
@@ -59,10 +59,13 @@ class Lowering:
         _check_rank_count(workload, machine.network.ranks)
         self.compute, memory = compute_model(machine.system), memory_model(machine)
         classes = self.compute.rank_classes(workload.ranks)
-        self.variants = StragglerVariants(workload, machine.system.stragglers, classes)
+        system = machine.system
+        self.variants = StragglerVariants(workload, system.stragglers, system.time_factors, classes)
         workload = self.variants.workload
         self.workload, self.machine = workload, machine
-        self.endpoints = endpoints_of_templates(workload)
+        self.endpoints = endpoints_of_templates(
+            workload, communicates=not machine.system.replay_communication
+        )
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
         templates = TemplateTables(len(workload.templates))
         self.customs = CustomTables(
@@ -73,6 +76,8 @@ class Lowering:
         self.collectives = CollectiveTables(machine, self.groups, self.customs)
         choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
         rules = NodeRules(machine.system, self.compute, memory)
+        self.too_little = TooLittleSaid(rules)
+        ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
         self.used_groups: list[list[str]] = []  # per template: canonical names
         lowest = np.zeros(len(workload.templates), np.int64)
         in_use, first = np.unique(workload.template_of_rank, return_index=True)
@@ -81,11 +86,12 @@ class Lowering:
             place = trace.source or workload.source
             rank = int(lowest[index])
             nodes = lower_nodes(trace, rules, rank, place)
+            self.too_little.add(trace, int(ranks_of[index]), place)
             self.variants.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
-        self.variants.check_all_met()
+        self.notices = self.variants.check_all_met()
         self.templates, self.nodes, self.children = templates.finish()
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -162,12 +168,15 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         rendezvous=system.rendezvous,
         memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,
         corrections=system.behaviour.corrections,
-        notices=tuple(dict.fromkeys(lowering.customs.notices)),
+        notices=tuple(
+            dict.fromkeys((*lowering.notices, *lowering.customs.notices, *lowering.too_little.notices()))
+        ),
         is_folded=actors.is_folded,
         version_1=_version_1_rules(lowering),
         latest=LONGEST_NS,
         compute=lowering.compute,
         tensors=lowering.tensors,
+        used_groups=tuple(tuple(map(lowering.groups.used, names)) for names in lowering.used_groups),
     )
 
 

@@ -6,20 +6,22 @@ rank (`channels`, `lowering`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.compute import ComputeModel, Durations, Replay, Treatment
+from et_sim.compute import ComputeModel, Durations, Replay, Treatment, is_recorded
 from et_sim.errors import TraceError
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import System
+from et_sim.machine.model import Notice, System
 from et_sim.memory import MemoryModel
 from et_sim.plan import tables
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
-from et_sim.units import LONGEST_NS, MOST_BYTES, format_bytes, format_ns
+from et_sim.trace.preflight.nodes import Fault, attribute_faults, communication_faults, value_faults
+from et_sim.units import LONGEST_NS, format_ns, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,56 @@ class NodeRules:
     system: System
     compute: ComputeModel
     memory: MemoryModel | None
+
+
+@dataclass(slots=True)
+class TooLittleSaid:
+    """Over all ranks: nodes that no model times because their traces say too little."""
+
+    rules: NodeRules
+    kernels: int = 0
+    replayed: int = 0
+    first: tuple[str, str] | None = None  # the trace, and the node
+    communication: int = 0
+    unsized: int = 0
+    estimated: int = 0
+    first_unsized: tuple[str, str] = ("", "")
+
+    def add(self, trace: Trace, ranks: int, place: str) -> None:
+        """Count a template that is lowered, for each of the ranks that run it."""
+        is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
+        rows = np.flatnonzero(is_kernel & ~_has_figures(trace, self.rules))
+        self.kernels += ranks * int(is_kernel.sum())
+        self.replayed += ranks * len(rows)
+        if len(rows) and ranks and self.first is None:
+            self.first = place, trace.describe(int(rows[0]))
+        if self.rules.system.replay_only or self.rules.system.replay_communication:
+            return
+        communicates = np.isin(trace.kind, (NodeKind.SEND, NodeKind.RECV, NodeKind.COLL))
+        rows = np.flatnonzero(communicates & trace.is_unsized)
+        self.communication += ranks * int(communicates.sum())
+        self.estimated += ranks * int((communicates & trace.is_estimated).sum())
+        if len(rows) and not self.unsized:
+            self.first_unsized = place, trace.describe(int(rows[0]))
+        self.unsized += ranks * len(rows)
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What somebody should know."""
+        found = []
+        if self.first is not None:
+            place, node = self.first
+            needed = " and ".join(self.rules.compute.needs())
+            lacking = f"{self.replayed:,} of {plural(self.kernels, 'kernel')} lack {needed}"
+            found.append((place, f"{lacking}, and take their recorded time; the first is {node}"))
+        of_all = f"of {self.communication:,} collectives and messages"
+        if self.unsized:
+            place, node = self.first_unsized
+            what = f"{self.unsized:,} {of_all} are of unknown size, and take their recorded time"
+            found.append((place, f"{what} whatever the network; the first is {node}"))
+        if self.estimated:
+            what = f"the sizes of {self.estimated:,} {of_all} are estimates, from how long they took"
+            found.append(("", what))
+        return tuple(Notice(place, "", text) for place, text in found)
 
 
 def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
@@ -47,12 +99,12 @@ def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
 def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     nodes = tables.table(tables.NODE, len(trace))
     _assign_lanes(nodes, trace)
-    _check_values(trace, place)
+    _refuse(value_faults(trace), trace, place)
     replay = Replay()
     if rules.system.replay_only:
         rows = np.arange(len(trace))
         _time(nodes, rows, replay.durations(trace, rows))
-        nodes["busy"] = ~trace.is_cpu
+        nodes["busy"] = ~(trace.is_cpu | trace.is_opaque)
         _free_concurrent(nodes, trace)
         return nodes
     kind = trace.kind
@@ -63,15 +115,28 @@ def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     compute = kind == NodeKind.COMP
     kernels = np.flatnonzero(compute & ~trace.is_cpu)
     nodes["busy"][kernels] = 1
-    _time(nodes, kernels, rules.compute.durations(trace, kernels, rank))
-    _lower_communication(nodes, trace)
-    replayed = np.flatnonzero((compute & trace.is_cpu) | _replayed_broadcasts(trace, rules.system))
+    is_described = _has_figures(trace, rules)[kernels]
+    _time(nodes, kernels[is_described], rules.compute.durations(trace, kernels[is_described], rank))
+    _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
+    communicates = np.isin(kind, (NodeKind.SEND, NodeKind.RECV, NodeKind.COLL))
+    if not rules.system.replay_communication:
+        _lower_communication(nodes, trace)
+        communicates &= trace.is_unsized | _replayed_broadcasts(trace, rules.system)
+    replayed = np.flatnonzero((compute & trace.is_cpu) | trace.is_opaque | communicates)
     _time(nodes, replayed, replay.durations(trace, replayed))
     _lower_memory(nodes, trace, rules.memory)
     if rules.system.behaviour.corrects(Correction.CONCURRENT_COMMUNICATION):
         _separate_lanes(nodes)
     _free_concurrent(nodes, trace)
     return nodes
+
+
+def _has_figures(trace: Trace, rules: NodeRules) -> Any:
+    """Which nodes carry all that the compute model needs to time a kernel."""
+    found = np.ones(len(trace), np.bool_)
+    for attribute in () if rules.system.replay_only else rules.compute.needs():
+        found &= trace.has(attribute)
+    return found
 
 
 def _assign_lanes(nodes: Any, trace: Trace) -> None:
@@ -90,7 +155,7 @@ def _separate_lanes(nodes: Any) -> None:
 
 
 def _free_concurrent(nodes: Any, trace: Trace) -> None:
-    """Lanes without limit for nodes that their trace marks as concurrent."""
+    """Lanes without limit for nodes that their trace marks as concurrent, and for what nobody models."""
     computes = trace.kind == NodeKind.COMP
     for lane, which in (
         (Lane.COLLECTIVE, ~computes & (trace.kind != NodeKind.RECV)),
@@ -98,6 +163,7 @@ def _free_concurrent(nodes: Any, trace: Trace) -> None:
         (Lane.FREE_CPU, trace.is_cpu),
     ):
         nodes["lane"][which & trace.is_concurrent] = lane
+    nodes["lane"][trace.is_opaque] = Lane.FREE_CPU
 
 
 def _time(nodes: Any, rows: Any, found: Durations) -> None:
@@ -113,7 +179,7 @@ def _time(nodes: Any, rows: Any, found: Durations) -> None:
 
 def _lower_communication(nodes: Any, trace: Trace) -> None:
     kind = trace.kind
-    point_to_point = (kind == NodeKind.SEND) | (kind == NodeKind.RECV)
+    point_to_point = ((kind == NodeKind.SEND) | (kind == NodeKind.RECV)) & ~trace.is_unsized
     nodes["action"][kind == NodeKind.SEND] = Action.SEND
     nodes["action"][kind == NodeKind.RECV] = Action.RECEIVE
     nodes["detail"][point_to_point] = np.arange(int(point_to_point.sum()))
@@ -137,54 +203,22 @@ def _lower_memory(nodes: Any, trace: Trace, memory: MemoryModel | None) -> None:
     nodes["duration_ns"][requests] = memory.service_ns(trace, requests)
 
 
-def _check_values(trace: Trace, place: str) -> None:
-    _refuse_first(
-        (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES),
-        trace,
-        place,
-        f"moves more than {format_bytes(MOST_BYTES)}",
-        "correct comm_size or tensor_size, which are in bytes",
-    )
-    known = [int(kind) for kind in CollectiveKind]
-    _refuse_first(
-        (trace.kind == NodeKind.COLL) & ~np.isin(trace.comm_type, known),
-        trace,
-        place,
-        "has a comm_type that no collective has",
-        f"collective types are {known[0]} to {known[-1]}",
-    )
-
-
 def _check_attributes(trace: Trace, rules: NodeRules, place: str) -> None:
-    """Refuse nodes that lack what their type needs; the first offending node is named."""
-    kind, cpu = trace.kind, trace.is_cpu
-    send, receive = kind == NodeKind.SEND, kind == NodeKind.RECV
-    collective = kind == NodeKind.COLL
-    memory = (kind == NodeKind.MEM_LOAD) | (kind == NodeKind.MEM_STORE)
-    barrier = trace.comm_type == CollectiveKind.BARRIER
-    needs = {
-        "comm_size": send | receive | (collective & ~barrier),
-        "comm_type": collective,
-        "comm_dst": send,
-        "comm_src": receive,
-        "comm_tag": send | receive,
-    }
-    kernel = (kind == NodeKind.COMP) & ~cpu
-    of_models = ((rules.memory, memory), (rules.compute, kernel))
-    for model, which in of_models:
+    """Refuse nodes that lack what their type needs; the first offending node is named.
+
+    A kernel that the compute model cannot time is replayed if its duration is recorded.
+    """
+    memory = (trace.kind == NodeKind.MEM_LOAD) | (trace.kind == NodeKind.MEM_STORE)
+    kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu & ~is_recorded(trace)
+    needs: dict[str, Any] = {}
+    for model, which in ((rules.memory, memory), (rules.compute, kernel)):
         for attribute in model.needs() if model is not None else ():
             needs[attribute] = needs.get(attribute, False) | which
-    replayed = _replayed_broadcasts(trace, rules.system)
-    for attribute, which in needs.items():
-        missing = which & ~replayed & ~trace.has(attribute)
-        _refuse_first(missing, trace, place, f"lacks the attribute {attribute!r}", "add it when converting")
-    _refuse_first(
-        (send | receive | collective) & cpu,
-        trace,
-        place,
-        "is a communication node marked is_cpu_op",
-        "communication runs on the device: set is_cpu_op to false",
-    )
+    is_broadcast_replayed = not rules.system.behaviour.corrects(Correction.SIMULATED_BROADCAST)
+    faults = communication_faults(trace, needs, is_broadcast_replayed=is_broadcast_replayed)
+    if rules.system.replay_communication:
+        faults = attribute_faults(trace, needs)
+    _refuse(faults, trace, place)
     if rules.memory is None:
         _refuse_first(
             memory,
@@ -195,8 +229,11 @@ def _check_attributes(trace: Trace, rules: NodeRules, place: str) -> None:
         )
 
 
+def _refuse(faults: Iterator[Fault], trace: Trace, place: str) -> None:
+    for fault in faults:
+        raise TraceError(fault.sentence(trace), place=place, remedy=fault.remedy)
+
+
 def _refuse_first(wrong: Any, trace: Trace, place: str, what: str, remedy: str) -> None:
     if wrong.any():
-        rows = np.flatnonzero(wrong)
-        more = f", like {len(rows) - 1} more" if len(rows) > 1 else ""
-        raise TraceError(f"{trace.describe(int(rows[0]))} {what}{more}", place=place, remedy=remedy)
+        _refuse(iter([Fault(wrong, what, remedy)]), trace, place)

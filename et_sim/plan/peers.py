@@ -38,7 +38,8 @@ class Endpoints:
 
 def find_endpoints(trace: Trace, relative: bool = False, ranks: int = 1) -> Endpoints:
     """The sends and receives of a template; distances are taken modulo the number of ranks."""
-    rows = np.flatnonzero((trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV))
+    messages = (trace.kind == NodeKind.SEND) | (trace.kind == NodeKind.RECV)
+    rows = np.flatnonzero(messages & ~trace.is_unsized)
     is_send = trace.kind[rows] == NodeKind.SEND
     peer = np.where(is_send, trace.comm_dst[rows], trace.comm_src[rows]).astype(np.int64)
     if relative:
@@ -58,8 +59,12 @@ def find_endpoints(trace: Trace, relative: bool = False, ranks: int = 1) -> Endp
     )
 
 
-def endpoints_of_templates(workload: Workload) -> list[Endpoints]:
-    """The checked endpoints of every template of a workload."""
+def endpoints_of_templates(workload: Workload, *, communicates: bool) -> list[Endpoints]:
+    """The checked endpoints of every template of a workload; none if nobody communicates."""
+    if not communicates:
+        nobody = np.zeros(0, np.int64)
+        nothing = Endpoints(nobody, nobody > 0, nobody, nobody, nobody, nobody, relative=False)
+        return [nothing] * len(workload.templates)
     lowest = _lowest_ranks(workload)
     found = []
     for template, trace in enumerate(workload.templates):

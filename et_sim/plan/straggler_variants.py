@@ -1,4 +1,4 @@
-"""StragglerVariants: what the stragglers of a system do to the programs of their ranks.
+"""StragglerVariants: what the stragglers and time factors of a system do to the programs of their ranks.
 
 Ranks of one template that have different paces get templates of their own here, which share the trace; where
 there is jitter, every rank has a pace of its own. Late starts need no template: they are a column of the
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import MachineError
-from et_sim.machine.model import Straggler
+from et_sim.machine.model import Notice, Straggler, TimeFactors
 from et_sim.plan.splitmix import splitmix64, uniform
 from et_sim.plan.tables import Action
+from et_sim.plan.time_factors import FactorTable
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.workload import Workload
-from et_sim.units import LONGEST_NS, format_ns
+from et_sim.units import LONGEST_NS, format_ns, rank_mask
 
 PLACE = "system configuration"
 
@@ -29,7 +30,11 @@ class StragglerVariants:
     """The workload with a template for every pace, and what makes the paces."""
 
     def __init__(
-        self, workload: Workload, stragglers: tuple[Straggler, ...], classes: RowColumn | None = None
+        self,
+        workload: Workload,
+        stragglers: tuple[Straggler, ...],
+        time_factors: tuple[TimeFactors, ...] = (),
+        classes: RowColumn | None = None,
     ) -> None:
         """`classes`: a number per rank; ranks with different ones do not take the same time either."""
         self.workload = workload
@@ -38,16 +43,22 @@ class StragglerVariants:
         self._delayed_nodes: list[tuple[Straggler, Any]] = []
         self._met: set[int] = set()  # nodes that were found
         self._factor: Any | None = None  # per rank
+        self._time_factors = FactorTable(time_factors, workload.ranks)
+        of_factors = self._time_factors.classes()
+        start = np.array([trace.start_ns for trace in workload.templates], np.int64)
+        if start.any():
+            self.start_ns = start[workload.template_of_rank]
         if stragglers:
             self._read(stragglers)
-        if stragglers or classes is not None:
-            self._divide_templates(classes)
+        if stragglers or classes is not None or of_factors is not None:
+            self._divide_templates(classes, of_factors)
 
     def _read(self, stragglers: tuple[Straggler, ...]) -> None:
         ranks = self.workload.ranks
-        self._factor, start = np.ones(ranks), np.zeros(ranks, np.int64)
+        start = np.zeros(ranks, np.int64) if self.start_ns is None else self.start_ns
+        self._factor = np.ones(ranks)
         for straggler in stragglers:
-            concerned = _mask(straggler, ranks)
+            concerned = rank_mask(straggler.ranks, ranks)
             self._factor[concerned] *= straggler.compute
             if straggler.jitter:
                 self._jittery.append((straggler, concerned))
@@ -59,10 +70,10 @@ class StragglerVariants:
         if start.any():
             self.start_ns = start
 
-    def _divide_templates(self, classes: RowColumn | None) -> None:
+    def _divide_templates(self, classes: RowColumn | None, of_factors: Any | None) -> None:
         workload = self.workload
         code: Any = workload.template_of_rank
-        for column in (self._factor, classes):
+        for column in (self._factor, classes, of_factors):
             code = code if column is None else _refined(code, column)
         for _, concerned in self._delayed_nodes:
             code = _refined(code, concerned)
@@ -80,17 +91,21 @@ class StragglerVariants:
 
     def apply(self, nodes: Any, trace: Trace, rank: int) -> None:
         """Change the durations of lowered nodes to those of a rank, and so of all ranks of its template."""
-        if self._factor is None:
+        factor = self._time_factors.of(nodes, trace, rank)
+        if self._factor is None and factor is None:
             return
+        factor = np.ones(len(trace)) if factor is None else factor
         computes = np.flatnonzero((trace.kind == NodeKind.COMP) & (nodes["action"] == Action.DELAY))
-        factor = np.full(len(computes), self._factor[rank])
+        if self._factor is not None:
+            factor[computes] *= self._factor[rank]
         for straggler, concerned in self._jittery:
             if concerned[rank]:
-                factor *= _drawn(straggler, rank, trace.node_id[computes])
-        before = nodes["duration_ns"][computes]
+                factor[computes] *= _drawn(straggler, rank, trace.node_id[computes])
+        rows = np.flatnonzero(factor != 1)
+        before, factor = nodes["duration_ns"][rows], factor[rows]
         with np.errstate(over="ignore"):
             after = np.minimum(np.floor(before * factor), 2.0 * LONGEST_NS).astype(np.int64)
-        nodes["duration_ns"][computes] = np.where(factor == 1, before, np.maximum(after, before > 0))
+        nodes["duration_ns"][rows] = np.maximum(after, (before > 0) & (factor > 0))
         for straggler, concerned in self._delayed_nodes:
             if concerned[rank]:
                 self._delay(nodes, trace, straggler, rank)
@@ -110,8 +125,8 @@ class StragglerVariants:
         self._met.add(int(trace.node_id[row]))
         nodes["duration_ns"][row] += straggler.delay_ns
 
-    def check_all_met(self) -> None:
-        """Refuse delays of nodes that no rank concerned has; to be called after all templates."""
+    def check_all_met(self) -> list[Notice]:
+        """Refuse what is about nodes that no rank concerned has; to be called after all templates."""
         for straggler, _ in self._delayed_nodes:
             if straggler.node not in self._met:
                 raise MachineError(
@@ -119,13 +134,7 @@ class StragglerVariants:
                     place=PLACE,
                     remedy="correct its id, or the ranks",
                 )
-
-
-def _mask(straggler: Straggler, ranks: int) -> Any:
-    concerned = np.full(ranks, straggler.ranks is None)
-    for piece in straggler.ranks or ():
-        concerned[piece.start : piece.stop : piece.step] = True
-    return concerned
+        return self._time_factors.check_all_met()
 
 
 def _refined(code: Any, column: Any) -> Any:
@@ -147,7 +156,7 @@ def _drawn(straggler: Straggler, rank: int, node_id: Any) -> Any:
 def _refuse_longer(longest: Any, what: str) -> None:
     if longest > LONGEST_NS:
         raise MachineError(
-            f"with its stragglers, {what} than {format_ns(LONGEST_NS)}",
+            f"with its stragglers and time factors, {what} than {format_ns(LONGEST_NS)}",
             place=PLACE,
-            remedy='correct "compute" or "delay" in "stragglers"',
+            remedy='correct "compute" or "delay" in "stragglers", or "time-factors"',
         )

@@ -216,6 +216,16 @@ class Version1Rules:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class UsedGroup:
+    """A group that nodes name; there is one such object per canonical name."""
+
+    name: str  # as in the input; "": the whole system
+    members: tuple[int, ...] | None  # as listed; None: for each rank those that size and stride say
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """All tables, and the few scalars that hold for the whole run."""
 
@@ -260,6 +270,7 @@ class Plan:
     misplaced_programs: bool  # of custom collectives: they are not those of their ranks' places in the list
     compute: ComputeModel  # by which kernels are timed
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
+    used_groups: tuple[tuple[UsedGroup, ...], ...]  # per template of the workload: those that its nodes name
 
     @property
     def lanes(self) -> int:

@@ -7,7 +7,7 @@ from et_sim.tables.declaration import STRING, TEXT, WORD, Column, Table
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 # Goes up whenever a column is renamed, removed or changes its meaning: only this version is read.
-VERSION = 2
+VERSION = 4
 
 TIMELINE = Table(
     name="timeline",
@@ -25,9 +25,12 @@ TIMELINE = Table(
         Column(
             "kind",
             WORD,
-            "what the node does: `compute`, `send`, `receive`, `memory_load`, `memory_store`, "
-            "`metadata`, `invalid`, or a collective: `all_reduce`, `all_gather`, `all_to_all`, "
-            "`reduce_scatter`, `broadcast`",
+            "what the node does: `compute` (a kernel), `copy` (moves or fills memory of a device), "
+            "`host` (an operator of the host), `gap` (nothing: the time between two things of a recording), "
+            "`send`, `receive`, `memory_load`, `memory_store`, `metadata`, `invalid`, `storage`, `batch`, "
+            "`checkpoint`, `unknown` (a type that has no name), `communication` (of no type), or a "
+            "collective: `all_reduce`, `all_gather`, `all_to_all`, `reduce_scatter`, `broadcast`, "
+            "`reduce`, `gather`, `scatter`, `barrier`, `reduce_scatter_block`",
         ),
         Column(
             "lane",
@@ -45,10 +48,29 @@ TIMELINE = Table(
         Column("start_ns", "int64", "when it was issued"),
         Column("end_ns", "int64", "when it completed; null if it never did"),
         Column("bytes", "int64", "payload as the trace gives it"),
-        Column("group", TEXT, "communicator group of a collective; `all` is every rank"),
+        Column(
+            "group",
+            TEXT,
+            "communicator group of a collective, as the actor's first rank calls it (others may mean another "
+            "one: `groups.arrow`); `all` is every rank",
+        ),
         Column("sequence", "int64", "number of a collective's first chunk within its group"),
         Column("peer", "int32", "actor at the other end of a send or receive", refers_to="actors"),
         Column("tag", "int64", "tag of a send or receive"),
+        Column(
+            "queued_ns",
+            "int64",
+            "from the start of a collective until a queue let it in: other communication of the same rank "
+            "was before it",
+        ),
+        Column(
+            "waiting_ns",
+            "int64",
+            "after that, how long a send, receive or collective waited for another rank to begin; in the "
+            "rest of its time bytes moved, or queued for a link; null where nobody can tell, because it is "
+            "replayed",
+        ),
+        Column("waits_for", "int32", "an actor that came last, if it waited", refers_to="actors"),
         Column(
             "start_cause",
             WORD,
@@ -78,23 +100,40 @@ ACTORS = Table(
         Column("ranks", STRING, "its ranks, such as `0-3,6`"),
         Column("rank_count", "int64", "how many they are"),
         Column("finish_ns", "int64", "when its last node completed; null if that never happened"),
-        Column("compute_ns", "int64", "time with a kernel running on the device"),
-        Column("communication_ns", "int64", "time with a send, receive or collective under way"),
-        Column("memory_ns", "int64", "time with a remote-memory request under way"),
-        Column("cpu_ns", "int64", "time with a CPU operation running"),
-        Column("overlap_ns", "int64", "time with kernels and communication at once"),
+        Column("compute_ns", "int64", "time with a kernel running on the device, or a copy"),
         Column(
             "exposed_comm_ns",
-            "uint64",
-            "the reference's figure: finish time less the sum of all kernel times. Like there, "
-            "it is unsigned and wraps below zero",
-        ),
-        Column(
-            "exposed_comm_true_ns",
             "int64",
-            'time with communication under way and nothing else; "exposed" in the summary',
+            "time with a transfer under way that no kernel or copy hides: bytes of a send, receive or "
+            "collective move, or queue for a link",
         ),
+        Column("exposed_memory_ns", "int64", "time with a remote-memory request, and nothing of the above"),
+        Column(
+            "waiting_ns",
+            "int64",
+            "time in which a send, receive or collective waits for another rank to begin, and nothing of "
+            "the above is under way",
+        ),
+        Column("host_ns", "int64", "time in which only the host works, or a recording shows a gap"),
         Column("idle_ns", "int64", "time before the finish with nothing under way"),
+        Column("early_ns", "int64", "time from the finish to the makespan; the parts so far add up to it"),
+        Column("transfer_ns", "int64", "time with a transfer under way"),
+        Column("hidden_comm_ns", "int64", "time with a transfer and a kernel or copy under way"),
+        Column("communication_ns", "int64", "time with a send, receive or collective under way"),
+        Column(
+            "comm_without_kernel_ns",
+            "int64",
+            "time with a send, receive or collective under way, moving bytes or waiting, and no kernel "
+            "(copies are none): what HTA and other analysers of recordings call exposed communication",
+        ),
+        Column("memory_ns", "int64", "time with a remote-memory request under way"),
+        Column("cpu_ns", "int64", "time with an operator of the host running, or a gap"),
+        Column(
+            "reference_exposed_ns",
+            "uint64",
+            "the reference's exposed communication: finish time less the sum of all kernel times. Like "
+            "there, it is unsigned and wraps below zero",
+        ),
         Column(
             "compute_bound_share",
             "float64",
@@ -108,6 +147,39 @@ ACTORS = Table(
             "int64",
             "the most local memory in use at any time; null if it is not tracked",
         ),
+    ),
+)
+GROUPS = Table(
+    name="groups",
+    about="what the groups of actors are to their ranks: one row for every group that an actor has "
+    "collectives in, and group that any of its ranks means by it; actor by actor",
+    writer="et_sim.timeline.contents.groups:groups_content",
+    columns=(
+        Column("actor", "int32", "the actor", refers_to="actors"),
+        Column("group", TEXT, "what the actor's first rank calls it, and the timeline"),
+        Column("ranks", TEXT, "the ranks of the actor that mean this group; null: all of them"),
+        Column("name", TEXT, "what these ranks call it"),
+        Column("members", TEXT, "its ranks, such as `0-3,6` or `0-14/2`; null if `stride` says"),
+        Column("size", "int64", "how many ranks are in it"),
+        Column(
+            "stride",
+            "int64",
+            "distance of its ranks, where every rank is in a group of this size: that of rank r begins at "
+            "r - (r // stride % size) * stride; null if `members` says",
+        ),
+    ),
+)
+PEERS = Table(
+    name="peers",
+    about="whom the ranks of actors send to and receive from: one row for every send and receive of an "
+    "actor, and distance at which any of its ranks have their peer; actor by actor",
+    writer="et_sim.timeline.contents.peers:peers_content",
+    remedy="folded runs with sends hold it; in an unfolded run, `peer` of the timeline is the rank",
+    columns=(
+        Column("actor", "int32", "the actor", refers_to="actors"),
+        Column("node", "uint64", "the send or receive"),
+        Column("ranks", TEXT, "the ranks of the actor whose peer is at this distance; null: all of them"),
+        Column("distance", "int64", "the peer of rank r is r + distance, modulo the number of ranks"),
     ),
 )
 PHASES_OF_LAYERS = ("forward", "input gradient", "weight gradient")
@@ -155,8 +227,8 @@ PHASES = Table(
 )
 MESSAGES = Table(
     name="messages",
-    about="one row for every message that an actor sends: on the link model in the order of arrival, else in "
-    "the order in which they set out",
+    about="one row for every message that an actor sends: on the analytical model in the order in which they "
+    "set out, else in the order of arrival",
     writer="et_sim.timeline.contents.messages:messages_content",
     detail="messages",
     columns=(
@@ -195,13 +267,14 @@ MESSAGES = Table(
             "int64",
             "when it was given to the network: later only with rendezvous, once it was asked for",
         ),
-        Column("start_ns", "int64", "when the first link took it; without link model, `sent_ns`"),
+        Column("start_ns", "int64", "when the first link took it; on the analytical model, `sent_ns`"),
         Column("left_ns", "int64", "when its last byte had left the sender"),
         Column("arrived_ns", "int64", "when its last byte had arrived"),
         Column(
             "link_wait_ns",
             "int64",
-            "how long it waited for links that carried others, on all of its way; null without link model",
+            "how long it waited for links that carried others, on all of its way, or took longer because it "
+            "shared them; null on the analytical model",
         ),
     ),
 )
@@ -223,39 +296,47 @@ LINKS = Table(
             "link",
             TEXT,
             "which of the rank's links: `clockwise`, `anticlockwise`, `to the switch`, `from the "
-            "switch`, `3 further on`; without link model, `all it sends`",
+            "switch`, `3 further on`; on the analytical model, `all it sends`; named as the actor's first "
+            "rank has it: exchanges in pairs go ahead from one rank and back from the next",
         ),
         Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
         Column("end_ns", "int64", "when it ends: with the run at the latest"),
         Column(
             "busy_ns",
             "int64",
-            "how long messages were serialised in the slice; without link model, summed over messages, which "
-            "may overlap: more than the slice is possible",
+            "how long messages were serialised in the slice; on the analytical model, summed over messages, "
+            "which may overlap: more than the slice is possible",
         ),
-        Column("bytes", "int64", "of the messages that began to be serialised in it"),
-        Column("messages", "int64", "how many these are, requests included"),
+        Column(
+            "bytes",
+            "int64",
+            "of the messages that began to be serialised in it; where messages share the link, those that it "
+            "carried in it",
+        ),
+        Column("messages", "int64", "how many began in it, requests included"),
         Column(
             "wait_ns",
             "int64",
-            "how long messages waited for the link in the slice, summed; null without link model",
+            "how long messages waited for the link in the slice, summed; of messages that share it, all but "
+            "one count as waiting; null on the analytical model",
         ),
         Column(
             "longest_wait_ns",
             "int64",
-            "the longest that a message that began in the slice had waited; null without link model",
+            "the longest that a message that began in the slice had waited, or that one that ended in it was "
+            "held up by sharing the link; null on the analytical model",
         ),
         Column(
             "most_waiting",
             "int32",
-            "the most messages that waited for the link at a time; null without link model",
+            "the most messages that waited for the link at a time; null on the analytical model",
         ),
     ),
 )
 RESOURCES = Table(
     name="resources",
-    about="one row for every link, in the order of their numbers; without link model, for all that an actor "
-    "sends along a dimension",
+    about="one row for every link, in the order of their numbers; on the analytical model, for all that an "
+    "actor sends along a dimension",
     writer="et_sim.timeline.contents.resources:resources_content",
     remedy="simulate with --detail links or path",
     columns=(
@@ -324,7 +405,7 @@ PATH = Table(
         ),
     ),
 )
-TABLES = (TIMELINE, ACTORS, LAYERS, PHASES, MESSAGES, LINKS, RESOURCES, MEMORY, PATH)
+TABLES = (TIMELINE, ACTORS, GROUPS, PEERS, LAYERS, PHASES, MESSAGES, LINKS, RESOURCES, MEMORY, PATH)
 
 
 def all_tables() -> tuple[Table, ...]:

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.timeline.rows import KIND_NAMES, TREATMENT_NAMES, Rows
+from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, TREATMENT_NAMES, Rows
 from et_sim.trace.process_groups import count_metadata
 from et_sim.trace.workload import Workload
+
+IS_COMMUNICATION = np.isin(KIND_NAMES, COMMUNICATION_KINDS)
+AS_RECORDED = slice(TREATMENT_NAMES.index("replayed"), TREATMENT_NAMES.index("defaulted") + 1)
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class CoverageCounter:
             "not_executed": total_nodes - int(self.nodes.sum()),
             "nodes_by_kind": _nonzero(self.nodes.sum(axis=0)),
             "bytes_by_kind": _nonzero(self.bytes),
+            "replayed_communication": int(self.nodes[AS_RECORDED, IS_COMMUNICATION].sum()),
             "without_tensors": None if self.names_tensors is None else self.without_tensors,
             "ignored_attributes": _ignored_attributes(workload, self.names_tensors is not None),
             "ignored_metadata": _ignored_metadata(workload),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures

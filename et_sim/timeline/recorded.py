@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
+from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
+from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.timeline.spool import CausalEvents, Messages, Phases
+from et_sim.timeline.statistics import Statistics
 from et_sim.trace.workload import Workload
 
 
@@ -36,3 +39,52 @@ class RecordedRun:
     def manifest_text(self) -> str:
         """The manifest as canonical JSON."""
         return json.dumps(self.manifest, sort_keys=True)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every rank finished."""
+        return self.outcome.is_complete
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last rank finished; of an incomplete run, when the last thing happened."""
+        return int(self.outcome.finish_ns.max()) if self.is_complete else self.outcome.end_ns
+
+    @property
+    def statistics(self) -> Statistics:
+        """All figures, per actor."""
+        return self.measurement.statistics
+
+    @cached_property
+    def explained(self) -> dict[str, Any] | None:
+        """How much of the longest path is no gap of a recording; None where there are no gaps."""
+        return explained(self.outcome, self.workload, self.measurement.source.waits)
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """What was modelled, replayed, defaulted, instant or not executed."""
+        return self.measurement.coverage
+
+    def summary(self) -> dict[str, Any]:
+        """What summary.json holds."""
+        return {
+            "status": "complete" if self.is_complete else "stalled",
+            "makespan_ns": self.makespan_ns,
+            "ranks": self.workload.ranks,
+            "model": self.manifest["model"],
+            "profile": self.manifest["profile"],
+            "profile_named_by": self.manifest["profile_named_by"],
+            "corrections": self.manifest["corrections"],
+            "switched": self.manifest["switched"],
+            "other_profile": self.manifest["other_profile"],
+            "folded": {"actors": self.measurement.source.actors, "ranks": self.workload.ranks},
+            "uneven": self.manifest["uneven"],
+            "time_factors": self.manifest["time_factors"],
+            "detail": self.manifest["detail"],
+            "messages": self.outcome.messages,
+            **figures_of_ranks(self.measurement),
+            "explained": self.explained,
+            "coverage": self.coverage,
+            "warnings": self.manifest["warnings"],
+            "defaults": self.manifest["defaults"],
+        }

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from et_sim.compute import Treatment, Utilisation
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action, Lane
+from et_sim.tables.kinds import COPY, OPAQUE_KINDS
+from et_sim.timeline.waiting.nodes import Issued
+from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload
 
@@ -27,12 +30,21 @@ TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
 START_CAUSES = ("begin", "dependency", "lane")
 END_CAUSES = ("own", "message")
 ROWS_AT_ONCE = 1 << 16  # more are slower
+IS_COMMUNICATION = np.isin(np.arange(len(Action)), COMMUNICATION)  # by action
 BEGIN, DEPENDENCY, LANE = range(3)
 OWN, MESSAGE = range(2)
 
 NODE_KIND_NAMES = ("invalid", "metadata", "memory_load", "memory_store", "compute", "send", "receive")
 COLLECTIVE_NAMES = tuple(kind.name.lower() for kind in CollectiveKind)
-KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES
+UNNAMED_KIND = "communication"  # a collective that nobody knows the type of
+HOST_KIND_NAMES = ("host", "gap")  # what the trace calls computation and no device does
+KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES + HOST_KIND_NAMES + OPAQUE_KINDS + (UNNAMED_KIND, COPY)
+COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES, UNNAMED_KIND)
+
+
+def shown_group(name: str) -> str:
+    """What tables call a group; the whole system has no name of its own, and a group named like it quotes."""
+    return f'"{name}"' if name == "all" else name or "all"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +66,9 @@ class Rows:
     sequence: Any
     peer: Any  # actor at the other end of a send or receive
     tag: Any
+    queued_ns: Any
+    waiting_ns: Any
+    waits_for: Any  # an actor
     start_cause: Any
     start_cause_node: Any  # node id; valid where start_cause is not BEGIN
     end_cause: Any
@@ -84,11 +99,12 @@ class TimelineSource:
             for trace in workload.templates
         ]
         self.names = tuple(index)
+        self.waits = Waits(outcome)
 
     @cached_property
     def group_names(self) -> tuple[str, ...]:
         """Names of the plan's groups; the whole system is "all"."""
-        return tuple(name or "all" for name in self._plan.group_names)
+        return tuple(map(shown_group, self._plan.group_names))
 
     def blocks(self) -> Iterator[Rows]:
         """All issued nodes, in blocks of whole actors."""
@@ -146,6 +162,7 @@ class TimelineSource:
         nodes = np.asarray(self._plan.nodes)[these]
         group, sequence = self._collective_columns(actor, nodes, state)
         peer, tag = self._message_columns(actor, nodes)
+        waited = self._waited(actor, nodes, at - base)
         cause, cause_row = self._start_cause(state)
         sender, sender_row = np.ascontiguousarray(state["message_from"]), state["message_node"]
         sent = np.flatnonzero(sender_row != NONE)
@@ -168,6 +185,7 @@ class TimelineSource:
             sequence=sequence,
             peer=peer,
             tag=tag,
+            **waited._asdict(),
             start_cause=cause,
             start_cause_node=self._ids[base + cause_row],
             end_cause=(sender != NONE).view(np.int8),  # OWN or MESSAGE
@@ -188,9 +206,19 @@ class TimelineSource:
 
     @cached_property
     def _kinds(self) -> Any:
-        kind = self._of_template("kind", np.int8)
+        kind = self._of_template("kind", np.int16)
         collective = self._of_template("comm_type", np.int8)
-        return np.where(kind == NodeKind.COLL, len(NODE_KIND_NAMES) + collective, kind).astype(np.int8)
+        kinds = np.where(kind == NodeKind.COLL, len(NODE_KIND_NAMES) + collective, kind)
+        opaque = np.flatnonzero(kind > NodeKind.COLL)
+        first, last = KIND_NAMES.index(OPAQUE_KINDS[0]), KIND_NAMES.index(OPAQUE_KINDS[-1])
+        kinds[opaque] = np.minimum(first + kind[opaque] - NodeKind.STORAGE, last)
+        is_typed = np.concatenate([trace.has("comm_type") for trace in self._workload.templates])
+        kinds[(kind == NodeKind.COLL) & ~is_typed] = KIND_NAMES.index(UNNAMED_KIND)
+        computes, is_gap = kind == NodeKind.COMP, self._of_template("is_gap", np.bool_)
+        kinds[computes & self._of_template("is_copy", np.bool_)] = KIND_NAMES.index(COPY)
+        kinds[computes & self._of_template("is_cpu", np.bool_)] = KIND_NAMES.index("host")
+        kinds[computes & is_gap] = KIND_NAMES.index("gap")
+        return kinds.astype(np.int8)
 
     @cached_property
     def _utilisation(self) -> Utilisation | None:
@@ -253,3 +281,14 @@ class TimelineSource:
         ]
         tag[which] = channel["tag"]
         return peer, tag
+
+    def _waited(self, actor: Any, nodes: Any, row: Any) -> Waited:
+        queued, waiting = np.full((2, len(actor)), NONE, np.int64)
+        found = Waited(queued, waiting, np.full(len(actor), NONE, np.int32))
+        which = np.flatnonzero(IS_COMMUNICATION[nodes["action"]])
+        if len(which):
+            state_row = self._plan.actors["node_first"][actor[which]] + row[which]
+            some = self.waits.of(Issued(actor[which], nodes[which], state_row))
+            for column, values in zip(found, some, strict=True):
+                column[which] = values
+        return found

@@ -1,8 +1,9 @@
 """What the actors did with their time, as exact interval arithmetic.
 
-`exposed_comm_ns` is the reference's figure (finish time less the plain sum of kernel times, unsigned);
-`exposed_comm_true_ns` is the time in which communication was under way and nothing else; idle time is
-the time before the finish in which nothing was.
+From the device's point of view, each moment of a rank belongs to one part, the first of these that is under
+way: a kernel or copy; a transfer (which is exposed then: neither hides it); a request to remote memory;
+waiting for another rank to begin; the host, whose operators and gaps hide nothing; nothing at all. The rank's
+finish comes before the makespan or at it: the rest is `early_ns`. The parts add up to the makespan.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
-from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, MEMORY, OTHER, Spent
+from et_sim.engine.outcome import Outcome
+from et_sim.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
 from et_sim.plan.tables import Lane
+from et_sim.tables.kinds import COPY as COPY_KIND
 from et_sim.timeline.kernels import KernelFigures
-from et_sim.timeline.rows import COLLECTIVE_NAMES, KIND_NAMES, Rows
+from et_sim.timeline.rows import COMMUNICATION_KINDS, KIND_NAMES, Rows
 
-COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES)
 MEMORY_KINDS = ("memory_load", "memory_store")
 
 
@@ -27,14 +28,22 @@ class Statistics:
     """Figures per actor."""
 
     finish_ns: Any  # -1: never finished
+    # Parts:
     compute_ns: Any
+    exposed_comm_ns: Any
+    exposed_memory_ns: Any
+    waiting_ns: Any
+    host_ns: Any
+    idle_ns: Any
+    early_ns: Any
+    # Totals, whatever else was under way:
+    transfer_ns: Any
+    hidden_comm_ns: Any
     communication_ns: Any
+    comm_without_kernel_ns: Any
     memory_ns: Any
     cpu_ns: Any
-    overlap_ns: Any
-    exposed_comm_ns: Any  # unsigned: it wraps where the reference's does
-    exposed_comm_true_ns: Any
-    idle_ns: Any
+    reference_exposed_ns: Any  # unsigned: it wraps where the reference's does
     compute_bound_share: Any  # NaN, like the next three: no kernel was timed by the roofline
     compute_utilisation: Any
     memory_utilisation: Any
@@ -54,18 +63,25 @@ def _masked(column: Any) -> Any:
 
 def combine(outcome: Outcome, spent: Spent, kernels: KernelFigures, peak_memory_bytes: Any) -> Statistics:
     """Statistics of all actors."""
-    finish = outcome.finish_ns
+    finish, parts, totals = outcome.finish_ns, spent.parts, spent.totals
     end = np.where(finish < 0, outcome.end_ns, finish)
+    last = int(end.max())
     return Statistics(
         finish_ns=finish,
-        compute_ns=spent.compute_ns,
-        communication_ns=spent.communication_ns,
-        memory_ns=spent.memory_ns,
-        cpu_ns=spent.cpu_ns,
-        overlap_ns=spent.overlap_ns,
-        exposed_comm_ns=(end - outcome.busy_ns).astype(np.uint64),
-        exposed_comm_true_ns=spent.exposed_ns,
+        compute_ns=parts[COMPUTE] + parts[COPY],
+        exposed_comm_ns=parts[TRANSFER],
+        exposed_memory_ns=parts[MEMORY],
+        waiting_ns=parts[WAITING],
+        host_ns=parts[HOST],
         idle_ns=end - spent.covered_ns,
+        early_ns=last - end,
+        transfer_ns=totals[TRANSFER],
+        hidden_comm_ns=totals[TRANSFER] - parts[TRANSFER],
+        communication_ns=spent.communication_ns,
+        comm_without_kernel_ns=spent.comm_without_kernel_ns,
+        memory_ns=totals[MEMORY],
+        cpu_ns=totals[HOST],
+        reference_exposed_ns=(end - outcome.busy_ns).astype(np.uint64),
         **kernels.columns(),
         peak_memory_bytes=peak_memory_bytes,
     )
@@ -82,7 +98,10 @@ class Occupation:
         end = rows.end_ns
         if (end < 0).any():
             end = np.where(end < 0, self._end_ns, end)  # what never ended is still under way
-        self._spent.add(rows.actor, SORTS[rows.kind, rows.lane], rows.start_ns, end)
+        let_in = rows.start_ns + np.maximum(rows.queued_ns, 0)
+        moved = let_in + np.maximum(rows.waiting_ns, 0)
+        sort = SORT_OF[rows.kind, rows.lane]
+        self._spent.add(rows.actor, sort, rows.start_ns, end, let_in, moved)
 
     def figures(self) -> Spent:
         """When all rows are there."""
@@ -92,13 +111,14 @@ class Occupation:
 
 def _sorts() -> Any:
     """What a row counts as, by its kind and lane."""
-    of_kind = np.full(len(KIND_NAMES), OTHER, np.int8)
-    of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = COMMUNICATION
+    of_kind = np.full(len(KIND_NAMES), HOST, np.int8)
+    of_kind[np.isin(KIND_NAMES, COMMUNICATION_KINDS)] = TRANSFER
     of_kind[np.isin(KIND_NAMES, MEMORY_KINDS)] = MEMORY
     of_kind[KIND_NAMES.index("compute")] = COMPUTE
+    of_kind[KIND_NAMES.index(COPY_KIND)] = COPY
     table = np.repeat(of_kind[:, None], len(Lane), axis=1)
-    table[:, Lane.CPU] = CPU
+    table[:, Lane.CPU] = HOST
     return table
 
 
-SORTS = _sorts()
+SORT_OF = _sorts()

@@ -9,23 +9,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError
+from et_sim.paths import exists, is_folder
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, all_tables
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
-from et_sim.timeline.result import Result
+from et_sim.timeline.recorded import RecordedRun
+
+_LONGEST_NAME = 200  # bytes, so that there is room for the name of a draft beside it
 
 
 def check_target(target: Path) -> None:
     """Refuse a target that holds something other than an earlier run, or cannot be written."""
     _check_place(target)
-    if not target.exists():
+    if not exists(target):
         return
-    if not target.is_dir():
+    if not is_folder(target):
         raise UsageError(f"{target} is a file", remedy="name a directory with --out")
     if target.samefile(Path.cwd()):
         raise _cannot_write(target, "it is the current directory")
@@ -54,8 +56,10 @@ def _is_run(folder: Path) -> bool:
 
 def _check_place(target: Path) -> None:
     """Find out before the simulation, not after it, that the result could not be written."""
-    above = next(folder for folder in target.absolute().parents if folder.exists())
-    if not above.is_dir():
+    if len(os.fsencode(target.name)) > _LONGEST_NAME:
+        raise _cannot_write(target, f"its name has {len(target.name)} characters")
+    above = next(folder for folder in target.absolute().parents if exists(folder))
+    if not is_folder(above):
         raise _cannot_write(target, f"{above} is a file")
     if not os.access(above, os.W_OK | os.X_OK):
         raise _cannot_write(target, f"{above} is not writable")
@@ -68,7 +72,7 @@ def _cannot_write(target: Path, reason: str) -> UsageError:
 
 
 def write_run(
-    result: Result,
+    result: RecordedRun,
     target: Path,
     stall: dict[str, Any] | None = None,
     output_filter: OutputFilter = EVERYTHING,
@@ -90,7 +94,7 @@ def write_run(
 
 
 def _write_files(
-    result: Result, folder: Path, target: Path, stall: dict[str, Any] | None, output_filter: OutputFilter
+    result: RecordedRun, folder: Path, target: Path, stall: dict[str, Any] | None, output_filter: OutputFilter
 ) -> None:
     from et_sim.timeline.tables import filled
 
@@ -109,24 +113,28 @@ def _write_files(
 
 
 def _write_table(path: Path, schema: Any, batches: Iterable[Any], output_filter: OutputFilter) -> None:
-    """A file of these batches, all of which must share the same dictionaries.
-
-    One batch is compressed and written while the next one is made; there are never more than these two.
-    """
+    """A file of these batches, all of which must share the same dictionaries."""
     import pyarrow as pa
 
     options = pa.ipc.IpcWriteOptions(compression=output_filter.codec)
-    with (
-        path.open("wb") as sink,
-        pa.ipc.new_file(sink, schema, options=options) as out,
-        ThreadPoolExecutor(max_workers=1) as writer,
-    ):
-        under_way = None
-        for batch in batches:
-            if under_way is not None:
-                under_way.result()
+    with path.open("wb") as sink, pa.ipc.new_file(sink, schema, options=options) as out:
+        _write_batches(out, iter(batches))
+
+
+def _write_batches(out: Any, batches: Iterator[Any]) -> None:
+    """After the first, one batch is compressed while the next one is made; there are never more than two."""
+    batch = next(batches, None)
+    if batch is not None:
+        out.write_batch(batch)
+        batch = next(batches, None)
+    if batch is None:
+        return
+    from concurrent.futures import ThreadPoolExecutor  # loading it takes longer than a small run writes
+
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        while batch is not None:
             under_way = writer.submit(out.write_batch, batch)
-        if under_way is not None:
+            batch = next(batches, None)
             under_way.result()
 
 
@@ -135,7 +143,7 @@ def _write_json(content: dict[str, Any], path: Path) -> None:
 
 
 def _take_place(draft: Path, target: Path) -> None:
-    if target.exists():
+    if exists(target):
         old = target.parent / f".{target.name}.old-{os.getpid()}"
         target.rename(old)
         draft.rename(target)

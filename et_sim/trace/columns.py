@@ -22,6 +22,8 @@ RowColumn = npt.NDArray[np.int32]
 BoolColumn = npt.NDArray[np.bool_]
 
 
+# Attributes of nodes whose size is not recorded, and of the first record: when the rank begins.
+UNSIZED, ESTIMATED, START_NS = "comm_size_unknown", "comm_size_estimated", "start_ns"
 # The reference folds the tags of sends and receives into this range.
 TAG_RANGE = 500_000_000
 
@@ -37,6 +39,17 @@ class NodeKind(IntEnum):
     SEND = 5
     RECV = 6
     COLL = 7
+    STORAGE = 8
+    BATCH = 9
+    CHECKPOINT = 10
+
+
+LAST_KIND_NUMBER = 255  # types above those that have a name are read too: nobody knows what they do
+
+
+def kind_name(number: int) -> str:
+    """The name of a node type, or `TYPE_11` of one that has none."""
+    return NodeKind(number).name if number < len(NodeKind) else f"TYPE_{number}"
 
 
 class CollectiveKind(IntEnum):
@@ -114,7 +127,7 @@ class Trace:
     """One program. `n` rows; `*_start` arrays are CSR offsets of length n + 1."""
 
     node_id: npt.NDArray[np.uint64]
-    kind: npt.NDArray[np.uint8]  # NodeKind
+    kind: npt.NDArray[np.uint8]  # NodeKind, or a number above them
     name: RowColumn  # index into `names`
     duration_us: IntColumn
     is_cpu: Annotated[BoolColumn, Attribute("is_cpu_op", "bool_val")]
@@ -135,6 +148,16 @@ class Trace:
     duration_ns: Annotated[IntColumn, Attribute("duration_ns", "int64_val", least=0)]
     # Takes no turn: only its dependencies order it.
     is_concurrent: Annotated[BoolColumn, Attribute("concurrent", "bool_val")]
+    # How much it moves is not known: it takes its recorded time, and meets nobody.
+    is_unsized: Annotated[BoolColumn, Attribute(UNSIZED, "bool_val")]
+    # How much it moves was concluded from the time that it took.
+    is_estimated: Annotated[BoolColumn, Attribute(ESTIMATED, "bool_val")]
+    # Nothing was done: the time between two things that a recording shows.
+    is_gap: Annotated[BoolColumn, Attribute("gap", "bool_val")]
+    # A call of a device's runtime that launches work or waits for it.
+    is_launch: Annotated[BoolColumn, Attribute("launch", "bool_val")]
+    # Work of a device that moves data, and computes nothing.
+    is_copy: Annotated[BoolColumn, Attribute("copy", "bool_val")]
     present: npt.NDArray[np.uint32]  # which attributes the node carried, see `has`
     data_start: IntColumn
     data_deps: RowColumn
@@ -143,6 +166,8 @@ class Trace:
     names: tuple[str, ...]
     group_names: tuple[str, ...] = ("",)
     version: str = ""
+    # How long after the first rank of the workload this one begins.
+    start_ns: int = 0
     # METADATA rows only: the text of `inputs.values` (process-group descriptions).
     metadata_text: dict[int, str] = field(default_factory=dict)
     # Attributes that were present but mean nothing to the simulator: name -> number of nodes.
@@ -154,6 +179,18 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.node_id)
+
+    @property
+    def is_opaque(self) -> BoolColumn:
+        """Which nodes are of a type that nobody models: storage, batches, checkpoints, unknown ones."""
+        found: BoolColumn = self.kind > NodeKind.COLL
+        return found
+
+    @property
+    def kind_counts(self) -> dict[str, int]:
+        """How many nodes there are of each type, by its name."""
+        counts = np.bincount(self.kind).tolist()
+        return {kind_name(number): count for number, count in enumerate(counts) if count}
 
     def has(self, attribute: str, rows: Any = slice(None)) -> BoolColumn:
         """Which nodes (of these rows) carried an attribute, by its name in files."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from et_sim.errors import TraceError
 from et_sim.protobuf_fields import LENGTH, VARINT, delimited, tag, varint
-from et_sim.trace.columns import NUMBERS, NodeKind, Trace
+from et_sim.trace.columns import NUMBERS, START_NS, NodeKind, Trace
 from et_sim.trace.schema import ATTRIBUTE_KINDS, FIRST_ATTRIBUTE_FIELD
 
-_VERSION = 1  # of the metadata record
+_VERSION, _HEADER_ATTRIBUTE = 1, 2  # of the metadata record
 _NAME = 1  # of an attribute
 _ID, _NODE_NAME, _TYPE, _CTRL_DEPS, _DATA_DEPS, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
 
@@ -29,9 +29,18 @@ def encode_trace(trace: Trace) -> bytes:
     _refuse_negative(trace, "duration_us", trace.duration_us < 0)
     _refuse_negative(trace, "tensor_bytes", (trace.tensor_bytes < 0) & trace.has("tensor_size"))
     version = trace.version.encode()
-    records = [delimited(_VERSION, version) if version else b""]
+    records = [(delimited(_VERSION, version) if version else b"") + _start(trace)]
     records += map(b"".join, zip(*_columns(trace), strict=True))
     return b"".join(part for record in records for part in (varint(len(record)), record))
+
+
+def _start(trace: Trace) -> bytes:
+    """When the rank begins, if that is later than the first one."""
+    if not trace.start_ns:
+        return b""
+    member = FIRST_ATTRIBUTE_FIELD + 2 * ATTRIBUTE_KINDS.index("int64")
+    value = tag(member, VARINT) + varint(trace.start_ns)
+    return delimited(_HEADER_ATTRIBUTE, delimited(_NAME, START_NS.encode()) + value)
 
 
 def _refuse_negative(trace: Trace, column: str, wrong: Any) -> None:

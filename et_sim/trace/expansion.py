@@ -23,7 +23,7 @@ class Expanded(NamedTuple):
     """A workload without distances and rules, and the groups it needs a groups file for."""
 
     workload: Workload
-    groups: Mapping[int, range]
+    groups: Mapping[str, range]
 
 
 class Expansion:
@@ -37,14 +37,14 @@ class Expansion:
         self._first_number = _first_numbers(workload, self._described)
 
     @property
-    def groups(self) -> dict[int, range]:
+    def groups(self) -> dict[str, range]:
         """The members of every group that follows a rule, by the number that stands for it."""
         found = {}
         for name, rule in self._workload.group_rules.items():
             first = self._first_number[name]
             for index in range(self._workload.ranks // rule.size):
                 lowest = index // rule.stride * rule.stride * rule.size + index % rule.stride
-                found[first + index] = rule.members(lowest)
+                found[str(first + index)] = rule.members(lowest)
         return found
 
     @property
@@ -129,7 +129,7 @@ def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -
         int(name)
         for trace, own in zip(workload.templates, described, strict=True)
         for name in (*trace.group_names, *own)
-        if name.isdecimal() and name not in workload.group_rules
+        if name.isascii() and name.isdecimal() and len(name) < 19 and name not in workload.group_rules
     }
     following = max(named, default=0) + 1
     numbers = {}

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from et_sim.errors import TraceError, did_you_mean
+from et_sim.paths import is_file, is_folder
 from et_sim.trace.columns import Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.manifest import ENDING, is_manifest, read_manifest
@@ -33,20 +34,45 @@ def read_trace(path: str | Path, *, drop_dangling: bool = False) -> Trace:
     return decode(content, str(path), drop_dangling=drop_dangling)
 
 
-def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling: bool = False) -> Workload:
+def read_workload(
+    prefix: str | Path,
+    ranks: int | None = None,
+    *,
+    drop_dangling: bool = False,
+    may_be_more: bool = False,
+) -> Workload:
     """Read the traces of all ranks; without `ranks`, of as many as there are files.
 
+    `may_be_more`: traces of ranks beyond `ranks` are left aside with a notice; otherwise they are refused.
     Instead of a prefix, a workload manifest may be named, or what stands before its ending.
     """
     if is_manifest(prefix):
         return read_manifest(prefix, ranks, drop_dangling=drop_dangling)
-    from et_sim.trace.wire import decode
-
     files = _files_of_ranks(Path(prefix))
     manifest = Path(f"{prefix}{ENDING}")
-    if not files and manifest.is_file():
+    if not files and is_file(manifest):
         return read_manifest(manifest, ranks, drop_dangling=drop_dangling)
-    paths, notices = _chosen(Path(prefix), files, ranks)
+    paths, notices = _chosen(Path(prefix), files, ranks, may_be_more)
+    return read_traces(paths, str(prefix), notices, drop_dangling=drop_dangling)
+
+
+def traces_of(path: str | Path) -> dict[int, Path]:
+    """The trace files of a prefix, by rank in ascending order, or the one that is named."""
+    single = Path(path)
+    match = re.fullmatch(r".*\.(0|[1-9][0-9]*)\.et(?:\.gz)?", single.name)
+    if match and is_file(single):
+        return {int(match[1]): single}
+    found = _files_of_ranks(single)
+    return {rank: found[rank][0] for rank in sorted(found)}
+
+
+def read_traces(
+    paths: Iterable[Path], source: str, notices: Iterable[str] = (), *, drop_dangling: bool = False
+) -> Workload:
+    """The traces of some files, of rank 0, 1 and so on."""
+    from et_sim.trace.wire import decode
+
+    paths = list(paths)
     templates: list[Trace] = []
     of_content: dict[bytes, int] = {}
     of_rank = np.empty(len(paths), np.int32)
@@ -61,9 +87,7 @@ def read_workload(prefix: str | Path, ranks: int | None = None, *, drop_dangling
             of_content[key] = len(templates)
             templates.append(decode(content, str(path), drop_dangling=drop_dangling))
         of_rank[rank] = of_content[key]
-    return Workload(
-        tuple(templates), of_rank, str(prefix), tuple(inputs), tuple(notices), has_file_per_rank=True
-    )
+    return Workload(tuple(templates), of_rank, source, tuple(inputs), tuple(notices), has_file_per_rank=True)
 
 
 def write_trace(trace: Trace | bytes, path: str | Path) -> None:
@@ -102,7 +126,7 @@ def files_of_ranks(
 
     expansion = Expansion(workload)
     if workload.group_rules:
-        groups = {str(number): list(members) for number, members in expansion.groups.items()}
+        groups = {number: list(members) for number, members in expansion.groups.items()}
         yield groups_path(prefix), json.dumps(groups).encode()
     encoded: dict[int, tuple[tuple[int, ...], bytes]] = {}  # by template, what was written last
     for rank in range(workload.ranks) if ranks is None else ranks:
@@ -135,7 +159,9 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _chosen(prefix: Path, found: dict[int, list[Path]], ranks: int | None) -> tuple[list[Path], list[str]]:
+def _chosen(
+    prefix: Path, found: dict[int, list[Path]], ranks: int | None, may_be_more: bool
+) -> tuple[list[Path], list[str]]:
     """The file of each rank, and what should be said about files left aside."""
     if ranks is not None and ranks < 1:
         raise TraceError(f"{ranks} ranks asked for", place=str(prefix), remedy="ask for at least one rank")
@@ -149,7 +175,14 @@ def _chosen(prefix: Path, found: dict[int, list[Path]], ranks: int | None) -> tu
         raise TraceError(
             f"{prefix.name}.{missing}.et is missing: {have} of {count} trace files found ({reason})",
             place=str(prefix),
-            remedy="supply one file per rank, from 0 on without a gap",
+            remedy="supply one file per rank, from 0 on without a gap, or run what there is with --alone",
+        )
+    last = max(found)
+    if last >= count and not may_be_more:
+        raise TraceError(
+            f"there are traces of {last + 1} ranks, up to {found[last][0].name}, and {count} are wanted",
+            place=str(prefix),
+            remedy=f"describe a machine of {last + 1} NPUs, or move the traces away that are not meant",
         )
     notices = _notices(prefix, found, count)
     return [found[rank][0] for rank in range(count)], notices
@@ -177,7 +210,7 @@ def _notices(prefix: Path, found: dict[int, list[Path]], count: int) -> list[str
 def _nothing_found(prefix: Path) -> TraceError:
     """Say why a prefix matches no file, as precisely as the directory allows."""
     wanted = f"no file {prefix.name}.0.et"
-    if not prefix.parent.is_dir():
+    if not is_folder(prefix.parent):
         return TraceError(
             f"there is no directory {prefix.parent}", place=str(prefix), remedy="check the path"
         )
@@ -185,7 +218,7 @@ def _nothing_found(prefix: Path) -> TraceError:
     if name != prefix.name:
         remedy = f"give the prefix, without rank and ending: {prefix.parent / name}"
         return TraceError("is a file name, not a trace prefix", place=str(prefix), remedy=remedy)
-    if prefix.is_file():
+    if is_file(prefix):
         remedy = "of traces, give the prefix; a layer file begins with a keyword such as DATA"
         return TraceError("is a file, but no layer file", place=str(prefix), remedy=remedy)
     first_files = [

@@ -1,6 +1,7 @@
 """A workload manifest: one small JSON file that says which ranks run which template trace.
 
     {"et_sim_workload": 1, "ranks": 16,
+     "profile": "corrected",
      "templates": [{"file": "job.template0.et", "ranks": "0-15", "peers": "distances"}],
      "groups": {"tensor": {"size": 8, "stride": 1}}}
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from et_sim.errors import TraceError, UsageError, did_you_mean
 from et_sim.json_text import parse_json
+from et_sim.paths import is_file
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
 from et_sim.trace.workload import GroupRule, Workload
@@ -33,7 +35,8 @@ MOST_RANKS = 1 << 24
 
 # What comm_src and comm_dst of a template are.
 _PEERS = {"ranks": False, "distances": True}
-_WHOLE_KEYS = (MARK, "ranks", "templates", "groups")
+PROFILES = ("reference", "corrected")  # that a workload may name; the third one is named by files of 1.0
+_WHOLE_KEYS = (MARK, "ranks", "profile", "templates", "groups")
 _TEMPLATE_KEYS = ("file", "ranks", "peers")
 _RULE_KEYS = ("size", "stride")
 _ONE_EACH = "give every rank one template"
@@ -45,7 +48,7 @@ def is_manifest(path: str | Path) -> bool:
     path = Path(path)
     if path.name.endswith(ENDING):
         return True
-    if not path.is_file():
+    if not is_file(path):
         return False
     try:
         with path.open("rb") as file:
@@ -77,6 +80,7 @@ def read_manifest(path: str | Path, ranks: int | None = None, *, drop_dangling: 
         ((place, hashlib.sha256(raw).hexdigest()), *inputs),
         relative_peers=tuple(_PEERS[entry["peers"]] for entry in entries),
         group_rules=_rules(content, place),
+        profile=_profile(content, place),
     )
 
 
@@ -123,6 +127,7 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
     content: dict[str, Any] = {
         MARK: VERSION,
         "ranks": workload.ranks,
+        **({"profile": workload.profile} if workload.profile else {}),
         "templates": [
             {
                 "file": file,
@@ -241,7 +246,7 @@ def _read_templates(
         file = path.parent / entry["file"]
         if file in decoded:
             continue
-        if not file.is_file():
+        if not is_file(file):
             raise TraceError(
                 f"template {number} names {file}, and there is no such file",
                 place=str(path),
@@ -267,6 +272,16 @@ def _rules(content: Mapping[str, Any], place: str) -> dict[str, GroupRule]:
         size = _integer(rule, "size", place, where)
         rules[name] = GroupRule(size, _integer(rule, "stride", place, where) if "stride" in rule else 1)
     return rules
+
+
+def _profile(content: Mapping[str, Any], place: str) -> str:
+    """The profile that a manifest names, if any."""
+    named: Any = content.get("profile", "")
+    if "profile" in content and named not in PROFILES:
+        cause = f'key "profile" is {_show(named)}'
+        remedy = did_you_mean(str(named), PROFILES) or f"give {' or '.join(PROFILES)}, or leave it out"
+        raise TraceError(cause, place=place, remedy=remedy)
+    return str(named)
 
 
 def _integer(content: Mapping[str, Any], key: str, place: str, where: str, *, most: int = MOST_RANKS) -> int:

@@ -14,18 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from et_sim.errors import TraceError
+from et_sim.group_names import group_key
 from et_sim.trace.columns import NodeKind, Trace
 
 ALL_RANKS: tuple[int, ...] = ()  # how a description spells "every rank"
 _WRAPPING = 2  # characters in front of the JSON text and behind it
 _FORM = 'process groups are written as [\'[{"pg_name": "1", "ranks": [0, 1]}, …]\']'
-
-
-def group_key(name: str) -> str:
-    """One spelling per group; "" is the group of all ranks, which may also be called "0"."""
-    if name.isascii() and name.isdecimal():
-        return str(int(name)) if int(name) else ""
-    return name
 
 
 def read_process_groups(trace: Trace) -> dict[str, tuple[int, ...]]:

@@ -47,6 +47,9 @@ ENUMS: dict[str, tuple[tuple[str, int], ...]] = {
         ("COMM_SEND_NODE", 5),
         ("COMM_RECV_NODE", 6),
         ("COMM_COLL_NODE", 7),
+        ("STORAGE_NODE", 8),
+        ("BATCH_NODE", 9),
+        ("CHECKPOINT_NODE", 10),
     ),
     "CollectiveCommType": (
         ("ALL_REDUCE", 0),
@@ -119,6 +122,7 @@ def message_tables() -> dict[str, tuple[Field, ...]]:
             Field(8, "inputs", "IOInfo"),
             Field(9, "outputs", "IOInfo"),
             Field(10, "attr", "AttributeProto", repeated=True),
+            Field(11, "storage_bytes", "bytes"),
         ),
     }
 

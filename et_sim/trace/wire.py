@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from et_sim.errors import TraceError
+from et_sim.protobuf_fields import first_varint
 from et_sim.trace import wire_layout as at
 from et_sim.trace.columns import (
     ATTRIBUTES,
     NUMBERS,
+    START_NS,
     Attribute,
     IntColumn,
     RowColumn,
@@ -33,8 +35,10 @@ from et_sim.trace.wire_errors import explain, old_format, old_format_error
 from et_sim.trace.wire_layout import DecodeBuffers
 from et_sim.trace.wire_names import NameTable, intern_spans, join_spans, name_table
 from et_sim.trace.wire_nodes import decode_records
+from et_sim.units import LONGEST_NS
 
 Ids = npt.NDArray[np.uint64]
+_LONGEST_VARINT = 10
 Item = TypeVar("Item", np.uint64, np.int32)
 
 
@@ -55,10 +59,34 @@ def decode(
     version = bytes(buffers.text.data[start : start + size])
     if old_format(version):
         raise old_format_error(source)
-    trace = _in_file_order(buffers, version.decode(), source)
+    trace = replace(_in_file_order(buffers, version.decode(), source), start_ns=_start_ns(content, source))
     dependencies = _dependency_ids(buffers)
     trace, dependencies = _in_id_order(trace, dependencies)
     return _resolved(trace, dependencies, drop_dangling)
+
+
+def _start_ns(content: bytes | npt.NDArray[np.uint8], source: str) -> int:
+    """When the rank begins, if the first record says it."""
+    size, start = first_varint(bytes(content[:_LONGEST_VARINT]))
+    head = bytes(content[start : start + size])
+    if START_NS.encode() not in head:
+        return 0
+    from google.protobuf.message import DecodeError
+
+    from et_sim.trace.schema import messages
+
+    try:
+        said = [one for one in messages().GlobalMetadata.FromString(head).attr if one.name == START_NS]
+    except DecodeError:
+        said = []
+    value = said[0].int64_val if said else -1
+    if not 0 <= value <= LONGEST_NS:
+        raise TraceError(
+            f"its first record does not say when the rank begins (attribute {START_NS!r})",
+            place=source,
+            remedy="it must be an int64, in nanoseconds after the first rank",
+        )
+    return int(value)
 
 
 def _run(content: bytes | npt.NDArray[np.uint8]) -> DecodeBuffers:

@@ -108,7 +108,9 @@ def _node_error(buffers: DecodeBuffers, code: int, place: str) -> TraceError:
     if code == at.BAD_NODE_KIND:
         number = f" {node.type}" if node is not None else ""
         return TraceError(
-            f"{who} has unknown type{number}", place=place, remedy="node types are 0 to 7 (NodeType)"
+            f"{who} has unknown type{number}",
+            place=place,
+            remedy="node types are 0 to 10 (NodeType), and up to 255 in newer schemas",
         )
     if code == at.BAD_DURATION:
         return TraceError(f"{who} has a duration of 2^63 us or more", place=place, remedy=_DAMAGED)

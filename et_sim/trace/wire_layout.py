@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.trace.columns import BIT, NUMBERS
+from et_sim.trace.columns import BIT, LAST_KIND_NUMBER, NUMBERS
 from et_sim.trace.wire_fields import BYTES, FIXED32, FIXED64, VARINT, Bytes
 from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
 
@@ -103,6 +103,7 @@ LISTS, WORDS = range(19, 21)
 REGISTERS = 21
 LISTS_PER_NODE = 2
 METADATA = 1  # NodeKind
+LAST_KIND = LAST_KIND_NUMBER
 
 
 def empty_buffers(content: bytes | Bytes) -> DecodeBuffers:

@@ -215,7 +215,7 @@ def _finish_node(buffers: DecodeBuffers, row: int, start: int) -> Any:
     """What can only be judged once the whole record is read."""
     registers = buffers.registers
     kind = registers[at.NODE_KIND]
-    if kind < 0 or kind > 7:
+    if kind < 0 or kind > at.LAST_KIND:
         return fail(buffers, at.BAD_NODE_KIND, start)
     if buffers.wide[at.DURATION, row] < 0:
         return fail(buffers, at.BAD_DURATION, start)

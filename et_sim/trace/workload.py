@@ -64,6 +64,8 @@ class Workload:
     group_rules: Mapping[str, GroupRule] = field(default_factory=dict)
     # Whether `inputs` are the files of the ranks, one each and in rank order.
     has_file_per_rank: bool = False
+    # The profile it is to be simulated in where no machine names one; empty: whichever is the default.
+    profile: str = ""
 
     def __post_init__(self) -> None:
         _check_templates(self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,4 +28,5 @@ def new_file(target: Path) -> Iterator[Any]:
             f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
         ) from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that no file can have
+            draft.unlink(missing_ok=True)

@@ -1,30 +1,27 @@
-"""Colours for text on a terminal: bars by what they stand for, and words of alarm.
+"""Views on a terminal: bars coloured by what they stand for, and words of alarm made to be seen. Loads rich.
 
 The colours are those of colour-blind friendly pairs (blue and yellow); no meaning is in colour alone.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TextIO
 
-RESET = "\x1b[0m"
-COLOURS: Mapping[str, str] = MappingProxyType(
-    {"█+": "\x1b[34m", "▒+": "\x1b[33m", "░+": "\x1b[36m", "·{2,}": "\x1b[2m"}
-    | {r"^(?:STALLED|warning)\b": "\x1b[1;31m", r"^(?:makespan)\b": "\x1b[1m"}
+from rich.text import Text
+
+from et_sim.terminal import console_of
+
+STYLES: Mapping[str, str] = MappingProxyType(
+    {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}
+    | {r"(?m)^(?:STALLED|warning|PROBLEM)\b": "bold red", r"(?m)^makespan\b": "bold"}
 )
 
 
-def wants_colours(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that shows them, and nobody asked for none (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def coloured(text: str) -> str:
-    """The text with terminal codes."""
-    for pattern, colour in COLOURS.items():
-        text = re.sub(pattern, f"{colour}\\g<0>{RESET}", text, flags=re.MULTILINE)
-    return text
+def write_styled(text: str, stream: TextIO) -> None:
+    """Write lines as they are, with colours."""
+    styled = Text(text)
+    for pattern, style in STYLES.items():
+        styled.highlight_regex(pattern, style)
+    console_of(stream).print(styled, soft_wrap=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 
 def aligned(rows: Sequence[Sequence[str]], alignment: str, gap: str = "  ") -> list[str]:
@@ -23,12 +25,14 @@ def fitted(
     *,
     shrink: Mapping[int, int],
     drop: Sequence[int] = (),
+    names: Collection[int] = (),
     gap: str = "  ",
 ) -> list[str]:
-    """Aligned rows of at most `width` characters, if that is possible.
+    """Aligned rows of at most `width` characters, if that is possible; the first row is the head.
 
-    Where they are wider, texts of the columns in `shrink` are shortened, down to the length given there; if
-    that is not enough, the columns in `drop` are left out, one after the other.
+    Where they are wider, texts of the columns in `shrink` are cut, down to the length given there, those in
+    `names` so that they still differ; if that is not enough, the columns in `drop` are left out, one after
+    the other, and a last line says which.
     """
     columns = list(range(len(alignment)))
     for without in (None, *drop):
@@ -43,13 +47,30 @@ def fitted(
         excess -= taken
         if column in widths:
             widths[column] -= taken
-    cells = [[shortened(row[column], widths[column]) for column in columns] for row in rows]
-    return aligned(cells, "".join(alignment[column] for column in columns), gap)
+    cut = [_cut_to([row[column] for row in rows], widths[column], column in names) for column in columns]
+    cells = list(zip(*cut, strict=True))
+    lines = aligned(cells, "".join(alignment[column] for column in columns), gap)
+    return lines + _left_out(rows[0], [column for column in drop if column not in columns], width)
 
 
-def terminal_width() -> int:
-    """How many columns there are: as the variable COLUMNS says, or the terminal; else 80."""
-    return max(shutil.get_terminal_size((80, 24)).columns, 40)
+def _cut_to(cells: Sequence[str], width: int, are_names: bool) -> list[str]:
+    return distinct(cells, width) if are_names else [shortened(cell, width) for cell in cells]
+
+
+def _left_out(head: Sequence[str], columns: Sequence[int], width: int) -> list[str]:
+    """Which columns are missing; one without a heading has shares of the column before."""
+    return no_room([head[column] or f"share of {head[column - 1]}" for column in sorted(columns)], width)
+
+
+def no_room(columns: Sequence[str], width: int) -> list[str]:
+    """A sentence about columns that are left out, if any are."""
+    text = f"no room for {', '.join(columns)}: a wider terminal and --json show more"
+    return textwrap.wrap(text, width) if columns else []
+
+
+def terminal_width(otherwise: int = 80) -> int:
+    """How many columns there are: as the variable COLUMNS says, or the terminal, if there is one."""
+    return max(shutil.get_terminal_size((otherwise, 24)).columns, 40)
 
 
 def share(part: int | float, whole: int | float) -> str:
@@ -69,6 +90,44 @@ def bar(parts: Sequence[tuple[str, int]], whole: int, width: int) -> str:
         reached += amount
         drawn += character * (round(width * reached / max(whole, 1)) - len(drawn))
     return drawn[:width]
+
+
+def cut(name: str, width: int) -> str:
+    """A name of at most `width` characters: what is cut out of its middle shows as an ellipsis."""
+    kept = max(width - 1, 1)
+    return name if len(name) <= width else f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
+
+
+def distinct(names: Sequence[str], width: int) -> list[str]:
+    """Names cut in the middle, or where those that would look the same begin to differ."""
+    alike: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        alike.setdefault(cut(name, width), []).append(name)
+    short: dict[str, str] = {}
+    for text, several in alike.items():
+        short[several[0]] = text
+        if len(several) > 1:
+            short |= _cut_apart(sorted(several), width)
+    return [short[name] for name in names]
+
+
+def _cut_apart(names: Sequence[str], width: int) -> dict[str, str]:
+    """Names in order, each cut where it is no more like the one before or behind it."""
+    shared = [0, *(_shared(one, next_) for one, next_ in pairwise(names)), 0]
+    return {name: _cut_at(name, width, max(shared[at : at + 2])) for at, name in enumerate(names)}
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two names begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _cut_at(name: str, width: int, place: int) -> str:
+    """A name's beginning, and what stands at a place of it."""
+    head = width // 4
+    begin = min(max(place - head // 2, head), len(name) - (width - head - 1))
+    return shortened(f"{name[:head]}…{name[begin:]}", width)
 
 
 def shortened(text: str, width: int) -> str:

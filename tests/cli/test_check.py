@@ -121,11 +121,11 @@ def test_too_few_traces_for_the_network_is_one_sentence(
     assert "sound.4.et is missing" in capsys.readouterr().err
 
 
-def test_more_traces_than_npus_is_a_warning(
+def test_more_traces_than_npus_are_refused(
     sound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", sound, "--network", network(tmp_path, 2)]) == 0
-    assert "2 trace files beyond the 2 ranks are not used" in capsys.readouterr().out
+    assert main(["check", sound, "--network", network(tmp_path, 2)]) == 2
+    assert "there are traces of 4 ranks, up to sound.3.et, and 2 are wanted" in capsys.readouterr().err
 
 
 def test_an_unreadable_trace_is_one_sentence_on_stderr(

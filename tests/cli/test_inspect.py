@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from et_sim.cli import main
@@ -178,4 +179,24 @@ def test_an_incomplete_or_damaged_run_is_named_with_its_file(
         (copy / name).write_bytes(content[: len(content) // 2])
     refusal = _refusal(copy, capsys)
     assert name in refusal
+    assert "simulate again" in refusal
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("sql", "SELECT name FROM timeline")])
+def test_texts_that_lie_outside_of_their_dictionary_are_refused(
+    demo: Path, tmp_path: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those who trust the file, as DuckDB does, would read memory that is not theirs."""
+    copy = tmp_path / "copy"
+    shutil.copytree(demo / "run", copy)
+    with pa.ipc.open_file(str(copy / "timeline.arrow")) as file:
+        table = file.read_all()
+    at, column = table.column_names.index("name"), table["name"].combine_chunks()
+    outside = pa.array([10**9] * len(column), pa.int32())
+    names = pa.DictionaryArray.from_arrays(outside, column.dictionary, safe=False)
+    with pa.ipc.new_file(str(copy / "timeline.arrow"), table.schema) as writer:
+        writer.write_table(table.set_column(at, table.schema.field(at), names))
+    assert main([command[0], str(copy), *command[1:]]) == 2
+    refusal = capsys.readouterr().err
+    assert "timeline.arrow: cannot be read" in refusal
     assert "simulate again" in refusal

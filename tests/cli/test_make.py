@@ -18,6 +18,7 @@ def test_make_writes_one_file_per_rank_of_exactly_that_size(
     assert main(["make", "all_reduce", "--ranks", "8", "--bytes", "1MiB", "-o", str(prefix)]) == 0
     assert capsys.readouterr().out == (
         f"all_reduce of 1 MiB (1048576 bytes): 8 nodes in {prefix}.0.et to {prefix}.7.et\n"
+        f"run it with: et-sim run {prefix} --system FILE --network FILE --profile corrected\n"
     )
     workload = read_workload(prefix)
     assert workload.ranks == 8

@@ -8,6 +8,7 @@ import pytest
 
 from et_sim.cli import progress
 from et_sim.cli.progress import Progress
+from et_sim.terminal import Estimate
 
 
 def wait_for(capsys: pytest.CaptureFixture[str], text: str) -> str:
@@ -39,9 +40,11 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
         shown.stage("planning")
         wait_for(capsys, "· planning\n")
         shown.stage("simulating")
-        shown.report(1500, 30, 100, 0, 0)
+        shown.report(1000, 1, 100, 0, 0)
+        time.sleep(0.1)
+        shown.report(1500, 10, 100, 0, 0)
         line = wait_for(capsys, "left")
-    assert "simulating 30% · simulated 1.5 µs · 30 of 100 messages · 0 of 0 nodes, about" in line
+    assert "simulating 10% · simulated 1.5 µs · 10 of 100 messages · 0 of 0 nodes, about 1 s left" in line
 
 
 def test_a_run_that_waits_for_machine_code_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,3 +63,39 @@ def test_what_is_compiled_in_the_background_is_said_once(capsys: pytest.CaptureF
         shown.compiling("the trace decoder")
         shown.compiling("the engine")
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_after_the_first_second_the_estimate_of_a_steady_run_holds() -> None:
+    """However long it took to begin, and however unevenly shares are told."""
+    begin, seconds = 17.0, 20.0  # machine code was waited for, before
+    estimate = Estimate()
+    told = [begin + at for at in (0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 9.9, 17.0)]
+    for now in told:
+        estimate.add((now - begin) / seconds, now)
+        left = estimate.left(now)
+        assert left == (None if now < told[2] else pytest.approx(begin + seconds - now))
+
+
+def test_too_little_is_no_pace_unless_it_took_long() -> None:
+    for share, now, is_told in ((0.02, 1.0, False), (0.03, 1.0, True), (0.001, 3.0, True)):
+        estimate = Estimate()
+        estimate.add(0.0, 0.0)
+        estimate.add(share, now)
+        assert (estimate.left(now) is not None) == is_told
+
+
+def test_between_reports_the_estimate_counts_down_and_ends() -> None:
+    estimate = Estimate()
+    estimate.add(0.0, 0.0)
+    estimate.add(0.5, 4.0)
+    assert [estimate.left(now) for now in (4.0, 5.0, 8.0, 8.1)] == [4.0, 3.0, 0.0, None]
+
+
+def test_a_run_that_begins_anew_is_estimated_anew() -> None:
+    """As when folded ranks turn out to differ, and all are simulated."""
+    estimate = Estimate()
+    for share, now in ((0.0, 0.0), (0.9, 9.0), (0.1, 10.0)):
+        estimate.add(share, now)
+    assert estimate.left(10.0) is None
+    estimate.add(0.2, 20.0)
+    assert estimate.left(20.0) == pytest.approx(80.0)

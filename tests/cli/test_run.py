@@ -61,7 +61,13 @@ def test_a_complete_run_prints_its_summary_and_writes_its_directory(
     printed = capsys.readouterr()
     assert printed.err == ""
     assert printed.out.startswith("makespan     151.304 µs (151,304 ns)\n")
-    assert _names(folder / "work.run") == ["actors.arrow", "run.json", "summary.json", "timeline.arrow"]
+    assert _names(folder / "work.run") == [
+        "actors.arrow",
+        "groups.arrow",
+        "run.json",
+        "summary.json",
+        "timeline.arrow",
+    ]
 
 
 def test_json_is_the_summary_file_byte_for_byte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

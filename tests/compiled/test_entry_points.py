@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -85,12 +86,20 @@ def test_what_cannot_be_compiled_is_interpreted_and_the_reason_told(tmp_path: Pa
     assert again.errors.count("\n") == 1
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with one function's code."""
+    cache = tmp_path_factory.mktemp("made")
+    run(SHORT, ET_SIM_CACHE_DIR=str(cache), ET_SIM_COMPILE="now")
+    return cache
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "foreign"])
-def test_damaged_or_foreign_code_is_made_again(tmp_path: Path, damage: str) -> None:
+def test_damaged_or_foreign_code_is_made_again(made: Path, tmp_path: Path, damage: str) -> None:
     from et_sim.compiled.store import read_code, write_code
 
-    said = run(SHORT, ET_SIM_CACHE_DIR=str(tmp_path), ET_SIM_COMPILE="now")
-    [code] = said.directory.glob("*.code")
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    [code] = tmp_path.glob("*/*.code")
     whole = read_code(code)
     assert whole is not None
     if damage == "foreign":

@@ -82,9 +82,19 @@ def test_what_took_its_time_from_the_model_is_counted_as_modelled() -> None:
     assert (coverage["modelled"], coverage["instant"]) == (3 * RANKS, RANKS)
 
 
-def test_a_kernel_without_what_the_model_needs_is_refused() -> None:
+def test_a_kernel_without_what_the_model_needs_takes_its_recorded_time_and_is_counted() -> None:
+    result = simulated(*STEP, {"name": "odd", "micros": 5})
+    assert result.finish_ns.tolist() == [5108] * 4 + [5216] * 4
+    assert (result.coverage["modelled"], result.coverage["replayed"]) == (3 * RANKS, RANKS)
+    [said] = [one for one in result.manifest["warnings"] if "lack" in one["text"]]
+    assert said["text"] == (
+        '8 of 40 kernels lack num_ops, and take their recorded time; the first is node 4 "odd"'
+    )
+
+
+def test_a_kernel_without_what_the_model_needs_nor_a_recorded_time_is_refused() -> None:
     with pytest.raises(et_sim.TraceError, match="lacks the attribute 'num_ops'"):
-        simulated({"name": "matmul"})
+        simulated({"name": "matmul", "micros": 0})
 
 
 def test_a_system_that_does_not_ask_for_it_replays() -> None:

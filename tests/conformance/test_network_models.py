@@ -15,7 +15,7 @@ from toys.shared_medium import BYTES_PER_NS
 
 from et_sim.errors import UsageError
 from et_sim.network.registry import MODELS, model_named
-from et_sim.timeline import Result
+from et_sim.result import Result
 from et_sim.timeline.writer import write_run
 from et_sim.trace import TraceBuilder
 
@@ -36,6 +36,7 @@ def one_after_the_other(hops: int, size: int) -> int:
 LONE: dict[str, Callable[[int, int], int]] = {
     "analytical": lambda hops, size: int(hops * LATENCY + size / BANDWIDTH),
     "link": one_after_the_other,
+    "flow": lambda hops, size: int(hops * LATENCY + size / BANDWIDTH),
     "toys.fixed_delay": lambda _hops, _size: DELAY_NS,
     "toys.shared_medium": lambda _hops, size: math.ceil(size / BYTES_PER_NS),
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordings import ELSEWHERE, FOLDER, json_files
+from recordings import ELSEWHERE, FOLDER, is_of_a_later_rank, json_files
 
 from converters.pytorch.converting import convert_rank
 from converters.pytorch.emission import trace_bytes
@@ -24,6 +24,7 @@ from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import identify, read_device, read_host, read_linked
 from converters.pytorch.totals import report_on
 
+LARGE_BYTES = 300_000
 REPORTS = Path(__file__).parent / "pytorch_reports.json"
 
 
@@ -58,13 +59,35 @@ def cases() -> tuple[Case, ...]:
     return tuple(found)
 
 
+def every(chosen: Iterable[Case]) -> Any:
+    """The parameter `case`; of a recorded job, all ranks but the first run only with `--deep`."""
+    return _parameter([(case, _is_of_a_later_rank(case)) for case in chosen])
+
+
 def some(chosen: Iterable[Case], step: int) -> Any:
-    """The parameter `case`; all but every `step`th run only with `--deep`."""
+    """Likewise; and of those that are not large, all but every `step`th."""
+    every_case = list(chosen)
+    short = [case for case in every_case if not _is_of_a_later_rank(case) and not _is_large(case)]
+    return _parameter([(case, case not in short[::step]) for case in every_case])
+
+
+def _parameter(deep: list[tuple[Case, bool]]) -> Any:
     found = [
-        pytest.param(case, id=case.name, marks=pytest.mark.deep if number % step else ())
-        for number, case in enumerate(chosen)
+        pytest.param(case, id=case.name, marks=pytest.mark.deep if is_deep else ()) for case, is_deep in deep
     ]
     return pytest.mark.parametrize("case", found)
+
+
+def _files(case: Case) -> list[Path]:
+    return [path for path in (case.host, case.device, case.linked) if path is not None]
+
+
+def _is_of_a_later_rank(case: Case) -> bool:
+    return any(map(is_of_a_later_rank, _files(case)))
+
+
+def _is_large(case: Case) -> bool:
+    return sum(path.stat().st_size for path in _files(case)) > LARGE_BYTES
 
 
 @functools.lru_cache(maxsize=64)

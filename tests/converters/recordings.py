@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,22 @@ def json_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.name.endswith((".json", ".json.gz")))
 
 
+def is_of_a_later_rank(path: Path) -> bool:
+    """Whether rank 0 of the same job was recorded, too, which tells the same."""
+    first = path.with_name(re.sub(r"_\d+(?=\.json)", "_0", path.name))
+    return first != path and first.is_file()
+
+
 def recordings(*kinds: str) -> list[Any]:
-    """The recordings of these kinds as parameters of a test, named by their paths."""
+    """The recordings of these kinds as parameters, named by their paths; later ranks with `--deep`."""
     folders = [FOLDER, Path(ELSEWHERE)] if ELSEWHERE else [FOLDER]
     found = [(path, path.relative_to(folder)) for folder in folders for path in json_files(folder)]
     return [
-        pytest.param(path, id=str(name).removesuffix(".gz").removesuffix(".json"))
+        pytest.param(
+            path,
+            id=str(name).removesuffix(".gz").removesuffix(".json"),
+            marks=pytest.mark.deep if is_of_a_later_rank(path) else (),
+        )
         for path, name in found
         if identify(path).kind in kinds
     ]

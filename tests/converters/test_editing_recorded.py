@@ -21,7 +21,7 @@ REPLAY = {
     "local-mem-bw": 50,
     "replay-only": 1,
 }
-CASES = ("gloo_ddp_2r", "megatron_tp8", "dlrm_8r")
+CASES = ("gloo_ddp_2r", pytest.param("megatron_tp8", marks=pytest.mark.deep), "dlrm_8r")
 
 
 def finish_ns(named: str, ranks: int) -> list[int]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from others_files import PATHS, content_of, without_dangling
 
 from converters.cli import main
+from converters.json_lines import node_object
 from converters.json_traces import convert
 from converters.records import parse, split
 from et_sim.errors import TraceError
@@ -86,6 +87,28 @@ def test_keys_that_the_schema_lacks_are_counted_at_any_depth(write: Write) -> No
         ("ignored", 'unknown key "unit", 2 times, first in node 0 "a"'),
         ("kept, unused", "x (2 nodes)"),
     )
+
+
+def test_newer_node_types_are_read_by_name_and_number_in_every_flavour(write: Write) -> None:
+    protobuf = """{}{"id": 1, "type": "STORAGE_NODE"}{"id": 2, "type": 9}{"id": 3, "type": "CHECKPOINT_NODE"}
+        {"id": 4, "type": 77}"""
+    numbered = [{"Id": at, "NodeType": number} for at, number in enumerate((8, 9, 10, 77), 1)]
+    feeder = json.dumps({"workload_graph": numbered})
+    ours = LINES_HEADER + "".join(
+        f'{{"id": {at}, "kind": "{name}"}}' for at, name in enumerate(("STORAGE", "BATCH", "CHECKPOINT"), 1)
+    )
+    for text in (protobuf, feeder, ours + '{"id": 4, "kind": "TYPE_77"}'):
+        converted = convert(write(text))
+        assert converted.report.nodes == {"STORAGE": 1, "BATCH": 1, "CHECKPOINT": 1, "TYPE_77": 1}
+        assert convert_to_trace(write(text)).kind.tolist() == [8, 9, 10, 77]
+
+
+def test_json_lines_keep_what_a_storage_node_says(write: Write) -> None:
+    node = messages().Node(id=3, type=8, storage_bytes=b"\x08\x01")
+    line = json.dumps(node_object(node))
+    assert json.loads(line) == {"id": 3, "kind": "STORAGE", "storage": "CAE="}
+    [_, again] = parse(split(convert(write(LINES_HEADER + line)).content), "new")
+    assert again == node
 
 
 # ---- workload_graph
@@ -161,7 +184,7 @@ def test_all_attributes_of_the_feeders_flavour_arrive(write: Write) -> None:
             '{}{"id": 3, "name": "n", "type": "COMM_COL_NODE"}',
             ['node 3 "n"', "COMM_COL_NODE", "did you mean"],
         ),
-        ('{}{"id": 3, "type": 9}', ["node 3", "unknown node type 9"]),
+        ('{}{"id": 3, "type": 900}', ["node 3", "unknown node type 900"]),
         ('{}{"id": "x"}', ["node x", "Failed to parse"]),
         ('{}{"id": 1}{"id": 1}', ["node id 1 occurs twice: records 1 and 2"]),
         ('{}{"id": 1, "dataDeps": [5]}', ["node 1", "data dependency on node 5", "--drop-dangling"]),
@@ -174,7 +197,7 @@ def test_all_attributes_of_the_feeders_flavour_arrive(write: Write) -> None:
         ('{"workload_graph": []}{}', ["another object"]),
         ('{"workload_graph": [{"Id": 1}]}', ["node 1", "NodeType is missing"]),
         ('{"workload_graph": [{"NodeType": 4}]}', ["Id is missing"]),
-        ('{"workload_graph": [{"Id": 1, "NodeType": 8}]}', ["node 1", "unknown node type 8"]),
+        ('{"workload_graph": [{"Id": 1, "NodeType": -1}]}', ["node 1", "unknown node type -1"]),
         ('{"workload_graph": [{"Id": -1, "NodeType": 4}]}', ["Id is -1", "between 0 and"]),
         ('{"workload_graph": [{"Id": 1, "NodeType": 4, "runtime": "soon"}]}', ["runtime is 'soon'"]),
         ('{"workload_graph": [{"Id": 1, "NodeType": 4, "data_deps": 3}]}', ["data_deps is 3", "list"]),
@@ -305,4 +328,4 @@ def test_names_in_messages_are_those_of_the_schema() -> None:
     from converters.json_values import node_kind
 
     descriptor = messages().Node.DESCRIPTOR.fields_by_name["type"].enum_type
-    assert [node_kind(value.name) for value in descriptor.values] == list(range(8))
+    assert [node_kind(value.name) for value in descriptor.values] == list(range(11))

@@ -15,6 +15,8 @@ from converters.pytorch.graph import Link, Role
 from converters.pytorch.nesting import NONE
 from converters.pytorch.rank import ConvertedRank
 from converters.pytorch.reading import read_device, read_host
+from converters.pytorch.report import lines
+from converters.pytorch.totals import report_on
 from et_sim.trace import decode
 from et_sim.trace.columns import NodeKind
 
@@ -130,14 +132,29 @@ def test_an_operators_time_is_its_own(timeline: Timeline) -> None:
     timeline.operator("inner", 10, 20)
     timeline.operator("next", 130, 10)
     found = timeline.converted()
-    assert [found.span(name) for name in ("outer", "inner", "rest of operators", "gap", "next")] == [
+    assert [
+        found.span(name) for name in ("outer", "inner", "rest of operators", "gap of thread 1", "next")
+    ] == [
         (0, 10),
         (10, 30),
         (30, 100),
         (100, 130),
         (130, 140),
     ]
-    assert found.names == ["outer", "inner", "rest of operators", "gap", "next"]
+    assert found.names == ["outer", "inner", "rest of operators", "gap of thread 1", "next"]
+
+
+def test_a_message_that_outlasts_its_operator_holds_no_later_calls(timeline: Timeline) -> None:
+    timeline.operator("c10d::send", 0, 10, **nccl("send", 64, **{"Dst Rank": 1}))
+    timeline.annotation("gloo:send", 5, 95)
+    timeline.operator("meanwhile", 20, 10)
+    timeline.operator("after", 103, 10)
+    found = timeline.converted()
+    sent = found.names.index("gloo:send", found.names.index("gloo:send") + 1)  # the first one is the mark
+    assert found.trace.kind[sent] == NodeKind.SEND
+    assert (found.rank.graph.start_ns[sent], found.rank.graph.end_ns[sent]) == (5_000, 100_000)
+    assert sent not in found._ancestors(found.row("meanwhile"))
+    assert sent in found._ancestors(found.row("after"))
 
 
 def test_annotations_are_marks(timeline: Timeline) -> None:
@@ -145,8 +162,45 @@ def test_annotations_are_marks(timeline: Timeline) -> None:
     timeline.operator("inside", 20, 10)
     found = timeline.converted()
     assert found.span("ProfilerStep#1") == (0, 0)
-    assert found.names == ["ProfilerStep#1", "gap", "inside", "gap"]
+    assert found.names == ["ProfilerStep#1", "gap of thread 1", "inside", "gap of thread 1"]
     assert found.rank.measured_ns == 50_000
+
+
+def test_launches_waits_copies_and_gaps_are_marked_as_such(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 10)
+    timeline.launch("kernel", 2, 8, 20)
+    timeline.kernel("Memcpy HtoD", 40, 5, COMPUTE, timeline.call("cudaMemcpyAsync", 30, 2))
+    timeline.events[-1]["cat"] = "gpu_memcpy"
+    timeline.call("cudaStreamSynchronize", 34, 14)
+    timeline.kernel("Memset (Device)", 56, 5, COMPUTE, timeline.call("cudaMemsetAsync", 50, 2))
+    timeline.events[-1]["cat"] = "gpu_memset"
+    trace = timeline.converted().trace
+
+    def marked(column: Any) -> set[str]:
+        return {trace.node_name(row) for row in np.flatnonzero(column)}
+
+    assert marked(trace.is_launch) == {
+        *("cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaStreamSynchronize")
+    }
+    assert marked(trace.is_copy) == {"Memcpy HtoD", "Memset (Device)"}
+    assert marked(trace.is_gap) == {"gap of thread 1", "launch gap of stream 7"}
+    assert marked(~trace.is_cpu) == {"kernel", "Memcpy HtoD", "Memset (Device)"}
+
+
+def test_gaps_are_called_after_their_thread_or_stream(timeline: Timeline) -> None:
+    timeline.operator("first", 0, 10)
+    timeline.annotation("step", 0, 30)
+    timeline.operator("other", 20, 10, tid=OTHER)
+    timeline.launch("kernel", 60, 70, 20)
+    timeline.launch("sum", 64, 100, 5, stream=NCCL)
+    found = timeline.converted()
+    gaps = {name: found.span(name) for name in found.names if "gap" in name}
+    assert gaps == {
+        "gap of thread 1": (10, 60),
+        "gap of thread 2": (0, 20),
+        "launch gap of stream 7": (62, 70),
+        "launch gap of stream 20": (66, 100),
+    }
 
 
 def test_work_that_begins_during_its_launch_comes_after_the_part_before(timeline: Timeline) -> None:
@@ -155,15 +209,51 @@ def test_work_that_begins_during_its_launch_comes_after_the_part_before(timeline
     found = timeline.converted()
     assert found.span("cudaLaunchKernel") == (10, 12)
     assert found.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
-    assert found.span("rest of operators") == (12, 30)
+    assert found.span("rest of launches") == (12, 18)
+    assert found.span("rest of operators") == (18, 30)
+
+
+def test_work_that_begins_after_a_long_launch_comes_after_all_of_it(timeline: Timeline) -> None:
+    """The first launch of a kernel may load its code; that time is the host's, and no gap beside it."""
+    timeline.operator("op", 0, 9000)
+    timeline.kernel("kernel", 8744, 20, COMPUTE, timeline.call("hipLaunchKernel", 2195, 6543))
+    for at in range(8770, 8870, 10):
+        timeline.kernel("short", at + 6, 3, COMPUTE, timeline.call("hipLaunchKernel", at, 2))
+    found = timeline.converted()
+    assert found.span("hipLaunchKernel") == (2195, 8738)
+    assert found.span("launch gap of stream 7") == (8738, 8744)
+    assert found.waits_directly("kernel", "hipLaunchKernel", Link.LAUNCH)
+    assert "rest of launches" not in found.names
+    assert found.trace.is_launch[found.row("hipLaunchKernel")]
+
+
+def test_a_long_launch_whose_kernel_begins_and_ends_before_it_returns_has_not_waited(
+    timeline: Timeline,
+) -> None:
+    timeline.kernel("kernel", 8990, 4, COMPUTE, timeline.call("cudaLaunchKernel", 1000, 8000))
+    for number in range(6):
+        timeline.launch(f"short {number}", 9010 + 20 * number, 9016 + 20 * number, 3)
+    found = timeline.converted()
+    assert found.span("cudaLaunchKernel") == (0, 7990)
+    assert found.waits_directly("kernel", "cudaLaunchKernel", Link.LAUNCH)
+
+
+def test_of_what_a_call_launches_what_begins_after_it_comes_after_all_of_it(timeline: Timeline) -> None:
+    correlation = timeline.call("cudaGraphLaunch", 0, 50)
+    timeline.kernel("early", 10, 10, COMPUTE, correlation)
+    timeline.kernel("late", 56, 10, COMPUTE, correlation)
+    found = timeline.converted()
+    assert found.waits_directly("early", "cudaGraphLaunch", Link.LAUNCH)
+    assert found.span("rest of launches") == (10, 50)
+    assert found.waits_directly("late", "rest of launches", Link.LAUNCH)
 
 
 def test_a_gap_belongs_to_what_decided_when_work_could_begin(timeline: Timeline) -> None:
     timeline.launch("first", 0, 10, 20)
     timeline.launch("second", 4, 33, 20)
     found = timeline.converted()
-    assert found.span("launch gap") == (2, 10)
-    assert found.span("stream gap") == (30, 33)
+    assert found.span("launch gap of stream 7") == (2, 10)
+    assert found.span("stream gap of stream 7") == (30, 33)
     assert found.waits_directly("second", "first", Link.STREAM_ORDER)
     assert found.waits_directly("second", "cudaLaunchKernel", Link.LAUNCH) or found.comes_after(
         "second", "cudaLaunchKernel"
@@ -271,7 +361,7 @@ def test_work_launched_before_the_recording_has_a_gap_from_its_beginning(timelin
     timeline.operator("op", 0, 5)
     timeline.kernel("kernel", 9, 10, COMPUTE, 7)
     found = timeline.converted()
-    assert found.span("stream gap") == (0, 9)
+    assert found.span("stream gap of stream 7") == (0, 9)
     assert found.rank.tally.counts["launches of work that began before the recording"] == 1
 
 
@@ -336,14 +426,22 @@ def test_further_kernels_of_a_collective_are_computation(timeline: Timeline) -> 
     assert found.rank.tally.counts["further kernels of a collective, kept as computation"] == 1
 
 
-def test_a_kernel_that_nothing_explains_is_computation_and_counted(timeline: Timeline) -> None:
+def test_a_kernel_that_communicates_and_does_not_say_what_is_communication_of_unknown_size(
+    timeline: Timeline,
+) -> None:
     timeline.operator("op", 0, 30)
     timeline.launch("ncclNewKernel_Something", 6, 60, 30, stream=NCCL)
     found = timeline.converted()
-    said = "kernels that communicate, but do not say what: kept as computation"
+    said = "kernels that communicate, but do not say what"
     assert found.rank.tally.counts[said] == 1
     assert found.rank.tally.examples[said] == ["ncclNewKernel_Something"]
-    assert found.trace.kind[found.row("ncclNewKernel_Something")] == NodeKind.COMP
+    row = found.row("ncclNewKernel_Something")
+    assert found.trace.kind[row] == NodeKind.COLL
+    assert found.trace.is_unsized[row]
+    assert not found.trace.has("comm_type", row)
+    assert "  communication    unknown size in 1 of all ranks, 30 µs" in lines(
+        report_on(found.rank, [], "", 0)
+    )
 
 
 def test_old_timelines_have_the_bytes_of_the_annotations_shapes(timeline: Timeline) -> None:
@@ -353,16 +451,48 @@ def test_old_timelines_have_the_bytes_of_the_annotations_shapes(timeline: Timeli
     assert timeline.converted().trace.comm_bytes.max() == 16384
 
 
-def test_the_cost_of_an_operator_is_that_of_its_longest_kernel(timeline: Timeline) -> None:
+def test_the_cost_of_an_operator_is_shared_by_its_kernels_as_their_times_are(timeline: Timeline) -> None:
     shapes = {"Input Dims": [[16, 32], [32, 8]], "Input type": ["float", "float"]}
     timeline.operator("aten::mm", 0, 30, **shapes)
-    timeline.launch("split", 5, 40, 3)
+    timeline.launch("split", 5, 40, 10)
     timeline.launch("gemm", 10, 50, 30)
     found = timeline.converted()
     operations = [int(found.trace.num_ops[found.row(name)]) for name in ("split", "gemm")]
     moved = [int(found.trace.tensor_bytes[found.row(name)]) for name in ("split", "gemm")]
-    assert operations == [0, 2 * 16 * 32 * 8]
-    assert moved == [0, 4 * (16 * 32 + 32 * 8)]
+    assert operations == [2 * 16 * 32 * 2, 2 * 16 * 32 * 6]
+    assert moved == [(16 * 32 + 32 * 8 + 16 * 8), 3 * (16 * 32 + 32 * 8 + 16 * 8)]  # inputs and output
+
+
+def test_an_operator_within_one_of_a_formula_is_counted_instead_of_it(timeline: Timeline) -> None:
+    shapes = {"Input Dims": [[2, 3, 10, 8]] * 3, "Input type": ["float"] * 3}
+    inner = {"Input Dims": [[6, 10, 8], [6, 8, 10]], "Input type": ["float"] * 2}
+    timeline.operator("aten::scaled_dot_product_attention", 0, 40, **shapes)
+    timeline.operator("aten::bmm", 2, 10, **inner)
+    timeline.launch("gemm", 5, 50, 10)
+    timeline.operator("aten::_softmax", 20, 10, **{"Input Dims": [[6, 10, 10]], "Input type": ["float"]})
+    timeline.launch("softmax", 22, 60, 30)
+    found = timeline.converted()
+    rows = [found.row(name) for name in ("gemm", "softmax")]
+    assert found.trace.num_ops[rows].tolist() == [2 * 6 * 10 * 8 * 10, 0]
+    assert found.trace.tensor_bytes[rows[1]] == 2 * 4 * 600
+
+
+def test_what_tensors_do_not_tell_and_no_device_could_do_is_left_without_costs(timeline: Timeline) -> None:
+    table = {"Input Dims": [[1 << 30, 64], [7]], "Input type": ["float", "long int"]}
+    timeline.operator("CompiledFunction", 0, 30, **{"Input Dims": [[100]], "Input type": ["float"]})
+    timeline.launch("fused_1", 5, 40, 10)
+    timeline.launch("fused_2", 10, 50, 10)
+    timeline.operator("aten::add_", 40, 10, **table)
+    timeline.launch("huge", 42, 70, 5)
+    timeline.operator("aten::embedding", 60, 10, **table)
+    timeline.launch("lookup", 62, 80, 5)
+    found = timeline.converted()
+    names = ("fused_1", "fused_2", "huge", "lookup")
+    has_figures = [bool(found.trace.has("tensor_size", found.row(name))) for name in names]
+    assert has_figures == [False, False, False, True]
+    assert found.trace.tensor_bytes[found.row("lookup")] == 7 * 8 + 2 * 7 * 64 * 4
+    said = "kernels whose operators do more than a device can in their time: without figures"
+    assert found.rank.tally.counts[said] == 1
 
 
 def test_callers_in_a_circle_are_told_and_dropped(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_pair_becomes_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "dlrm.0.et"
     assert main(["pytorch", "--host", str(HOST), "--device", str(DEVICE), "-o", str(output)]) == 0
-    assert "1,672 of 1,672 operators" in capsys.readouterr().out
-    assert len(read_trace(output)) == 3683
+    said = capsys.readouterr().out
+    assert "1,672 of 1,672 operators" in said
+    assert f"nodes            {len(read_trace(output)):,}: " in said
     assert [path.name for path in tmp_path.iterdir()] == ["dlrm.0.et"]
 
 
@@ -94,12 +95,6 @@ def test_a_folder_with_one_recording_of_no_rank_is_rank_0(
     assert main(["pytorch", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 0
     assert "36 of 36 operators" in capsys.readouterr().out
     assert (tmp_path / "out.0.et").is_file()
-
-
-def test_recordings_of_different_ranks_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = FOLDER / "dlrm_8r" / "kineto_1.json.gz"
-    assert main(["pytorch", "--host", str(HOST), "--device", str(other), "-o", str(tmp_path / "x.0.et")]) == 0
-    assert "the two recordings are of different processes or ranks" in capsys.readouterr().out
 
 
 def test_missing_ranks_and_other_files_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pytorch_cases import REPORTS, Case, cases, content, converted, report, some
+from pytorch_cases import every as every_of
 from recordings import FOLDER, parsed
 
 import et_sim
@@ -41,7 +42,7 @@ SYSTEM = {
 def every(*, timed: bool | None = None) -> Any:
     """Cases, with a timeline or without one."""
     chosen = [case for case in cases() if timed is None or (case.host is None or bool(case.device)) == timed]
-    return pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in chosen])
+    return every_of(chosen)
 
 
 def named(name: str) -> Case:

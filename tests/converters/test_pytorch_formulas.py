@@ -56,6 +56,40 @@ BACKWARD = [None, None, None, [8], [1, 1], [1, 1], [1, 1], False, [0, 0], 1]
             Given([[], [2, 3, 10, 8], [2, 3, 12, 8], [2, 3, 12, 8]]),
             2 * 6 * 10 * 12 * 40,
         ),
+        (
+            "aten::miopen_convolution",  # with a bias before the padding
+            Given([[1, 4, 5], [2, 4, 3], [2]], ["", "", "", "[0]", "[1]", "[1]", "1"]),
+            2 * (2 * 3) * (4 * 3),
+        ),
+        (
+            "aten::miopen_convolution_relu",
+            Given([[1, 4, 5], [2, 4, 3], [2]], ["", "", "", "[2]", "[0]", "[1]", "1"]),
+            2 * (2 * 2) * (4 * 3),
+        ),
+        ("aten::miopen_convolution_transpose", Given([[1, 4, 5], [4, 2, 3]]), 2 * (4 * 5) * (2 * 3)),
+        (
+            "aten::miopen_convolution_backward",
+            Given([[1, 4, 5], [1, 2, 3], [2, 4, 3]], ["", "", "", "[0]", "[True, False, False]"]),
+            2 * (2 * 3) * (4 * 3),
+        ),
+        (
+            "aten::cudnn_convolution_backward_weight",
+            Given([[], [1, 2, 3], [1, 4, 5]], [[2, 4, 3], "", ""]),
+            2 * (2 * 3) * (4 * 3),
+        ),
+        (
+            "aten::_efficient_attention_backward",
+            Given([[2, 10, 3, 8], [2, 10, 3, 8], [2, 12, 3, 8], [2, 12, 3, 8]]),
+            2 * 6 * 10 * 12 * 40,
+        ),
+        (
+            "flash_attn::_flash_attn_varlen_forward",
+            Given([[20, 3, 8], [24, 3, 8], [24, 3, 8], [3], [3], [], []], ["", "", "", "", "", 10, 12]),
+            2 * 3 * 20 * 12 * 16,
+        ),
+        ("aten::_fused_adamw_", Given([[[10, 10], [7]], [[10, 10], [7]]]), 15 * 107),
+        ("aten::_fused_sgd_", Given([[[4]], [[4]]]), 7 * 4),
+        ("aten::_grouped_mm", Given([[6, 4], [3, 4, 5], [3]]), 2 * 6 * 4 * 5),
     ],
 )
 def test_operations_are_counted(name: str, given: Given, count: int) -> None:

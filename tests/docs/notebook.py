@@ -42,8 +42,7 @@ def _run(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]
     if value is not None:
         data = {"text/plain": _lines(repr(value))}
         if hasattr(value, "_repr_html_"):
-            html = {"text/html": _lines(value._repr_html_())}
-            data = {**html, "text/plain": [f"<{type(value).__module__}.{type(value).__qualname__}>"]}
+            data = {"text/html": _lines(value._repr_html_()), **data}
         outputs.append(
             {"data": data, "execution_count": number, "metadata": {}, "output_type": "execute_result"}
         )

@@ -39,8 +39,42 @@ nanoseconds can still be wanted, to compare with earlier work. The system file t
 {"profile": "corrected", "corrections": {"eager-sends": false}}
 ```
 
-`--profile` on the command line, and `profile=` in Python, stand for what the file says. The summary and `run.json` of a
-run name its profile and the corrections that applied; the demo's system file names the corrected profile.
+
+## Which profile a run is in
+
+The first of these that names one decides; the line `model` of the summary says which it was, and who named it:
+
+1. `--profile` on the command line, `profile=` in Python;
+2. `"profile"` in the system file;
+3. `"profile"` in the [manifest](workloads.md#the-file) of the workload;
+4. nobody: then it is the reference, so that the files of ASTRA-sim give its nanoseconds.
+
+Everything that et-sim writes names the corrected profile: the demo's system file, the manifests of `et-sim make`, and the
+commands that it and `et-convert expand` print for trace files, which cannot name any.
+
+In a profile that nobody named, the first figure may carry defects nobody wanted. So `et-sim run` simulates the corrected
+profile, too, and the summary shows both, with the corrections that make the difference:
+
+```console
+$ et-sim make transformer --tp 2 --pp 2 --dp 2 --micro-batches 4 --layers 4 --hidden 512 --files -o job
+...
+$ printf 'topology: [ Ring ]\\nnpus_count: [ 8 ]\\nbandwidth: [ 50 ]\\nlatency: [ 500 ]\\n' > network.yml
+$ echo '{"all-reduce-implementation": ["ring"], "scheduling-policy": "FIFO"}' > system.json
+$ et-sim run job --groups job.groups.json --system system.json --network network.yml | head -n 2
+makespan     7.629 ms (7,629,098 ns) in the reference profile; 7.059 ms corrected (-7.5 %):
+             concurrent-communication
+$ et-sim run job --groups job.groups.json --system system.json --network network.yml --profile corrected | head -n 1
+makespan     7.059 ms (7,058,736 ns)
+```
+
+A correction is named if it makes a difference by itself; if it makes all of it, it alone is. Where that would cost more than
+a few seconds (three million messages and nodes, counted, not timed), the summary names those that *may* act. The corrected
+profile itself is simulated if that takes a few seconds, or no more messages and nodes than the run itself and thirty
+million; else the summary says so. Name a profile, and only that one is simulated. In Python, `other_profile=True` asks for
+it; `summary.json` and `run.json` hold it as [`other_profile`](output.md#summaryjson).
+
+If a run in the reference profile stalls, the corrected one is simulated in any case, and if it completes, the report names
+it as a remedy, and the single correction that is enough.
 
 ## The corrections
 

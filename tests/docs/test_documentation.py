@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from network_pictures import pictures
 from transcripts import REPOSITORY, Command, Place, agrees, commands_of
 
 PAGES = [
@@ -75,3 +76,10 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws_today(tmp_path: Path) 
     assert place.run(Command(0, "et-sim inspect et-sim-demo/run picture --svg demo.svg")) == (0, [])
     drawn = (tmp_path / "page" / "demo.svg").read_text(encoding="utf-8")
     assert drawn == (REPOSITORY / "docs" / "demo-timeline.svg").read_text(encoding="utf-8")
+
+
+def test_pictures_of_networks_are_what_the_tool_draws_today() -> None:
+    drawn = pictures()
+    assert len(drawn) >= 12
+    for name, text in drawn.items():
+        assert text == (REPOSITORY / "docs" / "networks" / name).read_text(encoding="utf-8"), name

@@ -13,6 +13,8 @@ from transcripts import REPOSITORY
 
 import et_sim
 from et_sim.errors import UsageError
+from et_sim.views import open_run
+from et_sim.views.summary.parts import PARTS
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 NOTEBOOK = REPOSITORY / "docs" / "notebook.ipynb"
@@ -30,6 +32,30 @@ def test_the_notebook_runs_without_pandas(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "polars", None)
     test_every_cell_gives_the_outputs_that_are_shown(tmp_path)
+
+
+@pytest.mark.deep
+def test_jupyter_gives_the_outputs_that_are_shown(tmp_path: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    shown = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    nbformat.validate(executed := nbformat.read(NOTEBOOK, as_version=4))
+    nbclient.NotebookClient(executed, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for cell, again in zip(shown["cells"], executed.cells, strict=True):
+        assert _told(cell.get("outputs", ())) == _told(again.get("outputs", ()))
+
+
+def _told(outputs: Any) -> tuple[str, dict[str, Any]]:
+    """What cells print, in however many pieces, and what their last expressions are."""
+    text = "".join("".join(one["text"]) for one in outputs if one["output_type"] == "stream")
+    data: dict[str, Any] = {}
+    for one in outputs:
+        data |= {kind: "".join(content) for kind, content in one.get("data", {}).items()}
+    return text, data
+
+
+def test_the_notebook_needs_no_package_index() -> None:
+    assert "pip install et-sim" not in NOTEBOOK.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +97,51 @@ def test_a_result_shows_itself_as_html(result: Any) -> None:
     assert "<b>makespan" in shown
     assert "<td>0-3</td>" in shown
     assert shown.count("<tr>") == 2
+
+
+def test_a_result_of_many_unlike_ranks_is_one_screen() -> None:
+    builds = [et_sim.TraceBuilder() for _ in range(300)]
+    for rank, build in enumerate(builds):
+        build.compute(micros=1 + rank)
+    system = {"profile": "corrected", "scheduling-policy": "FIFO", "local-mem-bw": 50}
+    network = {"topology": ["Ring"], "npus_count": [300], "bandwidth": [50], "latency": [500]}
+    workload = et_sim.Workload.of([build.build() for build in builds])
+    shown = repr(et_sim.simulate(workload, system=system, network=network)).splitlines()
+    assert shown[0] == "makespan 300 µs · 300 ranks, 300 simulated · analytical network, corrected profile"
+    assert shown[2].split() == ["299", "300", "µs", "300", "µs", *["0", "ns"] * 4]
+    assert shown[-1] == "… and 292 lines of faster ranks"
+    assert len(shown) <= 24
+    assert all(len(line) <= 100 for line in shown)
+
+
+def test_a_result_is_saved_as_the_command_line_writes_it(result: Any, tmp_path: Path) -> None:
+    assert result.save(tmp_path / "run") == tmp_path / "run"
+    saved = open_run(tmp_path / "run")
+    assert saved.summary == result.summary()
+    assert saved.table("timeline").to_pylist() == result.timeline.to_pylist()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        result.save(tmp_path / "other")
+
+
+def test_what_ranks_did_is_there_by_name(result: Any) -> None:
+    [entry] = result.summary()["per_rank"]
+    for part in PARTS:
+        if part.figure != "exposed_memory_ns":
+            assert getattr(result, part.figure).tolist() == [entry[part.figure]] * 4
+    assert result.transfer_ns.tolist() == [entry["transfer_ns"]] * 4
+    assert result.reference_exposed_ns.tolist() == [entry["reference_exposed_ns"]] * 4
+
+
+def test_the_critical_path_is_there_if_it_was_recorded(result: Any) -> None:
+    with pytest.raises(UsageError, match=r'simulate again with detail="path"'):
+        result.critical_path()
+    build = et_sim.TraceBuilder()
+    build.compute("work", micros=3, after=[build.collective("all_reduce", 1024)])
+    system = {"profile": "corrected", "scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"]}
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    workload = et_sim.Workload.of([build.build()] * 4)
+    found = et_sim.simulate(workload, system=system, network=network, detail="path").critical_path(top=3)
+    assert sum(found["causes"].values()) == found["makespan_ns"]
+    assert found["operations"][-1] == {"kind": "compute", "name": "work", "group": None, "ns": 3000}

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from machines import finish_times, network, system
+from machines import network, simulate, system
 
 from et_sim.machine.corrections import Correction
+from et_sim.result import Result
 from et_sim.trace import Trace, TraceBuilder, Workload, write_workload
 
 MIB = 1 << 20
@@ -39,6 +40,10 @@ class Example:
 
     def times(self, *, corrected: bool) -> tuple[int, ...]:
         """Finish times of all ranks."""
+        return tuple(self.result(corrected=corrected).finish_ns.tolist())
+
+    def result(self, *, corrected: bool, **options: Any) -> Result:
+        """The run."""
         builders = []
         npus = self.network["npus_count"]
         ranks = 1
@@ -54,7 +59,7 @@ class Example:
                 write_workload(Workload.of(_built(self.programs)), f"{folder}/program")
                 keys["all-reduce-implementation-custom"] = [f"{folder}/program"]
             machine = system(self.algorithm, len(npus), **keys)
-            return tuple(finish_times(builders, dict(self.network), machine, **self.more))
+            return simulate(builders, dict(self.network), machine, **self.more, **options)
 
 
 def _built(programs: tuple[Fill, ...]) -> list[Trace]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.api import run
-from et_sim.timeline import Result
+from et_sim.result import Result
 from et_sim.trace import TraceBuilder, Workload
 
 

@@ -38,7 +38,7 @@ def test_all_computations_of_a_program_run_at_once(tmp_path: Path, nodes: int) -
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])
-@pytest.mark.parametrize("messages", [1, 40, 3000])
+@pytest.mark.parametrize("messages", [1, 40, 600, pytest.param(3000, marks=pytest.mark.deep)])
 def test_all_sends_of_a_program_leave_at_once(tmp_path: Path, messages: int, rendezvous: bool) -> None:
     builders = [TraceBuilder() for _ in range(RANKS)]
     for number in range(messages):

@@ -40,7 +40,7 @@ def test_nodes_that_together_take_too_long_are_refused() -> None:
         simulate([builder] * 4, RING)
 
 
-@pytest.mark.parametrize("keys", [{"latency": [1e300]}, {"bandwidth": [1e-300]}, {"latency": [1e19]}])
+@pytest.mark.parametrize("keys", [{"latency": [9e15]}, {"bandwidth": [1e-300]}])
 @pytest.mark.parametrize("model", ["analytical", "link"])
 def test_a_network_without_end_is_refused(keys: dict[str, Any], model: str) -> None:
     with pytest.raises(MachineError, match="in dimension 0"):

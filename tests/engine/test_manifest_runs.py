@@ -70,12 +70,19 @@ def test_a_manifest_runs_as_its_expansion_does(name: str, model: str, shape: str
     results = [
         run(tmp_path / "w.workload.json", system=sys, network=net, model=model),
         run(tmp_path / "w.workload.json", system=sys, network=net, model=model, fold=False),
-        run(tmp_path / "w", system=sys, network=net, model=model, groups=listed),
+        run(
+            tmp_path / "w",
+            system=sys,
+            network=net,
+            model=model,
+            groups=listed,
+            profile=workload.profile or None,
+        ),
     ]
     assert all(result.is_complete for result in results)
     for other in results[1:]:
         assert results[0].finish_ns.tolist() == other.finish_ns.tolist()
-        assert results[0].exposed_comm_ns.tolist() == other.exposed_comm_ns.tolist()
+        assert results[0].reference_exposed_ns.tolist() == other.reference_exposed_ns.tolist()
 
 
 def test_a_workload_in_memory_runs_as_its_expansion_does() -> None:

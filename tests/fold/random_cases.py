@@ -15,6 +15,7 @@ from machines import network, system
 
 from et_sim.api import run
 from et_sim.errors import EtSimError
+from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.trace import Trace, TraceBuilder, Workload
 
 SHAPES = ("Ring", "FullyConnected", "Switch")
@@ -209,7 +210,8 @@ def _trace(program: list[Step], ranks: int, named: tuple[str, ...], variant: int
 
 
 def outcome(case: Case, fold: bool) -> Any:
-    """What can be seen of a run, rank by rank: whether it ended, and all times; or why it was refused."""
+    """What can be seen of a run, rank by rank: whether it ended, all times, how time was spent, and who was
+    waited for; or why it was refused."""
     try:
         result = run(case.workload, **case.machine, fold=fold)
     except EtSimError as error:
@@ -222,7 +224,8 @@ def outcome(case: Case, fold: bool) -> Any:
         count = int(plan.templates[int(actor.template)].nodes)
         mine = nodes[first : first + count]
         times.append([mine[column].tolist() for column in ("ready_ns", "start_ns", "end_ns")])
-    return result.is_complete, result.finish_ns.tolist(), times, result.outcome.messages
+    spent = figures_of_ranks(result.measurement)
+    return result.is_complete, result.finish_ns.tolist(), times, result.outcome.messages, spent
 
 
 def actors_of(case: Case) -> int:

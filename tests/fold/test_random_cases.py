@@ -36,9 +36,11 @@ def test_cases_that_once_differed_fold_exactly(seed: int) -> None:
 
 
 def test_random_cases_fold_often_and_stall_at_times() -> None:
-    cases = [random_case(seed) for seed in range(60)]
-    folded = [case for case in cases if actors_of(case) < case.workload.ranks]
-    stalled = [case for case in cases if not outcome(case, fold=True)[0]]
+    found = [(case, outcome(case, fold=True)) for case in map(random_case, range(60))]
+    simulated = [(case, seen) for case, seen in found if not isinstance(seen, str)]
+    folded = [case for case, _ in simulated if actors_of(case) < case.workload.ranks]
+    stalled = [case for case, seen in simulated if not seen[0]]
+    assert len(simulated) >= 50
     assert len(folded) >= 15
     assert 5 <= len(stalled) <= 30
 

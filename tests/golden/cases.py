@@ -29,7 +29,7 @@ from et_sim.trace.schema import messages
 
 DATA = Path(__file__).parent / "data" / "reference_2x.jsonl.xz"
 
-MOST_NODES = 1000  # of cases that are simulated several times without `--deep`
+MOST_MESSAGES = 5000  # of cases that are simulated several times, and interpreted, without `--deep`
 
 NODE_TYPES = {
     "INVALID": 0,
@@ -132,8 +132,12 @@ class Case:
         description = self.content["workload"]
         kinds = {**WIRE_KINDS, **(self.content.get("attr_enc") or {})}
         for program in description["programs"]:
+            is_shared = '": "$' not in json.dumps(program["nodes"])  # no value is one of the rank
+            encoded = b""
             for rank in ranks_of(program["r"], self.ranks):
-                yield rank, _encode(program["nodes"], description.get("vars") or {}, rank, kinds)
+                if not (is_shared and encoded):
+                    encoded = _encode(program["nodes"], description.get("vars") or {}, rank, kinds)
+                yield rank, encoded
 
     def write(self, folder: Path) -> list[str]:
         """Write everything as files, traces first; returns what `et-sim run` takes."""
@@ -189,25 +193,42 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def some(cases: Sequence[Any], step: int) -> list[Any]:
-    """Cases as parameters, of which all but every `step`th run only with `--deep`."""
-    return _parameters(cases, cases[::step])
+    """Cases as parameters, of which all but every `step`th of the small ones run only with `--deep`."""
+    return _parameters(cases, _small(cases)[::step])
 
 
-def of_every_kind(cases: Sequence[Case], step: int) -> list[Any]:
+def of_every_kind(cases: Sequence[Case], step: int, *, also_large: bool = False) -> list[Any]:
     """Likewise; of every category on every network model, the smallest and every `step`th other do not."""
     found: dict[tuple[str, str], list[Case]] = {}
-    for case in sorted(cases, key=lambda case: case.nodes):
+    for case in sorted(cases, key=_messages):
         found.setdefault((case.category, case.model), []).append(case)
-    return _parameters(cases, [case for kind in found.values() for case in kind[::step]])
+    chosen = [case for kind in found.values() for case in kind[::step]]
+    return _parameters(cases, chosen if also_large else _small(chosen))
 
 
 def _parameters(cases: Sequence[Any], chosen: Sequence[Any]) -> list[Any]:
-    """All cases; those that are not chosen, or are large, run only with `--deep`."""
-    named = {_name(case) for case in chosen if not isinstance(case, Case) or case.nodes <= MOST_NODES}
+    """All cases; those that are not chosen run only with `--deep`."""
+    named = {_name(case) for case in chosen}
     return [
         pytest.param(case, id=_name(case), marks=() if _name(case) in named else pytest.mark.deep)
         for case in cases
     ]
+
+
+def _small(cases: Sequence[Any]) -> list[Any]:
+    return [case for case in cases if _messages(case) <= MOST_MESSAGES]
+
+
+def _messages(case: Any) -> int:
+    """Roughly how many messages all ranks send: every collective like a ring in each dimension."""
+    content = case.content if isinstance(case, Case) else case
+    network, settings = content["network"], {**content["system"], **(content.get("args") or {})}
+    sizes = network.get("npus_count") or network["units-count"]
+    if isinstance(case, Case):
+        collectives = case.nodes
+    else:  # a layer per line
+        collectives = math.prod(sizes) * case["workload"].count("\n") * settings.get("num-passes", 1)
+    return int(collectives * settings.get("preferred-dataset-splits", 1) * 2 * sum(n - 1 for n in sizes))
 
 
 def _name(case: Any) -> str:

@@ -17,7 +17,8 @@ from cases import Case, some
 from test_reference_2x import CASES
 
 from et_sim.api import run
-from et_sim.timeline import Result, write_run
+from et_sim.result import Result
+from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord

@@ -46,7 +46,7 @@ def _sample() -> list[Case]:
     )
 
 
-@pytest.mark.parametrize("case", some(_sample(), 18))
+@pytest.mark.parametrize("case", some(_sample(), 10))
 def test_the_makespan_of_1_0_changes_as_foretold(case: Case, tmp_path: Path) -> None:
     result = simulate(case, tmp_path, fold=True, detail="path")
     found = sensitivities(result, tmp_path / "run")

@@ -21,7 +21,7 @@ def test_a_golden_configuration_is_readable(case: dict[str, Any]) -> None:
     given = {part: case.get(part) for part in ("system", "network", "memory", "groups")}
     machine = read_machine(**given)
     assert [dimension.npus for dimension in machine.network.grid.dimensions] == case["network"]["npus_count"]
-    assert machine.groups == {int(name): tuple(ranks) for name, ranks in (case.get("groups") or {}).items()}
+    assert machine.groups == {name: tuple(ranks) for name, ranks in (case.get("groups") or {}).items()}
 
 
 @pytest.mark.parametrize("network", NETWORK_FILES)

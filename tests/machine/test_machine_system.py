@@ -11,6 +11,7 @@ from et_sim.errors import MachineError, UsageError
 from et_sim.machine import AllReducePlan, Machine, SharedBus, StreamPolicy, System, read_machine
 from et_sim.machine.keys import Kind
 from et_sim.machine.tables import SYSTEM_KEYS
+from et_sim.machine.unused_keys import UNUSED_KEYS
 
 RING4 = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 GRID = {"topology": ["Ring", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 25], "latency": [500, 1000]}
@@ -120,6 +121,14 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     )
     assert "did you mean 'peak-perf'?" in refusal(PEAK_PERF=1)
     assert "known keys: profile" in refusal(zzz=1)
+
+
+@pytest.mark.parametrize("name", sorted(UNUSED_KEYS.keys() - {key.name for key in SYSTEM_KEYS}))
+def test_keys_of_other_versions_are_accepted_and_said_to_have_no_effect(name: str) -> None:
+    machine = read_machine(system={"endpoint-delay": 10, name: 1}, network=RING4)
+    assert [notice.text for notice in machine.warnings if notice.key == name] == [
+        f"no effect: it {UNUSED_KEYS[name]}"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import et_sim
-from et_sim import api
+from et_sim import simulation
 from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.tables.registry import details
@@ -90,7 +90,7 @@ def test_ranks_that_do_not_exist_are_refused_before_anything_is_simulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = _files(tmp_path)
-    monkeypatch.setattr(api, "run_plan", None)  # calling it would fail
+    monkeypatch.setattr(simulation, "run_plan", None)  # calling it would fail
     assert main([*command, "--ranks", "2-4"]) == 2
     assert "--ranks: there is no rank 4 (the last one is 3)" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -73,7 +73,7 @@ def test_without_a_roofline_there_are_no_figures(changes: dict[str, Any], tmp_pa
     [figures] = result.summary()["per_rank"]
     assert {figures[name] for name in ("compute_bound_share", *COLUMNS[:3])} == {None}
     write_run(result, tmp_path / "run")
-    assert "kernels " not in inspect.summary_text(tmp_path / "run")
+    assert "\nkernels " not in inspect.summary_text(tmp_path / "run")
     assert "ops/byte" not in inspect.ranks_text(tmp_path / "run") + inspect.operations_text(tmp_path / "run")
     assert {one.averages()["compute_utilisation"] for one in operations(open_run(tmp_path / "run"))} == {None}
 

@@ -44,10 +44,10 @@ def test_groups_get_numbers_that_nobody_else_uses() -> None:
     )
     assert not whole.group_rules
     assert {number: list(members) for number, members in groups.items()} == {
-        **{6 + pair: [2 * pair, 2 * pair + 1] for pair in range(4)},
-        10: [0, 2, 4, 6],
-        11: [1, 3, 5, 7],
-        12: [0, 1, 2, 3, 4, 5, 6, 7],
+        **{str(6 + pair): [2 * pair, 2 * pair + 1] for pair in range(4)},
+        "10": [0, 2, 4, 6],
+        "11": [1, 3, 5, 7],
+        "12": [0, 1, 2, 3, 4, 5, 6, 7],
     }
     assert [whole.trace(rank).group_names for rank in (0, 1, 2, 7)] == [
         ("", "6", "5"),
@@ -62,7 +62,7 @@ def test_what_a_trace_describes_itself_comes_before_a_rule() -> None:
     build.metadata(process_group_text({"tensor": [0, 1], "9": [0, 1, 2]}))
     whole, groups = expanded(workload(build, tensor=GroupRule(4)))
     assert whole.trace(0).group_names == ("", "tensor", "5")
-    assert sorted(groups) == [10, 11]
+    assert sorted(groups) == ["10", "11"]
 
 
 def test_ranks_that_say_the_same_still_share_a_trace() -> None:
@@ -87,7 +87,7 @@ def test_every_rank_is_in_one_group_of_a_rule_at_its_position(size: int, stride:
         for position, rank in enumerate(members):
             assert members == rule.members(rank)
             assert (rule.first(rank), rule.position(rank)) == (members[0], position)
-            assert 6 + rule.index(rank) == number
+            assert str(6 + rule.index(rank)) == number
 
 
 def test_files_of_a_workload_hold_its_expansion(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_files_of_a_workload_hold_its_expansion(tmp_path: Path) -> None:
     for rank in range(8):
         assert_same_trace(read.trace(rank), whole.trace(rank))
     listed = json.loads((tmp_path / "w.groups.json").read_text(encoding="utf-8"))
-    assert listed == {str(number): list(members) for number, members in groups.items()}
+    assert listed == {number: list(members) for number, members in groups.items()}
 
 
 def test_bad_descriptions_of_groups_do_not_keep_a_trace_from_being_written(tmp_path: Path) -> None:

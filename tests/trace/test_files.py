@@ -84,12 +84,14 @@ def test_a_missing_rank_is_named_with_the_counts(tmp_path: Path) -> None:
         read_workload(tmp_path / "job", 8)
 
 
-def test_files_beyond_the_ranks_asked_for_are_noticed(tmp_path: Path) -> None:
+def test_files_beyond_the_ranks_asked_for_are_refused_or_noticed(tmp_path: Path) -> None:
     write_ranks(tmp_path / "job", 0, 1, 2)
-    workload = read_workload(tmp_path / "job", 2)
+    with pytest.raises(TraceError, match=r"of 3 ranks, up to job\.2\.et, and 2 are wanted .*of 3 NPUs"):
+        read_workload(tmp_path / "job", 2)
+    workload = read_workload(tmp_path / "job", 2, may_be_more=True)
     assert workload.ranks == 2
     assert workload.notices == ("1 trace file beyond the 2 ranks is not used: job.2.et",)
-    alone = read_workload(tmp_path / "job", 1)
+    alone = read_workload(tmp_path / "job", 1, may_be_more=True)
     assert alone.notices == ("2 trace files beyond the 1 rank are not used, from job.1.et on",)
 
 

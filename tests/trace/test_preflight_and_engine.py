@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from et_sim import api
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.trace.preflight import find_problems
+from et_sim.trace.preflight.collectives import Rules
 
 SYSTEM: dict[str, Any] = {
     "scheduling-policy": "LIFO",
@@ -29,6 +30,7 @@ NETWORK: dict[str, Any] = {
     "latency": [500.0],
 }
 GROUPS = {"1": [0, 1], "2": [1, 2], "3": [2, 0]}
+MEMBERS = {name: tuple(members) for name, members in GROUPS.items()}
 RANKS = 3
 
 
@@ -86,10 +88,44 @@ def test_ranks_in_a_circle_of_messages_hang(workload: Workload) -> None:
         assert not api.run(workload, system=SYSTEM, network=NETWORK).is_complete
 
 
+CORRECTED = Rules(side_by_side=True, any_order=True, simulates_broadcast=True)
+
+
+@given(orders())
+def test_errors_of_order_hang_in_the_corrected_profile(workload: Workload) -> None:
+    problems = find_problems(workload, groups=MEMBERS, rules=CORRECTED)
+    system = {**SYSTEM, "profile": "corrected"}
+    if any(problem.severity == "error" for problem in problems):
+        assert not api.run(workload, system=system, network=NETWORK, groups=GROUPS).is_complete, problems
+
+
+def test_a_circle_is_uncertain_where_a_group_may_start_in_another_order() -> None:
+    """Rank 0 starts its last node first, so group 3 agrees with rank 2, and nobody hangs."""
+    builds = [TraceBuilder(source=f"rank {rank}") for rank in range(RANKS)]
+    zero, one, two = builds
+    after = [zero.compute("first", micros=0), zero.compute("second", micros=0)][1:]
+    zero.collective("all_reduce", 64, "1", after=after)
+    zero.collective("all_reduce", 128, "3", after=after)
+    zero.collective("all_reduce", 64, "3")
+    for size in (64, 128):
+        one.collective("all_reduce", size, "2")
+    one.collective("all_reduce", 64, "1", after=[one.compute("only", micros=0)])
+    two.collective("all_reduce", 64, "2", after=[two.compute("first", micros=0)])
+    two.collective("all_reduce", 64, "3")
+    for group in ("2", "3"):
+        two.collective("all_reduce", 128, group, after=[two.compute(f"before {group}", micros=0)])
+    workload = Workload.of([build.build() for build in builds])
+    problems = find_problems(workload, groups=MEMBERS)
+    assert [(problem.kind, problem.severity) for problem in problems] == [
+        ("collective-order", "warning"),
+        ("collective-circle", "warning"),
+    ]
+    assert api.run(workload, system=SYSTEM, network=NETWORK, groups=GROUPS).is_complete
+
+
 @given(orders())
 def test_errors_of_order_hang_and_agreement_completes(workload: Workload) -> None:
-    groups = {int(name): tuple(members) for name, members in GROUPS.items()}
-    problems = find_problems(workload, groups=groups)
+    problems = find_problems(workload, groups=MEMBERS)
     outcome = api.run(workload, system=SYSTEM, network=NETWORK, groups=GROUPS)
     if any(problem.severity == "error" for problem in problems):
         assert not outcome.is_complete, problems
@@ -102,7 +138,7 @@ def all_in_one_order(workload: Workload) -> bool:
     import numpy as np
 
     from et_sim.trace import NodeKind
-    from et_sim.trace.preflight.order import issue_order
+    from et_sim.trace.order import issue_order
 
     return all(
         issue_order(trace, np.flatnonzero(trace.kind == NodeKind.COLL).astype(np.int32))[1]

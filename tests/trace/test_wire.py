@@ -146,7 +146,7 @@ def attributes(draw: st.DrawFn) -> bytes:
 @st.composite
 def nodes(draw: st.DrawFn, ids: list[int], own: int) -> bytes:
     """A node record: partial messages and raw fields, in random order, as protobuf may merge them."""
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 12))
     some = st.lists(st.sampled_from(ids), max_size=5)
     parts = [
         node_bytes(id=own, type=kind),
@@ -342,7 +342,7 @@ def test_many_long_lists_of_tensors_fit() -> None:
         (attribute("tensor_size", uint64_val=2**63), ["'tensor_size'", str(2**63)]),
         (attribute("comm_src", int64_val=2**31), ["'comm_src'", str(2**31), "2^31 - 1"]),
         (attribute("involved_dim", bool_list={"values": [True] * 65}), ["'involved_dim'", "64"]),
-        (node_bytes(id=1, name="odd", type=9), ['node 1 "odd"', "type 9"]),
+        (node_bytes(id=1, name="odd", type=256), ['node 1 "odd"', "type 256"]),
         (node_bytes(id=1, name="long", duration_micros=2**63), ['node 1 "long"', "duration"]),
         (node_bytes(id=1, name="self", data_deps=[4]), ['node 1 "self"', "node 4", "not in the file"]),
         (node_bytes(id=1) + b"\x0b\x0c", ["group"]),

@@ -16,12 +16,21 @@ UNSIGNED_SIZES = {
     "comm_size": "comm_bytes",
     "duration_ns": "duration_ns",
 }
-FLAGS = {"is_cpu_op": "is_cpu", "concurrent": "is_concurrent"}
+FLAGS = {
+    "is_cpu_op": "is_cpu",
+    "concurrent": "is_concurrent",
+    "comm_size_unknown": "is_unsized",
+    "comm_size_estimated": "is_estimated",
+    "gap": "is_gap",
+    "launch": "is_launch",
+    "copy": "is_copy",
+}
 INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
 INT32 = {"comm_type": "comm_type", "comm_src": "comm_src", "comm_dst": "comm_dst"}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "involved_dim", "duration_ns", "concurrent", "inputs", "outputs"),
+    *("comm_priority", "pg_name", "involved_dim", "duration_ns", "concurrent", "comm_size_unknown"),
+    *("comm_size_estimated", "gap", "launch", "copy", "inputs", "outputs"),
 )
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 
@@ -110,12 +119,17 @@ def expected(content: bytes) -> dict[str, Any]:
     rows, ignored = [], {}
     for record in records:
         node = schema.Node.FromString(record)
-        if not 0 <= node.type <= 7 or node.duration_micros >= 2**63:
+        if not 0 <= node.type <= 255 or node.duration_micros >= 2**63:
             raise RefusedError("node")
         row = {"node_id": node.id, "kind": node.type, "name": node.name, "duration_us": node.duration_micros}
         row |= {
             "is_cpu": False,
             "is_concurrent": False,
+            "is_unsized": False,
+            "is_estimated": False,
+            "is_gap": False,
+            "is_launch": False,
+            "is_copy": False,
             "group": "",
             "dims": [],
             "present": 0,
@@ -193,6 +207,11 @@ WRITTEN = (
     ("comm_priority", "int32_val", "comm_priority"),
     ("duration_ns", "int64_val", "duration_ns"),
     ("concurrent", "bool_val", "is_concurrent"),
+    ("comm_size_unknown", "bool_val", "is_unsized"),
+    ("comm_size_estimated", "bool_val", "is_estimated"),
+    ("gap", "bool_val", "is_gap"),
+    ("launch", "bool_val", "is_launch"),
+    ("copy", "bool_val", "is_copy"),
 )
 
 

@@ -31,7 +31,6 @@ from converters.pytorch.reading.growing import (
     Memo,
     Table,
     numbers,
-    row_kind,
     texts_of,
     whole_number,
 )
@@ -39,13 +38,11 @@ from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
 from converters.pytorch.reading.lanes import Lanes
 from converters.pytorch.reading.names import rank_of_name
 from converters.pytorch.reading.times import digits, nanoseconds
-from converters.pytorch.row_file import Overflow
 from et_sim.errors import TraceError
 
 _SPAN, _DROP = 100, 101  # beside the numbers of EventSort
 _NOT_ON_DEVICE = (EventSort.OPERATOR, EventSort.ANNOTATION, EventSort.LAUNCH, EventSort.OVERHEAD)
 _ON_DEVICE = frozenset(int(sort) for sort in EventSort if sort not in _NOT_ON_DEVICE)
-EVENTS = "events"
 _COLUMNS: Kinds = {
     "sort": np.uint8,
     "name": np.int32,
@@ -58,7 +55,6 @@ _COLUMNS: Kinds = {
     "lane": np.int32,
     "arguments": np.int32,
 }
-EVENT_KIND = row_kind(_COLUMNS)
 
 
 def read_device(
@@ -66,13 +62,9 @@ def read_device(
     *,
     progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
-    overflow: Overflow | None = None,
 ) -> DeviceTrace:
-    """Read a Kineto timeline, plain or compressed with gzip.
-
-    With `overflow`, too many events for the memory are put there (`EVENTS`), and the result has none.
-    """
-    reader = DeviceReader(path, overflow)
+    """Read a Kineto timeline, plain or compressed with gzip."""
+    reader = DeviceReader(path)
     for piece in json_chunks(path, ("traceEvents", "nodes"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("nodes", "schema"):
             raise TraceError(
@@ -90,7 +82,7 @@ def read_device(
 class DeviceReader:
     """Collects the events and the other members of one file."""
 
-    def __init__(self, path: Path, overflow: Overflow | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._decode = Decoder(Event, path)
         self._members: dict[str, Any] = {}
@@ -99,7 +91,7 @@ class DeviceReader:
         self._codes: Memo[tuple[str, str], int] = Memo(_code)
         self._names: Table[str] = Table()
         self._lanes = Lanes()
-        self._columns = Columns(_COLUMNS, overflow, EVENTS)
+        self._columns = Columns(_COLUMNS)
         self._details = Details()
         self._spans: list[tuple[int, int]] = []
         self._lists: set[str] = set()

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from converters.pytorch.columns import ABSENT
-from converters.pytorch.row_file import CHUNK_ROWS, Overflow
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -76,42 +75,22 @@ class Column:
 Kinds = Mapping[str, type[np.integer[Any]] | None]
 
 
-def row_kind(kinds: Kinds) -> np.dtype[np.void]:
-    """A row of columns of these kinds, in which every number has room."""
-    return np.dtype([(name, kind or np.int64) for name, kind in kinds.items()])
-
-
 class Columns:
-    """Columns of one table. If it grows too large, it goes to a file, and no row is left at the end."""
+    """Columns of one table."""
 
-    def __init__(self, kinds: Kinds, overflow: Overflow | None = None, name: str = "") -> None:
-        self._kind = row_kind(kinds)
-        self._overflow, self._name = overflow, name
+    def __init__(self, kinds: Kinds) -> None:
         self._columns = {column: Column(kind) for column, kind in kinds.items()}
-        self._held = 0  # rows that are here
-        self._most = overflow.most_bytes // self._kind.itemsize if overflow is not None else 0
         self.rows = 0
 
     def add(self, values: Mapping[str, Any]) -> None:
         """The next rows."""
         for name, column in self._columns.items():
             column.add(values[name])
-        count = len(next(iter(values.values())))
-        self._held += count
-        self.rows += count
-        if self._overflow is not None and self._held >= self._most:
-            self._set_aside(self._overflow)
+        self.rows += len(next(iter(values.values())))
 
     def finish(self) -> dict[str, npt.NDArray[Any]]:
-        """All rows, or none if they are in a file."""
-        if self._overflow is not None and self._overflow.tables:
-            self._set_aside(self._overflow)
+        """All rows."""
         return {name: column.finish() for name, column in self._columns.items()}
-
-    def _set_aside(self, overflow: Overflow) -> None:
-        rows = {name: column.finish() for name, column in self._columns.items()}
-        overflow.table(self._name, self._kind).append(rows)
-        self._held, self._most = 0, min(self._most, CHUNK_ROWS)
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

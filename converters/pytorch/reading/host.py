@@ -25,9 +25,7 @@ from converters.pytorch.reading.growing import (
     Kinds,
     Memo,
     Table,
-    narrow,
     numbers,
-    row_kind,
     texts_of,
     whole_number,
 )
@@ -35,12 +33,11 @@ from converters.pytorch.reading.host_records import Fields, FlatNode, Layout, No
 from converters.pytorch.reading.json_chunks import Batch, Member, json_chunks
 from converters.pytorch.reading.names import C10D, COMMUNICATION, GROUPS, rank_of_name, values_matter
 from converters.pytorch.reading.tensors import TensorColumns
-from converters.pytorch.row_file import Overflow
 from et_sim.errors import TraceError
 
 _ROOT = re.compile(r"^\[pytorch\|profiler\|execution_(?:trace|graph)\|(process|thread)\]")
 _USER_SCOPE = 7
-NODES, INPUTS, OUTPUTS = "nodes", "inputs", "outputs"
+_INPUTS, _OUTPUTS = "inputs", "outputs"
 _COLUMNS: Kinds = {
     "node_id": None,
     "parent": None,
@@ -57,10 +54,9 @@ _COLUMNS: Kinds = {
     "output_types": np.int32,
     "input_values": np.int32,
     "attributes": np.int32,
-    INPUTS: np.int32,  # how many tensors there are
-    OUTPUTS: np.int32,
+    _INPUTS: np.int32,  # how many tensors there are
+    _OUTPUTS: np.int32,
 }
-NODE_KIND = row_kind(_COLUMNS)
 
 AnyNodes: TypeAlias = Sequence[Node | FlatNode]
 Watcher = Callable[[AnyNodes, Batch], None]
@@ -72,14 +68,9 @@ def read_host(
     progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
     watcher: Watcher | None = None,
-    overflow: Overflow | None = None,
 ) -> HostTrace:
-    """Read an execution trace, plain or compressed with gzip; `watcher` sees the nodes of each block.
-
-    With `overflow`, too many nodes for the memory are put there (`NODES`, and their tensors as `INPUTS` and
-    `OUTPUTS`), and the result has none.
-    """
-    reader = HostReader(path, overflow)
+    """Read an execution trace, plain or compressed with gzip; `watcher` sees the nodes of each block."""
+    reader = HostReader(path)
     for piece in json_chunks(path, ("nodes", "traceEvents"), block_bytes=block_bytes, progress=progress):
         if piece.key in ("traceEvents", ""):
             raise TraceError(
@@ -101,8 +92,8 @@ def read_host(
 class HostReader:
     """Collects the nodes and the other members of one file."""
 
-    def __init__(self, path: Path, overflow: Overflow | None = None) -> None:
-        self._path, self._overflow = path, overflow
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._decode: Decoder[Any] | None = None
         self._fields: Callable[[Any], Fields] = fields_of
         self._members: dict[str, Any] = {}
@@ -110,9 +101,9 @@ class HostReader:
         self._texts: Table[str | bytes] = Table()
         self._sorts: Memo[str, int] = Memo(sort_of)
         self._keeps_values: Memo[str, bool] = Memo(values_matter)
-        self._columns = Columns(_COLUMNS, overflow, NODES)
-        self._inputs = TensorColumns(self._texts, overflow, INPUTS)
-        self._outputs = TensorColumns(self._texts, overflow, OUTPUTS)
+        self._columns = Columns(_COLUMNS)
+        self._inputs = TensorColumns(self._texts)
+        self._outputs = TensorColumns(self._texts)
         self._groups: dict[str, ProcessGroup] = {}
         self._dropped: Counter[str] = Counter()
 
@@ -141,20 +132,20 @@ class HostReader:
                 remedy="name the file that PyTorch's ExecutionTraceObserver wrote",
             )
         columns = self._columns.finish()
-        refuse_doubles(self._path, _all_ids(columns["node_id"], self._overflow))
+        _refuse_doubles(self._path, columns["node_id"])
         return HostTrace(
             path=str(self._path),
             schema=str(self._members.get("schema", "")),
             process=whole_number(self._members.get("pid")),
             rank=rank_of_name(self._path),
-            start_us=whole_number(self._members.get("start_ts")),
-            finish_us=whole_number(self._members.get("finish_ts")),
+            start_ms=whole_number(self._members.get("start_ts")),
+            finish_ms=whole_number(self._members.get("finish_ts")),
             names=tuple(self._names),
             groups=tuple(self._groups.values()),
             dropped=dict(sorted(self._dropped.items())),
             repaired=self._decode.repaired,
-            inputs=self._inputs.finish(columns.pop(INPUTS)),
-            outputs=self._outputs.finish(columns.pop(OUTPUTS)),
+            inputs=self._inputs.finish(columns.pop(_INPUTS)),
+            outputs=self._outputs.finish(columns.pop(_OUTPUTS)),
             texts=texts_of(self._texts),
             **columns,
         )
@@ -194,8 +185,8 @@ class HostReader:
                 for node, given in zip(nodes, fields.inputs, strict=True)
             ],
             "attributes": [texts[msgspec.json.encode(more)] if more else ABSENT for more in fields.more],
-            INPUTS: self._inputs.add(fields.inputs, input_types),
-            OUTPUTS: self._outputs.add(fields.outputs, output_types),
+            _INPUTS: self._inputs.add(fields.inputs, input_types),
+            _OUTPUTS: self._outputs.add(fields.outputs, output_types),
         }
         sort, scope = np.array(values["sort"], np.uint8), numbers(fields.scope)
         values["sort"] = np.where(
@@ -218,14 +209,7 @@ class HostReader:
                 self._groups.setdefault(group.name, group)
 
 
-def _all_ids(held: Any, overflow: Overflow | None) -> Any:
-    """The ids of all nodes, though they are in a file: only together they say which is used twice."""
-    if overflow is None or NODES not in overflow.tables:
-        return held
-    return np.concatenate([held, *(narrow(rows["node_id"]) for rows in overflow.tables[NODES].chunks())])
-
-
-def refuse_doubles(path: Path | str, node_id: Any) -> None:
+def _refuse_doubles(path: Path, node_id: Any) -> None:
     """Refuse ids that are used more than once."""
     ids = np.sort(node_id)
     again = np.unique(ids[1:][ids[1:] == ids[:-1]])

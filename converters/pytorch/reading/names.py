@@ -14,7 +14,7 @@ _RANK = re.compile(r"(?:rank|worker|gpu|npu)[-_. ]?(\d{1,7})(?!\d)", re.IGNORECA
 # A short number at the end; a long one is a process or a time.
 _NUMBER = re.compile(r"(?:^|[-_.])(\d{1,4})(?:_plus)?(?:\.(?:pt|trace|json|gz))+$")
 # Arguments that are no tensors decide about the cost, or tell which group and peer is meant.
-_VALUES_MATTER = re.compile(r"conv|attention|^c10d::|^_?c10d_functional|^_dtensor::|^symm_mem::")
+_VALUES_MATTER = re.compile(r"conv|attention|attn|mha_|^c10d::|^_?c10d_functional|^_dtensor::|^symm_mem::")
 C10D = re.compile(r"^(?:c10d::|_?c10d_functional|_dtensor::|symm_mem::)")
 GROUPS = "process_group:init"
 COMMUNICATION = "record_param_comms"

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 
 from converters.pytorch.columns import Tensors
-from converters.pytorch.reading.growing import Columns, Kinds, Memo, Table, row_kind, starts_of
-from converters.pytorch.row_file import Overflow
+from converters.pytorch.reading.growing import Columns, Kinds, Memo, Table, starts_of
 
 _STORAGE, _ELEMENTS, _ELEMENT_BYTES, _DEVICE = 1, 3, 4, 5
 _TENSOR_LENGTH = 6
@@ -26,18 +25,17 @@ _COLUMNS: Kinds = {
     "element_bytes": np.uint8,
     "device": np.int32,
 }
-TENSOR_KIND = row_kind(_COLUMNS)
 _Found = tuple[int, list[Any]]  # number of the argument, and the tensor
 
 
 class TensorColumns:
     """Collects the tensors of rows."""
 
-    def __init__(self, texts: Table[str | bytes], overflow: Overflow | None, name: str) -> None:
+    def __init__(self, texts: Table[str | bytes]) -> None:
         self._texts = texts
         self._wanted: Memo[bytes, tuple[int, ...]] = Memo(_arguments_with_tensors)
         self._decode = msgspec.json.Decoder(list[Any]).decode
-        self._columns = Columns(_COLUMNS, overflow, name)
+        self._columns = Columns(_COLUMNS)
 
     def add(self, values: list[msgspec.Raw], types: list[bytes]) -> list[int]:
         """The next rows: their arguments, and the types of these; gives how many tensors each has."""

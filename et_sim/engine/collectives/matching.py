@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, slot_at
-from et_sim.engine.collectives.members import phase_key_of
-from et_sim.engine.collectives.trees import expects
+from et_sim.engine.collectives.members import expects, phase_key_of
 from et_sim.engine.collectives.unexpected import keep_unexpected, seen_from_other_direction
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import STEP

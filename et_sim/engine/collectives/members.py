@@ -16,6 +16,12 @@ def phase_key_of(chunk: Any) -> int:
 
 
 @works_on_tables
+def expects(chunk: Any, step_key: int) -> bool:
+    """Whether a chunk of a tree has posted the receive of a message."""
+    return (chunk.credit >> step_key) & 1 == 1
+
+
+@works_on_tables
 def rank_at(run: Run, chunk_row: int, position: int) -> int:
     """The rank that sits at a position along the chunk's axis."""
     chunk = run.chunks[chunk_row]

@@ -9,8 +9,6 @@ Not here: how a message finds its chunk (`progress`), and what follows the end o
 
 from __future__ import annotations
 
-from typing import Any
-
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.endpoint import cross_endpoint
@@ -44,12 +42,6 @@ def start_tree(run: Run, chunk_row: int) -> None:
         _post_receive(run, chunk_row, FROM_LEFT)
     if tree.right != NONE:
         _post_receive(run, chunk_row, FROM_RIGHT)
-
-
-@works_on_tables
-def expects(chunk: Any, step_key: int) -> bool:
-    """Whether the receive of a message is posted."""
-    return (chunk.credit >> step_key) & 1 == 1
 
 
 @works_on_tables

@@ -79,6 +79,10 @@ message_flies = traffic.message_flies
 message_arrives = traffic.message_arrives
 message_hops = event_actor.message_hops
 actor_sends = traffic.actor_sends
+message_shares = message_causes.message_shares
+message_joins_link = traffic.message_joins_link
+message_leaves_link = traffic.message_leaves_link
+link_carries = traffic.link_carries
 link_reached = tie_rules.link_reached
 link_was_free = message_causes.link_was_free
 describes_causes = causes.is_recorded
@@ -355,3 +359,12 @@ def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
     """A link of an actor is free again."""
     tie_rules.link_freed(run, link, link_row, actor_row)
     message_causes.link_freed(run, link_row)
+
+
+@works_on_tables
+def message_shared(
+    run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, alone: int
+) -> int:
+    """A message that shared links is through; one link held it up; returns what its end is caused by."""
+    traffic.message_shared(run, row, link_row, dimension, begin, alone)
+    return message_causes.message_shared(run, row, link_row, link_class, begin)

@@ -34,6 +34,27 @@ def note_busy(run: Run, link: int, begin: int, length: int, size: int) -> None:
 
 
 @works_on_tables
+def note_carried(run: Run, link: int, begin: float, end: float, before: float, after: float) -> None:
+    """A link has carried bytes at one rate: so many before that time, so many after it."""
+    traffic = run.traffic
+    if len(traffic.slices) == 0 or after == before:
+        return
+    at, end_ns, noted = int(begin), int(end), int(before + 0.5)
+    _reach(run, max(end_ns - 1, at))
+    shift, first = traffic.grid[SHIFT], link * traffic.grid[PER_LINK]
+    while at + 1 < end_ns:
+        until = min(end_ns, ((at >> shift) + 1) << shift)
+        carried = int(before + (after - before) * (until - begin) / (end - begin) + 0.5)
+        part = traffic.slices[first + (at >> shift)]
+        part.busy_ns += until - at
+        part.bytes += carried - noted
+        at, noted = until, carried
+    part = traffic.slices[first + (max(end_ns - 1, int(begin)) >> shift)]
+    part.busy_ns += max(end_ns - at, 0)
+    part.bytes += int(after + 0.5) - noted
+
+
+@works_on_tables
 def note_waiting(run: Run, link: int, change: int) -> None:
     """One message more, or less, waits for a link from now on; those that wait no time do not count."""
     traffic, now = run.traffic, run.clock[0].now

@@ -136,6 +136,24 @@ def message_queues(run: Run, row: int) -> None:
 
 
 @works_on_tables
+def message_shares(run: Run, row: int) -> None:
+    """A message is under way with others from now on."""
+    message_queues(run, row)
+
+
+@works_on_tables
+def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: int) -> int:
+    """A message that shared a link is through; returns the causal event at which it is."""
+    if not is_recorded(run):
+        return NONE
+    now, kept = run.causes.now[0], run.causes.messages[row]
+    now.link, now.resource, now.node = link_class, link_row, kept.node
+    through = new_causal_event(run, kept.cause, NONE, SERIALISATION, begin, run.clock[0].now)
+    now.link = now.resource = NONE
+    return through
+
+
+@works_on_tables
 def message_dequeued(run: Run, row: int, link_row: int) -> None:
     """A message goes on, over a link that it had to wait for."""
     if is_recorded(run):

@@ -6,7 +6,7 @@ The times are always noted. Not here: the table that is made of the log (`timeli
 from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import Run
+from et_sim.engine.state.run import NONE, Run
 
 
 @works_on_tables
@@ -20,6 +20,10 @@ def chunk_starts(run: Run, chunk_row: int) -> None:
     """A chunk starts; it has waited for no message yet."""
     chunk = run.chunks[chunk_row]
     chunk.running_ns, chunk.waited_ns = run.clock[0].now, 0
+    running = run.running[chunk.running]
+    state = run.nodes[run.plan.actors[running.actor].node_first + running.node]
+    if state.let_in_ns == NONE:
+        state.let_in_ns = chunk.running_ns
 
 
 @works_on_tables

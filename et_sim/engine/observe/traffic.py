@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.link_slices import note_busy, note_wait, note_waiting
+from et_sim.engine.observe.link_slices import note_busy, note_carried, note_wait, note_waiting
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import Sent
@@ -165,6 +165,39 @@ def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length
         if message.start_ns == NONE:
             message.start_ns, message.left_ns = now, now + length
             message.dimension = dimension
+
+
+@works_on_tables
+def message_joins_link(run: Run, link_row: int, messages: int) -> None:
+    """A message is on a link from now on, which so many share; all but one of them wait."""
+    if is_noted(run):
+        note_busy(run, link_row, run.clock[0].now, 0, 0)
+        if messages > 1:
+            note_waiting(run, link_row, 1)
+
+
+@works_on_tables
+def message_leaves_link(run: Run, link_row: int, messages: int) -> None:
+    """A message has left a link, which so many still share."""
+    if is_noted(run) and messages > 0:
+        note_waiting(run, link_row, -1)
+
+
+@works_on_tables
+def link_carries(run: Run, link_row: int, begin: float, end: float, before: float, after: float) -> None:
+    """A link has carried bytes at one rate: so many before that time, so many after it."""
+    if is_noted(run):
+        note_carried(run, link_row, begin, end, before, after)
+
+
+@works_on_tables
+def message_shared(run: Run, row: int, link_row: int, dimension: int, begin: int, alone: int) -> None:
+    """A message that shared links is through, held up by one of them; it would have taken so long alone."""
+    if is_noted(run):
+        message, now = run.traffic.messages[row], run.clock[0].now
+        message.start_ns, message.left_ns, message.dimension = begin, now, dimension
+        message.waited_ns = max(now - begin - alone, 0)
+        note_wait(run, link_row, message.waited_ns)
 
 
 @works_on_tables

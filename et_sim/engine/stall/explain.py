@@ -7,12 +7,13 @@ whose length does not depend on the number of ranks. Not here: finding such trou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.mismatches import nearest_mismatches
 from et_sim.engine.stall.report import (
@@ -84,13 +85,16 @@ class Stall:
         }
 
 
-def explain_stall(outcome: Outcome, workload: Workload) -> Stall:
-    """Say why a run is not complete. Never raises: a failure to explain becomes part of the report."""
+def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = ()) -> Stall:
+    """Say why a run is not complete. Never raises: a failure to explain becomes part of the report.
+
+    `cures` are remedies that are known to work.
+    """
     rank_finish = outcome.finish_ns[outcome.plan.actor_of_rank]
     unfinished = tuple(np.flatnonzero(rank_finish < 0).tolist())
     alike = told_together(len(outcome.plan.actors), outcome.plan.ranks)
     try:
-        return _explain(outcome, workload, unfinished, alike)
+        return _explain(outcome, workload, unfinished, alike, cures)
     except Exception as error:  # a broken explanation must not hide the stall itself
         note = f"the explanation itself failed: {type(error).__name__}: {error}"
         head = _cause(outcome.plan.ranks, unfinished, (), ())
@@ -104,12 +108,14 @@ def explain_stall(outcome: Outcome, workload: Workload) -> Stall:
             knots=0,
             dead_ends=(),
             nearest=(),
-            remedies=(),
+            remedies=tuple(cures),
             text=f"{head}\n{note}",
         )
 
 
-def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], alike: str) -> Stall:
+def _explain(
+    outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], alike: str, cures: Sequence[str]
+) -> Stall:
     graph = WaitGraph(StalledState(outcome, workload))
     describer = WaitDescriber(graph)
     waits = tuple(describer.waits())
@@ -118,14 +124,15 @@ def _explain(outcome: Outcome, workload: Workload, unfinished: tuple[int, ...], 
     dead_ends = tuple(dead_end_lines(describer.dead_ends()))
     nearest = nearest_mismatches(graph)
     queue_in_knot = any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle)
-    help_texts = tuple(
-        remedies(
+    help_texts = (
+        *cures,
+        *remedies(
             {wait.kind for wait in waits},
             nearest,
             hops,
             queue_in_knot=queue_in_knot,
             misplaced=outcome.plan.misplaced_programs and any(wait.is_within_collective for wait in waits),
-        )
+        ),
     )
     text = report(
         head=_cause(outcome.plan.ranks, unfinished, waits, hops),

@@ -16,7 +16,7 @@ MOST_WAITS = 10
 MOST_HOPS = 7
 MOST_DEAD_ENDS = 5
 MOST_NEAREST = 4
-MOST_REMEDIES = 3
+MOST_REMEDIES = 6
 # Waits that only follow from others are told last.
 CONSEQUENCES = ("lane",)
 # Dead ends in which each side lacks what the other one has: the sides are not told as one.
@@ -131,7 +131,10 @@ def remedies(
             "so that every rank runs the custom program of its place in the list"
         )
     if any("also take numbers" in text for text in nearest):
-        yield "list all ranks as a communicator group of their own, which has a count of its own, and use it"
+        yield (
+            "simulate with --profile corrected, or switch the correction group-counters on, so that every "
+            "group has a count of its own; or list all ranks as a communicator group of their own, and use it"
+        )
     if "cycle" in kinds:
         yield "remove one of the dependencies on the cycle from the trace"
     if "queue-closed" in kinds:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.cycles import Cycles, find_cycles
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action

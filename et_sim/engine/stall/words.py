@@ -49,5 +49,8 @@ def operation(trace: Trace, row: int) -> str:
         NodeKind.MEM_LOAD: "load",
         NodeKind.MEM_STORE: "store",
         NodeKind.METADATA: "metadata",
+        NodeKind.STORAGE: "storage",
+        NodeKind.BATCH: "batch",
+        NodeKind.CHECKPOINT: "checkpoint",
     }
     return words.get(NodeKind(kind), "node") if kind in NodeKind.__members__.values() else "node"

@@ -71,6 +71,7 @@ NODE_STATE = record(
     ("ready_ns", "i8"),
     ("start_ns", "i8"),  # NONE: never issued
     ("end_ns", "i8"),  # NONE: never completed
+    ("let_in_ns", "i8"),  # of a collective: when a queue first let a chunk of it in; NONE: never
     ("released_by", "i4"),  # the parent that completed last
     ("freed_by", "i4"),  # the node that had occupied the lane, if this one had to wait for it
     ("message_from", "i4"),  # the actor whose message completed it

@@ -23,7 +23,8 @@ class ResourceTable:
     port: Any  # which of the actor's there: a row of `port_names`
     port_names: tuple[str, ...]
     class_names: tuple[str, ...]
-    are_links: bool  # which carry one message at a time
+    are_links: bool  # which have a capacity that messages wait for
+    are_shared: bool = False  # fairly by all messages that are on them
 
     def __len__(self) -> int:
         return len(self.actor)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from et_sim.errors import MachineError
-from et_sim.machine.checks import check, refuse_unknown, show
+from et_sim.machine.checks import check, check_names, show
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.model import Level, Network, Shape
 from et_sim.machine.recognise import NETWORK_1_SIGNS
@@ -85,7 +85,7 @@ def read_hierarchy(
     """The network that the source describes; `overrides` are lists that stand in place of the file's."""
     content = source.content | dict(overrides)
     places = dict.fromkeys(overrides, overrides_place)
-    refuse_unknown(source, LEVEL_KEYS)
+    check_names(source, LEVEL_KEYS, remarks)
     given = {
         key.name: check(key, content[key.name], source.place, remarks)
         for key in _SCALARS

@@ -23,6 +23,7 @@ from et_sim.machine.model import (
 )
 from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.sources import Source
+from et_sim.machine.system_file import scaled_delay
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
 
 # The local memory of 1.0, which is no setting there: it paces reductions.
@@ -121,7 +122,7 @@ def read_system_1(source: Source, remarks: Remarks) -> tuple[System, LayerSettin
         all_reduce_plan=AllReducePlan(values["collective-optimization"]),
         dimension_order=DIMENSION_ORDERS[values["inter-dimension-scheduling"]],
         queue_order=QUEUE_ORDERS[values["intra-dimension-scheduling"]],
-        endpoint_delay_ns=int(values["endpoint-delay"] * float(values["injection-scale"])),
+        endpoint_delay_ns=scaled_delay(values["endpoint-delay"], values["injection-scale"], source.place),
         active_chunks=values["active-chunks-per-dimension"],
         queues_per_dim=values["num-queues-per-dim"],
         rendezvous=values["rendezvous-protocol"],

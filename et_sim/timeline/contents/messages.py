@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.traffic_tables import Sent
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter

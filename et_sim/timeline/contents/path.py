@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE
+from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
@@ -63,4 +64,6 @@ def path_content(run: RecordedRun, _: OutputFilter) -> Content | None:
     if run.causal_events is None:
         return None
     source = PathSource(run.causal_events, run.outcome, run.workload)
-    return Content(source.blocks())
+    resources = run.outcome.resources
+    is_shared = resources is not None and resources.are_shared
+    return Content(source.blocks(), metadata={SHARED_LINKS: "yes"} if is_shared else {})

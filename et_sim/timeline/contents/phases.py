@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.driver import Outcome
+from et_sim.engine.outcome import Outcome
 from et_sim.tables.registry import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts
 from et_sim.timeline.layers import LayerOfNode

@@ -3,12 +3,12 @@
 Work is done on templates (distinct traces) and on facts that depend on the rank, never on one rank
 after the other where they share a trace; Python objects are made only for what is reported.
 
-Not here: attributes that a node's type needs, and anything that depends on a machine (`et_sim.plan`);
-what only time decides is left to the run and its stall report.
+Not here: anything that depends on a machine (`et_sim.plan.foretold`); what only time decides is left to the
+run and its stall report.
 """
 
-from et_sim.trace.preflight.check import find_problems
+from et_sim.trace.preflight.check import find_mismatches, find_problems
 from et_sim.trace.preflight.collectives import Rules
 from et_sim.trace.preflight.problem import Problem
 
-__all__ = ["Problem", "Rules", "find_problems"]
+__all__ = ["Problem", "Rules", "find_mismatches", "find_problems"]

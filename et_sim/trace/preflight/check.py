@@ -12,6 +12,7 @@ from et_sim.trace.preflight.deduplicate import deduplicate
 from et_sim.trace.preflight.dependencies import check_dependencies
 from et_sim.trace.preflight.message_cycles import check_message_cycles
 from et_sim.trace.preflight.messages import check_messages
+from et_sim.trace.preflight.nodes import check_nodes
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
 from et_sim.trace.workload import Workload
 
@@ -20,7 +21,7 @@ def find_problems(
     workload: Workload,
     *,
     ranks: int | None = None,
-    groups: Mapping[int, tuple[int, ...]] | None = None,
+    groups: Mapping[str, tuple[int, ...]] | None = None,
     rules: Rules = PLAIN_RULES,
 ) -> list[Problem]:
     """What will break, or looks wrong, whatever machine it runs on; errors first, and like ones once.
@@ -33,13 +34,29 @@ def find_problems(
     index = TemplateIndex(workload)
     problems = [
         *_check_rank_count(workload, expected),
+        *check_nodes(
+            index,
+            communicates=rules.communicates,
+            is_broadcast_replayed=not rules.simulates_broadcast,
+        ),
         *check_dependencies(index),
-        *check_messages(index, expected),
     ]
-    if not any(problem.severity == "error" for problem in problems):
-        problems += check_message_cycles(index)
-    problems += check_collectives(index, expected, groups, rules)
+    if rules.communicates:
+        problems += check_messages(index, expected)
+        if not any(problem.severity == "error" for problem in problems):
+            problems += check_message_cycles(index)
+        problems += check_collectives(index, expected, groups, rules)
     return sorted(deduplicate(problems), key=lambda problem: problem.severity != "error")
+
+
+def find_mismatches(workload: Workload, groups: Mapping[str, tuple[int, ...]], rules: Rules) -> list[Problem]:
+    """Errors between ranks: messages and collectives that do not match. Cheap beside a simulation."""
+    if not rules.communicates:
+        return []
+    index = TemplateIndex(workload)
+    problems = check_messages(index, workload.ranks)
+    problems += check_collectives(index, workload.ranks, groups, rules, with_order=False)
+    return [problem for problem in deduplicate(problems) if problem.severity == "error"]
 
 
 def _check_rank_count(workload: Workload, ranks: int) -> list[Problem]:

@@ -17,18 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.errors import TraceError
+from et_sim.group_names import group_key
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
+from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.differences import (
     explain_difference,
     explain_missing,
     explain_more,
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
-from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
 from et_sim.trace.preflight.streams import FROM_ROOT, TO_ROOT, Sequence, Stream, follows_rule
 from et_sim.trace.preflight.waiting import check_waiting
-from et_sim.trace.process_groups import ALL_RANKS, group_key, read_process_groups
+from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
 from et_sim.units import format_ranks, plural
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
@@ -41,22 +42,31 @@ class Rules(NamedTuple):
     side_by_side: bool = False  # collectives of a rank do not wait for each other
     any_order: bool = False  # moreover, members of a group may start its collectives in different orders
     simulates_broadcast: bool = False  # a broadcast is a collective like the others
+    communicates: bool = True  # false: every node takes its recorded time, and nobody meets anybody
 
 
 PLAIN_RULES = Rules()
 
 
 def check_collectives(
-    index: TemplateIndex, ranks: int, groups: Mapping[int, tuple[int, ...]] | None, rules: Rules
+    index: TemplateIndex,
+    ranks: int,
+    groups: Mapping[str, tuple[int, ...]] | None,
+    rules: Rules,
+    *,
+    with_order: bool = True,
 ) -> list[Problem]:
-    """Groups that do not exist or do not fit, empty collectives, and sequences that differ."""
+    """Groups that do not exist or do not fit, empty collectives, and sequences that differ.
+
+    `with_order`: also collectives of different groups that wait for each other.
+    """
     problems: list[Problem] = []
     described = _described_groups(index, ranks, problems)
     sequences: _Sequences = defaultdict(dict)
     started: dict[int, RowColumn] = {}
     for template in index.used_templates():
         trace = index.workload.templates[template]
-        rows = np.flatnonzero(trace.kind == NodeKind.COLL).astype(np.int32)
+        rows = np.flatnonzero((trace.kind == NodeKind.COLL) & ~trace.is_unsized).astype(np.int32)
         if len(rows):
             problems += _empty(index, template, rows)
             started[template] = _as_started(trace, rows)
@@ -72,7 +82,7 @@ def check_collectives(
         else:
             members = _members(index, stream, sequences, ranks, groups)
             problems += _compare(index, stream, members, sequences)
-    if any(problem.severity == "error" for problem in problems):
+    if not with_order or any(problem.severity == "error" for problem in problems):
         return problems
     if rules.side_by_side:
         return problems + check_waiting(index, sequences)
@@ -195,7 +205,7 @@ def _members(
     stream: Stream,
     sequences: _Sequences,
     ranks: int,
-    groups: Mapping[int, tuple[int, ...]] | None,
+    groups: Mapping[str, tuple[int, ...]] | None,
 ) -> Any:
     """The group's members that have a trace; of a group that nobody described, those that use it."""
     if not stream.group:
@@ -207,8 +217,8 @@ def _members(
     return members[(members >= 0) & (members < index.workload.ranks)]
 
 
-def _listed(group: str, groups: Mapping[int, tuple[int, ...]] | None) -> tuple[int, ...] | None:
-    return groups.get(int(group)) if groups and group.isdecimal() else None
+def _listed(group: str, groups: Mapping[str, tuple[int, ...]] | None) -> tuple[int, ...] | None:
+    return groups.get(group) if groups else None
 
 
 def _check_group(
@@ -216,7 +226,7 @@ def _check_group(
     stream: Stream,
     sequences: _Sequences,
     ranks: int,
-    groups: Mapping[int, tuple[int, ...]] | None,
+    groups: Mapping[str, tuple[int, ...]] | None,
 ) -> list[Problem]:
     """Does the group exist, and do only members use it? Every rank is in a group of each rule."""
     group = stream.group
@@ -250,7 +260,7 @@ def _undescribed(
     stream: Stream,
     users: Any,
     sequences: _Sequences,
-    groups: Mapping[int, tuple[int, ...]] | None,
+    groups: Mapping[str, tuple[int, ...]] | None,
 ) -> Problem:
     group = stream.group
     where = f"{index.place(users)}: {_first_use(index, stream, int(users[0]), sequences)}"
@@ -258,7 +268,7 @@ def _undescribed(
         text = f"{where} names group {group!r}, and no groups are given: its users are taken for its members"
         remedy = "pass the groups file with --groups"
         return Problem("warning", "group-not-given", format_ranks(users), text, remedy)
-    known = ", ".join(str(number) for number in list(groups)[:8]) or "none"
+    known = ", ".join(list(groups)[:8]) or "none"
     text = f"{where} names group {group!r}, which is not defined (defined: {known})"
     remedy = "define it in the groups file (--groups), or correct pg_name"
     return Problem("error", "unknown-group", format_ranks(users), text, remedy)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from et_sim.trace.columns import RowColumn
-from et_sim.trace.preflight.order import fits_row_order, settle
+from et_sim.trace.order import fits_row_order, settle
 
 Vertex = TypeVar("Vertex", bound=Hashable)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from et_sim.trace.columns import Trace
+from et_sim.trace.order import edges
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.order import edges
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
 from et_sim.units import format_ranks, plural
 

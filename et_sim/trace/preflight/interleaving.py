@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.columns import RowColumn
+from et_sim.trace.order import certainly_in_order
 from et_sim.trace.preflight.cycles import find_knots
-from et_sim.trace.preflight.order import certainly_before
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex
 from et_sim.trace.preflight.streams import (
     ONE_WAY,
@@ -213,12 +213,14 @@ def _circle(board: _Board, waits: list[_Wait]) -> Problem:
 
 
 def _is_certain(board: _Board, wait: _Wait) -> bool:
+    """Whether the one must start before the other, and both are for certain the k-th of their groups."""
     _, one, first = board.place(wait.first, wait.agent)
     _, other, second = board.place(wait.second, wait.agent)
     template = int(board.agents.template[wait.agent])
     trace = board.programs.workload.templates[template]
     started = np.sort(board.started[template])
-    return certainly_before(trace, started, int(one.rows[first]), int(other.rows[second]))
+    both = np.array([one.rows[first], other.rows[second]])
+    return all(certainly_in_order(trace, started, rows) for rows in (both, one.rows, other.rows))
 
 
 def _in_words(board: _Board, wait: _Wait) -> str:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.cycles import Knot, find_knots
-from et_sim.trace.preflight.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.pairs import Ends as DistinctEnds
 from et_sim.trace.preflight.pairs import (
     bundle_bounds,

@@ -48,10 +48,10 @@ class Pairs:
 
 
 def message_rows(trace: Trace) -> Any:
-    """Sends and receives that name their peer; the plan refuses the others."""
+    """Sends and receives that name their peer; the plan refuses others, and does not pair unknown sizes."""
     send = (trace.kind == NodeKind.SEND) & (trace.has("comm_dst"))
     receive = (trace.kind == NodeKind.RECV) & (trace.has("comm_src"))
-    return np.flatnonzero(send | receive)
+    return np.flatnonzero((send | receive) & ~trace.is_unsized)
 
 
 def endpoints(index: TemplateIndex, template: int, rows: Any) -> tuple[Any, Any, Any, Any]:

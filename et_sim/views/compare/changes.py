@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_ranks
+from et_sim.views.compare.parting import Parting, first_parting
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.summary.operations import operations
+from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.rank_table import ranks_named
 
 CHANGE_FIGURES = ("a_ns", "b_ns", "difference_ns", "a_count", "b_count")
-NOT_SETTINGS = ("inputs", "command", "warnings", "defaults")
-RANK_FIGURES = ("finish_ns", "compute_ns", "exposed_comm_true_ns", "idle_ns")
+RULES = ("profile", "profile_named_by", "corrections", "switched", "other_profile")
+NOT_SETTINGS = (*RULES, "inputs", "command", "warnings", "defaults")
+RANK_FIGURES = ("finish_ns", *(part.figure for part in PARTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Comparison:
     groups: tuple[Change, ...]
     dimensions: tuple[Change, ...] | None  # None: not both runs recorded phases
     ranks: tuple[RankChange, ...] | None  # None: the runs have different numbers of ranks
+    parting: Parting | None  # where they begin to differ; None: nowhere, or they have other ranks
 
     @property
     def makespans_ns(self) -> tuple[int, int]:
@@ -116,13 +120,14 @@ class Comparison:
             "operations": [one.as_dict("kind", "name", "group") for one in self.operations],
             "groups": [one.as_dict("group") for one in self.groups],
             "dimensions": self.dimensions and [one.as_dict("dimension") for one in self.dimensions],
+            "first_difference": self.parting and self.parting.as_dict(),
             "ranks": self.ranks and [one.as_dict() for one in self.ranks],
         }
 
 
 def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
     """Compare the second run with the first."""
-    found = operations(a), operations(b)
+    found = operations(a, beside=b), operations(b, beside=a)
     by_operation = [
         _totals(((o.kind, o.name, o.group or ""), o.total_ns, o.count) for o in ops) for ops in found
     ]
@@ -133,6 +138,7 @@ def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
         for totals in phases
         if totals is not None
     ]
+    has_same_ranks = a.summary["ranks"] == b.summary["ranks"]
     return Comparison(
         a=a,
         b=b,
@@ -140,7 +146,8 @@ def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
         operations=_changes(*by_operation),
         groups=_changes(*by_group),
         dimensions=_changes(*by_dimension) if len(by_dimension) == 2 else None,
-        ranks=_rank_changes(a, b) if a.summary["ranks"] == b.summary["ranks"] else None,
+        ranks=_rank_changes(a, b) if has_same_ranks else None,
+        parting=first_parting(a, b) if has_same_ranks else None,
     )
 
 
@@ -192,7 +199,8 @@ def _entry_of_rank(run: RunDirectory) -> Any:
 
 def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
     """What went in that is not the same, such as `model: analytical, then link`."""
-    found = [
+    found = _differing_rules(a, b)
+    found += [
         f"{key}: {_value(a.get(key))}, then {_value(b.get(key))}"
         for key in sorted(a.keys() | b.keys())
         if key not in NOT_SETTINGS and a.get(key) != b.get(key)
@@ -210,6 +218,20 @@ def _differing_inputs(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, 
     if only[0] or only[1]:
         found.append(f"files: {', '.join(only[0]) or 'none'}, then {', '.join(only[1]) or 'none'}")
     return tuple(found)
+
+
+def _differing_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """The profile, and the corrections that are switched other than it has them."""
+    found = []
+    if a.get("profile") != b.get("profile"):
+        found.append(f"profile: {a.get('profile')}, then {b.get('profile')}")
+    switched = [
+        [f"{name} {'on' if name in one['corrections'] else 'off'}" for name in one.get("switched", ())]
+        for one in (a, b)
+    ]
+    if switched[0] != switched[1]:
+        found.append(f"switched: {_value(switched[0])}, then {_value(switched[1])}")
+    return found
 
 
 def _value(value: Any) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from et_sim.units import format_ns, plural
 from et_sim.views.compare.changes import Change, Comparison, RankChange
+from et_sim.views.compare.parting import Parting
+from et_sim.views.summary.parts import PARTS
 from et_sim.views.text import fitted, shortened
 
 MARGIN = 12
@@ -24,6 +27,8 @@ def comparison_lines(found: Comparison, width: int, top: int) -> list[str]:
     if found.is_identical:
         same = "identical: every operation, group and rank took as long as before"
         return [*lines, same if found.dimensions is None else f"{same}, in every dimension"]
+    if found.parting is not None:
+        lines += wrapped(_fact("they part", parting_text(found.parting)), width, MARGIN + 1)
     lines += ["", *_table(found.operations, ("kind", "operation", "group"), {1: 12, 2: 6, 0: 8}, width, top)]
     if any(one.name != ("all",) for one in found.groups):
         lines += ["", *_table(found.groups, ("group",), {0: 8}, width, top)]
@@ -39,7 +44,7 @@ def _makespan(found: Comparison) -> str:
     text = f"{format_ns(before)}, then {format_ns(after)}"
     if before == after:
         return _fact("makespan", f"{format_ns(before)} ({before:,} ns) in both")
-    return _fact("makespan", f"{text}: {_signed(after - before)} ({_percent(before, after)})")
+    return _fact("makespan", f"{text}: {signed(after - before)} ({percent(before, after)})")
 
 
 def _table(
@@ -58,7 +63,11 @@ def _table(
     rows = [(*(names[place] for place in used), "count", "before", "after", "difference", "")]
     rows += [(*(one.name[place] for place in used), _counts(one), *_times(one)) for one in changed[:top]]
     shrinks = {used.index(place): least for place, least in shrink.items() if place in used}
-    lines = fitted(rows, "<" * len(used) + ">>>>>", width, shrink=shrinks, drop=(len(used),))
+    cut = [at for at, place in enumerate(used) if names[place] in ("operation", "group")]
+    count, before, share = len(used), len(used) + 1, len(used) + 4
+    lines = fitted(
+        rows, "<" * len(used) + ">>>>>", width, shrink=shrinks, drop=(count, share, before), names=cut
+    )
     if len(changed) > top:
         lines.append(f"… and {plural(len(changed) - top, 'smaller change')}: --top, or --json")
     if len(changed) < len(changes):
@@ -72,19 +81,21 @@ def _ranks(changes: Sequence[RankChange] | None, width: int, top: int) -> list[s
     changed = [one for one in changes if any(a != b for a, b in one.figures.values())]
     if not changed:
         return ["every rank did as before"]
+    parts = [part for part in PARTS if any(a != b for a, b in (one.figures[part.figure] for one in changed))]
     rows: list[tuple[str, ...]] = [
-        ("ranks", "finish before", "after", "difference", "", "in compute", "in exposed", "in idle")
+        ("ranks", "finish before", "after", "difference", "", *(f"in {part.short}" for part in parts))
     ]
     for one in changed[:top]:
         before, after = one.figures["finish_ns"]
-        others = [_signed((b or 0) - (a or 0)) for a, b in list(one.figures.values())[1:]]
+        others = [signed((b or 0) - (a or 0)) for a, b in (one.figures[part.figure] for part in parts)]
         finish = ("never" if time is None else format_ns(time) for time in (before, after))
         known = before is not None and after is not None
-        difference = _signed(one.difference_ns) if known else "-"
+        difference = signed(one.difference_ns) if known else "-"
         rows.append(
-            (one.ranks, *finish, difference, _percent(before or 0, after or 0) if known else "", *others)
+            (one.ranks, *finish, difference, percent(before or 0, after or 0) if known else "", *others)
         )
-    lines = fitted(rows, "<>>>>>>>", width, shrink={0: 8}, drop=(4, 1))
+    parts_from_last = range(4 + len(parts), 4, -1)
+    lines = fitted(rows, "<>>>>" + ">" * len(parts), width, shrink={0: 8}, drop=(4, 1, *parts_from_last))
     if len(changed) > top:
         lines.append(f"… and {plural(len(changed) - top, 'line')} of ranks more: --top, or --json")
     return lines
@@ -96,20 +107,32 @@ def _counts(one: Change) -> str:
 
 def _times(one: Change) -> tuple[str, str, str, str]:
     before, after = ("-" if time is None else format_ns(time) for time in (one.a_ns, one.b_ns))
-    percent = "" if one.a_ns is None or one.b_ns is None else _percent(one.a_ns, one.b_ns)
-    return before, after, _signed(one.difference_ns), percent
+    share = "" if one.a_ns is None or one.b_ns is None else percent(one.a_ns, one.b_ns)
+    return before, after, signed(one.difference_ns), share
 
 
-def _signed(time_ns: int) -> str:
+def parting_text(found: Parting) -> str:
+    """Where two runs part."""
+    node = f'{found.kind} "{found.name}" (node {found.node}) of rank {found.rank}'
+    return f"{node} ends at {format_ns(found.a_end_ns)}, then {format_ns(found.b_end_ns)}"
+
+
+def signed(time_ns: int) -> str:
+    """A difference with its sign."""
     return f"+{format_ns(time_ns)}" if time_ns > 0 else format_ns(time_ns)
 
 
-def _percent(before: int, after: int) -> str:
+def percent(before: int, after: int) -> str:
     """How much more or less; two digits, so that a small change is not told as none."""
     if not before or before == after:
         return ""
     percent = 100 * (after - before) / before
     return f"{percent:+.1f} %" if abs(percent) >= 0.05 else f"{percent:+.1g} %"
+
+
+def wrapped(line: str, width: int, indent: int) -> list[str]:
+    """A line as several of at most `width` characters."""
+    return textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def _fact(name: str, text: str) -> str:

@@ -11,17 +11,19 @@ Not here: how far everything else is from being critical (`slack`), and what wou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.views.critical.record import KINDS, NONE, QUEUES, PathRecord
 
 CAUSES = (
     "compute",
+    "host",
+    "gap",
     "latency",
     "serialisation",
     "queueing",
@@ -104,14 +106,17 @@ class CriticalPath:
 
     def by_operation(self) -> list[tuple[str, str, str | None, int]]:
         """(kind, name, group, nanoseconds), the most first."""
+        return list(self._operations)
+
+    @cached_property
+    def _operations(self) -> tuple[tuple[str, str, str | None, int], ...]:
         nodes, sums = self.record.nodes, np.bincount(self.node + 1, self.spent_ns).astype(np.int64)
         found: dict[tuple[str, str, str | None], int] = {}
         for row in np.flatnonzero(sums).tolist():
             key = ("", "no node's", None) if row == 0 else operation_of(nodes, row - 1)
             found[key] = found.get(key, 0) + int(sums[row])
-        return sorted(
-            ((*key, ns) for key, ns in found.items()), key=lambda one: (-one[3], one[:2], one[2] or "")
-        )
+        every = ((*key, ns) for key, ns in found.items())
+        return tuple(sorted(every, key=lambda one: (-one[3], one[:2], one[2] or "")))
 
     def by_group(self) -> list[tuple[str, int]]:
         """(communicator group, nanoseconds) of collectives."""
@@ -150,32 +155,45 @@ class CriticalPath:
 
     def hops(self) -> list[Hop]:
         """The chain, operation by operation."""
-        return list(self._hops())
+        return list(self._hops)
 
-    def _hops(self) -> Iterator[Hop]:
-        record, nodes = self.record, self.record.nodes
-        timed = np.flatnonzero(self.spent_ns > 0)
+    @cached_property
+    def _hops(self) -> tuple[Hop, ...]:
+        nodes, timed = self.record.nodes, np.flatnonzero(self.spent_ns > 0)
         if not len(timed):
-            return
+            return ()
         code = _hop_codes(nodes, self.node[timed])
         firsts = np.flatnonzero(np.diff(code, prepend=code[0] - 1))
-        for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(timed)], strict=True):
-            part, node = timed[first:end], int(self.node[timed[first]])
-            kind, name, group = ("", "late start", None) if node == NONE else _named(nodes, node)
-            actors = record.actor[self.rows[part]]
-            sums = self._sums(part)
-            before = self.rows[timed[first - 1] + 1 if first else 0 : part[0] + 1]
-            yield Hop(
-                kind=kind,
-                name=name,
-                group=group,
-                actors=tuple(dict.fromkeys(actors.tolist())),
-                start_ns=int(record.start_ns[self.rows[part[0]]]),
-                end_ns=int(record.end_ns[self.rows[part[-1]]]),
-                messages=_messages(record, self.rows[part]),
-                after=_after(record, before, node),
-                causes={cause: int(ns) for cause, ns in zip(CAUSES, sums, strict=True) if ns},
-            )
+        sums, messages = self._sums_of_hops(timed, firsts), _messages(self.record, self.rows[timed], firsts)
+        parts = zip(firsts.tolist(), [*firsts[1:].tolist(), len(timed)], sums, messages.tolist(), strict=True)
+        return tuple(self._hop(timed, *part) for part in parts)
+
+    def _sums_of_hops(self, timed: Any, firsts: Any) -> Any:
+        """Per hop, what its time was spent on; hops begin at these of the events that take time."""
+        hop = np.zeros(len(timed), np.int64)
+        hop[firsts[1:]] = 1
+        hop, queued = np.cumsum(hop), self.queued_ns[timed]
+        sums = np.zeros((len(firsts), len(CAUSES)), np.int64)
+        np.add.at(sums, (hop, self.cause[timed]), self.spent_ns[timed] - queued)
+        np.add.at(sums[:, CAUSES.index("queueing")], hop, queued)
+        return sums
+
+    def _hop(self, timed: Any, first: int, end: int, sums: Any, messages: int) -> Hop:
+        record, nodes = self.record, self.record.nodes
+        part, node = timed[first:end], int(self.node[timed[first]])
+        kind, name, group = ("", "late start", None) if node == NONE else _named(nodes, node)
+        before = self.rows[timed[first - 1] + 1 if first else 0 : part[0] + 1]
+        return Hop(
+            kind=kind,
+            name=name,
+            group=group,
+            actors=tuple(dict.fromkeys(record.actor[self.rows[part]].tolist())),
+            start_ns=int(record.start_ns[self.rows[part[0]]]),
+            end_ns=int(record.end_ns[self.rows[part[-1]]]),
+            messages=messages,
+            after=_after(record, before, node),
+            causes={cause: ns for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns},
+        )
 
 
 def _walk(record: PathRecord) -> Any:
@@ -205,8 +223,12 @@ def _queued(record: PathRecord, rows: Any) -> Any:
 
 def _cause_of_kind(kind: str) -> int:
     """What the duration of a node of this kind counts as."""
-    if kind == "compute":
+    if kind in ("compute", "host", "gap"):
+        return CAUSES.index(kind)
+    if kind == COPY:
         return CAUSES.index("compute")
+    if kind in OPAQUE_KINDS:
+        return CAUSES.index("host")
     if kind.startswith("memory_"):
         return CAUSES.index("memory")
     return CAUSES.index("other" if kind in ("metadata", "invalid", "") else "replayed")
@@ -231,10 +253,13 @@ def _hop_codes(nodes: Any, node: Any) -> Any:
     return np.where(joint, -2 - of_name, node)
 
 
-def _messages(record: PathRecord, rows: Any) -> int:
-    """How many messages a stretch of the chain passes: every one has its serialisation, or only a latency."""
+def _messages(record: PathRecord, rows: Any, firsts: Any) -> Any:
+    """How many messages each hop passes: every one has its serialisation, or only a latency."""
     flying = record.is_kind("latency", "serialisation")[rows]
-    return int(np.count_nonzero(np.diff(flying.astype(np.int8), prepend=0) == 1))
+    begins = flying.copy()
+    begins[1:] &= ~flying[:-1]
+    begins[firsts] = flying[firsts]
+    return np.add.reduceat(begins.astype(np.int64), firsts)
 
 
 AFTER = (

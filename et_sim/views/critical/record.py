@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import UsageError
+from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.tables.registry import table_named
-from et_sim.views.run.columns import Words, coded, integers, numbers, stems_of, words
+from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import AGAIN, RunDirectory
+from et_sim.views.run.groups import Groups
+from et_sim.views.run.names import stems_of
 from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.text import shortened
 
 NONE = -1
+TO = "->"  # in the names of links of a graph, which say all by themselves
 # The words of the column `kind` that the views know; those in which time passes come first.
 TIMES = ("late_start", "node", "latency", "serialisation", "endpoint", "reduction", "bus")
 QUEUES = ("link_queue", "server_queue", "bus_queue")
@@ -96,6 +101,7 @@ class PathRecord:
             )
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
+        self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # as long as the path is the same
         self._run, place = run, str(run.table_path("path"))
         columns = _columns(run, place)
         self.critical_parent, self.other_parent = columns["critical_parent"], columns["other_parent"]
@@ -127,14 +133,19 @@ class PathRecord:
 
     def is_kind(self, *names: str) -> Any:
         """Which events are of these kinds."""
-        return np.isin(self.kind, [KINDS.index(name) for name in names])
+        return np.array([kind in names for kind in KINDS])[self.kind]
 
     @cached_property
     def link_names(self) -> list[str]:
         """What links are called, by their numbers."""
         columns = self._run.table("resources").select(["dimension", "actor", "link"]).to_pydict()
         rows = zip(columns["dimension"], columns["actor"], columns["link"], strict=True)
-        return [f"dimension {dimension}: actor {actor} {link}" for dimension, actor, link in rows]
+        ranks = self._run.actors()["ranks"].to_pylist()
+        whose = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
+        return [
+            link if TO in link else f"dimension {dimension}: {whose[actor]} {link}"
+            for dimension, actor, link in rows
+        ]
 
     @cached_property
     def last(self) -> int:
@@ -149,14 +160,14 @@ class PathRecord:
         """All nodes of the run."""
         rows = self._run.table("timeline", NODE_COLUMNS).unify_dictionaries().combine_chunks()
         names = words(rows["name"])
-        stems = stems_of(names)
+        stems, groups, actor = stems_of(names), words(rows["group"]), numbers(rows["actor"]).astype(np.int64)
         return Nodes(
-            actor=numbers(rows["actor"]).astype(np.int64),
+            actor=actor,
             node=numbers(rows["node"]),
             kind=words(rows["kind"]),
             name=names,
             stem=Words(stems.texts, stems.codes[names.codes]),
-            group=words(rows["group"]),
+            group=Groups(self._run).together(actor, groups.codes, groups.texts),
             lane=words(rows["lane"]),
             treatment=words(rows["treatment"]),
             start_cause=words(rows["start_cause"]),

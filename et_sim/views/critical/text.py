@@ -6,6 +6,7 @@ Not here: any of the figures (`path`, `sensitivity`, `slack`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,34 +16,52 @@ from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.critical.sensitivity import Sensitivities, Sensitivity
 from et_sim.views.critical.slack import OperationSlack, slack_of_nodes, slack_of_operations
+from et_sim.views.run.alike import together
 from et_sim.views.run.directory import RunDirectory, open_run
-from et_sim.views.text import aligned, bar, share, shortened
+from et_sim.views.text import aligned, bar, fitted, share, shortened, terminal_width
 
 LINES = 10  # of each table
 MOST_NODES = 1000  # in JSON
-BAR_WIDTH = 30
+BAR_WIDTH, SHORT_BAR_WIDTH = 30, 5
 SMALLEST_CHANGE = 0.0005
-LEGEND = "exact while things keep their order (--verify tells); ranges are multiples"
+EXACT_OR_NOT = (
+    "Exact on this path, but for the rounding of durations; beyond where it is good, and where things are "
+    "then served in another order, an estimate. --verify simulates again and tells."
+)
+ESTIMATES = (
+    "Estimates: messages share links, so what makes one faster changes the others. --verify simulates again "
+    "and tells."
+)
 NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
 
 
-def critical_path_text(path: Any, top: int | None = None) -> str:
-    """Everything, in 80 columns."""
-    run = open_run(path)
+def critical_path_text(path: Any, top: int | None = None, width: int | None = None) -> str:
+    """Everything, as wide as the terminal."""
+    run, width = open_run(path), width or terminal_width()
     found = CriticalPath(PathRecord(run))
     most = LINES if top is None else top
-    sections = [_head(found), _causes(found), _operations(found, most), _links(found, most)]
+    tables = [
+        ("What the time went to", _causes(found)),
+        ("Whose time it was", _operations(found, most, width)),
+        ("Links on the path", _links(found, most, width)),
+    ]
     if found.record.is_complete:
-        sections += [_sensitivities(Sensitivities(found).all(), most), _slack(found, most)]
+        changes = _sensitivities(Sensitivities(found).all(), most, width, is_exact=found.record.is_exact)
+        tables += [
+            ("What would change the makespan", changes),
+            ("How much later operations could end, in the same order of service", _slack(found, most, width)),
+        ]
     else:
-        sections.append([NOT_COMPLETE])
-    sections.append(_hops(run, found, most))
-    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+        tables.append((NOT_COMPLETE, []))
+    tables.append(("The longest stretches, in the order of the path", _hops(run, found, most, width)))
+    sections = [[title, *lines] for title, lines in tables if lines or title == NOT_COMPLETE]
+    return "\n\n".join("\n".join(lines) for lines in (_head(found), *sections))
 
 
 def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     """The same for `--json`, and more of it."""
-    found = CriticalPath(PathRecord(open_run(path)))
+    run = open_run(path)
+    found, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
     complete = found.record.is_complete
     return {
         "makespan_ns": found.makespan_ns,
@@ -55,10 +74,11 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "groups": dict(found.by_group()),
         "links": found.by_link(),
         "single_links": found.by_single_link()[:top],
+        "sensitivities_are_exact": found.record.is_exact,
         "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if complete else None,
         "slack_of_operations": [_as_dict(one) for one in slack_of_operations(found.record)][:top],
         "slack_of_nodes": _slack_of_nodes(found.record, MOST_NODES if top is None else top),
-        "hops": [hop.as_dict() for hop in found.hops()],
+        "hops": [{**hop.as_dict(), "ranks": ranks_of(hop, ranks)} for hop in found.hops()],
     }
 
 
@@ -96,22 +116,17 @@ def _causes(found: CriticalPath) -> list[str]:
     return aligned([("cause", "time", "", ""), *rows], "<>><")
 
 
-def _operations(found: CriticalPath, most: int) -> list[str]:
+def _operations(found: CriticalPath, most: int, width: int) -> list[str]:
     operations = found.by_operation()
     rows = [
-        (
-            shortened(kind, 14),
-            shortened(name, 30),
-            shortened(group or "", 12),
-            format_ns(ns),
-            share(ns, found.makespan_ns),
-        )
+        (kind, name, group or "", format_ns(ns), share(ns, found.makespan_ns))
         for kind, name, group, ns in operations[:most]
     ]
-    return _cut(aligned([("kind", "operation", "group", "time", ""), *rows], "<<<>>"), operations, most)
+    head, shrink = ("kind", "operation", "group", "time", ""), {1: 20, 2: 8, 0: 10}
+    return _cut(fitted([head, *rows], "<<<>>", width, shrink=shrink, names=(1, 2)), operations, most)
 
 
-def _links(found: CriticalPath, most: int) -> list[str]:
+def _links(found: CriticalPath, most: int, width: int) -> list[str]:
     """Classes of links; of the link model, single links, too."""
     classes = [
         (one["link"], *(format_ns(one[name]) for name in ("latency", "serialisation", "queueing")))
@@ -122,21 +137,27 @@ def _links(found: CriticalPath, most: int) -> list[str]:
     single = found.by_single_link()
     rows = [(one["link"], "", *(format_ns(one[n]) for n in ("serialisation", "queueing"))) for one in single]
     head = ("links", "latency", "serialisation", "queueing")
-    return _cut(aligned([head, *classes, *rows[:most]], "<>>>"), single, most)
+    table = fitted([head, *classes, *rows[:most]], "<>>>", width, shrink={0: 16}, names=(0,))
+    return _cut(table, single, most)
 
 
-def _sensitivities(found: Sequence[Sensitivity], most: int) -> list[str]:
-    rows = [
+def _sensitivities(found: Sequence[Sensitivity], most: int, width: int, *, is_exact: bool) -> list[str]:
+    largest = max((abs(one.better.one_percent_ns) for one in found), default=0.0)
+    rows: list[tuple[str, ...]] = [
         (
-            shortened(one.parameter, 27),
+            one.parameter,
             _signed(one.better.one_percent_ns),
             _signed(one.worse.one_percent_ns),
-            _range(one.worse.same_path_until, one.better.same_path_until),
+            bar([("█", round(abs(one.better.one_percent_ns)))], round(largest), SHORT_BAR_WIDTH),
+            _good_until(one.worse.same_path_until, one.better.same_path_until),
         )
         for one in found[:most]
     ]
-    head = ("what would change it", "1 % better", "1 % worse", "same path")
-    return [*_cut(aligned([head, *rows], "<>>>"), found, most), LEGEND]
+    shown = [("parameter", "1 % better", "1 % worse", "", "good until"), *rows]
+    if not is_exact:
+        shown = [row[:4] for row in shown]
+    table = fitted(shown, "<>><<"[: len(shown[0])], width, shrink={0: 16}, drop=(3,), names=(0,))
+    return [*_cut(table, found, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATES, width)]
 
 
 def _signed(change: float) -> str:
@@ -144,27 +165,24 @@ def _signed(change: float) -> str:
     return "0 ns" if ns == 0 else f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"
 
 
-def _range(one: float, other: float) -> str:
+def _good_until(one: float, other: float) -> str:
+    """How far the same path goes, in words; both ends are multiples of what the parameter is."""
     low, high = sorted((one, other))
-    if low == 0 and high == np.inf:
-        return "always"
-    return f"{_multiple(low)} to {_multiple(high)}"
+    down = "" if low == 0 else "no lower" if 1 - low < SMALLEST_CHANGE else f"down to {_multiple(low)}"
+    up = "" if high == np.inf else "no higher" if high - 1 < SMALLEST_CHANGE else f"up to {_multiple(high)}"
+    return ", ".join(filter(None, (down, up))) or "whatever it is"
 
 
 def _multiple(factor: float) -> str:
-    if factor in (0, np.inf):
-        return "∞" if factor else "0"
-    if abs(factor - 1) < SMALLEST_CHANGE:
-        return "now"
-    return f"{factor:.3f}" if 0.9 < factor < 1.1 else f"{factor:.3g}"
+    return f"{factor:.3f} times" if 0.9 < factor < 1.1 else f"{factor:.3g} times"
 
 
-def _slack(found: CriticalPath, most: int) -> list[str]:
+def _slack(found: CriticalPath, most: int, width: int) -> list[str]:
     slack = slack_of_operations(found.record)
     rows = [
         (
-            shortened(one.kind, 14),
-            shortened(one.name, 26),
+            one.kind,
+            one.name,
             f"{one.nodes:,}",
             f"{one.critical:,}",
             format_ns(one.least_ns),
@@ -173,10 +191,11 @@ def _slack(found: CriticalPath, most: int) -> list[str]:
         for one in slack[:most]
     ]
     head = ("kind", "operation", "nodes", "critical", "least slack", "median")
-    return _cut(aligned([head, *rows], "<<>>>>"), slack, most)
+    table = fitted([head, *rows], "<<>>>>", width, shrink={1: 16, 0: 10}, drop=(5,), names=(1,))
+    return _cut(table, slack, most)
 
 
-def _hops(run: RunDirectory, found: CriticalPath, most: int) -> list[str]:
+def _hops(run: RunDirectory, found: CriticalPath, most: int, width: int) -> list[str]:
     """The longest stretches, in the order of the path."""
     hops = found.hops()
     longest = sorted(range(len(hops)), key=lambda at: hops[at].start_ns - hops[at].end_ns)[:most]
@@ -185,20 +204,21 @@ def _hops(run: RunDirectory, found: CriticalPath, most: int) -> list[str]:
         (
             format_ns(hop.start_ns),
             format_ns(hop.end_ns - hop.start_ns),
-            _where(hop, ranks),
-            shortened(hop.name, 26),
+            shortened(ranks_of(hop, ranks), 12),
+            hop.name,
             hop.after,
         )
         for hop in (hops[at] for at in sorted(longest))
     ]
     head = ("from", "takes", "ranks", "hop", "after")
-    return _cut(aligned([head, *rows], ">><<<"), hops, most)
+    table = fitted([head, *rows], ">><<<", width, shrink={3: 16}, names=(3,))
+    return _cut(table, hops, most)
 
 
-def _where(hop: Hop, ranks: Sequence[str]) -> str:
-    if len(hop.actors) == 1:
-        return shortened(ranks[hop.actors[0]], 12) if hop.actors[0] >= 0 else ""
-    return f"{len(hop.actors)} actors"
+def ranks_of(hop: Hop, ranks: Sequence[str]) -> str:
+    """The ranks of all actors that a hop passes; empty: it is no actor's."""
+    passed = [ranks[actor] for actor in hop.actors if actor >= 0]
+    return together(passed) if passed else ""
 
 
 def _cut(lines: list[str], of: Sequence[Any], most: int) -> list[str]:

@@ -87,7 +87,10 @@ def verification_lines(found: Sequence[Verified]) -> list[str]:
     said = f"{plural(len(found), 'simulation')}, {differ or 'none'} not as foretold"
     reason = ": as a rule, because of another order" if differ else ""
     width = terminal_width()
-    return [*fitted([head, *rows], "<>>>>", width, shrink={0: 12}), shortened(f"{said}{reason}", width)]
+    return [
+        *fitted([head, *rows], "<>>>>", width, shrink={0: 12}, names=(0,)),
+        shortened(f"{said}{reason}", width),
+    ]
 
 
 def _signed(ns: int) -> str:

@@ -19,7 +19,8 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "all_to_all": "#cc79a7",
         "send": "#009e73",
         "receive": "#56b4e9",
-        "cpu": "#8d99a6",
+        "host": "#8d99a6",
+        "gap": "#d3d8de",
         "broadcast": "#882255",
         "reduce": "#aa6f3c",
         "gather": "#b5b35c",
@@ -27,6 +28,11 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "barrier": "#4a4a4a",
         "memory_load": "#44aa99",
         "memory_store": "#117733",
+        "communication": "#a65628",
+        "storage": "#6b5b4b",
+        "batch": "#9c8f7a",
+        "checkpoint": "#5d7a8c",
+        "copy": "#6699cc",
         NEVER: "#c00000",
     }
 )
@@ -35,6 +41,7 @@ OTHER = "#7d7d7d"
 LIGHTER: Mapping[str, str] = MappingProxyType(
     {
         "compute": "#2b8fd0",
+        "gap": "#4b555f",
         "broadcast": "#c2578c",
         "scatter": "#a77fce",
         "barrier": "#a0a0a0",

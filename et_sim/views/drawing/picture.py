@@ -29,9 +29,8 @@ TICKS = 6
 LEAST_SEPARATED = 5  # pixels
 COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns")
 
-CPU = "cpu"
-LANES = (CPU, "compute", "communication")
-LANE_OF = {CPU: CPU, "compute": "compute"}  # all others show in that of communication
+LANES = ("cpu", "compute", "communication")
+LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
 
 
 def write_picture(run: RunDirectory, target: Path) -> None:
@@ -81,7 +80,7 @@ def _painted(run: RunDirectory, actors: list[int], makespan: int) -> tuple[Any, 
     boundaries = np.zeros((tracks, PIXELS), np.bool_)
     kinds: tuple[str, ...] = ()
     for batch in run.batches("timeline", COLUMNS):
-        kinds = kinds or (*batch["kind"].dictionary.to_pylist(), CPU, NEVER)
+        kinds = kinds or (*batch["kind"].dictionary.to_pylist(), NEVER)
         track, kind, start, end = _drawn(batch, actors, makespan, kinds)
         for code in np.flatnonzero(np.bincount(kind)).tolist():
             this = kind == code
@@ -107,8 +106,7 @@ def _drawn(batch: Any, actors: list[int], makespan: int, kinds: tuple[str, ...])
     lanes = (*batch["lane"].dictionary.to_pylist(), None)
     lane_codes = [LANES.index(LANE_OF.get(name, "communication")) for name in lanes]
     lane = np.array(lane_codes, np.int64)[coded(batch["lane"])[rows]]
-    kind = np.where(lane == LANES.index(CPU), kinds.index(CPU), coded(batch["kind"])[rows])
-    kind = np.where(ended[rows] < 0, kinds.index(NEVER), kind)
+    kind = np.where(ended[rows] < 0, kinds.index(NEVER), coded(batch["kind"])[rows])
     return np.searchsorted(actors, actor[rows]) * len(LANES) + lane, kind, start[rows], end[rows]
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.views.drawing.nodes import CAUSES, NONE, NUMBERS, TEXTS, Nodes, Shown
-from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.columns import Words, coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import Groups
 from et_sim.views.run.selection import Window
 
 SPANS = ("actor", "start_ns", "end_ns")
@@ -32,6 +33,7 @@ class Slices:
 
     place: Any  # in Shown.ranks
     row: Any  # in the nodes
+    group: Words  # as the rank calls it
     left_out: str
 
     def __len__(self) -> int:
@@ -50,7 +52,10 @@ def visible_nodes(run: RunDirectory, shown: Shown, window: Window, limit: int) -
         left_out = (
             f"shows the {limit:,} longest of {count:,} nodes; --window, --ranks and --limit choose others"
         )
-    return blocks.nodes(rows), Slices(place, np.searchsorted(rows, row), left_out)
+    nodes, row = blocks.nodes(rows), np.searchsorted(rows, row)
+    rank = np.array(shown.ranks, np.int64)[place]
+    group = Groups(run).of_ranks(rank, nodes.actor[row], nodes.group[row], nodes.groups)
+    return nodes, Slices(place, row, group, left_out)
 
 
 class _Blocks:

@@ -61,7 +61,16 @@ def _slices(contents: Contents) -> Iterator[bytes]:
     nodes = contents.nodes.take(contents.slices.row)
     heads = [_json({"name": name or ""})[1:-1] for name in nodes.names]
     kinds = [_json({"cat": kind or ""})[1:-1] for kind in nodes.kinds]
-    columns = (nodes.name, nodes.kind, nodes.group, nodes.node, nodes.bytes, nodes.waited_ns, nodes.completed)
+    groups = contents.slices.group
+    columns = (
+        nodes.name,
+        nodes.kind,
+        groups.codes,
+        nodes.node,
+        nodes.bytes,
+        nodes.waited_ns,
+        nodes.completed,
+    )
     rows = zip(
         *(
             column.tolist()
@@ -71,7 +80,7 @@ def _slices(contents: Contents) -> Iterator[bytes]:
     )
     ranks = [contents.shown.ranks[place] for place in contents.tracks.place]
     for track, start, end, name, kind, group, node, size, waited, completed in rows:
-        notes = {"node": node, "bytes": max(size, 0), "group": nodes.groups[group], "waited_ns": waited}
+        notes = {"node": node, "bytes": max(size, 0), "group": groups.texts[group], "waited_ns": waited}
         notes = {key: value for key, value in notes.items() if value or key == "node"}
         if not completed:
             notes["never_completed"] = True

@@ -77,9 +77,10 @@ def _interned(contents: Contents) -> Iterator[bytes]:
             yield message(field, number(1, 1 + code), text(2, texts[code] or ""))
     for at, name in enumerate(ANNOTATIONS):
         yield message(ANNOTATION_NAMES, number(1, 1 + at), text(2, name))
-    for code in np.unique(nodes.group[rows]).tolist():
-        if nodes.groups[code] is not None:
-            yield message(TEXTS, number(1, 1 + code), text(2, nodes.groups[code] or ""))
+    groups = contents.slices.group
+    for code in np.unique(groups.codes).tolist():
+        if groups.texts[code] is not None:
+            yield message(TEXTS, number(1, 1 + code), text(2, groups.texts[code] or ""))
 
 
 def _events(contents: Contents) -> tuple[list[int], Iterator[bytes]]:
@@ -124,8 +125,9 @@ def _bodies(contents: Contents) -> Any:
     """A function that gives the name, category and annotations of a slice."""
     nodes = contents.nodes.take(contents.slices.row)
     numbers = (nodes.node, nodes.bytes, nodes.completed, nodes.waited_ns)
-    columns = [column.tolist() for column in (nodes.name, nodes.kind, nodes.group, *numbers)]
-    no_group = len(nodes.groups) - 1
+    groups = contents.slices.group
+    columns = [column.tolist() for column in (nodes.name, nodes.kind, groups.codes, *numbers)]
+    no_group = len(groups.texts) - 1
 
     def body(entry: int) -> bytes:
         name, kind, group, node, size, completed, waited = (column[entry] for column in columns)

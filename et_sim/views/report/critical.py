@@ -5,29 +5,28 @@ Not here: any of its figures (`et_sim.views.critical.path`).
 
 from __future__ import annotations
 
-from et_sim.tables.registry import table_named
 from et_sim.units import format_ns, plural
 from et_sim.views.critical.path import CriticalPath, Hop
 from et_sim.views.critical.sensitivity import Sensitivities
+from et_sim.views.critical.text import ranks_of
 from et_sim.views.report.markup import absent, bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import share, shortened
+from et_sim.views.text import cut, share
 
 MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8
 MOST_MOMENTS = 2_000_000
 
 
 def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
-    """Causes, what would change it, and the longest steps; or how to record them."""
+    """Causes, what would change it, and the longest steps; nothing if they were not recorded."""
     if found is None and run.holds("path"):
         part = recorded_part(run)
         what = f"Only the nodes of {part} were written, and a critical path leads through all of them"
         return section("critical", "Critical path", absent(what, "simulate without --ranks and --window"))
     if found is None:
-        what = "What let everything happen was not recorded"
-        return section("critical", "Critical path", absent(what, table_named("path").how_to_get_it))
+        return ""
     whole = found.makespan_ns
     causes = sorted(found.by_cause().items(), key=lambda one: -one[1])
     stacked = bar([(f"cause-{name}", name, spent) for name, spent in causes], whole)
@@ -87,14 +86,12 @@ def _caption(count: int) -> str:
 
 
 def _row(hop: Hop, ranks: list[str]) -> tuple[str, ...]:
-    where = called(ranks[hop.actors[0]], 16) if hop.actors and hop.actors[0] >= 0 else ""
-    if len(hop.actors) > 1:
-        where = f"{where} and {len(hop.actors) - 1} more"
+    passed = ranks_of(hop, ranks)
     return (
         format_ns(hop.start_ns),
         format_ns(hop.end_ns - hop.start_ns),
         text(hop.kind.replace("_", " ")),
-        text(shortened(hop.name, 40)),
-        text(where),
+        text(cut(hop.name, 40)),
+        text(called(passed, 16) if passed else ""),
         text(hop.after),
     )

@@ -1,23 +1,25 @@
-"""How much of the communication of each group is exposed: under way while nothing but communication is.
+"""How much of the transfers of each group is exposed: under way while no kernel or copy runs.
 
-Per actor, the time that a group's communication adds to that of everything that is not communication; times
-of actors count once per rank. Not here: the exposed time of ranks, which the run's summary has.
+Times of actors count once per rank. Not here: the exposed time of ranks, which the run's summary has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.intervals import Intervals, Unions, together
+from et_sim.tables.kinds import COPY, NOT_COMMUNICATION
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import GroupCounts
 
 MESSAGES = "sends and receives"
-OTHER_KINDS = ("compute", "memory_load", "memory_store", "metadata", "invalid")
-COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "bytes")
+KERNELS, NEITHER = 0, 1
+COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "bytes")
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ def exposed_by_group(run: RunDirectory) -> list[Exposed]:
     adding: _Adding | None = None
     for rows in run.batches("timeline", COLUMNS):
         # Texts are the same in all batches.
-        adding = adding or _Adding(found, rows, run.rank_counts())
+        adding = adding or _Adding(found, rows, GroupCounts(run))
         end = integers(rows["end_ns"], missing=-1)
         adding.add(rows, np.where(end < 0, run.summary["makespan_ns"], end))
     if adding is not None:
@@ -48,49 +50,51 @@ def exposed_by_group(run: RunDirectory) -> list[Exposed]:
 class _Adding:
     """Adds up blocks of the timeline."""
 
-    def __init__(self, found: dict[str, Exposed], rows: Any, ranks: Any) -> None:
-        self._found, self._ranks = found, ranks
-        named = [text or MESSAGES for text in (*rows["group"].dictionary.to_pylist(), None)]
-        self._texts = sorted(set(named))  # groups of one name are shown as one
-        self._sort_of_group = np.array([1 + self._texts.index(text) for text in named])
+    def __init__(self, found: dict[str, Exposed], rows: Any, groups: GroupCounts) -> None:
+        self._found, self._groups = found, groups
+        self._texts = (*rows["group"].dictionary.to_pylist(), None)
         kinds = (*rows["kind"].dictionary.to_pylist(), None)
-        self._is_other = np.array([kind in OTHER_KINDS for kind in kinds])
-        self.unions = Unions(1 + len(self._texts), self._measure)
+        self._is_kernel = np.array([kind in ("compute", COPY) for kind in kinds])
+        self._is_other = np.array([kind is None or kind in NOT_COMMUNICATION for kind in kinds])
+        self.unions = Unions(2 + len(self._texts), self._measure)
 
     def add(self, rows: Any, end: Any) -> None:
         """Take a block, with the ends of its nodes."""
-        actor = numbers(rows["actor"])
-        is_other = self._is_other[coded(rows["kind"])]
-        sort = np.where(is_other, 0, self._sort_of_group[coded(rows["group"])])
-        self.unions.add(actor, sort, numbers(rows["start_ns"]), end)
-        weight, size = self._ranks[actor], integers(rows["bytes"], missing=0)
-        for number in np.flatnonzero(np.bincount(sort)).tolist():
-            if number:
-                own = np.flatnonzero(sort == number)
-                total = self._of(number)
-                total.count += int(weight[own].sum())
-                total.bytes += _dot(weight[own], size[own])
-
-    def _of(self, sort: int) -> Exposed:
-        text = self._texts[sort - 1]
-        return self._found.setdefault(text, Exposed(text))
+        actor, kind, group = numbers(rows["actor"]), coded(rows["kind"]), coded(rows["group"])
+        is_other = self._is_other[kind]
+        other = np.where(self._is_kernel[kind], KERNELS, NEITHER)
+        before = integers(rows["queued_ns"], missing=0) + integers(rows["waiting_ns"], missing=0)
+        start = numbers(rows["start_ns"])
+        moved = np.clip(start + before, start, end)
+        self.unions.add(actor, np.where(is_other, other, 2 + group), moved, end)
+        own = np.flatnonzero(~is_other)
+        size = integers(rows["bytes"], missing=0)[own]
+        for total, ranks, (count, payload) in self._shared_out(
+            actor[own], group[own], np.ones_like(size), size
+        ):
+            total.count += ranks * count
+            total.bytes += ranks * payload
 
     def _measure(self, unions: list[Intervals]) -> None:
-        others, *groups = unions
-        for sort, active in enumerate(groups, start=1):
-            if len(active):
-                without = others.of(np.unique(active.owner))
-                total = self._of(sort)
-                total.active_ns += self._long(active)
-                total.exposed_ns += self._long(together((active, without))) - self._long(without)
+        kernels, _, *groups = unions
+        for group, active in enumerate(groups):
+            without = kernels.of(np.unique(active.owner))
+            actors = 1 + int(active.owner.max(initial=-1))
+            exposed_ns = together((active, without)).lengths(actors) - without.lengths(actors)
+            owner = np.unique(active.owner)
+            code, columns = np.full(len(owner), group), (active.lengths(actors)[owner], exposed_ns[owner])
+            for total, ranks, (under_way, alone) in self._shared_out(owner, code, *columns):
+                total.active_ns += ranks * under_way
+                total.exposed_ns += ranks * alone
 
-    def _long(self, found: Intervals) -> int:
-        """Time over all ranks."""
-        return _dot(self._ranks[found.owner], found.end - found.start)
-
-
-def _dot(counts: Any, values: Any) -> int:
-    """The sum of products, in Python's unbounded integers where it might not fit."""
-    if float(np.abs(values).max(initial=0)) * float(counts.sum()) < 2**62:
-        return int((counts * values).sum())
-    return sum(c * v for c, v in zip(counts.tolist(), values.tolist(), strict=True))
+    def _shared_out(
+        self, actor: Any, group: Any, *columns: Any
+    ) -> Iterator[tuple[Exposed, int, tuple[int, ...]]]:
+        """For every group that rows are in to any rank: to how many ranks, and the rows' sums."""
+        counts = self._groups.of_groups(actor, group, self._texts)
+        for number in np.unique(counts).tolist():
+            here = counts == number
+            sums = tuple(int(column[here].sum()) for column in columns)
+            for text, ranks in self._groups.counts[number]:
+                name = text or MESSAGES
+                yield self._found.setdefault(name, Exposed(name)), ranks, sums

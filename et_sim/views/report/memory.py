@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.tables.registry import table_named
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.drawing.picture import TICKS, round_step
-from et_sim.views.report.markup import absent, section, tag, text
+from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.text import shortened
@@ -25,13 +24,9 @@ GRID = 4
 
 
 def memory_section(run: RunDirectory) -> str:
-    """Curves of local memory, or how to get them."""
+    """Curves of local memory; nothing if it was not tracked."""
     if not run.holds("memory"):
-        return section(
-            "memory",
-            "Local memory",
-            absent("Local memory was not tracked", table_named("memory").how_to_get_it),
-        )
+        return ""
     makespan = max(run.summary["makespan_ns"], 1)
     ranks = run.actors()["ranks"].to_pylist()
     peaks = _peaks(run, len(ranks))

@@ -15,7 +15,7 @@ import numpy as np
 from et_sim.intervals import filled, union
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.picture import TICKS, round_step
-from et_sim.views.report.markup import absent, section, tag, text
+from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import link_table
@@ -23,9 +23,10 @@ from et_sim.views.text import share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
 LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 220, 900, 14, 60, 6, 26
-NOT_RECORDED = "simulate with --detail phases (dimensions), or --detail links"
 CARRIES = "share of time in which a link carries a message"
-SENDS = "share of time that messages of a rank take to be serialised; without link model, they may overlap"
+SENDS = (
+    "share of time that messages of a rank take to be serialised; on the analytical model, they may overlap"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,11 +39,11 @@ class Heat:
 
 
 def network_section(run: RunDirectory) -> str:
-    """A heat map for each thing that was recorded, or how to record it."""
+    """A heat map for each thing that was recorded; nothing if none was."""
     makespan = max(run.summary["makespan_ns"], 1)
     maps = [heat for heat in (links(run), dimensions(run, makespan)) if heat is not None]
     if not maps:
-        return section("network", "Network over time", absent("Its use was not recorded", NOT_RECORDED))
+        return ""
     parts = [tag("p", text(heat.note), class_="note") + _drawing(heat, makespan) for heat in maps]
     return section("network", "Network over time", *parts, _legend())
 

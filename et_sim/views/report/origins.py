@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from et_sim.tables.registry import table_named
 from et_sim.units import plural
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.summary.factors import factors_text
 from et_sim.views.text import share
 
 TREATMENTS = (
@@ -15,6 +17,12 @@ TREATMENTS = (
     ("defaulted", "1 ns: the trace records no duration"),
     ("instant", "takes no time"),
     ("not_executed", "never issued"),
+)
+COULD_SHOW = (
+    ("path", "the critical path"),
+    ("phases", "dimensions in use over time"),
+    ("links", "links in use over time"),
+    ("memory", "local memory"),
 )
 
 
@@ -78,9 +86,18 @@ def configuration_section(run: RunDirectory) -> str:
             "uneven",
             f"{plural(summary['uneven']['ranks'], 'rank')}, {plural(summary['uneven']['links'], 'link')}",
         ),
+        *(("what if", said) for said in [factors_text(run)] if said),
     ]
     listed = "".join(tag("div", tag("dt", text(name)) + tag("dd", text(value))) for name, value in facts)
     inputs = manifest.get("inputs", [])
     rows = [(text(one["file"]), tag("code", text(one["sha256"]))) for one in inputs]
     files = more(plural(len(rows), "input file"), table("", ("file", "SHA-256"), rows, "<<")) if rows else ""
-    return section("configuration", "Configuration", tag("dl", listed, class_="facts"), files)
+    facts_of_run = tag("dl", listed, class_="facts")
+    return section("configuration", "Configuration", facts_of_run, files, _not_recorded(run))
+
+
+def _not_recorded(run: RunDirectory) -> str:
+    """What the page could also show, and how to get it."""
+    lacking = [(what, table_named(name).how_to_get_it) for name, what in COULD_SHOW if not run.holds(name)]
+    listed = "; ".join(f"{what}: {remedy}" for what, remedy in lacking)
+    return tag("p", text(f"Not recorded: {listed}."), class_="note") if lacking else ""

@@ -78,7 +78,7 @@ def report(
         heading=text(name),
         subtitle=text(f"{summary['status']} run, {summary['ranks']:,} ranks, {summary['model']} network"),
         style=_asset("report.css") + _kind_colours(),
-        main="\n".join(sections),
+        main="\n".join(filter(None, sections)),
         version=text(run.manifest.get("et_sim", "")),
         script=_asset("timeline.js"),
     )

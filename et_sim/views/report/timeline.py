@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,6 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
 
 MOST_RANKS = 64
-CPU = "cpu"
 MOST_SLICES = 100_000
 MOST_NODES = 2_000_000  # that are looked at
 MOST_ARROWS = 50_000
@@ -83,15 +83,14 @@ def _data(
     place_of[order] = np.arange(len(order))
     single = merged.count[merged.of_slice] == 1
     drawn_of = np.where(single, place_of[merged.of_slice], NONE)
-    kinds = [*(kind or "" for kind in nodes.kinds), CPU, NEVER]
-    is_cpu = drawn.lane == (nodes.lanes.index(CPU) if CPU in nodes.lanes else NONE)
+    kinds = [*(kind or "" for kind in nodes.kinds), NEVER]
     columns = {
         "track": tracks.of_slice[merged.first[order]],
         "start": merged.start_ns[order],
         "length": (merged.end_ns - merged.start_ns)[order],
-        "kind": np.where(drawn.completed, np.where(is_cpu, len(kinds) - 2, drawn.kind), len(kinds) - 1),
+        "kind": np.where(drawn.completed, drawn.kind, len(kinds) - 1),
         "name": drawn.name,
-        "group": drawn.group,
+        "group": slices.group.codes[merged.first[order]],
         "node": np.maximum(drawn.node, 0),
         "bytes": np.maximum(drawn.bytes, 0),
         "waited": drawn.waited_ns,
@@ -109,7 +108,7 @@ def _data(
             {"name": kind.replace("_", " "), "colour": colour_of(kind), "dark": lighter(kind)}
             for kind in kinds
         ],
-        **_words(columns, nodes),
+        **_words(columns, {"name": nodes.names, "group": slices.group.texts}),
         "columns": {name: _packed(column) for name, column in columns.items()},
         "arrows": _arrows(nodes, shown, slices, drawn_of),
     }
@@ -132,10 +131,10 @@ def _on_path(nodes: Nodes, path: CriticalPath | None) -> Any:
     return found
 
 
-def _words(columns: dict[str, Any], nodes: Nodes) -> dict[str, list[str]]:
+def _words(columns: dict[str, Any], every: Mapping[str, Sequence[str | None]]) -> dict[str, list[str]]:
     """The names and groups that occur; the columns count in these from now on."""
     found = {}
-    for name, texts in (("name", nodes.names), ("group", nodes.groups)):
+    for name, texts in every.items():
         codes, columns[name] = np.unique(columns[name], return_inverse=True)
         columns[name] = columns[name].reshape(-1)
         found[f"{name}s"] = [texts[code] or "" for code in codes.tolist()]

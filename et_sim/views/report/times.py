@@ -13,57 +13,52 @@ from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
 from et_sim.views.summary.operations import operations
-from et_sim.views.summary.rank_table import called, other_ns, rank_count, slowest_first
-from et_sim.views.text import share, shortened
+from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.profile_facts import makespan_text
+from et_sim.views.summary.rank_table import called, rank_count, slowest_first
+from et_sim.views.text import cut, distinct, share, shortened
 
-PARTS = (
-    ("compute", "compute"),
-    ("overlap", "compute, hiding communication"),
-    ("exposed", "exposed communication"),
-    ("other", "other work"),
-    ("idle", "idle"),
-)
+OVERLAP = "overlap"
+_COMPUTE, *_OTHERS = ((part.short, part.text) for part in PARTS)
+NAMES = (_COMPUTE, (OVERLAP, "compute, hiding communication"), *_OTHERS)
 MOST_RANKS, MOST_OPERATIONS = 24, 15
 
 Entry = dict[str, Any]
 
 
-def parts_of(entry: Entry, makespan_ns: int) -> dict[str, int]:
-    """How a rank spends its time until it finishes."""
-    hidden = min(entry.get("overlap_ns") or 0, entry["compute_ns"])
-    return {
-        "compute": entry["compute_ns"] - hidden,
-        "overlap": hidden,
-        "exposed": entry["exposed_comm_true_ns"],
-        "other": other_ns(entry, makespan_ns),
-        "idle": entry["idle_ns"],
-    }
+def parts_of(entry: Entry) -> dict[str, int]:
+    """How a rank spends the makespan; what of its computation hides communication stands for itself."""
+    found = {part.short: entry[part.figure] for part in PARTS}
+    hidden = entry["hidden_comm_ns"]
+    return {**found, "compute": found["compute"] - hidden, OVERLAP: hidden}
 
 
 def headline(run: RunDirectory) -> str:
     """The makespan, what the average rank spends it on, and the figures that everybody asks for."""
     summary = run.summary
     makespan, ranks = summary["makespan_ns"], summary["ranks"]
-    sums = dict.fromkeys((key for key, _ in PARTS), 0)
+    sums = dict.fromkeys((key for key, _ in NAMES), 0)
     for entry in summary["per_rank"]:
-        for key, amount in parts_of(entry, makespan).items():
+        for key, amount in parts_of(entry).items():
             sums[key] += amount * rank_count(entry["ranks"])
     whole = makespan * ranks
-    stacked = bar([(key, name, sums[key]) for key, name in PARTS], whole)
+    stacked = bar([(key, name, sums[key]) for key, name in NAMES], whole)
     legend = "".join(
         tag("li", f'<i class="{key}"></i>{text(name)} <b>{share(sums[key], whole)}</b>')
-        for key, name in PARTS
+        for key, name in NAMES
         if sums[key]
     )
     stalled = "" if summary["status"] == "complete" else _stalled(run)
     exact = f"<small>{makespan:,} ns</small>"
     figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
+    profiles = tag("p", text(makespan_text(summary)), class_="note") if summary["other_profile"] else ""
     average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
     return section(
         "headline",
         "Overview",
         stalled,
         figure,
+        profiles,
         average,
         stacked,
         tag("ul", legend, class_="legend"),
@@ -97,6 +92,9 @@ def _tiles(run: RunDirectory) -> str:
         ("messages", f"{summary['messages']:,}", "crossed the network"),
         ("nodes", f"{summary['coverage']['nodes']:,}", f"{summary['coverage']['modelled']:,} modelled"),
     ]
+    if slowest := summary["slowest"]:
+        cost = f"the others wait {format_ns(slowest['cost_ns'])} on average"
+        tiles.append(("waited for", called(slowest["ranks"], 12), cost))
     peaks = [entry["peak_memory_bytes"] for entry in summary["per_rank"]]
     if any(peak is not None for peak in peaks):
         tiles.append(("peak memory", format_bytes(max(peak or 0 for peak in peaks)), "local, of any rank"))
@@ -111,27 +109,31 @@ def ranks_section(run: RunDirectory) -> str:
     """Every rank, the slowest first; ranks alike share a line."""
     makespan = run.summary["makespan_ns"]
     entries = slowest_first(run.summary["per_rank"])
-    head = ("ranks", "finish", "", "compute", "exposed", "idle")
+    head = ("ranks", "finish", "", "compute", "exposed", "waiting", "waits most for")
     rows = [_rank_row(entry, makespan) for entry in entries]
-    found = table("", head, rows[:MOST_RANKS], "<><>>>")
+    found = table("", head, rows[:MOST_RANKS], "<><>>><")
     if len(rows) > MOST_RANKS:
         shown = rows[MOST_RANKS : 20 * MOST_RANKS]
         rest = f"{plural(len(rows) - MOST_RANKS, 'faster line')}"
         cut = "" if len(rows) <= 20 * MOST_RANKS else f", of which the first {len(shown)}"
-        found += more(f"{rest}{cut}", table("", head, shown, "<><>>>"))
-    note = "shares of the makespan; exposed: communication was under way, and nothing else"
+        found += more(f"{rest}{cut}", table("", head, shown, "<><>>><"))
+    note = (
+        "shares of the makespan; exposed: bytes moved, or queued for a link, and no kernel ran; waiting: for "
+        "another rank to begin"
+    )
     return section("ranks", "Ranks", tag("p", note, class_="note"), found)
 
 
 def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
-    parts = parts_of(entry, makespan)
+    parts = parts_of(entry)
     finish = "never" if entry["finish_ns"] is None else format_ns(entry["finish_ns"])
-    figures = (entry["compute_ns"], parts["exposed"], parts["idle"])
+    figures = (entry["compute_ns"], parts["exposed"], parts["waiting"])
     return (
         text(shortened(entry["ranks"], 28)),
         finish,
-        bar([(key, name, parts[key]) for key, name in PARTS], makespan),
+        bar([(key, name, parts[key]) for key, name in NAMES], makespan),
         *(f"{format_ns(figure)} <small>{share(figure, makespan)}</small>" for figure in figures),
+        text(shortened(entry["waits_for"] or "", 16)),
     )
 
 
@@ -140,13 +142,14 @@ def operations_section(run: RunDirectory) -> str:
     found = operations(run)
     rows = []
     longest = max((one.total_ns for one in found), default=1)
-    for one in found[:MOST_OPERATIONS]:
+    names = distinct([one.name for one in found[:MOST_OPERATIONS]], 48)
+    for one, name in zip(found, names, strict=False):
         rate = one.bytes_per_second
         kind = one.kind.replace("_", " ")
         rows.append(
             (
                 f'<i class="dot" data-kind="{text(one.kind)}"></i>{text(kind)}',
-                text(shortened(one.name, 48)),
+                text(name),
                 f"{one.count:,}",
                 format_ns(one.total_ns),
                 bar([(f"kind-{one.kind}", kind, one.total_ns)], longest),
@@ -156,7 +159,7 @@ def operations_section(run: RunDirectory) -> str:
             )
         )
     head = ("kind", "operation", "count", "total", "", "mean", "bytes each", "bandwidth")
-    note = "totals over all ranks; a number in a name is #; bandwidth is payload by time, waiting included"
+    note = "totals over all ranks; a counter in a name is #; bandwidth is payload by transfer time"
     rest = (
         f"; {plural(len(found) - len(rows), 'other line')}: et-sim inspect RUN ops"
         if len(found) > len(rows)
@@ -171,7 +174,7 @@ def operations_section(run: RunDirectory) -> str:
 
 
 def groups_section(run: RunDirectory) -> str:
-    """Communication by group: how long it was under way, and how much of that was exposed."""
+    """Communication by group: how long its transfers were under way, and how much of that was exposed."""
     found = exposed_by_group(run)
     if not found:
         return section(
@@ -185,7 +188,7 @@ def groups_section(run: RunDirectory) -> str:
         parts = [("exposed", "exposed", round(exposed)), ("hidden", "hidden", round(active - exposed))]
         rows.append(
             (
-                text(shortened(one.group, 40)),
+                text(cut(one.group, 40)),
                 f"{one.count:,}",
                 format_bytes(one.bytes),
                 format_ns(round(active)),
@@ -193,7 +196,7 @@ def groups_section(run: RunDirectory) -> str:
                 f"{format_ns(round(exposed))} <small>{share(exposed, makespan)}</small>",
             )
         )
-    head = ("group", "operations", "payload", "under way", "", "exposed")
+    head = ("group", "operations", "payload", "transfers", "", "exposed")
     note = (
         "times of the average rank, and shares of the makespan; when several groups are exposed at once, "
         "the time counts for each of them"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +59,3 @@ def words(column: Any) -> Words:
 def coded(dictionary: Any) -> Any:
     """Which text every row has; none is the number of texts."""
     return integers(dictionary.indices, missing=len(dictionary.dictionary))
-
-
-def stems_of(names: Words) -> Words:
-    """Names with their numbers taken out; the codes say which stem every name has."""
-    index: dict[str, int] = {}
-    stems = (re.sub(r"[0-9]+", "#", name or "") for name in names.texts)
-    of_name = np.array([index.setdefault(stem, len(index)) for stem in stems], np.int64)
-    return Words(tuple(index), of_name)

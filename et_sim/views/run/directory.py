@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.paths import exists, is_folder
 from et_sim.tables.declaration import Table
 from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, needed_files, table_named
 from et_sim.units import parse_ranks
@@ -40,9 +41,10 @@ class RunDirectory:
         return self.table_path(name).exists()
 
     def check_table(self, name: str) -> None:
-        """Refuse a table that cannot be read."""
-        with self._opened(name, ()):
-            pass
+        """Refuse a table that cannot be read: for readers that trust a file, so it is read as a whole."""
+        with self._opened(name, None) as file:
+            for number in range(file.num_record_batches):
+                file.get_batch(number).validate(full=True)
 
     def batches(self, name: str, columns: Sequence[str], some: Sequence[int] | None = None) -> Iterator[Any]:
         """A table's rows with these columns, a record batch at a time, or `some` batches by their numbers.
@@ -51,7 +53,9 @@ class RunDirectory:
         """
         with self._opened(name, columns) as file:
             for number in range(file.num_record_batches) if some is None else some:
-                yield file.get_batch(number).select(columns)
+                batch = file.get_batch(number)
+                batch.validate(full=True)
+                yield batch.select(columns)
 
     def metadata(self, name: str) -> dict[bytes, bytes]:
         """What a table says of itself."""
@@ -63,7 +67,9 @@ class RunDirectory:
         if not self.holds(name):
             return None
         with self._opened(name, columns) as file:
-            return file.read_all()
+            found = file.read_all()
+            found.validate(full=True)
+            return found
 
     def actors(self) -> Any:
         """actors.arrow as a pyarrow.Table, one row per actor in ascending order."""
@@ -103,9 +109,9 @@ def open_run(path: str | Path) -> RunDirectory:
 
 
 def _check_is_run(folder: Path) -> None:
-    if not folder.exists():
+    if not exists(folder):
         raise UsageError("there is no such run", place=str(folder), remedy=_nearby(folder))
-    if not folder.is_dir():
+    if not is_folder(folder):
         is_part = folder.name in all_files()
         remedy = f"name its directory: {folder.parent}" if is_part else _nearby(folder)
         raise UsageError("is a file, not the directory of a run", place=str(folder), remedy=remedy)
@@ -132,7 +138,7 @@ def _nearby(folder: Path) -> str:
 def _runs_in(folder: Path) -> list[str]:
     try:
         return sorted(str(entry) for entry in folder.iterdir() if (entry / MANIFEST).is_file())
-    except OSError:
+    except (OSError, ValueError):
         return []
 
 

@@ -7,22 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 # A shape is a type, a tuple of types, a mapping (these keys, each of a shape), a list of one shape
-# (any number of these), or RANKS.
+# (any number of these), RANKS, or `OrNull`.
 Shape = Any
 RANKS = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
 NONE = type(None)
+
+
+@dataclass(frozen=True, slots=True)
+class OrNull:
+    """Something of a shape, or null."""
+
+    shape: Shape
+
 
 NOTICE = {"place": str, "key": str, "text": str}
 FIGURES = {
     "ranks": RANKS,
     "finish_ns": (int, NONE),
     "compute_ns": int,
-    "exposed_comm_true_ns": int,
+    "exposed_comm_ns": int,
+    "exposed_memory_ns": int,
+    "waiting_ns": int,
+    "host_ns": int,
     "idle_ns": int,
+    "early_ns": int,
+    "hidden_comm_ns": int,
+    "comm_without_kernel_ns": int,
+    "waits_for": (str, NONE),
     "compute_bound_share": (float, NONE),
     "compute_utilisation": (float, NONE),
     "memory_utilisation": (float, NONE),
@@ -35,10 +51,27 @@ COVERAGE = {
     "replayed": int,
     "defaulted": int,
     "instant": int,
+    "nodes_by_kind": dict,
     "not_executed": int,
+    "replayed_communication": int,
     "without_tensors": (int, NONE),
     "ignored_attributes": dict,
     "ignored_metadata": int,
+}
+TRIED = {"status": str, "makespan_ns": (int, NONE), "reason": str}
+OTHER_PROFILE = {
+    "profile": str,
+    **TRIED,
+    "measured": bool,
+    "corrections": [{"correction": str, **TRIED}],
+}
+GAP = {"ranks": str, "name": str, "ns": int}
+EXPLAINED = {
+    "path_ns": int,
+    "gaps_ns": int,
+    "spent_ns": dict,
+    "gaps": [GAP],
+    "longest": [{**GAP, "start_ns": int, "before": str}],
 }
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
@@ -48,14 +81,19 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "model": str,
         "profile": str,
         "corrections": list,
+        "profile_named_by": str,
         "switched": list,
+        "other_profile": OrNull(OTHER_PROFILE),
         "folded": {"actors": int},
-        "uneven": {"ranks": int, "links": int},
+        "uneven": {"ranks": int, "links": int, "late_ns": int},
+        "time_factors": [{"ranks": str}],
         "messages": int,
         "per_rank": [FIGURES],
+        "explained": OrNull(EXPLAINED),
         "coverage": COVERAGE,
         "warnings": [NOTICE],
         "defaults": [NOTICE],
+        "slowest": (dict, NONE),
     }
 )
 WAIT = {
@@ -80,6 +118,7 @@ STALL_SHAPE: Mapping[str, Shape] = MappingProxyType(
 
 WORDS: Mapping[type, str] = MappingProxyType(
     {
+        bool: "true or false",
         int: "a whole number",
         float: "a number",
         str: "a text",
@@ -93,6 +132,8 @@ WORDS: Mapping[type, str] = MappingProxyType(
 def misfit(content: Any, shape: Shape, place: str = "") -> str:
     """What is wrong with `content`, as the end of a sentence such as `per_rank[2].ranks is missing`;
     empty if nothing is."""
+    if isinstance(shape, OrNull):
+        return "" if content is None else misfit(content, shape.shape, place)
     if isinstance(shape, Mapping):
         return _wrong_type(content, dict, place) or _misfit_within(content, shape, place)
     if isinstance(shape, list):
@@ -116,7 +157,7 @@ def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place
 
 
 def _wrong_type(content: Any, wanted: type | tuple[type, ...], place: str) -> str:
-    if isinstance(content, wanted) and not isinstance(content, bool):
+    if isinstance(content, wanted) and (wanted is bool or not isinstance(content, bool)):
         return ""
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
     return f"{place or 'it'} is not {' or '.join(WORDS[kind] for kind in kinds)}"

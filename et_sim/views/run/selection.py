@@ -38,7 +38,7 @@ class Selection:
         if not self.ranks:
             return run.rank_counts()
         self.check_ranks(run)
-        return np.array([self._among(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
+        return np.array([self.count(text) for text in run.actors()["ranks"].to_pylist()], np.int64)
 
     def clipped(self, start_ns: Any, end_ns: Any) -> tuple[Any, Any]:
         """Times cut to the window; what lies outside becomes empty."""
@@ -82,14 +82,15 @@ class Selection:
             first, _, last = span.partition("-")
             whole = range(int(first), int(last or first) + 1)
             found += [piece for chosen in self.ranks for piece in _pieces(whole, chosen)]
-        return ",".join(text for _, text in sorted(found))
+        return ",".join(map(_text, _joined(sorted(found))))
 
-    def _among(self, text: str) -> int:
-        """How many of an actor's ranks are selected."""
+    def count(self, ranks: str) -> int:
+        """How many of these ranks are selected."""
         found = 0
-        for span in text.split(","):
+        for span in ranks.split(","):
             first, _, last = span.partition("-")
-            found += sum(_shared(range(int(first), int(last or first) + 1), ranks) for ranks in self.ranks)
+            whole = range(int(first), int(last or first) + 1)
+            found += sum(_shared(whole, chosen) for chosen in self.ranks) if self.ranks else len(whole)
         return found
 
     def check_ranks(self, run: RunDirectory) -> None:
@@ -148,12 +149,21 @@ def _shared(span: range, other: range) -> int:
     return max((last - first) // other.step + 1, 0)
 
 
-def _pieces(whole: range, chosen: range) -> list[tuple[int, str]]:
-    """What is in both, as texts behind the numbers that order them."""
+def _pieces(whole: range, chosen: range) -> list[tuple[int, int]]:
+    """What is in both: from the first to behind the last."""
     if chosen.step != 1:
-        return [(rank, str(rank)) for rank in chosen if rank in whole]
+        return [(rank, rank + 1) for rank in chosen if rank in whole]
     first, last = max(whole[0], chosen[0]), min(whole[-1], chosen[-1])
-    return [(first, _text(range(first, last + 1)))] if first <= last else []
+    return [(first, last + 1)] if first <= last else []
+
+
+def _joined(pieces: Sequence[tuple[int, int]]) -> list[range]:
+    """Ascending pieces, those that touch as one."""
+    found: list[range] = []
+    for first, end in pieces:
+        begin = found.pop().start if found and found[-1].stop == first else first
+        found.append(range(begin, end))
+    return found
 
 
 def _text(ranks: range) -> str:

@@ -15,11 +15,37 @@ from et_sim.tables.registry import all_tables
 from et_sim.views.run.directory import RunDirectory
 
 FIGURES_OF_RUN = ("status", "makespan_ns", "ranks", "messages", "model", "profile")
-RANKS_VIEW = """
+OF_RANKS = ("ranks", "rank_groups", "rank_timeline")
+VIEWS = """
 CREATE VIEW ranks AS
 SELECT unnest(range(spans.first, spans.last + 1))::INTEGER AS rank, actors.* EXCLUDE (ranks, rank_count)
-FROM spans JOIN actors USING (actor)
+FROM spans JOIN actors USING (actor);
+
+CREATE VIEW rank_groups AS
+SELECT unnest(range(first, last + 1))::INTEGER AS rank, name AS "group", members, size, stride
+FROM group_spans;
+
+CREATE VIEW rank_timeline AS
+SELECT ranks.rank, timeline.* REPLACE (group_spans.name AS "group", {peer} AS peer)
+FROM timeline JOIN ranks USING (actor) LEFT JOIN group_spans
+ON group_spans.actor = timeline.actor AND group_spans."group" = timeline."group"
+AND ranks.rank BETWEEN group_spans.first AND group_spans.last {peers};
 """
+# What a table says of an actor's ranks, by ranges of them.
+SPANS = """
+CREATE VIEW {view} AS
+SELECT {table}.* EXCLUDE (ranks), spans.first, spans.last FROM {table} JOIN spans USING (actor)
+WHERE {table}.ranks IS NULL
+UNION ALL
+SELECT * EXCLUDE (span), string_split(span, '-')[1]::BIGINT, string_split(span, '-')[-1]::BIGINT
+FROM (SELECT {table}.* EXCLUDE (ranks), unnest(string_split(ranks, ',')) AS span FROM {table});
+"""
+PEERS_JOINED = """
+LEFT JOIN peer_spans ON peer_spans.actor = timeline.actor AND peer_spans.node = timeline.node
+AND ranks.rank BETWEEN peer_spans.first AND peer_spans.last
+"""
+# In an unfolded run, an actor is the rank of its number.
+PEER = "((ranks.rank + peer_spans.distance) % (SELECT run.ranks FROM run))::INTEGER"
 
 
 class Database:
@@ -35,14 +61,19 @@ class Database:
             self.connection.register(name, _rows_of(run, name))
         self.connection.register("spans", _spans(run))
         self.connection.register("run", _figures(run))
-        self.connection.execute(RANKS_VIEW)
+        self.connection.execute(SPANS.format(view="group_spans", table="groups"))
+        how = {"peer": "timeline.peer", "peers": ""}
+        if run.holds("peers"):
+            self.connection.execute(SPANS.format(view="peer_spans", table="peers"))
+            how = {"peer": PEER, "peers": PEERS_JOINED}
+        self.connection.execute(VIEWS.format(**how))
         for setting in (
             "enable_progress_bar = false",
             "enable_external_access = false",
             "lock_configuration = true",
         ):
             self.connection.execute(f"SET {setting}")
-        self.tables = {name: self._columns(name) for name in (*present, "ranks", "run")}
+        self.tables = {name: self._columns(name) for name in (*present, *OF_RANKS, "run")}
         self.absent = {table.name: table.how_to_get_it for table in all_tables() if table.name not in present}
 
     def _columns(self, table: str) -> tuple[str, ...]:

@@ -19,11 +19,12 @@ from typing import Any
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.views.files import new_file
 from et_sim.views.sql.database import Database
-from et_sim.views.text import aligned, shortened
+from et_sim.views.text import cut, fitted, terminal_width
 
 AT_ONCE = 10_000  # rows
 SHOWN_ROWS = 200
-WIDEST_CELL = 60
+WIDEST_CELL, NARROWEST_TEXT = 60, 12
+ANY_WIDTH = 1 << 16  # where there is no terminal to fit
 NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*)", re.ASCII)
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
 _NO_COLUMN = re.compile(
@@ -57,10 +58,17 @@ class QueryResult:
 
     def text(self) -> str:
         """The first rows as a table for people."""
-        found = list(islice(self.rows(), SHOWN_ROWS + 1))
-        cells = [[_cell(value) for value in row] for row in found[:SHOWN_ROWS]]
-        alignment = "".join(">" if is_number else "<" for is_number in self._is_number)
-        lines = aligned([[shortened(name, WIDEST_CELL) for name in self.columns], *cells], alignment)
+        found, width = list(islice(self.rows(), SHOWN_ROWS + 1)), terminal_width(ANY_WIDTH)
+        rows = [self.columns, *([_cell(value) for value in row] for row in found[:SHOWN_ROWS])]
+        texts = [column for column, is_number in enumerate(self._is_number) if not is_number]
+        lines = fitted(
+            [[cut(cell, WIDEST_CELL) for cell in row] for row in rows],
+            "".join(">" if is_number else "<" for is_number in self._is_number),
+            width,
+            shrink=dict.fromkeys(texts, NARROWEST_TEXT),
+            drop=range(len(self.columns) - 1, 0, -1),
+            names=texts,
+        )
         if len(found) > SHOWN_ROWS:
             lines.append(f"… and more rows than these {SHOWN_ROWS}: --csv, --json and --arrow give all")
         return "\n".join(lines)
@@ -169,7 +177,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return shortened(text.replace("\n", " "), WIDEST_CELL)
+    return text.replace("\n", " ")
 
 
 def _plain(value: Any) -> Any:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns, plural
-from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import GroupCounts
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.operations import operations
-from et_sim.views.text import fitted
+from et_sim.views.text import fitted, share
 
 
 @dataclass(slots=True)
@@ -28,12 +29,16 @@ class GroupTotal:
     count: int = 0
     total_ns: int = 0
     longest_ns: int = 0
+    queued_ns: int = 0
+    waiting_ns: int = 0
+    without_kernel_ns: int = 0  # of the total: no kernel of the rank ran
     bytes: int = 0
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Payload over time, waiting for others included."""
-        return self.bytes * 1e9 / self.total_ns if self.bytes and self.total_ns else None
+        """Payload over the time of transfers."""
+        moving = self.total_ns - self.queued_ns - self.waiting_ns
+        return self.bytes * 1e9 / moving if self.bytes and moving else None
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -43,7 +48,7 @@ class GroupTotal:
 def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupTotal]:
     """By group and kind, the one with the most time first."""
     members = _members(run, part)
-    found: dict[tuple[str, str], GroupTotal] = {}
+    alone, found = without_kernel(run, part), dict[tuple[str, str], GroupTotal]()
     for one in operations(run, part):
         if one.group is None:
             continue
@@ -53,34 +58,44 @@ def group_totals(run: RunDirectory, part: Selection = EVERYTHING) -> list[GroupT
         total.count += one.count
         total.total_ns += one.total_ns
         total.longest_ns = max(total.longest_ns, one.longest_ns)
+        total.queued_ns += one.queued_ns
+        total.waiting_ns += one.waiting_ns
+        total.without_kernel_ns += alone[one.kind, one.name, one.group]
         total.bytes += one.bytes
     return sorted(found.values(), key=lambda one: (-one.total_ns, one.group, one.kind))
 
 
 def _members(run: RunDirectory, part: Selection) -> dict[str, int]:
     """How many of the selected ranks issue collectives in each group."""
-    weights = part.weights(run)
-    pairs: set[tuple[int, int]] = set()
-    names: list[str] = []
+    groups, found = GroupCounts(run, part), set[tuple[int, int]]()
     for rows in run.batches("timeline", ("actor", "group")):
-        names = names or rows["group"].dictionary.to_pylist()
-        group = coded(rows["group"])
-        has_group = group < len(names)
-        key = np.unique(numbers(rows["actor"])[has_group] * np.int64(len(names) or 1) + group[has_group])
-        pairs.update(
-            zip((key // (len(names) or 1)).tolist(), (key % (len(names) or 1)).tolist(), strict=True)
-        )
+        pairs = np.stack((groups.keys(rows), groups.of(rows)), axis=1)
+        found.update(map(tuple, np.unique(pairs[pairs[:, 0] >= 0], axis=0).tolist()))
     members: dict[str, int] = {}
-    for actor, number in pairs:
-        members[names[number]] = members.get(names[number], 0) + int(weights[actor])
+    for _, number in found:
+        for name, ranks in groups.counts[number]:
+            members[str(name)] = members.get(str(name), 0) + ranks
     return members
 
 
 def group_lines(found: list[GroupTotal], part: Selection, width: int) -> list[str]:
     """One line for each kind of collective of each group."""
     if not found:
-        return ["no rank took part in a collective"]
-    rows = [("group", "kind", "ranks", "count", "total", "mean", "longest", "bytes each", "bandwidth")]
+        return ["no rank took part in a collective that was simulated (ops shows what was replayed)"]
+    head = (
+        "group",
+        "kind",
+        "ranks",
+        "count",
+        "total",
+        "mean",
+        "longest",
+        "waiting",
+        "no kernel",
+        "bytes each",
+        "bandwidth",
+    )
+    rows = [head]
     shown = part.cut(found)
     rows += [
         (
@@ -91,15 +106,18 @@ def group_lines(found: list[GroupTotal], part: Selection, width: int) -> list[st
             format_ns(one.total_ns),
             format_ns(one.total_ns / one.count),
             format_ns(one.longest_ns),
+            share(one.waiting_ns, one.total_ns),
+            share(one.without_kernel_ns, one.total_ns),
             format_bytes(one.bytes / one.count),
             f"{format_bytes(one.bytes_per_second)}/s" if one.bytes_per_second else "",
         )
         for one in shown
     ]
-    lines = fitted(rows, "<<>>>>>>>", width, shrink={0: 8, 1: 10}, drop=(6, 7))
+    lines = fitted(rows, "<<>>>>>>>>>", width, shrink={0: 8, 1: 10}, drop=(6, 9, 5), names=(0,))
     if len(shown) < len(found):
         lines.append(f"… and {plural(len(found) - len(shown), 'more line')}: --top")
     return [
         *lines,
-        "count, total and bytes are over all ranks; bandwidth is payload by time, waiting included",
+        "count, total and bytes are over all ranks; waiting: for others to begin, as a share of the total; "
+        "no kernel: while none of the rank ran (as HTA counts); bandwidth is payload by transfer time",
     ]

@@ -6,23 +6,30 @@ Plain text that fits the terminal, or 80 columns where there is none. Not here: 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from et_sim.tables.kinds import OPAQUE_KINDS
 from et_sim.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.explained import explained_text
+from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
+from et_sim.views.summary.factors import factors_text
 from et_sim.views.summary.groups import group_lines, group_totals
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
 from et_sim.views.summary.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
 from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.summary.operation_table import operation_lines
 from et_sim.views.summary.operations import operations
+from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
-from et_sim.views.summary.rank_table import LEGEND, other_ns, rank_count, rank_lines, slowest_first
+from et_sim.views.summary.profile_facts import makespan_text, profile_text
+from et_sim.views.summary.rank_table import called, rank_count, rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.stalls import stall_lines
 from et_sim.views.text import share, shortened, terminal_width
@@ -32,6 +39,8 @@ OPERATION_ROWS = 8
 MARGIN = 12
 FACT_INDENT = MARGIN + 1
 WIDTH = 100
+NO_BREAK = "\N{NO-BREAK SPACE}"
+UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s)\b)")  # the space between a number and its unit
 
 
 def summary_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
@@ -64,13 +73,14 @@ def ranks_text(path: str | Path, part: Selection = EVERYTHING, width: int | None
 def operations_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """All operations."""
     width = width or terminal_width()
-    every = operations(open_run(path), part)
+    run = open_run(path)
+    every = operations(run, part)
     found = part.cut(every)
-    kernels = kernel_lines(found, width)
+    kernels, exposed = kernel_lines(found, width), exposure_lines(found, without_kernel(run, part), width)
     lines = [*part.heading(), *operation_lines(found, width)]
     if len(found) < len(every):
         lines.append(f"… and {plural(len(every) - len(found), 'more line')}: --top")
-    return "\n".join([*lines, *(["", *kernels] if kernels else [])])
+    return "\n".join([*lines, *(["", *kernels] if kernels else []), *(["", *exposed] if exposed else [])])
 
 
 def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
@@ -160,13 +170,19 @@ def _facts(run: RunDirectory) -> list[str]:
     actors, ranks = summary["folded"]["actors"], summary["ranks"]
     how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
     facts = (
-        ("makespan", f"{format_ns(summary['makespan_ns'])} ({summary['makespan_ns']:,} ns)"),
+        ("makespan", makespan_text(summary)),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
-        ("model", f"{summary['model']} network, {summary['profile']} profile"),
+        ("model", f"{summary['model']} network, {profile_text(summary)}"),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
+        ("what if", factors_text(run)),
         ("written", _kept(run)),
         ("time goes to", _dominant(run)),
+        ("hidden", _hidden(run)),
+        ("exposed", exposure_text(run)),
+        ("replayed", _replayed(run)),
+        ("waited for", _slowest(run)),
+        ("explained", explained_text(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
     )
@@ -192,7 +208,8 @@ def _unevenness(run: RunDirectory) -> str:
     uneven, ranks = run.summary["uneven"], run.summary["ranks"]
     stragglers = f"{uneven['ranks']:,} of {plural(ranks, 'rank')} straggling" if uneven["ranks"] else ""
     links = f"{plural(uneven['links'], 'link')} unlike the others" if uneven["links"] else ""
-    return ", ".join(_present(stragglers, links))
+    late = f"ranks begin up to {format_ns(uneven['late_ns'])} apart" if uneven["late_ns"] else ""
+    return ", ".join(_present(stragglers, links, late))
 
 
 def _dominant(run: RunDirectory) -> str:
@@ -200,33 +217,57 @@ def _dominant(run: RunDirectory) -> str:
     makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
     if not makespan:
         return "nothing: no time passes in this run"
-    spent = {"compute": 0, "exposed communication": 0, "other work": 0, "idle": 0}
-    for entry in entries:
-        ranks = rank_count(entry["ranks"])
-        end = makespan if entry["finish_ns"] is None else entry["finish_ns"]
-        spent["compute"] += ranks * entry["compute_ns"]
-        spent["exposed communication"] += ranks * entry["exposed_comm_true_ns"]
-        spent["other work"] += ranks * other_ns(entry, makespan)
-        spent["idle"] += ranks * (entry["idle_ns"] + makespan - end)
+    spent = {
+        part.text: sum(rank_count(entry["ranks"]) * entry[part.figure] for entry in entries) for part in PARTS
+    }
     whole = makespan * run.summary["ranks"]
     order = sorted(spent, key=lambda name: -spent[name])
     return ", ".join(f"{name} {share(spent[name], whole)}" for name in order if spent[name])
 
 
+def _hidden(run: RunDirectory) -> str:
+    """How much of the time of transfers kernels hide, over all ranks."""
+    hidden, exposed = (
+        sum(rank_count(entry["ranks"]) * entry[name] for entry in run.summary["per_rank"])
+        for name in ("hidden_comm_ns", "exposed_comm_ns")
+    )
+    return f"kernels hide {share(hidden, hidden + exposed)} of the time of transfers" if hidden else ""
+
+
+def _replayed(run: RunDirectory) -> str:
+    """That recorded communication holds waiting, if there is any."""
+    count = run.summary["coverage"]["replayed_communication"]
+    if not count:
+        return ""
+    return f"{count:,} sends, receives and collectives as recorded: waiting in them is not told from transfer"
+
+
+def _slowest(run: RunDirectory) -> str:
+    """Who is waited for most, and what that costs."""
+    slowest = run.summary["slowest"]
+    if slowest is None:
+        return ""
+    cost, makespan = slowest["cost_ns"], run.summary["makespan_ns"]
+    whom = "it" if slowest["ranks"].isdecimal() else "them"
+    waits = (
+        f"the others wait {format_ns(cost)} for {whom} on average, {share(cost, makespan)} of the makespan"
+    )
+    return f"{called(slowest['ranks'], 24)}: {waits}"
+
+
 def _ranks(run: RunDirectory, part: Selection, width: int) -> list[str]:
     entries = slowest_first(rank_entries(run, part))
     shown = part.cut(entries, RANK_ROWS)
-    lines = _rank_lines(run, shown, part, width)
     hidden = len(entries) - len(shown)
-    if hidden > 0:
-        more = f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks"
-        lines.insert(len(lines) - (lines[-1] == LEGEND), more)
-    return lines
+    more = [f"… and {plural(hidden, 'faster line')}: et-sim inspect {run.path} ranks"] if hidden else []
+    return _rank_lines(run, shown, part, width, more)
 
 
-def _rank_lines(run: RunDirectory, entries: Sequence[Any], part: Selection, width: int) -> list[str]:
+def _rank_lines(
+    run: RunDirectory, entries: Sequence[Any], part: Selection, width: int, more: Sequence[str] = ()
+) -> list[str]:
     makespan = run.summary["makespan_ns"]
-    return rank_lines(entries, makespan, width, part.length_ns(makespan))
+    return rank_lines(entries, makespan, width, part.length_ns(makespan), more)
 
 
 def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
@@ -238,7 +279,9 @@ def _operations(run: RunDirectory, part: Selection, width: int) -> list[str]:
     hidden = len(found) - len(shown)
     if hidden > 0:
         lines.append(f"… and {plural(hidden, 'more line')}: et-sim inspect {run.path} ops")
-    lines.append("totals are over all ranks; bandwidth is payload by time, waiting for others included")
+    lines.append(
+        "totals are over all ranks; waiting: for others to begin; bandwidth: payload by transfer time"
+    )
     return lines
 
 
@@ -249,9 +292,14 @@ def _wrapped(lines: Sequence[str], width: int, indent: int = 0) -> list[str]:
         if len(line) <= width or "et-sim inspect " in line:
             cut.append(line)
         else:
-            cut += textwrap.wrap(
-                line, width, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+            several = textwrap.wrap(
+                UNIT.sub(NO_BREAK, line),
+                width,
+                subsequent_indent=" " * indent,
+                break_on_hyphens=False,
+                break_long_words=False,
             )
+            cut += [one.replace(NO_BREAK, " ") for one in several]
     return cut
 
 
@@ -266,6 +314,10 @@ def _coverage(run: RunDirectory) -> list[str]:
     )
     parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
     lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
+    opaque = {kind: coverage["nodes_by_kind"].get(kind, 0) for kind in OPAQUE_KINDS}
+    if any(opaque.values()):
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in opaque.items() if count)
+        lines.append(_fact("", f"not modelled, as recorded: {counts}"))
     if coverage["ignored_metadata"]:
         count = plural(coverage["ignored_metadata"], "node")
         lines.append(_fact("", f"metadata without effect: {count} that describe no process groups"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
+from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.groups import group_totals
 from et_sim.views.summary.links import link_uses
 from et_sim.views.summary.memory import memory_peaks
@@ -21,7 +22,11 @@ def _ranks(run: RunDirectory, part: Selection) -> Any:
 
 
 def _operations(run: RunDirectory, part: Selection) -> Any:
-    return [one.as_dict() for one in part.cut(operations(run, part))]
+    alone = without_kernel(run, part)
+    return [
+        {**one.as_dict(), "without_kernel_ns": alone[one.kind, one.name, one.group]}
+        for one in part.cut(operations(run, part))
+    ]
 
 
 def _groups(run: RunDirectory, part: Selection) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from et_sim.intervals import filled
 from et_sim.units import format_ns, plural
+from et_sim.views.run.alike import alike
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
@@ -74,10 +75,10 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
         if ranks := actors[int(table.actor[at])]:
             waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
             of_link = tuple(round(share, 9) for share in shares[at].tolist())
-            name, dimension = table.name[at], int(table.dimension[at])
             figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited)
-            found.append(LinkUse(dimension, ranks, name, *figures))
-    return sorted(found, key=lambda one: -one.busy_ns)
+            found.append((ranks, (int(table.dimension[at]), table.name[at], *figures)))
+    uses = [LinkUse(dimension, own, *rest) for own, (dimension, *rest) in alike(found)]
+    return sorted(uses, key=lambda one: (-one.busy_ns, one.dimension, one.link))
 
 
 def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
@@ -106,5 +107,7 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
     if any(one.wait_ns is not None for one in shown):
         notes.append("waiting: how long messages waited for the link, summed")
     else:
-        notes.append("without link model, messages do not wait for each other: more than 100 % is possible")
+        notes.append("on the analytical model, messages overlap: more than 100 % is possible")
+    if run.summary["folded"]["actors"] < run.summary["ranks"]:
+        notes.append("links are named as the first rank has them: in pairs, others may have the opposite one")
     return [*lines, *notes]

@@ -71,13 +71,13 @@ def use_lines(entries: Sequence[Entry], width: int) -> list[str]:
 def kernel_lines(found: Sequence[Operation], width: int) -> list[str]:
     """One line per operation that the roofline timed."""
     rows = [
-        (shortened(one.name, 26), format_ns(one.total_ns), *_averages(one.averages()))
+        (one.name, format_ns(one.total_ns), *_averages(one.averages()))
         for one in found
         if one.averages()["compute_utilisation"] is not None
     ]
     if not rows:
         return []
-    table = fitted([("kernel", "total", *KERNEL_HEAD), *rows], "<>>>>>", width, shrink={0: 10})
+    table = fitted([("kernel", "total", *KERNEL_HEAD), *rows], "<>>>>>", width, shrink={0: 10}, names=(0,))
     return [*table, LEGEND]
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.units import format_bytes, format_ns, format_ranks, plural
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.run.alike import alike
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
-from et_sim.views.summary.rank_table import called, ranks_named
+from et_sim.views.summary.rank_table import called
 from et_sim.views.text import fitted, shortened
 
 COLUMNS = ("actor", "time_ns", "tensor", "node", "delta_bytes", "alive_bytes")
@@ -83,13 +84,9 @@ def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] 
     if not run.holds("memory"):
         return None
     ranks = [part.names(text) for text in run.actors()["ranks"].to_pylist()]
-    ranks_of: dict[tuple[Any, ...], list[str]] = {}
-    for rows, names in _blocks(run):
-        for actor, *peak in _peaks(rows, names):
-            if ranks[actor]:
-                ranks_of.setdefault(tuple(peak), []).append(ranks[actor])
-    found = [Peak(_together(named), *peak) for peak, named in ranks_of.items()]
-    return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns, ranks_named(peak.ranks)[0]))
+    every = (peak for rows, names in _blocks(run) for peak in _peaks(rows, names))
+    found = [Peak(own, *peak) for own, peak in alike((ranks[a], tuple(p)) for a, *p in every if ranks[a])]
+    return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns))
 
 
 def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
@@ -122,13 +119,6 @@ def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
 
 def _joined(parts: Sequence[_Rows]) -> _Rows:
     return _Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(_Rows)))
-
-
-def _together(named: Sequence[str]) -> str:
-    """Several lists of ranks as one."""
-    if len(named) == 1:
-        return named[0]
-    return format_ranks(np.sort(np.concatenate([ranks_named(ranks) for ranks in named])))
 
 
 def _peaks(rows: _Rows, names: Sequence[str | None]) -> list[tuple[Any, ...]]:
@@ -186,11 +176,9 @@ def memory_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str
     highest = found[0]
     shown = part.cut(highest.largest, SHOWN_TENSORS)
     lines += ["", f"largest tensors at the peak of {called(highest.ranks, 40)}:"]
-    table = [
-        (shortened(one.tensor, 40), format_bytes(one.bytes), format_ns(one.since_ns), _origin(one))
-        for one in shown
-    ]
-    lines += fitted([("tensor", "size", "since", "written by"), *table], "<>><", width, shrink={0: 12, 3: 10})
+    table = [(one.tensor, format_bytes(one.bytes), format_ns(one.since_ns), _origin(one)) for one in shown]
+    head = ("tensor", "size", "since", "written by")
+    lines += fitted([head, *table], "<>><", width, shrink={0: 12, 3: 10}, names=(0,))
     if highest.tensors > len(shown):
         lines.append(f"… and {plural(highest.tensors - len(shown), 'other')}")
     return lines

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from et_sim.units import format_bytes, format_ns
 from et_sim.views.summary.operations import Operation
-from et_sim.views.text import fitted, shortened
+from et_sim.views.text import fitted, share
 
-HEAD = ("kind", "operation", "group", "count", "total", "mean", "bytes each", "bandwidth")
-ALIGNMENT = "<<<>>>>>"
+HEAD = ("kind", "operation", "group", "count", "total", "mean", "waiting", "bytes each", "bandwidth")
+ALIGNMENT = "<<<>>>>>>"
 
 
 def operation_lines(found: Sequence[Operation], width: int) -> list[str]:
     """One line per operation, in the order given; totals are sums over ranks."""
     rows = [HEAD, *(_row(operation) for operation in found)]
     if any(operation.group not in (None, "all") for operation in found):
-        return fitted(rows, ALIGNMENT, width, shrink={1: 16, 0: 10, 2: 6}, drop=(6, 5))
+        return fitted(rows, ALIGNMENT, width, shrink={1: 16, 0: 10, 2: 6}, drop=(7, 5, 8, 6), names=(1, 2))
     without = [(*row[:2], *row[3:]) for row in rows]
-    return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(5, 4))
+    return fitted(without, ALIGNMENT[1:], width, shrink={1: 16, 0: 10}, drop=(6, 4, 7, 5), names=(1,))
 
 
 def _row(operation: Operation) -> tuple[str, ...]:
@@ -29,12 +29,13 @@ def _row(operation: Operation) -> tuple[str, ...]:
     if operation.never_completed:
         count += f" ({operation.never_completed:,} never ended)"
     return (
-        shortened(operation.kind, 14),
-        shortened(operation.name, 26),
-        shortened(operation.group or "", 10),
+        operation.kind,
+        operation.name,
+        operation.group or "",
         count,
         format_ns(operation.total_ns),
         format_ns(operation.mean_ns) if completed else "-",
+        share(operation.waiting_ns, operation.total_ns) if operation.bytes else "",
         each,
         f"{format_bytes(rate)}/s" if rate else "",
     )

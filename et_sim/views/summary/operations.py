@@ -1,6 +1,6 @@
 """Which operations took the time: the timeline's rows added up per kind, name stem and group.
 
-A name stem is the name with every number replaced by `#`, so that the layers of a model are one line.
+A name stem is the name without its counters (`run.names`), so that the layers of a model are one line.
 Adding up is numpy's work, because importing Arrow's compute functions takes longer than a small simulation;
 Python sees one object per group only.
 """
@@ -8,19 +8,32 @@ Python sees one object per group only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from et_sim.views.run.columns import Words, coded, integers, numbers, stems_of, words
+from et_sim.views.run.columns import Words, coded, integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import Counts, GroupCounts
+from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import EVERYTHING, Selection
 
 AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
 MOST_COUNTED = 1 << 22  # keys that are found by counting, which is faster than sorting
-COLUMNS = ("actor", "name", "kind", "group", "start_ns", "end_ns", "bytes", *AVERAGED)
+COLUMNS = (
+    "actor",
+    "name",
+    "kind",
+    "group",
+    "start_ns",
+    "end_ns",
+    "queued_ns",
+    "waiting_ns",
+    "bytes",
+    *AVERAGED,
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +47,8 @@ class Operation:
     never_completed: int = 0
     total_ns: int = 0
     longest_ns: int = 0
+    queued_ns: int = 0  # of the total: behind other communication of the same rank
+    waiting_ns: int = 0  # of the total: for other ranks to begin
     bytes: int = 0  # of those that completed
     # Of kernels timed by the roofline: their time, how much of it arithmetic limits, and sums over it.
     kernel_ns: int = 0
@@ -47,8 +62,12 @@ class Operation:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Payload over time, waiting for others included ("algorithm bandwidth")."""
-        return self.bytes * 1e9 / self.total_ns if self.bytes and self.total_ns else None
+        """Payload over the time of transfers ("algorithm bandwidth"): queueing and waiting are left out.
+
+        Of receives there is none: bytes may have moved, and all have come, before they were posted.
+        """
+        moving = self.total_ns - self.queued_ns - self.waiting_ns
+        return self.bytes * 1e9 / moving if self.bytes and moving and self.kind != "receive" else None
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -64,50 +83,62 @@ class Operation:
         return {name: s / self.kernel_ns if self.kernel_ns else None for name, s in zip(*sums, strict=True)}
 
 
-def operations(run: RunDirectory, part: Selection = EVERYTHING) -> list[Operation]:
-    """All operations, the one with the most time first; durations are cut to the window."""
+def names_in(run: RunDirectory) -> tuple[str | None, ...]:
+    """Every name of the timeline."""
+    for rows in run.batches("timeline", ("name",)):
+        return tuple(rows["name"].dictionary.to_pylist())  # the same in all batches
+    return ()
+
+
+def operations(
+    run: RunDirectory, part: Selection = EVERYTHING, beside: RunDirectory | None = None
+) -> list[Operation]:
+    """All operations, the one with the most time first; durations are cut to the window.
+
+    `beside` is another run, whose operations are to have the same names.
+    """
     found: dict[tuple[str | None, ...], Operation] = {}
-    for kind, name, group, ranks, figures in _groups(run, part):
-        operation = found.setdefault((kind, name, group), Operation(kind, name, group))
-        # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
-        count, completed, total_ns, longest_ns, payload, kernel_ns, bound_ns, *sums = figures
-        operation.count += ranks * count
-        operation.never_completed += ranks * (count - completed)
-        operation.total_ns += ranks * total_ns
-        operation.longest_ns = max(operation.longest_ns, longest_ns)
-        operation.bytes += ranks * payload
-        operation.kernel_ns += ranks * kernel_ns
-        operation.compute_bound_ns += ranks * bound_ns
-        operation.weighted = tuple(a + ranks * b for a, b in zip(operation.weighted, sums, strict=True))
+    others = names_in(beside) if beside is not None else ()
+    for kind, name, groups, figures in _groups(run, part, others):
+        for group, ranks in groups:
+            operation = found.setdefault((kind, name, group), Operation(kind, name, group))
+            # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
+            count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures
+            payload, kernel_ns, bound_ns, *sums = rest
+            operation.count += ranks * count
+            operation.never_completed += ranks * (count - completed)
+            operation.total_ns += ranks * total_ns
+            operation.longest_ns = max(operation.longest_ns, longest_ns)
+            operation.queued_ns += ranks * queued_ns
+            operation.waiting_ns += ranks * waiting_ns
+            operation.bytes += ranks * payload
+            operation.kernel_ns += ranks * kernel_ns
+            operation.compute_bound_ns += ranks * bound_ns
+            operation.weighted = tuple(a + ranks * b for a, b in zip(operation.weighted, sums, strict=True))
     return sorted(found.values(), key=lambda one: (-one.total_ns, one.kind, one.name, one.group or ""))
 
 
 def _groups(
-    run: RunDirectory, part: Selection
-) -> Iterator[tuple[str, str, str | None, int, tuple[Any, ...]]]:
-    """Kind, stem, group, number of ranks per actor; and count, completed, time, longest, bytes, time in
-    kernels and when compute bound, and sums over that time of them: block by block of the timeline."""
-    counts, weight = np.unique(part.weights(run), return_inverse=True)
+    run: RunDirectory, part: Selection, beside: Iterable[str | None]
+) -> Iterator[tuple[str, str, Counts, tuple[Any, ...]]]:
+    """Kind, stem, groups with the number of ranks in each; and of one rank count, completed, time, longest,
+    queued, waiting, bytes, time in kernels and when compute bound, and sums over it: block by block."""
+    groups = GroupCounts(run, part)
     named: list[Words] = []  # texts are the same in all blocks
     for rows in run.batches("timeline", COLUMNS):
         if part.window is not None and not _spans(rows, part)[-1].any():
             continue
-        named = named or [words(rows["kind"]), stems_of(words(rows["name"])), words(rows["group"])]
-        kinds, stems, groups = named
-        sizes = (len(kinds.texts), len(stems.texts), len(groups.texts), len(counts))
-        codes = (
-            coded(rows["kind"]),
-            stems.codes[coded(rows["name"])],
-            coded(rows["group"]),
-            weight.reshape(-1)[numbers(rows["actor"])],
-        )
+        named = named or [words(rows["kind"]), stems_of(words(rows["name"]), beside)]
+        kinds, stems = named
+        sizes = (len(kinds.texts), len(stems.texts), len(groups.counts))
+        codes = (coded(rows["kind"]), stems.codes[coded(rows["name"])], groups.of(rows))
         keys, key_of_row = _numbered(np.ravel_multi_index(codes, sizes), math.prod(sizes))
         figures = _add_up(rows, key_of_row, len(keys), part)
         for of_key, values in zip(zip(*np.unravel_index(keys, sizes), strict=True), figures, strict=True):
-            kind, stem, group, ranks = (int(code) for code in of_key)
-            if values[0] and counts[ranks]:
-                texts = (str(kinds.texts[kind]), str(stems.texts[stem]), groups.texts[group])
-                yield (*texts, int(counts[ranks]), values)
+            kind, stem, counts = (int(code) for code in of_key)
+            there = tuple((group, ranks) for group, ranks in groups.counts[counts] if ranks)
+            if values[0] and there:
+                yield str(kinds.texts[kind]), str(stems.texts[stem]), there, values
 
 
 def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
@@ -134,6 +165,10 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
     first, last = part.clipped(start, end)
     counted = completed & shown
     duration = np.where(counted, last - first, 0)
+    let_in = start + integers(rows["queued_ns"], missing=0)
+    moved = let_in + integers(rows["waiting_ns"], missing=0)
+    let_in, moved = (np.clip(times, first, last) for times in (let_in, moved))
+    queued, waiting = (np.where(counted, times, 0) for times in (let_in - first, moved - let_in))
     payload = np.where(counted, numbers(rows["bytes"]), 0)
     if part.window is not None:  # as much of it as its time lies in the window
         payload = np.rint(payload * (duration / np.maximum(end - start, 1))).astype(np.int64)
@@ -146,7 +181,7 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
     longest = np.zeros(keys, np.int64)
     np.maximum.at(longest, key_of_row, duration)
     columns = [summed(shown.astype(np.int64)), summed(counted.astype(np.int64)), summed(duration), longest]
-    columns.append(summed(payload))
+    columns += [summed(queued), summed(waiting), summed(payload)]
     if all(rows[name].null_count == len(rows) for name in AVERAGED):
         columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
     else:

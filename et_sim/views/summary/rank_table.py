@@ -1,7 +1,6 @@
 """What the ranks did with their time: one line per entry of `per_rank`, with shares and a bar.
 
-Shares are of the makespan, or of a window of time. "exposed" is the time in which communication was under way
-and nothing else.
+Shares are of the makespan, or of a window of time. Not here: which parts there are (`parts`).
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_ns
-from et_sim.views.text import aligned, bar, fitted, share, shortened
+from et_sim.views.summary.parts import PARTS, Part, used
+from et_sim.views.text import aligned, bar, fitted, no_room, share, shortened
 
-HEAD = ("ranks", "finish", "", "compute", "", "exposed", "", "idle", "")
-ALIGNMENT = "<>>>>>>>>"
-LEGEND = "█ compute   ▒ exposed communication   ░ other work   · idle"
+ALWAYS = ("compute_ns", "exposed_comm_ns", "waiting_ns")
 BAR_WIDTH = 24
 LEAST_BAR = 8
 
@@ -24,18 +22,52 @@ Entry = dict[str, Any]
 
 
 def rank_lines(
-    entries: Sequence[Entry], makespan_ns: int, width: int, whole_ns: int | None = None
+    entries: Sequence[Entry],
+    makespan_ns: int,
+    width: int,
+    whole_ns: int | None = None,
+    more: Sequence[str] = (),
 ) -> list[str]:
-    """The table, in the order given; shares are of `whole_ns`, or the makespan. Bars take the room left."""
+    """The table, in the order given, with `more` below; shares are of `whole_ns`, or the makespan.
+
+    Bars take the room left; where that is little, only the parts that take most of the time have columns.
+    """
     whole_ns = makespan_ns if whole_ns is None else whole_ns
-    rows = [HEAD, *(_row(entry, makespan_ns, whole_ns) for entry in entries)]
-    used = max(len(line) for line in aligned(rows, ALIGNMENT, gap=" ")) + 1
-    length = min(BAR_WIDTH, width - used)
-    if length < LEAST_BAR:
-        return fitted(rows, ALIGNMENT, width, shrink={0: 6}, drop=(8, 2, 6, 4), gap=" ")
-    bars = ["", *(bar(_parts(entry, makespan_ns), whole_ns, length) for entry in entries)]
-    with_bars = [(*row, drawn) for row, drawn in zip(rows, bars, strict=True)]
-    return [*aligned(with_bars, ALIGNMENT + "<", gap=" "), LEGEND]
+    found = used(entries)
+    every = [part for part in PARTS if part.figure in ALWAYS or (part in found and part.short != "early")]
+    rows, lacking = [], []
+    for columns in (every, _largest(every, entries)):
+        rows = [_head(columns), *(_row(entry, columns, makespan_ns, whole_ns) for entry in entries)]
+        alignment = "<>>" + ">>" * len(columns)
+        lacking = no_room([part.short for part in found if part in every and part not in columns], width)
+        length = min(BAR_WIDTH, width - max(len(line) for line in aligned(rows, alignment, gap=" ")) - 1)
+        if length >= LEAST_BAR:
+            marks = ([(part.mark, entry[part.figure]) for part in PARTS] for entry in entries)
+            drawn = ("", *(bar(pieces, whole_ns, length).rstrip() for pieces in marks))
+            with_bars = [(*row, piece) for row, piece in zip(rows, drawn, strict=True)]
+            return [*aligned(with_bars, alignment + "<", gap=" "), *more, *_legend(found, width), *lacking]
+    return [*fitted(rows, alignment, width, shrink={0: 6}, drop=(2, 8, 6, 4), gap=" "), *lacking, *more]
+
+
+def _largest(parts: Sequence[Part], entries: Sequence[Entry]) -> list[Part]:
+    """As many as there always are, in their order: those that take most of the entries' time."""
+    total = {
+        part.figure: sum(rank_count(entry["ranks"]) * entry[part.figure] for entry in entries)
+        for part in parts
+    }
+    order = sorted(parts, key=lambda part: (-total[part.figure], part.figure not in ALWAYS))
+    return [part for part in parts if part in order[: len(ALWAYS)]]
+
+
+def _legend(parts: Sequence[Part], width: int) -> list[str]:
+    """What the pieces of the bars mean."""
+    lines: list[str] = []
+    for text in (f"{part.mark} {part.text}" for part in parts if part.mark.strip()):
+        if lines and len(lines[-1]) + 3 + len(text) <= width:
+            lines[-1] += f"   {text}"
+        else:
+            lines.append(text)
+    return lines
 
 
 def slowest_first(entries: Sequence[Entry]) -> list[Entry]:
@@ -65,24 +97,14 @@ def called(ranks: str, width: int) -> str:
     return f"rank {ranks}" if ranks.isdecimal() else f"ranks {shortened(ranks, width)}"
 
 
-def other_ns(entry: Entry, makespan_ns: int) -> int:
-    """Time with neither kernels nor exposed communication nor idleness: CPU and memory alone."""
-    if "other_ns" in entry:  # measured in a window
-        return int(entry["other_ns"])
-    end: int = makespan_ns if entry["finish_ns"] is None else entry["finish_ns"]
-    explained: int = entry["compute_ns"] + entry["exposed_comm_true_ns"] + entry["idle_ns"]
-    return max(end - explained, 0)
+def _head(columns: Sequence[Part]) -> tuple[str, ...]:
+    return ("ranks", "finish", "", *(cell for part in columns for cell in (part.short, "")))
 
 
-def _row(entry: Entry, makespan_ns: int, whole_ns: int) -> tuple[str, ...]:
+def _row(entry: Entry, columns: Sequence[Part], makespan_ns: int, whole_ns: int) -> tuple[str, ...]:
     finish = entry["finish_ns"]
     cells = [shortened(entry["ranks"], 16), "never" if finish is None else format_ns(finish)]
     cells.append("-" if finish is None else share(finish, makespan_ns))
-    for name in ("compute_ns", "exposed_comm_true_ns", "idle_ns"):
-        cells += [format_ns(entry[name]), share(entry[name], whole_ns)]
+    for part in columns:
+        cells += [format_ns(entry[part.figure]), share(entry[part.figure], whole_ns)]
     return tuple(cells)
-
-
-def _parts(entry: Entry, makespan_ns: int) -> tuple[tuple[str, int], ...]:
-    compute, exposed, idle = entry["compute_ns"], entry["exposed_comm_true_ns"], entry["idle_ns"]
-    return ("█", compute), ("▒", exposed), ("░", other_ns(entry, makespan_ns)), ("·", idle)

@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.intervals import COMMUNICATION, COMPUTE, CPU, OTHER, Spent
+from et_sim.intervals import COMPUTE, COPY, HOST, MEMORY, TRANSFER, WAITING, Spent
+from et_sim.tables.kinds import COPY as COPY_KIND
+from et_sim.tables.kinds import MEMORY_KINDS, NOT_COMMUNICATION
+from et_sim.units import LONGEST_NS
+from et_sim.views.run.alike import alike
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 
-COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns")
-NOT_COMMUNICATION = ("compute", "memory_load", "memory_store", "metadata", "invalid")
+COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
 
 
 def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
@@ -27,7 +30,10 @@ def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
     if part.window is None:
         entries = ({**entry, "ranks": part.names(entry["ranks"])} for entry in run.summary["per_rank"])
         return [entry for entry in entries if entry["ranks"]]
-    return _measured(run, part, part.window)
+    first, last = part.window
+    if last == LONGEST_NS:  # no end was given
+        last = max(first, run.summary["makespan_ns"])
+    return _measured(run, part, (first, last))
 
 
 def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> list[dict[str, Any]]:
@@ -41,31 +47,45 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
         end = integers(rows["end_ns"], missing=-1)
         end = np.where(end < 0, run.summary["makespan_ns"], end)  # what never ended is still under way
         shown = np.flatnonzero(part.touches(start, end) & (weights > 0)[owner])
+        let_in = (start + integers(rows["queued_ns"], missing=0))[shown]
+        moved = let_in + integers(rows["waiting_ns"], missing=0)[shown]
         start, end = (times - window[0] for times in part.clipped(start[shown], end[shown]))
-        spent.add(owner[shown], _sorts(rows)[shown], start, end)
+        let_in, moved = (np.clip(times - window[0], start, end) for times in (let_in, moved))
+        spent.add(owner[shown], _sorts(rows)[shown], start, end, let_in, moved)
     spent.close()
-    compute, exposed, covered = spent.compute_ns, spent.exposed_ns, spent.covered_ns
-    idle = np.maximum(present - covered, 0)
-    return [
-        {
-            "ranks": part.names(actors["ranks"][actor].as_py()),
-            "finish_ns": None if finish[actor] < 0 else int(finish[actor]),
-            "compute_ns": int(compute[actor]),
-            "exposed_comm_true_ns": int(exposed[actor]),
-            "idle_ns": int(idle[actor]),
-            "other_ns": int(covered[actor] - compute[actor] - exposed[actor]),
-        }
+    parts = spent.parts
+    found = [
+        (
+            part.names(actors["ranks"][actor].as_py()),
+            (
+                ("finish_ns", None if finish[actor] < 0 else int(finish[actor])),
+                ("compute_ns", int((parts[COMPUTE] + parts[COPY])[actor])),
+                ("exposed_comm_ns", int(parts[TRANSFER][actor])),
+                ("exposed_memory_ns", int(parts[MEMORY][actor])),
+                ("waiting_ns", int(parts[WAITING][actor])),
+                ("host_ns", int(parts[HOST][actor])),
+                ("idle_ns", int(present[actor] - spent.covered_ns[actor])),
+                ("early_ns", int(window[1] - window[0] - present[actor])),
+                ("hidden_comm_ns", int(spent.totals[TRANSFER][actor] - parts[TRANSFER][actor])),
+            ),
+        )
         for actor in np.flatnonzero(weights).tolist()
     ]
+    return [{"ranks": ranks, **dict(figures)} for ranks, figures in alike(found)]
 
 
 def _sorts(rows: Any) -> Any:
     """What each row counts as."""
-    kinds = [*rows["kind"].dictionary.to_pylist(), None]
-    of_kind = np.array([COMPUTE if k == "compute" else _sort_of_others(k) for k in kinds], np.int8)
+    of_kind = np.array([_sort_of(kind) for kind in (*rows["kind"].dictionary.to_pylist(), None)], np.int8)
     is_cpu = np.array([lane == "cpu" for lane in (*rows["lane"].dictionary.to_pylist(), None)])
-    return np.where(is_cpu[coded(rows["lane"])], CPU, of_kind[coded(rows["kind"])])
+    return np.where(is_cpu[coded(rows["lane"])], HOST, of_kind[coded(rows["kind"])])
 
 
-def _sort_of_others(kind: str | None) -> int:
-    return OTHER if kind is None or kind in NOT_COMMUNICATION else COMMUNICATION
+def _sort_of(kind: str | None) -> int:
+    if kind == "compute":
+        return COMPUTE
+    if kind == COPY_KIND:
+        return COPY
+    if kind in MEMORY_KINDS:
+        return MEMORY
+    return HOST if kind is None or kind in NOT_COMMUNICATION else TRANSFER

@@ -146,17 +146,20 @@ def test_json_holds_everything_and_top_cuts_text_only(
     assert content["ranks"][0]["ranks"] == "0-1"
 
 
-def test_every_line_fits_80_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("width", [60, 80])
+def test_every_line_of_a_table_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", str(width))
     long = "a_name_that_is_much_too_long_for_any_terminal_of_eighty_columns"
     a, b = (
         _run(tmp_path / n, [_trace(m, name=long)] * 5, bandwidth=w)
         for n, m, w in (("a", 10, 50), ("b", 900, 2))
     )
     assert main(["compare", str(a), str(b)]) == 0
-    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 80
+    tables = capsys.readouterr().out.partition("\n\n")[2].rpartition("\n\n")[0]
+    assert tables.count("no room for") == (2 if width == 60 else 0)
+    assert max(map(len, tables.splitlines())) <= width
 
 
 @pytest.mark.parametrize("threshold", ["x", "-1%", "nan", "", "2 percent"])
@@ -165,3 +168,59 @@ def test_a_threshold_that_is_none_is_refused(
 ) -> None:
     assert main(["compare", str(tmp_path), str(tmp_path), f"--threshold={threshold}"]) == 2
     assert "cannot be understood (give a share from 0 on, such as 2% or 0.02)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("changed", [{"profile": "corrected"}, {"model": "link"}])
+def test_runs_in_another_profile_or_model_are_compared_and_the_header_says_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any]
+) -> None:
+    def traces() -> list[et_sim.Trace]:
+        found = []
+        for rank in range(4):
+            build = et_sim.TraceBuilder()
+            build.send((rank + 2) % 4, 1 << 20, name="there")
+            build.receive((rank - 2) % 4, 1 << 20, name="here")
+            build.collective("all_reduce", 1 << 20, name="sum")
+            found.append(build.build())
+        return found
+
+    a, b = (_run(tmp_path / n, traces(), fold=False, **m) for n, m in (("a", {}), ("b", changed)))
+    assert main(["compare", str(a), str(b)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    (key, value), before = *changed.items(), {"profile": "reference", "model": "analytical"}
+    assert f"input {key}: {before[key]}, then {value} they part " in said
+    assert main(["compare", str(a), str(b), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["inputs"] == [f"{key}: {before[key]}, then {value}"]
+    first = content["first_difference"]
+    ends = [open_run(run).table("timeline").to_pylist() for run in (a, b)]
+    differing = [
+        min(x["end_ns"], y["end_ns"]) for x, y in zip(*ends, strict=True) if x["end_ns"] != y["end_ns"]
+    ]
+    assert min(first["a_end_ns"], first["b_end_ns"]) == min(differing)
+
+
+def test_corrections_that_are_switched_are_part_of_the_header(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = [_trace(10)] * 4
+    a, b = _run(tmp_path / "a", traces), tmp_path / "b"
+    machine = _machine(4)
+    machine["system"] = {**SYSTEM, "corrections": {"exact-chunks": True}}
+    write_run(et_sim.simulate(et_sim.Workload.of(traces), **machine), b)
+    assert main(["compare", str(a), str(b)]) == 0
+    said = capsys.readouterr().out
+    assert "switched: none, then exact-chunks on" in said
+    assert "corrections:" not in said
+
+
+def test_where_runs_part_is_told_for_ranks_however_they_were_folded(tmp_path: Path) -> None:
+    a = _run(tmp_path / "a", [_trace(10)] * 6)
+    late = [_trace(20 if rank == 4 else 10) for rank in range(6)]
+    for fold in (True, False):
+        b = _run(tmp_path / f"b{fold}", late, fold=fold)
+        parting = compare(open_run(a), open_run(b)).parting
+        assert parting is not None
+        assert (parting.rank, parting.node, parting.kind, parting.name) == (4, 0, "compute", "work 0")
+        assert (parting.a_end_ns, parting.b_end_ns) == (10_000, 20_000)
+    assert compare(open_run(a), open_run(a)).parting is None

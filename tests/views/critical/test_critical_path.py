@@ -13,7 +13,8 @@ from pyarrow import feather
 import et_sim
 from et_sim.cli import main
 from et_sim.errors import UsageError
-from et_sim.timeline import Result, write_run
+from et_sim.result import Result
+from et_sim.timeline import write_run
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
@@ -139,7 +140,25 @@ def test_a_message_that_waits_for_a_link_queues(tmp_path: Path) -> None:
     assert causes["queueing"] == pytest.approx(waited, abs=1)
     assert causes["serialisation"] == pytest.approx(large - waited + small, abs=1)
     [single] = path.by_single_link()
-    assert single["link"] == "dimension 0: actor 1 clockwise"
+    assert single["link"] == "dimension 0: rank 1 clockwise"
+
+
+def test_where_messages_share_links_changes_are_estimates(tmp_path: Path) -> None:
+    """Two messages into rank 2, which its link from the switch holds up."""
+    builders = [et_sim.TraceBuilder() for _ in range(3)]
+    for source in (0, 1):
+        builders[source].send(2, 1 << 20)
+        builders[2].receive(source, 1 << 20)
+    path = _path(_simulated(builders, "Switch", model="flow"), tmp_path)
+    both = int((2 << 20) / (50 * GIBPS))
+    assert path.makespan_ns == pytest.approx(both + 1000, abs=1)
+    assert path.by_cause()["serialisation"] == both
+    [single] = path.by_single_link()
+    assert single["link"] == "dimension 0: rank 2 from the switch"
+    text = critical_path_text(tmp_path / "run")
+    assert "Estimates: messages share links" in text
+    assert "good until" not in text
+    assert not critical_path_data(tmp_path / "run")["sensitivities_are_exact"]
 
 
 def test_requests_to_a_shared_memory_queue(tmp_path: Path) -> None:
@@ -291,3 +310,22 @@ def test_an_unknown_detail_is_refused_with_a_suggestion() -> None:
         et_sim.simulate(
             et_sim.Workload.of([build.build()] * 2), system=SYSTEM, network=_network(2), detail="paths"
         )
+
+
+@pytest.mark.parametrize("layers", [2, 40])
+def test_the_whole_record_is_looked_at_equally_often_however_many_hops_there_are(
+    layers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = et_sim.TraceBuilder()
+    last: list[int] = []
+    for _ in range(layers):
+        last = [build.compute("work", micros=1, after=last)]
+        last = [build.collective("all_reduce", 1 << 10, after=last)]
+    path = _path(_simulated([build] * 2), tmp_path)
+    calls: list[Any] = []
+    is_kind = PathRecord.is_kind
+    monkeypatch.setattr(PathRecord, "is_kind", lambda *args: calls.append(args) or is_kind(*args))
+    assert len(path.hops()) == 2 * layers
+    assert len(calls) == 1
+    assert path.hops() == path.hops()
+    assert len(calls) == 1

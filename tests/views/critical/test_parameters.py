@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import et_sim
-from et_sim.timeline import Result, write_run
+from et_sim.result import Result
+from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord

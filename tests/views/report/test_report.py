@@ -102,9 +102,25 @@ def test_the_page_needs_nothing_else_and_is_well_formed(demo: Path) -> None:
 
 def test_the_page_has_a_part_for_everything(demo: Path) -> None:
     headings = [text for tag, text in Page(_page(demo)).texts if tag == "h2"]
+    assert headings[:3] == ["Overview", "Timeline", "Ranks"]
+    assert headings[3:] == ["Exposed communication", "Operations", "Coverage", "Configuration"]
+
+
+def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) -> None:
+    options = {"detail": "path,phases,links", "system": {"track-local-mem": 1}}
+    content = _page(pipeline(tmp_path / "run", **options))
+    headings = [text for tag, text in Page(content).texts if tag == "h2"]
     assert headings[:4] == ["Overview", "Timeline", "Critical path", "Ranks"]
     assert headings[4:8] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
     assert headings[8:] == ["Coverage", "Configuration"]
+
+
+def test_the_page_says_who_is_waited_for_and_what_that_costs(demo: Path) -> None:
+    slowest = open_run(demo).summary["slowest"]
+    assert slowest["ranks"] == "5"
+    page = _page(demo)
+    assert f"the others wait {format_ns(slowest['cost_ns'])} on average" in page
+    assert "waiting for other ranks" in page
 
 
 def test_the_page_is_the_same_each_time(demo: Path) -> None:
@@ -235,7 +251,7 @@ def test_links_are_as_busy_as_their_slices(tmp_path: Path, model: str) -> None:
     busy = sum(min(row["busy_ns"], row["end_ns"] - row["start_ns"]) for row in rows)
     assert heat.shares.mean(axis=1).sum() == pytest.approx(busy / run.summary["makespan_ns"], rel=1e-3)
     assert heat.shares.max() <= 1
-    assert ("without link model" in heat.note) is (model == "analytical")
+    assert ("on the analytical model" in heat.note) is (model == "analytical")
     content = _page(run.path)
     Page(content)
     assert 'class="chart heat"' in content
@@ -245,7 +261,7 @@ def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:
     run = open_run(demo)
     [one] = exposed_by_group(run)
     assert one.group == "all"
-    assert one.exposed_ns == sum(entry["exposed_comm_true_ns"] for entry in run.summary["per_rank"])
+    assert one.exposed_ns == sum(entry["exposed_comm_ns"] for entry in run.summary["per_rank"])
 
 
 def test_exposed_time_of_folded_groups_is_that_of_all_ranks(tmp_path: Path) -> None:
@@ -352,3 +368,10 @@ def test_bad_calls_are_refused(
     assert main(["report", str(demo), "--html", str(tmp_path / "x.html"), *options]) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_not_recorded_has_no_card_and_a_line_says_how_to_get_it(tmp_path: Path) -> None:
+    page = report(open_run(pipeline(tmp_path / "run")))
+    for name in ("critical", "network", "memory"):
+        assert f'<section id="{name}"' not in page
+    assert page.count("Not recorded: the critical path: simulate with --detail path; ") == 1

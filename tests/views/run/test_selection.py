@@ -35,7 +35,7 @@ def test_ranks_of_an_actor_are_counted_once_however_often_they_are_named(
     named: list[range], of_actor: set[int]
 ) -> None:
     part = Selection(_disjoint(named))
-    assert part._among(format_ranks(sorted(of_actor))) == len(of_actor & set().union(*named))
+    assert part.count(format_ranks(sorted(of_actor))) == len(of_actor & set().union(*named))
 
 
 @given(st.lists(RANGES, min_size=1, max_size=4), st.sets(st.integers(0, 90), min_size=1))

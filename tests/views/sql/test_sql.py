@@ -12,6 +12,7 @@ from pyarrow import feather
 
 import et_sim
 from et_sim.cli import main
+from et_sim.tables.registry import table_named
 from et_sim.timeline import write_run
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -91,6 +92,20 @@ def test_a_million_ranks_are_counted_without_a_million_timelines(
     write_run(et_sim.simulate(et_sim.Workload.of([build.build()] * ranks), **machine), tmp_path / "run")
     query = "SELECT count(*) AS n, max(rank) AS last FROM ranks JOIN timeline USING (actor) WHERE node = 0"
     assert json.loads(_asked(tmp_path / "run", query, capsys, "--json")) == [{"n": ranks, "last": ranks - 1}]
+
+
+def test_answers_fit_the_terminal_and_say_which_columns_do_not(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["sql", str(folder), "SELECT * FROM timeline"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    notice = " ".join(lines[next(at for at, line in enumerate(lines) if line.startswith("no room")) :])
+    shown = lines[0].split()
+    assert shown[:3] == ["actor", "node", "name"]
+    hidden = notice.removeprefix("no room for ").partition(":")[0].split(", ")
+    assert [*shown, *hidden] == list(table_named("timeline").column_names)
 
 
 def test_csv_json_and_arrow_hold_the_same(

@@ -74,6 +74,20 @@ def test_operations_add_up_to_the_rows_of_the_timeline(tmp_path: Path) -> None:
     assert sum(one.total_ns for one in found) == sum(row["end_ns"] - row["start_ns"] for row in rows)
 
 
+def test_a_receive_that_is_posted_late_has_no_bandwidth_above_that_of_its_link(tmp_path: Path) -> None:
+    sender, receiver = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    sender.send(1, 1 << 20, name="message")
+    work = receiver.compute("work", micros=20)
+    receiver.receive(0, 1 << 20, name="message", after=[work])
+    found = {
+        one.kind: one
+        for one in operations(open_run(_written([sender.build(), receiver.build()], tmp_path / "run")))
+    }
+    assert 0 < found["receive"].total_ns < found["send"].total_ns / 2
+    assert found["receive"].bytes_per_second is None
+    assert 0 < found["send"].bytes_per_second <= 50 * 2**30
+
+
 def test_an_actor_counts_once_per_rank(tmp_path: Path) -> None:
     run = open_run(_folded(_written([_trace(10)] * 4, tmp_path / "run")))
     forward = next(one for one in operations(run) if one.kind == "compute")
@@ -189,7 +203,8 @@ def test_columns_are_aligned() -> None:
 def _changed(path: Path, name: str, **changes: Any) -> None:
     """Set keys of a JSON file; None takes a key out."""
     content = json.loads((path / name).read_text()) | changes
-    (path / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+    gone = {key for key, value in changes.items() if value is None}
+    (path / name).write_text(json.dumps({key: content[key] for key in content if key not in gone}))
 
 
 @pytest.mark.parametrize(

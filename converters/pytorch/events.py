@@ -1,0 +1,345 @@
+"""Which work an event stood for that a stream or a thread waited for, where only the calls are recorded.
+
+Calls are gone through in the order of time. What is recorded on an event is the last work of a stream:
+
+* the first record of a thread after a launch is on the stream of that launch (the end of a collective, the
+  gradients before one); a further one on the stream that the thread used before (the next collective's);
+* a wait in the call in which the event was recorded, right after it, is for this event;
+* any other wait is for the oldest event of another stream that nobody has waited for yet, as collectives are
+  waited for in the order in which they were begun. If what waited began right after the work of one of
+  them, and nothing else explains when, it is for that one.
+
+The stream that waits is the one that the thread uses next, or else used last. A wait that would have lasted
+longer than it did is not for that event. At last, work that began late, right after work of another stream,
+awaited that if the other stream seldom ends anything, or if somebody had called for a wait.
+
+Not here: waits that the timeline records (`waits`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, Flags, Work, named
+from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.graph import Column
+from converters.pytorch.latencies import before_on_stream
+from converters.pytorch.nesting import NONE
+
+TIGHT_NS = 10_000  # from the end of work to the beginning of what awaited it
+_LATE_NS = 15_000  # work that began so long after all that is known
+_SELDOM = 0.25  # ends of work expected by accident
+_MOST_KEPT = 256  # events that nobody has waited for
+_LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM = range(5)
+
+
+@dataclass(slots=True)
+class Launches:
+    """Work in the order of launching, of all streams and of each."""
+
+    work: Work
+    launched_ns: Column  # by work
+    on_device: Flags  # by work; the rest is workers of the host
+    by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)  # times, work
+
+    def __post_init__(self) -> None:
+        order = np.lexsort((np.arange(len(self.work)), self.launched_ns))
+        for lane in np.unique(self.work.lane[self.on_device]).tolist():
+            rows = order[self.work.lane[order] == lane]
+            self.by_lane[lane] = self.launched_ns[rows].tolist(), rows.tolist()
+
+    def last_before(self, lane: int, moment: int) -> int:
+        """The last work of a stream launched before a moment, or NONE."""
+        times, rows = self.by_lane.get(lane, ([], []))
+        at = bisect_left(times, moment)
+        return rows[at - 1] if at else NONE
+
+    def first_after(self, lane: int, moment: int) -> int:
+        """The first work of a stream launched at a moment or later, or NONE."""
+        times, rows = self.by_lane.get(lane, ([], []))
+        at = bisect_left(times, moment)
+        return rows[at] if at < len(rows) else NONE
+
+    def last_time(self, lane: int, moment: int) -> int:
+        """When the last work of a stream before a moment was launched."""
+        times, _ = self.by_lane.get(lane, ([], []))
+        at = bisect_left(times, moment)
+        return times[at - 1] if at else NONE
+
+    def last_ended(self, lane: int, moment: int, ended_by: int) -> int:
+        """The last work of a stream launched before a moment, if it has ended by another; or NONE."""
+        found = self.last_before(lane, moment)
+        return found if found != NONE and self.work.end_ns[found] <= ended_by else NONE
+
+
+@dataclass(slots=True)
+class Pending:
+    """What streams have been told to wait for, in the order of calls: moments, and work."""
+
+    by_lane: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+
+    def add(self, lane: int, moment: int, work: int) -> None:
+        """A stream waits for work from a moment on."""
+        moments, several = self.by_lane.setdefault(lane, ([], []))
+        at = bisect_right(moments, moment)
+        moments.insert(at, moment)
+        several.insert(at, work)
+
+    def between(self, lane: int, first: int, last: int) -> list[int]:
+        """What a stream was told to wait for after one moment and before another."""
+        moments, several = self.by_lane.get(lane, ([], []))
+        return several[bisect_right(moments, first) : bisect_left(moments, last)]
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """What the order of calls says."""
+
+    awaited: list[tuple[int, int]]  # work, and work of another stream that comes after it
+    of_host: dict[int, int]  # by row of a call of the host: the work before the event that it waited for
+    stream_of: dict[int, int]  # by row of a wait for a stream: the one that the thread used last
+    pending: Pending
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What a thread has done so far."""
+
+    lane: int = NONE  # stream of its last launch
+    other: int = NONE  # stream that it used before
+    records: int = 0  # since its last launch
+    fresh: _Event | None = None  # recorded by its last call
+
+
+@dataclass(slots=True)
+class _Event:
+    lane: int  # stream
+    work: int  # the last on it
+    within: int  # call in which it was recorded
+
+
+def conclude(
+    device: DeviceTrace, calls: Calls, launches: Launches, host_waits: dict[int, int], origin_ns: int
+) -> Concluded:
+    """Go through all calls; `host_waits` are rows of calls of the host that wait for events, and when these
+    had not happened yet."""
+    return _Search(device, calls, launches, host_waits, origin_ns).result()
+
+
+class _Search:
+    def __init__(
+        self,
+        device: DeviceTrace,
+        calls: Calls,
+        launches: Launches,
+        host_waits: dict[int, int],
+        origin_ns: int,
+    ) -> None:
+        self._device, self._launches, self._work = device, launches, launches.work
+        self._calls = calls
+        self._origin = origin_ns
+        self._held = before_on_stream(launches.work)
+        self._threads: dict[int, _Thread] = {}
+        self._events: list[_Event] = []
+        self._awaited: list[tuple[int, int]] = []
+        self._of_host: dict[int, int] = {}
+        self._stream_of: dict[int, int] = {}
+        self._pending = Pending()
+        self._next: dict[int, tuple[list[int], list[int]]] = {}  # by thread: times and streams of launches
+        self._not_yet = host_waits
+        self._items = self._in_order(np.array(list(host_waits), np.int64))
+        self._has_records = any(item[0] == _RECORD for item in self._items)
+
+    def result(self) -> Concluded:
+        for kind, row, thread, moment, what, within in self._items:
+            known = self._threads.setdefault(thread, _Thread())
+            if kind == _LAUNCH:
+                if known.lane != what:
+                    known.lane, known.other = what, known.lane
+                known.records, known.fresh = 0, None
+            elif kind == _RECORD:
+                known.records += 1
+                known.fresh = self._record(known, moment, within)
+            elif kind == _STREAM:
+                self._stream_of[row] = known.lane
+            else:
+                fresh = known.fresh if known.fresh is not None and known.fresh.within == within else None
+                if kind == _WAIT:
+                    self._stream_waits(known, thread, moment, fresh)
+                else:
+                    self._host_waits(row, moment, what, fresh)
+        return Concluded(self._awaited, self._of_host, self._stream_of, self._pending)
+
+    def _in_order(self, host_waits: Column) -> list[tuple[int, int, int, int, int, int]]:
+        """Kind, row, thread, time, stream (or end), innermost call around it, of all calls that matter."""
+        device, work = self._device, self._work
+        some = np.flatnonzero(self._launches.on_device & (work.launch != NONE))
+        _, first = np.unique(work.launch[some], return_index=True)
+        some = some[first]
+        is_call = device.sort == EventSort.LAUNCH
+        records = np.flatnonzero(is_call & np.isin(device.name, named(device, "record")))
+        waits = np.flatnonzero(is_call & np.isin(device.name, named(device, "stream_wait")))
+        streams = np.flatnonzero(is_call & np.isin(device.name, named(device, "wait_stream")))
+        groups = work.launch[some], records, waits, host_waits, streams
+        rows = np.concatenate(groups)
+        kind = np.repeat((_LAUNCH, _RECORD, _WAIT, _HOST_WAIT, _STREAM), [len(one) for one in groups])
+        times = device.ts_ns[rows] - self._origin
+        what = np.where(kind == _HOST_WAIT, times + device.dur_ns[rows], NONE)
+        what[: len(some)] = work.lane[some]
+        within = _innermost(self._calls, device.lane[rows], times)
+        order = np.lexsort((rows, times))
+        columns = (kind, rows, device.lane[rows], times, what, within)
+        items = list(zip(*(column[order].tolist() for column in columns), strict=True))
+        for one, _, thread, moment, lane, _ in items:
+            if one == _LAUNCH:
+                ahead = self._next.setdefault(thread, ([], []))
+                ahead[0].append(moment)
+                ahead[1].append(lane)
+        return items
+
+    def _record(self, known: _Thread, moment: int, within: int) -> _Event | None:
+        lane = known.lane if known.records == 1 or known.other == NONE else known.other
+        last = self._launches.last_before(lane, moment)
+        if last == NONE:
+            return None
+        event = _Event(lane, last, within)
+        self._events.append(event)
+        del self._events[:-_MOST_KEPT]
+        return event
+
+    def _stream_waits(self, known: _Thread, thread: int, moment: int, fresh: _Event | None) -> None:
+        times, lanes = self._next.get(thread, ([], []))
+        at = bisect_left(times, moment)
+        wanted = [*lanes[at : at + 1], known.lane, known.other]
+        if fresh is not None:
+            for lane in wanted:
+                if lane not in (NONE, fresh.lane) and self._take(fresh, lane, moment):
+                    return
+        for lane in wanted:
+            if lane != NONE and self._oldest(lane, moment):
+                return
+        if not self._has_records and at < len(lanes):
+            self._last(known.lane, lanes[at], moment)
+
+    def _last(self, used: int, lane: int, moment: int) -> None:
+        """Where records are not in the timeline: the last work of the stream that the thread used before, or
+        the last of any other that had ended."""
+        launches = self._launches
+        follows = launches.first_after(lane, moment)
+        start = int(self._work.start_ns[follows])
+        others = [used] if used not in (NONE, lane) else [one for one in launches.by_lane if one != lane]
+        ended = [launches.last_ended(one, moment, start) for one in others]
+        ended = [one for one in ended if one != NONE]
+        if ended:
+            self._awaited.append((max(ended, key=lambda one: int(self._work.end_ns[one])), follows))
+
+    def _take(self, event: _Event, lane: int, moment: int) -> bool:
+        """Let the next work of a stream wait for an event, if it can have done so."""
+        follows = self._launches.first_after(lane, moment)
+        if follows != NONE:
+            if self._work.end_ns[event.work] > self._work.start_ns[follows]:
+                return False
+            self._awaited.append((event.work, follows))
+        self._pending.add(lane, moment, event.work)
+        self._consume(event)
+        return True
+
+    def _oldest(self, lane: int, moment: int) -> bool:
+        follows = self._launches.first_after(lane, moment)
+        if follows == NONE:
+            return False
+        start, end = int(self._work.start_ns[follows]), self._work.end_ns
+        fitting = [one for one in self._events if one.lane != lane and end[one.work] <= start]
+        known = max(int(self._held[follows]), int(self._launches.launched_ns[follows]))
+        tight = [one for one in fitting if end[one.work] >= max(start - TIGHT_NS, known)]
+        if not fitting:
+            return False
+        return self._take(
+            max(tight, key=lambda one: int(end[one.work])) if tight else fitting[0], lane, moment
+        )
+
+    def _host_waits(self, row: int, moment: int, returned: int, fresh: _Event | None) -> None:
+        end = self._work.end_ns
+        fitting = [one for one in self._events if self._not_yet[row] < end[one.work] <= returned]
+        tight = [one for one in fitting if end[one.work] > max(moment, returned - 2 * TIGHT_NS)]
+        chosen = fresh if fresh in fitting else None
+        if chosen is None and tight:
+            chosen = max(tight, key=lambda one: int(end[one.work]))
+        if chosen is not None:
+            self._of_host[row] = chosen.work
+            self._consume(chosen)
+
+    def _consume(self, event: _Event) -> None:
+        """Forget an event, and what its stream had done before."""
+        place = next((at for at, one in enumerate(self._events) if one is event), NONE)
+        self._events = [
+            one
+            for at, one in enumerate(self._events)
+            if one.lane != event.lane or (at > place and one.work != event.work)
+        ]
+
+
+def late_work(
+    device: DeviceTrace,
+    launches: Launches,
+    awaited: list[tuple[int, int]],
+    arrival_ns: Column,
+    origin_ns: int,
+) -> list[tuple[int, int]]:
+    """Work that began late, right after work of another stream, and that work."""
+    work = launches.work
+    known = np.maximum(before_on_stream(work), arrival_ns)
+    for before, after in awaited:
+        known[after] = max(int(known[after]), int(work.end_ns[before]))
+    late = np.flatnonzero(launches.on_device & (work.launch != NONE) & (work.start_ns - known >= _LATE_NS))
+    is_wait = (device.sort == EventSort.LAUNCH) & np.isin(device.name, named(device, "stream_wait"))
+    calls_for = np.sort(device.ts_ns[is_wait] - origin_ns).tolist()
+    ends: dict[int, tuple[list[int], list[int]]] = {}
+    for lane, (_, rows) in launches.by_lane.items():
+        order = np.array(rows)[np.argsort(work.end_ns[rows], kind="stable")]
+        ends[lane] = work.end_ns[order].tolist(), order.tolist()
+    found = []
+    for one in late.tolist():
+        start, opened, own = int(work.start_ns[one]), int(known[one]), int(work.lane[one])
+        best: tuple[int, int] | None = None
+        for lane, (moments, rows) in ends.items():
+            at = bisect_right(moments, start) - 1
+            if lane == own or at < 0 or moments[at] < max(start - TIGHT_NS, opened + 1):
+                continue
+            cause = rows[at]
+            if launches.launched_ns[cause] >= launches.launched_ns[one]:
+                continue
+            times, _ = launches.by_lane[own]
+            place = bisect_left(times, int(launches.launched_ns[one]))
+            since = times[place - 1] if place else 0
+            asked = bisect_left(calls_for, since) < bisect_left(calls_for, int(launches.launched_ns[one]))
+            expected = (at + 1 - bisect_left(moments, opened)) * TIGHT_NS / (start - opened)
+            if (asked or expected <= _SELDOM) and (best is None or moments[at] > best[0]):
+                best = moments[at], cause
+        if best is not None:
+            found.append((best[1], one))
+    return found
+
+
+def _innermost(calls: Calls, lane: Column, moment: Column) -> Column:
+    """The operator or annotation that is open on a thread at a moment, or NONE."""
+    found = np.full(len(moment), NONE, np.int64)
+    is_open = calls.is_operator | calls.is_annotation
+    rows = np.flatnonzero(is_open)
+    for one in np.unique(lane).tolist():
+        own, wanted = rows[calls.lane[rows] == one], np.flatnonzero(lane == one)
+        if not len(own):
+            continue
+        at = np.searchsorted(calls.start_ns[own], moment[wanted], "right") - 1
+        at_call: Any = np.where(at >= 0, own[np.maximum(at, 0)], NONE)
+        while True:
+            over = (at_call != NONE) & (calls.end_ns[at_call] <= moment[wanted])
+            if not over.any():
+                break
+            at_call = np.where(over, calls.parent[at_call], at_call)
+        found[wanted] = at_call
+    return found

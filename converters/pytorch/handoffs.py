@@ -1,0 +1,124 @@
+"""Threads that waited for other threads: which gaps were waiting, and for whom.
+
+Nothing records that a thread of the host slept until another one let it go on (autograd's thread and the one
+that called it, loaders of data). What shows it is when they worked:
+
+* a thread that goes on right after another one stopped, and that other stays idle for much longer, has been
+  handed over to: autograd's thread when the forward pass is done, and back;
+* a thread that goes on while the other one works, has been let go by it if it was at the same place in other
+  iterations, too: by a name that the other thread does not pass often;
+* a thread goes on with a node of autograd because autograd has done another one.
+
+The gap becomes what was left of it when the other thread had got there. Of several explanations the one that
+explains most gaps before the same operator wins, then the one that leaves least.
+
+Not here: waiting for devices (`waits`), and for collectives of worker threads (`workers`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from converters.pytorch.calls import Calls
+from converters.pytorch.columns import DeviceTrace
+from converters.pytorch.graph import Column, Draft, Link
+from converters.pytorch.threads import Threads
+
+_SHORTEST_NS = 20_000
+_LEFT = 4  # a gap is explained if at most this part of it is left
+_CHANCE = 0.05  # of being at the same place by accident, for it to say something
+_AUTOGRAD = "autograd::engine::evaluate_function"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Another thread that may have ended a gap."""
+
+    gap: int  # place in the chains
+    cause: int  # node
+    ended_ns: int
+    left_ns: int
+    lane: int
+    has_stopped: bool
+    place: int  # name of what the other thread had done
+
+
+def link_handoffs(draft: Draft, device: DeviceTrace, calls: Calls, threads: Threads) -> None:
+    """Shorten gaps that waited for other threads, to what was left when these had got there."""
+    lanes = np.unique(threads.lane).tolist()
+    if len(lanes) < 2:
+        return
+    name = np.full(threads.node.max(initial=0) + 2, -1, np.int64)  # by node; only calls have one
+    plain = {at: one.partition("#")[0] for at, one in enumerate(device.names)}  # ProfilerStep#3
+    number = {one: at for at, one in reversed(plain.items())}
+    name[: len(calls)] = np.array([number[one] for one in plain.values()], np.int64)[device.name[calls.row]]
+    chains = {lane: np.flatnonzero(threads.lane == lane) for lane in lanes}
+    reasons: dict[int, list[_Reason]] = {}
+    for lane in lanes:
+        for other in lanes:
+            if other != lane:
+                for reason in _reasons(threads, chains[lane], chains[other], other, name):
+                    reasons.setdefault(reason.gap, []).append(reason)
+    follows = {gap: int(name[threads.node[gap + 1]]) for gap in reasons}
+    votes = Counter(
+        (follows[gap], one.lane, one.has_stopped, -1 if one.has_stopped else one.place)
+        for gap, several in reasons.items()
+        for one in several
+    )
+    by_autograd = {at for at, one in enumerate(device.names) if one.startswith(_AUTOGRAD)}
+    ran_autograd = {
+        lane: bool(by_autograd & set(name[threads.node[chain]].tolist())) for lane, chain in chains.items()
+    }
+    often = {lane: Counter(name[threads.node[chain]].tolist()) for lane, chain in chains.items()}
+    begin = np.concatenate(draft.start_ns)
+    before, after = [], []
+    for gap, several in sorted(reasons.items()):
+        good: list[tuple[int, int, _Reason]] = []
+        for one in several:
+            place = -1 if one.has_stopped else one.place
+            count = votes[follows[gap], one.lane, one.has_stopped, place]
+            chance = often[one.lane][place] / len(chains[one.lane])
+            by_autograd_too = follows[gap] in by_autograd and ran_autograd[one.lane]
+            if one.has_stopped or by_autograd_too or chance ** (count - 1) <= _CHANCE:
+                good.append((-count, one.left_ns, one))
+        if good:
+            best = min(good, key=lambda one: one[:2])[2]
+            node = int(threads.node[gap])
+            begin[node] = max(int(begin[node]), best.ended_ns)
+            before.append(best.cause)
+            after.append(node)
+    draft.start_ns = [begin]
+    draft.link(Link.CROSS_THREAD, np.array(before, np.int64), np.array(after, np.int64))
+
+
+def _reasons(threads: Threads, own: Column, other: Column, lane: int, name: Column) -> list[_Reason]:
+    """What another thread says about the gaps of one."""
+    starts, ends, is_gap = threads.start_ns, threads.end_ns, threads.is_gap
+    gaps = own[is_gap[own] & (ends[own] - starts[own] >= _SHORTEST_NS)]
+    gaps = gaps[gaps < own[-1]]
+    busy = other[~is_gap[other]]
+    if not len(gaps) or not len(busy):
+        return []
+    idle = other[is_gap[other]]
+    found = []
+    at = np.searchsorted(ends[busy], ends[gaps], "right") - 1  # what it had done last
+    resting = np.searchsorted(starts[idle], ends[gaps]) - 1  # its gap around that moment
+    for gap, last, rest in zip(gaps.tolist(), at.tolist(), resting.tolist(), strict=True):
+        if last < 0:
+            continue
+        cause, ended, finish = busy[last], int(ends[busy[last]]), int(ends[gap])
+        left, lasted = finish - ended, int(ends[gap] - starts[gap])
+        if ended <= starts[gap] or _LEFT * left > lasted:
+            continue
+        has_stopped = last == len(busy) - 1
+        if not has_stopped and rest >= 0 and starts[idle[rest]] >= ended and ends[idle[rest]] > finish:
+            has_stopped = int(ends[idle[rest]]) - ended >= _LEFT * left
+        found.append(
+            _Reason(
+                gap, int(threads.node[cause]), ended, left, lane, has_stopped, int(name[threads.node[cause]])
+            )
+        )
+    return found

@@ -1,0 +1,101 @@
+"""How long work takes to begin when nothing else holds it back: after its launch, its stream, an event.
+
+Work begins when it has arrived on the device, when what its stream did before has ended, and when the events
+that it awaits have happened. The last of these is seen in a recording, the others are not. What they would
+have allowed is estimated by what is usual: the median over all work of which only one of them can have
+decided. No estimate is later than the recorded beginning; and none of work that began after its launching
+call had returned is earlier than that return: a call can take long for other reasons (the first launch of a
+kernel may load its code for milliseconds), and that time is the host's. Of a kernel that began within a long
+call, with nothing else to hold it back, what the call took longer than usual came first.
+
+Not here: the nodes (`threads`, `streams`), and which events work awaits (`waits`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.calls import Calls, Flags, Work, named
+from converters.pytorch.columns import DeviceTrace, EventSort
+from converters.pytorch.graph import Column
+from converters.pytorch.nesting import NONE
+
+_ENOUGH = 5  # samples that say what is usual
+_LONGEST_NS, _LONGEST_OF_WORKERS_NS = 100_000, 1_000_000  # a latency that is longer has another reason
+_LONG_AGO = -(1 << 62)
+Pairs = tuple[Column, Column]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Latencies:
+    """What is usual."""
+
+    arrival_ns: Column  # by work: when its launch would have let it begin
+    turn_ns: int  # from the end of work to the beginning of the next on its stream
+    event_ns: int  # from the end of work to the beginning of work that awaits it
+
+
+def find_latencies(device: DeviceTrace, calls: Calls, work: Work, awaited: Pairs) -> Latencies:
+    """Estimate them."""
+    start, call = work.start_ns, np.maximum(work.call, 0)
+    ended, happened = before_on_stream(work), np.full(len(work), _LONG_AGO)
+    np.maximum.at(happened, awaited[1], work.end_ns[awaited[0]])
+    arrival = start.copy()
+    if not len(calls) or not len(work):
+        return Latencies(arrival, 0, 0)
+    by_operator = calls.is_operator[call]  # hands it to a worker; in linked files, stands for its launches
+    launched = (work.call != NONE) & ~(by_operator & (device.node_id is not None))
+    begun = np.where(launched, calls.start_ns[call], start)
+    most = np.where(by_operator, _LONGEST_OF_WORKERS_NS, _LONGEST_NS)
+    by_launch = launched & (np.maximum(ended, happened) <= begun) & _is_latency(start - begun, most)
+    names = device.name[calls.row[call]]
+    lasts = calls.end_ns[call] - begun  # of the call, in which work arrives if nothing else is known
+    lasts = np.minimum(lasts, _median(lasts[launched], 0))
+    samples = by_launch.sum() >= _ENOUGH
+    usual = np.where(samples, _median((start - begun)[by_launch], 0), lasts)
+    for name in np.unique(names[by_launch]).tolist():
+        of_name = by_launch & (names == name)
+        if of_name.sum() >= _ENOUGH:
+            usual[names == name] = _median((start - begun)[of_name], 0)
+    arrives = begun + usual
+    is_after = (start >= calls.end_ns[call]) & ~_holds_others(calls)[call]
+    arrives[is_after] = np.maximum(arrives, calls.end_ns[call])[is_after]
+    longer = calls.end_ns[call] - begun - _median((calls.end_ns[call] - begun)[launched], 0)
+    is_within = launched & ~is_after & (np.maximum(ended, happened) <= begun) & ~by_operator
+    is_within &= device.sort[work.row] == EventSort.KERNEL
+    is_within &= ~np.isin(names, named(device, "wait_own"))
+    arrives[is_within] += np.maximum(longer, 0)[is_within]
+    arrival[launched] = np.minimum(start, arrives)[launched]
+    by_turn = launched & (ended > np.maximum(arrival, happened)) & _is_latency(start - ended)
+    turn = _median((start - ended)[by_turn], 0)
+    by_event = launched & (happened > np.maximum(arrival, ended)) & _is_latency(start - happened)
+    return Latencies(arrival, turn, _median((start - happened)[by_event], turn))
+
+
+def before_on_stream(work: Work) -> Column:
+    """When everything that began earlier on its stream had ended, by work."""
+    found = np.full(len(work), _LONG_AGO)
+    if len(work):
+        beyond = int(work.end_ns.max()) + 1
+        shift = work.lane * beyond
+        most = np.maximum.accumulate(work.end_ns + shift) - shift
+        found[1:] = np.where(work.lane[1:] == work.lane[:-1], most[:-1], _LONG_AGO)
+    return found
+
+
+def _holds_others(calls: Calls) -> Flags:
+    """Which calls make others: their nodes end before they return."""
+    found = np.zeros(len(calls), np.bool_)
+    found[calls.parent[calls.parent != NONE]] = True
+    return found
+
+
+def _is_latency(lasted: Column, most: Column | int = _LONGEST_NS) -> Any:
+    return (lasted >= 0) & (lasted < most)
+
+
+def _median(samples: Column, otherwise: int) -> int:
+    return int(np.median(samples)) if len(samples) else otherwise

@@ -1,0 +1,220 @@
+"""What the ranks of a job say together: when each began, and sizes that one of them does not know.
+
+Collectives that put something into every rank end together on all of their group, so their ends show how far
+clocks are apart, and how well that is known. The n-th collective of a group on one rank is the n-th on the
+others, if all have as many, of the same kinds in the same order; of other groups nothing is concluded. Where
+collectives do not reach all ranks, messages between kernels are taken, too: both ends are done together.
+
+Not here: changing the files that were written (`settling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converters.pytorch.graph import Column, Role
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import ConvertedRank
+from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.units import format_ns
+
+_JOINT = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALL_TO_ALL,
+    CollectiveKind.BARRIER,
+)
+_ENOUGH = 2  # ends that two ranks must share for their clocks to be compared
+_CLEAR = 5  # times as well must ends agree with other clocks for the recorded ones not to be trusted
+_VAGUE = 0.05  # of the time recorded: clocks that agree no better say nothing about the beginning
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """The collectives of one group on one rank, in their order."""
+
+    kind: Column  # CollectiveKind
+    node: Column  # ids in the trace
+    begin_ns: Column  # by the clock of the recording
+    end_ns: Column
+    bytes: Column  # NONE: not known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Meetings:
+    """The collectives of one rank, and when it was recorded."""
+
+    begin_ns: int
+    end_ns: int
+    of_group: dict[tuple[int, ...] | str, Series]  # by members; of those nobody describes, by name
+    # Ends of the messages that kernels carry, by sender and receiver.
+    of_pair: dict[tuple[int, int], Column] = field(default_factory=dict)
+
+
+def meetings_of(rank: ConvertedRank) -> Meetings:
+    """Those of a converted rank."""
+    graph = rank.graph
+    rows = np.flatnonzero(rank.communication != NONE)
+    rows = rows[np.lexsort((rows, graph.start_ns[rows]))]
+    which = rank.communication[rows]
+    collective = [one.operation.collective for one in rank.communications]
+    kind = np.array([NONE if one is None else int(one) for one in collective] or [NONE], np.int64)[which]
+    size = [NONE if one.is_unsized else one.comm_bytes for one in rank.communications]
+    sizes = np.array(size or [NONE], np.int64)[which]
+    names = np.array([one.group for one in rank.communications] or [""], object)[which]
+    found: dict[tuple[int, ...] | str, Series] = {}
+    for name in dict.fromkeys(names.tolist()):
+        at = np.flatnonzero((names == name) & (kind != NONE))
+        if len(at):
+            found[rank.groups.get(name) or name] = Series(
+                kind[at],
+                rows[at] + 1,
+                graph.start_ns[rows[at]] + rank.begin_ns,
+                graph.end_ns[rows[at]] + rank.begin_ns,
+                sizes[at],
+            )
+    return Meetings(rank.begin_ns, rank.begin_ns + rank.measured_ns, found, _messages(rank, rows, which))
+
+
+def _messages(rank: ConvertedRank, rows: Column, which: Column) -> dict[tuple[int, int], Column]:
+    """Ends of the messages among the rows, in their order."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for row, one in zip(rows.tolist(), which.tolist(), strict=True):
+        said = rank.communications[one]
+        if said.operation.collective is not None or rank.graph.role[row] != Role.KERNEL or said.peer < 0:
+            continue
+        ends = (rank.rank, said.peer) if said.operation.node == NodeKind.SEND else (said.peer, rank.rank)
+        found.setdefault(ends, []).append(int(rank.graph.end_ns[row]) + rank.begin_ns)
+    return {ends: np.array(moments, np.int64) for ends, moments in found.items()}
+
+
+@dataclass(slots=True)
+class Settled:
+    """What was concluded, by rank in the order given."""
+
+    start_ns: list[int]
+    said: str = ""  # about the starts
+    sizes: list[dict[int, int]] = field(default_factory=list)  # bytes by node
+    estimates: list[set[int]] = field(default_factory=list)  # nodes whose bytes are estimates
+
+
+def settle(ranks: Sequence[Meetings]) -> Settled:
+    """Compare what the ranks of a job recorded."""
+    groups = list(_matched(ranks))
+    found = Settled([0] * len(ranks))
+    _find_starts(found, ranks, groups)
+    _find_sizes(found, ranks, groups)
+    return found
+
+
+_Group = tuple[list[int], list[Series]]  # positions of ranks, and what each did
+
+
+def _matched(ranks: Sequence[Meetings]) -> Iterator[_Group]:
+    """Groups whose ranks, of those that there are, all did the same."""
+    for key in dict.fromkeys(key for rank in ranks for key in rank.of_group):
+        who = [at for at, rank in enumerate(ranks) if key in rank.of_group]
+        series = [ranks[at].of_group[key] for at in who]
+        if all(np.array_equal(one.kind, series[0].kind) for one in series[1:]):
+            yield who, series
+
+
+def _find_starts(found: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
+    if len(ranks) < 2:
+        return
+    ends: list[tuple[list[int], Any]] = []
+    for who, series in groups:
+        joint = np.isin(series[0].kind, [int(kind) for kind in _JOINT])
+        if len(who) > 1 and joint.sum() >= _ENOUGH:
+            ends.append((who, np.array([one.end_ns[joint] for one in series])))
+    collectives = len(ends)
+    if len(_compared(ends)) < len(ranks):
+        ends += _message_ends(ranks)
+    missing = len(ranks) - len(_compared(ends))
+    if missing:
+        found.said = f"not known: {missing} of {len(ranks)} ranks share no collectives with others"
+        return
+    offset = _offsets(ends, len(ranks))
+    apart, apart_raw = _disagreement(ends, offset), _disagreement(ends, np.zeros_like(offset))
+    if apart_raw <= _CLEAR * apart:
+        offset, apart = np.zeros_like(offset), apart_raw
+    if apart > _VAGUE * min(rank.end_ns - rank.begin_ns for rank in ranks):
+        found.said = f"not known: ends of collectives that are one disagree by {format_ns(apart)}"
+        return
+    starts = np.array([rank.begin_ns for rank in ranks], np.int64) + offset
+    starts -= starts.min()
+    found.start_ns = starts.tolist()
+    count = sum(values.shape[1] for _, values in ends)
+    what = "collectives" if len(ends) == collectives else "collectives and messages"
+    moved = f", after clocks are set by up to {format_ns(int(np.abs(offset).max()))}" if offset.any() else ""
+    found.said = (
+        f"ranks begin up to {format_ns(int(starts.max()))} apart; the ends of {count:,} {what} agree "
+        f"within {format_ns(apart)}{moved}"
+    )
+
+
+def _compared(ends: Sequence[tuple[list[int], Any]]) -> set[int]:
+    return {at for who, _ in ends for at in who}
+
+
+def _message_ends(ranks: Sequence[Meetings]) -> list[tuple[list[int], Any]]:
+    """Both ends of messages between two ranks that recorded as many of them."""
+    found: list[tuple[list[int], Any]] = []
+    for ends in dict.fromkeys(ends for rank in ranks for ends in rank.of_pair):
+        who = [at for at, rank in enumerate(ranks) if ends in rank.of_pair]
+        moments = [ranks[at].of_pair[ends] for at in who]
+        if len(who) == 2 and len(moments[0]) == len(moments[1]) >= _ENOUGH:
+            found.append((who, np.array(moments)))
+    return found
+
+
+def _offsets(ends: Sequence[tuple[list[int], Any]], ranks: int) -> Any:
+    """What to add to each rank's clock for ends to agree, one group after another; the median is nothing."""
+    offset, is_set = np.zeros(ranks, np.int64), np.zeros(ranks, np.bool_)
+    left = list(ends)
+    while left:
+        # A group with clocks that are set sets the others; without any, its first rank's is taken as right.
+        who, values = left.pop(next((at for at, one in enumerate(left) if is_set[one[0]].any()), 0))
+        if not is_set[who].any():
+            is_set[who[0]] = True
+        known = is_set[who]
+        right = np.median((values + offset[who][:, None])[known], axis=0)
+        fresh = np.flatnonzero(~known)
+        offset[np.array(who)[fresh]] = np.median(right - values[fresh], axis=1).astype(np.int64)
+        is_set[who] = True
+    return offset - int(np.median(offset))
+
+
+def _disagreement(ends: Sequence[tuple[list[int], Any]], offset: Any) -> int:
+    """How far an end typically is from the others of its collective."""
+    off = []
+    for who, values in ends:
+        now = values + offset[who][:, None]
+        off.append(np.abs(now - np.median(now, axis=0)).ravel())
+    return int(np.median(np.concatenate(off)))
+
+
+def _find_sizes(found: Settled, ranks: Sequence[Meetings], groups: Sequence[_Group]) -> None:
+    """Sizes that other ranks know, and those that follow from how fast the group is else."""
+    found.sizes, found.estimates = [{} for _ in ranks], [set() for _ in ranks]
+    for who, series in groups:
+        known = np.max([one.bytes for one in series], axis=0)
+        took = np.min([one.end_ns - one.begin_ns for one in series], axis=0)
+        guessed = np.zeros(len(known), np.bool_)
+        for kind in np.unique(series[0].kind[known == NONE]).tolist():
+            sample = (series[0].kind == kind) & (known > 0) & (took > 0)
+            wanted = (series[0].kind == kind) & (known == NONE) & (took > 0)
+            if sample.any():
+                rate = float(np.median(known[sample] / took[sample]))
+                known[wanted] = np.maximum(np.rint(rate * took[wanted]), 1).astype(np.int64)
+                guessed |= wanted
+        for at, one in zip(who, series, strict=True):
+            for place in np.flatnonzero((one.bytes == NONE) & (known != NONE)).tolist():
+                found.sizes[at][int(one.node[place])] = int(known[place])
+                if guessed[place]:
+                    found.estimates[at].add(int(one.node[place]))

@@ -1,0 +1,59 @@
+"""`et-sim doctor`: whether this installation is well, and what to do if it is not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from et_sim.doctor import Finding
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="is this installation well",
+        description="Look at versions, computer and cache, and simulate five runs with known results. "
+        "Exit status 1 if something is wrong.",
+    )
+    parser.add_argument("--json", action="store_true", help="print data instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look at everything, and say what is wrong."""
+    from et_sim.doctor import examine
+
+    findings = list(examine())
+    problems = [finding for finding in findings if finding.problem]
+    if options.json:
+        data = {"is_well": not problems, "findings": [asdict(finding) for finding in findings]}
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        from et_sim.cli.inspect import show
+
+        show("\n".join([*_tables(findings), *_verdict(problems)]))
+    return 1 if problems else 0
+
+
+def _tables(findings: list[Finding]) -> list[str]:
+    """A table for each topic."""
+    from et_sim.views.text import aligned
+
+    rows = []
+    for topic, of_topic in groupby(findings, lambda finding: finding.topic):
+        for number, one in enumerate(of_topic):
+            expected = f"expected {one.expected}" if one.expected else ""
+            texts = filter(None, ("PROBLEM" if one.problem else "", one.found, expected))
+            rows.append(("" if number else topic, one.name, ", ".join(texts)))
+    return aligned(rows, "<<<")
+
+
+def _verdict(problems: list[Finding]) -> list[str]:
+    if not problems:
+        return ["", "all is well"]
+    return ["", *(f"PROBLEM: {one.problem} ({one.remedy})" for one in problems)]

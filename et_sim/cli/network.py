@@ -1,0 +1,57 @@
+"""`et-sim network`: what a network is, and a picture of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "network",
+        help="what a network is: devices, links, ways, and a picture",
+        description="Read a network file of any form and print what it describes: devices, links by tier, "
+        "diameter, bisection, the device of each rank, and the ways of some messages.",
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="network file: dimensions, a graph, or one of another tool"
+    )
+    parser.add_argument(
+        "--path",
+        action="append",
+        metavar="RANK:RANK",
+        help="show the way from one rank to another; repeatable",
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the network into this file")
+    parser.add_argument("--json", action="store_true", help="print data instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Describe the network, and draw it if that is asked for."""
+    from et_sim.machine import read_network_alone
+    from et_sim.network.description import as_text, describe
+    from et_sim.network.topology_picture import write_topology
+
+    network = read_network_alone(options.file)
+    found = describe(network, [_pair(text, network.ranks) for text in options.path or ()])
+    if options.svg is not None:
+        write_topology(network, options.svg)
+    print(json.dumps(found, indent=2) if options.json else "\n".join(as_text(found, options.file)))
+    return 0
+
+
+def _pair(text: str, ranks: int) -> tuple[int, int]:
+    one, _, other = text.partition(":")
+    if not (one.isdecimal() and other.isdecimal() and int(one) < ranks and int(other) < ranks):
+        raise UsageError(
+            f"--path is {text!r}", remedy=f'give two ranks below {ranks}, such as "0:{ranks - 1}"'
+        )
+    if int(one) == int(other):
+        raise UsageError(f"--path is {text!r}", remedy="give two different ranks")
+    return int(one), int(other)

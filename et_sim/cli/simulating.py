@@ -1,0 +1,67 @@
+"""Simulating into a directory, as the commands do it: progress, warnings and stalls go to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from et_sim.result import Result
+    from et_sim.run_options import RunOptions
+    from et_sim.timeline import OutputFilter
+
+
+def simulate_into(
+    target: Path,
+    workload: str,
+    options: RunOptions,
+    *,
+    as_json: bool,
+    output_filter: OutputFilter | None = None,
+) -> int:
+    """Simulate into a directory; a stalled run is written too, explained, and is status 1."""
+    from et_sim.timeline import OutputFilter
+
+    result, status = simulated_into(target, workload, options, output_filter or OutputFilter(), set())
+    if as_json:
+        print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
+    elif not status:
+        from et_sim.cli.inspect import show
+        from et_sim.views.summary.inspect import summary_text
+
+        show(summary_text(target))
+        print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
+    return status
+
+
+def simulated_into(
+    target: Path, workload: str, options: RunOptions, output_filter: OutputFilter, said: set[str]
+) -> tuple[Result, int]:
+    """Simulate and write; warnings, but for those that were `said` before, and a stall go to stderr.
+
+    Returns the exit status, too.
+    """
+    from et_sim import api
+    from et_sim.cli.progress import Progress
+    from et_sim.timeline import write_run
+
+    with Progress() as progress:
+        result = api.execute(workload, options, watch=progress, output_filter=output_filter)
+        stall = result.stall
+        progress.stage("adding up and writing")
+        write_run(result, target, stall.as_dict() if stall else None, output_filter)
+    for notice in result.manifest["warnings"]:
+        place = f"{notice['place']}: " if notice["place"] else ""
+        key = f"key {notice['key']!r}: " if notice["key"] else ""
+        warning = f"et-sim: warning: {place}{key}{notice['text']}"
+        if warning not in said:
+            said.add(warning)
+            print(warning, file=sys.stderr)
+    if not stall:
+        return result, 0
+    error = stall.as_error()
+    print(f"et-sim: error: {error.report}", file=sys.stderr)
+    print(f"What did happen is in {target}", file=sys.stderr)
+    return result, error.exit_status

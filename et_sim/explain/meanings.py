@@ -1,0 +1,94 @@
+"""All meanings of all words, and how one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.explain.keys import of_corrections, of_keys
+from et_sim.explain.meaning import Meaning
+from et_sim.tables.registry import ACTORS, all_tables
+from et_sim.views.summary.parts import PARTS
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of commands, as the command line declares it."""
+
+    name: str
+    commands: tuple[str, ...]
+    text: str
+    default: str = ""
+    allowed: str = ""
+
+
+def all_meanings(options: Iterable[Option]) -> list[Meaning]:
+    """In the order in which they are listed."""
+    return [*of_keys(), *of_corrections(), *_of_options(options), *_of_parts(), *_of_tables()]
+
+
+def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
+    """What a word means; case counts only where names differ in nothing else."""
+    named: dict[str, list[Meaning]] = {}
+    exact = []
+    for meaning in meanings:
+        if word in (meaning.name, *meaning.also):
+            exact.append(meaning)
+        for name in dict.fromkeys(map(_bare, (meaning.name, *meaning.also))):
+            named.setdefault(name, []).append(meaning)
+    alike = named.get(_bare(word), [])
+    differ_in_case = len({one.name for one in alike if one.name.lower() == word.lower()}) > 1
+    if found := exact if differ_in_case and exact else alike:
+        return _merged(found)
+    remedy = did_you_mean(_bare(word), tuple(named)) or "et-sim explain, alone, lists all words"
+    raise UsageError(f"nothing here is called {word!r}", remedy=remedy)
+
+
+def _merged(meanings: Iterable[Meaning]) -> list[Meaning]:
+    """What is said alike of several places stands once."""
+    found: dict[str, Meaning] = {}
+    for one in meanings:
+        facts = {name: fact for name, fact in one.facts.items() if name != "example"}
+        said = repr((one.name, one.kind, one.text, facts))
+        before = found.get(said)
+        found[said] = replace(before, place=f"{before.place}, {one.place}") if before else one
+    return list(found.values())
+
+
+def _bare(name: str) -> str:
+    """A name however it is written: "--no-fold", "exposed communication", "ready_ns"."""
+    return name.strip(" `'\"").lstrip("-").lower().replace("_", "-").replace(" ", "-")
+
+
+def _of_options(options: Iterable[Option]) -> Iterator[Meaning]:
+    for one in options:
+        facts = {"default": one.default, "allowed": one.allowed}
+        place = f"et-sim {', '.join(one.commands)}"
+        told = {name: fact for name, fact in facts.items() if fact}
+        also = (one.name.replace("--no-", ""),)
+        yield Meaning(one.name, "option", place, one.text, told, also)
+
+
+def _of_parts() -> Iterator[Meaning]:
+    columns = {column.name: column for column in ACTORS.columns}
+    order = ", ".join(part.text for part in PARTS)
+    for part in PARTS:
+        facts = {"order": f"each moment belongs to the first of {order} that is under way"}
+        facts |= {"column": f"{part.figure} in {ACTORS.file}", "in bars": part.mark.strip() or "blank"}
+        text = columns[part.figure].meaning
+        yield Meaning(part.text, "part of a rank's time", "summary", text, facts, (part.short, part.figure))
+
+
+def _of_tables() -> Iterator[Meaning]:
+    for table in all_tables():
+        facts = {"columns": ", ".join(column.name for column in table.columns)}
+        if table.is_optional:
+            facts["to get it"] = table.how_to_get_it
+        yield Meaning(table.name, "table", "run directory", table.about, facts, (table.file,))
+        for column in table.columns:
+            facts = {"type": column.kind, "unit": column.unit, "only of": column.only_of}
+            facts["refers to"] = column.refers_to
+            told = {name: fact for name, fact in facts.items() if fact}
+            also = (f"{table.name}.{column.name}",)
+            yield Meaning(column.name, "column", table.file, column.meaning, told, also)

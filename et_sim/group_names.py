@@ -1,0 +1,11 @@
+"""Names of communicator groups: what counts as one name, and what means all ranks.
+
+Not here: members (`et_sim.machine.groups_file`, `et_sim.trace.process_groups`).
+"""
+
+from __future__ import annotations
+
+
+def group_key(name: str) -> str:
+    """One spelling per group; "" is the group of all ranks, which may also be called "0"."""
+    return name.lstrip("0") if name.isascii() and name.isdecimal() else name

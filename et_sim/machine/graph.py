@@ -1,0 +1,107 @@
+"""A graph of NPUs, NICs and switches, and how one is put together.
+
+Links are directed and numbered in the order in which they were added: where two ways are equally short, the
+lowest number decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+NPU, NIC, SWITCH = 0, 1, 2
+KINDS = ("npu", "nic", "switch")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a link is capable of."""
+
+    bytes_per_ns: float
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Devices by number, and directed links by number."""
+
+    names: tuple[str, ...]
+    kinds: Any
+    tiers: Any  # 0 for NPUs; switches have those of the rows in which they are drawn
+    sources: Any
+    targets: Any
+    bytes_per_ns: Any
+    latency_ns: Any
+    link_names: tuple[str, ...]
+    npus: Any  # the device of each rank
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(slots=True)
+class GraphBuilder:
+    """A graph that grows."""
+
+    names: list[str] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    tiers: list[int] = field(default_factory=list)
+    number: dict[str, int] = field(default_factory=dict)
+    sources: list[int] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+    figures: list[Figures] = field(default_factory=list)
+    link_names: dict[str, int] = field(default_factory=dict)
+
+    def device(self, name: str, kind: int, tier: int) -> int:
+        """Add a device; a name that is taken raises KeyError."""
+        if name in self.number:
+            raise KeyError(name)
+        self.number[name] = len(self.names)
+        self.names.append(name)
+        self.kinds.append(kind)
+        self.tiers.append(tier)
+        return self.number[name]
+
+    def npus(self, count: int) -> list[int]:
+        """Add so many NPUs."""
+        first = self.kinds.count(NPU)
+        return [self.device(f"npu{first + number}", NPU, 0) for number in range(count)]
+
+    def switches(self, count: int, name: str, tier: int) -> list[int]:
+        """Add so many switches of a tier."""
+        return [self.device(f"{name}{number}", SWITCH, tier) for number in range(count)]
+
+    def link(self, source: int, target: int, figures: Figures, name: str = "") -> None:
+        """Add a link; a name that is taken raises KeyError."""
+        name = name or f"{self.names[source]}->{self.names[target]}"
+        if name in self.link_names:
+            raise KeyError(name)
+        self.link_names[name] = len(self.sources)
+        self.sources.append(source)
+        self.targets.append(target)
+        self.figures.append(figures)
+
+    def cable(self, one: int, other: int, figures: Figures) -> None:
+        """Add a link each way."""
+        self.link(one, other, figures)
+        self.link(other, one, figures)
+
+    def built(self, kept: Sequence[int] | None = None, ranks: Sequence[int] | None = None) -> Graph:
+        """The graph; `kept`: of these links only, `ranks`: the device of each rank."""
+        of = list(range(len(self.sources))) if kept is None else kept
+        names = list(self.link_names)
+        kinds = np.array(self.kinds, np.int8)
+        return Graph(
+            names=tuple(self.names),
+            kinds=kinds,
+            tiers=np.array(self.tiers, np.int32),
+            sources=np.array(self.sources, np.int32)[of],
+            targets=np.array(self.targets, np.int32)[of],
+            bytes_per_ns=np.array([self.figures[link].bytes_per_ns for link in of], np.float64),
+            latency_ns=np.array([self.figures[link].latency_ns for link in of], np.float64),
+            link_names=tuple(names[link] for link in of),
+            npus=np.flatnonzero(kinds == NPU) if ranks is None else np.array(ranks, np.int64),
+        )

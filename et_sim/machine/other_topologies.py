@@ -1,0 +1,260 @@
+"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, GraphML, JSON node-link.
+
+An importer gives devices and links as a file of ours would list them, and on which line each link stood.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import MachineError
+
+NS3_FIRST = re.compile(r"\s*\d+\s+\d+\s+\d+\s*$")
+HTSIM_FIRST = re.compile(r"nodes\s+\d+\s*$", re.IGNORECASE)
+NS3, HTSIM, GRAPHML, NODE_LINK = "ns-3", "htsim", "graphml", "node-link"
+FORMATS = (NS3, HTSIM, GRAPHML, NODE_LINK)
+
+
+@dataclass(slots=True)
+class Imported:
+    """A file of another tool in the words of ours."""
+
+    content: dict[str, Any]
+    link_lines: list[int] = field(default_factory=list)  # if known
+    dimensions: tuple[int, ...] = ()
+
+
+def format_of(text: str) -> str:
+    """Which tool's file a text is; empty: none of those."""
+    if text.lstrip().startswith("<"):
+        return GRAPHML if "<graphml" in text[:2000] else ""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    first = next((line for line in lines if line), "")
+    return NS3 if NS3_FIRST.match(first) else HTSIM if HTSIM_FIRST.match(first) else ""
+
+
+def is_node_link(content: Any) -> bool:
+    """Whether a JSON object is a graph in node-link form."""
+    return isinstance(content, dict) and "nodes" in content and ("links" in content or "edges" in content)
+
+
+def import_text(text: str, place: str, form: str) -> Imported:
+    """What a file of one of the formats says."""
+    if form == NS3:
+        return _ns3(text, place)
+    if form == HTSIM:
+        return _htsim(text, place)
+    if form == GRAPHML:
+        return _graphml(text, place)
+    from et_sim.machine.texts import parse_json
+
+    content = parse_json(text, place)
+    if not is_node_link(content):
+        raise MachineError(
+            "this is no graph in node-link form", place=place, remedy='give the lists "nodes" and "links"'
+        )
+    return from_node_link(content, place)
+
+
+def _ns3(text: str, place: str) -> Imported:
+    """`nodes switches links`, then the switches, then a link per line: ends, rate, delay, error rate."""
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    head = [int(word) for word in lines[0][1]]
+    nodes, switches, links = head
+    named = [word for _, words in lines[1:2] for word in words] if switches else []
+    rows = lines[2 if switches else 1 :]
+    if rows and not switches and len(rows) == links + 1:  # an empty list of switches may have its line
+        rows = rows[1:]
+    if len(named) != switches or not all(word.isdecimal() and int(word) < nodes for word in named):
+        raise MachineError(
+            f"line 1 announces {switches} switches among nodes 0 to {nodes - 1}, and line 2 has "
+            f"{' '.join(named[:8]) or 'none'}",
+            place=f"{place}: line 2",
+            remedy="list the numbers of the switches there",
+        )
+    if len(rows) != links:
+        raise MachineError(
+            f"line 1 announces {links} links, and there are {len(rows)}",
+            place=f"{place}: line 1",
+            remedy="correct the number, or the list",
+        )
+    of_switch = {int(word) for word in named}
+    devices = [{"name": f"{n}", "kind": "switch" if n in of_switch else "npu"} for n in range(nodes)]
+    found, at = [], []
+    for number, words in rows:
+        if len(words) not in (4, 5):
+            raise MachineError(
+                f"{len(words)} words stand where a link belongs",
+                place=f"{place}: line {number}",
+                remedy='write it as "0 8 100Gbps 0.001ms 0"',
+            )
+        entry = {"from": words[0], "to": words[1], "bandwidth": words[2], "latency": words[3]}
+        found.append(entry)
+        at.append(number)
+    ends: dict[tuple[str, str], int] = {}
+    for entry in found:  # links side by side get names
+        pair = (min(entry["from"], entry["to"]), max(entry["from"], entry["to"]))
+        ends[pair] = ends.get(pair, 0) + 1
+        if ends[pair] > 1:
+            entry["name"] = f"{pair[0]}->{pair[1]}#{ends[pair]}"
+    return Imported({"devices": devices, "links": found}, at)
+
+
+HTSIM_TIER_KEYS = {
+    *("downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns", "switch_latency_ns"),
+    *("queue_up", "queue_down", "oversubscribed", "bundle"),
+}
+
+
+def _htsim(text: str, place: str) -> Imported:
+    """A fat tree by its tiers; a link into a switch takes its own latency and the switch's."""
+    head, tiers, lines = _htsim_keys(text, place)
+
+    def fail(line: int, cause: str, remedy: str) -> MachineError:
+        return MachineError(cause, place=f"{place}: line {line}", remedy=remedy)
+
+    nodes, count = head.get("nodes", 0), head.get("tiers", 0)
+    if count not in (2, 3) or len(tiers) != count:
+        line = lines.get("tiers", 1)
+        raise fail(line, f"it has {len(tiers)} tiers and announces {count}", "describe 2 or 3 tiers")
+    for tier, keys in enumerate(tiers):
+        for key in ("downlink_speed_gbps", "radix_down", *(("radix_up",) if tier + 1 < count else ())):
+            if not keys.get(key):
+                raise fail(lines[f"tier {tier}"], f"tier {tier} has no {key}", "give it")
+    pod = head.get("podsize", nodes) if count == 3 else nodes
+    each = tiers[0]["radix_down"]
+    for whole, by, what in ((nodes, pod, "nodes by pods"), (pod, each, "hosts of a pod by those of a leaf")):
+        if by < 1 or whole % by:
+            raise fail(
+                lines.get("podsize", lines["nodes"]), f"{whole} {what}, {by}, do not divide", "correct them"
+            )
+    bundle = [keys.get("bundle", 1) for keys in tiers]
+    for tier in range(1, count):
+        if bundle[tier] < 1 or tiers[tier - 1]["radix_up"] % bundle[tier]:
+            raise fail(
+                lines[f"tier {tier}"], f"a bundle of {bundle[tier]} does not divide radix_up", "correct it"
+            )
+    wire = [keys.get("downlink_latency_ns", 0) for keys in tiers]
+    inside = [0, *(keys.get("switch_latency_ns", 0) for keys in tiers)]  # NPUs, then switches by tier
+    devices: list[dict[str, str]] = [{"name": f"npu{n}", "kind": "npu"} for n in range(nodes)]
+    links: list[dict[str, Any]] = []
+
+    def connect(below: str, above: str, tier: int) -> None:
+        speed = {
+            "bandwidth": f"{tiers[tier]['downlink_speed_gbps']}Gbps",
+            "count": bundle[tier],
+            "one-way": True,
+        }
+        links.append({"from": below, "to": above, "latency": wire[tier] + inside[tier + 1], **speed})
+        links.append({"from": above, "to": below, "latency": wire[tier] + inside[tier], **speed})
+
+    leaves, pods = nodes // each, nodes // pod
+    middles = tiers[0]["radix_up"] // bundle[1]
+    top = "agg" if count == 3 else "spine"
+    devices += [{"name": f"leaf{n}", "kind": "switch"} for n in range(leaves)]
+    devices += [{"name": f"{top}{n}", "kind": "switch"} for n in range(middles * pods)]
+    for n in range(nodes):
+        connect(f"npu{n}", f"leaf{n // each}", 0)
+    for leaf in range(leaves):
+        for middle in range(middles):
+            connect(f"leaf{leaf}", f"{top}{leaf * each // pod * middles + middle}", 1)
+    if count == 3:
+        ways = tiers[1]["radix_up"] // bundle[2]
+        devices += [{"name": f"core{n}", "kind": "switch"} for n in range(middles * ways)]
+        for agg in range(middles * pods):
+            for way in range(ways):
+                connect(f"agg{agg}", f"core{agg % middles * ways + way}", 2)
+    dimensions = (each, pod // each, pods) if count == 3 else (each, leaves)
+    return Imported({"devices": devices, "links": links}, dimensions=dimensions)
+
+
+def _htsim_keys(text: str, place: str) -> tuple[dict[str, int], list[dict[str, int]], dict[str, int]]:
+    """(keys before the tiers, those of each tier, lines of keys)."""
+    head: dict[str, int] = {}
+    tiers: list[dict[str, int]] = []
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        key = words[0].lower()
+        if len(words) != 2 or not words[1].isdecimal():
+            raise MachineError(
+                f"{line.strip()!r} is no key with a whole number",
+                place=f"{place}: line {number}",
+                remedy='write it as "Radix_Down 8"',
+            )
+        value = int(words[1])
+        if key == "tier" and value == len(tiers):
+            tiers.append({})
+            lines[f"tier {value}"] = number
+        elif tiers and key in HTSIM_TIER_KEYS:
+            tiers[-1][key] = value
+        elif not tiers and key in ("nodes", "tiers", "podsize"):
+            head[key], lines[key] = value, number
+        else:
+            raise MachineError(
+                f"{words[0]} {words[1]} does not belong there",
+                place=f"{place}: line {number}",
+                remedy="Nodes, Tiers and Podsize come first, then Tier 0, Tier 1, … with their own keys",
+            )
+    return head, tiers, lines
+
+
+def _graphml(text: str, place: str) -> Imported:
+    import networkx as nx
+
+    try:
+        graph = nx.parse_graphml(text)
+    except Exception as error:  # whatever a parser of XML raises
+        raise MachineError(f"not readable as GraphML: {error}", place=place) from None
+    return from_networkx(graph, place)
+
+
+def from_networkx(graph: Any, place: str) -> Imported:
+    """Devices and links of a networkx graph."""
+    nodes = [{"id": name, **known} for name, known in graph.nodes(data=True)]
+    links = [{"source": one, "target": other, **known} for one, other, known in graph.edges(data=True)]
+    content = {"directed": graph.is_directed(), "nodes": nodes, "links": links}
+    return from_node_link(content, place)
+
+
+def from_node_link(content: dict[str, Any], place: str) -> Imported:
+    """Devices and links of JSON in node-link form: as networkx writes it, or d3 reads it."""
+    one_way = bool(content.get("directed", False))
+    devices = []
+    for entry in content["nodes"]:
+        name = entry.get("id", entry.get("name")) if isinstance(entry, dict) else None
+        kind = str(entry.get("kind", entry.get("type", ""))).lower() if isinstance(entry, dict) else ""
+        if name is None or kind not in ("npu", "gpu", "host", "nic", "switch"):
+            raise MachineError(
+                f"node {name!r} does not say what it is",
+                place=place,
+                remedy='give every node the attribute "kind": npu, nic or switch',
+            )
+        devices.append({"name": str(name), "kind": kind if kind in ("nic", "switch") else "npu"})
+    links = []
+    seen: dict[tuple[str, str], int] = {}
+    for entry in content["links"] if "links" in content else content["edges"]:
+        ends = (str(entry.get("source")), str(entry.get("target"))) if isinstance(entry, dict) else ("", "")
+        known = {key: entry[key] for key in ("bandwidth", "latency", "count", "name") if key in entry}
+        seen[ends] = seen.get(ends, 0) + 1
+        if seen[ends] > 1 and "name" not in known:
+            known["name"] = f"{ends[0]}->{ends[1]}#{seen[ends]}"
+        links.append({"from": ends[0], "to": ends[1], "one-way": one_way, **known})
+    return Imported({"devices": devices, "links": links})
+
+
+def read_import(path: Path, form: str) -> tuple[Imported, bytes]:
+    """The file's content, and its bytes."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MachineError(f"the imported file cannot be read: {reason}", place=str(path)) from None
+    text = raw.decode("utf-8", "replace")
+    form = form or format_of(text) or NODE_LINK
+    return import_text(text, str(path), form), raw

@@ -1,0 +1,202 @@
+"""Values of a graph's description, checked where they stand: every refusal names the file, the line and what
+to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from et_sim.errors import MachineError, UsageError
+from et_sim.machine.checks import nearest, show
+from et_sim.machine.graph import Figures
+from et_sim.units import parse_bandwidth, parse_time_ns
+
+MOST = 1 << 24  # devices, links and NPUs of a graph
+BANDWIDTH_FORMS = "allowed: a bandwidth with its unit, such as 400Gbps, 50 GB/s or 1.8TB/s"
+LATENCY_FORMS = "allowed: a time such as 500ns or 0.5us; a bare number is in ns"
+Path = tuple[str | int, ...]
+
+
+class FieldError(Exception):
+    """Something wrong at a place of the description; `graph_file` finds its line."""
+
+    def __init__(self, path: Path, cause: str, remedy: str) -> None:
+        super().__init__(cause)
+        self.path, self.cause, self.remedy = path, cause, remedy
+
+
+class Fields:
+    """One object of the description; each key is asked for once, and what nobody asked for is refused."""
+
+    def __init__(self, content: Any, path: Path = ()) -> None:
+        self.path = path
+        if not isinstance(content, dict):
+            raise FieldError(
+                path, f"{show(content)} stands where an object belongs", "write keys with values"
+            )
+        self._content, self._asked = content, dict.fromkeys(("generator",))
+
+    def __contains__(self, key: str) -> bool:
+        self._asked[key] = None
+        return key in self._content
+
+    def fault(self, key: str, cause: str, remedy: str) -> FieldError:
+        """An error about one of the keys."""
+        return FieldError((*self.path, key), cause, remedy)
+
+    def missing(self, key: str, remedy: str) -> FieldError:
+        """An error about a key that is not there, or is misspelt."""
+        near = next((one for one in self._content if nearest(one, (key,)) and one not in self._asked), None)
+        if near is not None:
+            return self.fault(near, f"key {show(near)} is not known", nearest(near, (key,)))
+        return FieldError(self.path, f'key "{key}" is missing', remedy)
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Whatever stands there."""
+        self._asked[key] = None
+        return self._content.get(key, default)
+
+    def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number."""
+        value = self.value(key, default)
+        if value is None:
+            raise self.missing(key, f"give a whole number >= {least}")
+        if type(value) is not int or not least <= value <= MOST:
+            raise self.fault(key, f'key "{key}" is {show(value)}', f"allowed: {least} to {MOST}")
+        return value
+
+    def wholes(self, key: str, *, least: int = 1) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        value = self.value(key)
+        good = isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
+        if not good or not all(least <= one <= MOST for one in value):
+            cause = f'key "{key}" is missing' if value is None else f'key "{key}" is {show(value)}'
+            raise self.fault(key, cause, f"allowed: a list of whole numbers >= {least}, such as [ 4, 8 ]")
+        return tuple(value)
+
+    def ratio(self, key: str) -> Fraction:
+        """A ratio such as 2 or "3:1"; 1 if it is not there."""
+        value = self.value(key, 1)
+        try:
+            ratio = Fraction(str(value).replace(":", "/")) if not isinstance(value, bool) else Fraction(0)
+        except (ValueError, ZeroDivisionError):
+            ratio = Fraction(0)
+        if not 0 < ratio <= MOST:
+            raise self.fault(key, f'key "{key}" is {show(value)}', 'allowed: a ratio such as 2 or "3:1"')
+        return ratio
+
+    def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
+        """One of some words."""
+        value = self.value(key, default)
+        if value not in choices:
+            cause = f'key "{key}" is missing' if value is None else f'key "{key}" is {show(value)}'
+            hint = nearest(value, tuple(choices)) if isinstance(value, str) else ""
+            raise self.fault(key, cause, f"{hint} allowed: {', '.join(choices)}".strip())
+        return str(value)
+
+    def switch(self, key: str) -> bool:
+        """True or false; false if it is not there."""
+        value = self.value(key, False)
+        if not isinstance(value, bool):
+            raise self.fault(key, f'key "{key}" is {show(value)}', "allowed: true or false")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text."""
+        value = self.value(key, default)
+        if not isinstance(value, str) or (not value and default is None):
+            cause = f'key "{key}" is missing' if value is None else f'key "{key}" is {show(value)}'
+            raise self.fault(key, cause, "allowed: a text")
+        return value
+
+    def entries(self, key: str) -> list[Any]:
+        """A list; empty if it is not there."""
+        value = self.value(key, [])
+        if not isinstance(value, list):
+            raise self.fault(key, f'key "{key}" is {show(value)}', "allowed: a list")
+        return value
+
+    def part(self, key: str) -> Fields:
+        """An object inside."""
+        if key not in self:
+            raise self.missing(key, "give an object there")
+        return Fields(self._content[key], (*self.path, key))
+
+    def parts(self, key: str) -> list[Fields]:
+        """A list of objects; empty if it is not there."""
+        return [Fields(entry, (*self.path, key, row)) for row, entry in enumerate(self.entries(key))]
+
+    def bandwidth(self, default: float | None = None) -> float:
+        """The bandwidth in bytes per ns."""
+        value = self.value("bandwidth")
+        if value is None:
+            if default is None:
+                raise self.missing("bandwidth", BANDWIDTH_FORMS)
+            return default
+        try:
+            return parse_bandwidth(value)
+        except UsageError as error:
+            why = error.cause if isinstance(value, str) else f"bandwidth {show(value)} has no unit"
+            raise self.fault("bandwidth", why, BANDWIDTH_FORMS) from None
+
+    def latency(self, default: float | None = 0.0) -> float:
+        """The latency in ns."""
+        value = self.value("latency", default)
+        try:
+            return parse_time_ns(value)
+        except UsageError as error:
+            raise self.fault("latency", error.cause, LATENCY_FORMS) from None
+
+    def figures(self, default: Figures | None = None) -> Figures:
+        """Bandwidth, latency and count of links."""
+        bandwidth = self.bandwidth(default.bytes_per_ns if default else None)
+        latency = self.latency(default.latency_ns if default else 0.0)
+        return Figures(bandwidth * self.whole("count", 1), latency)
+
+    def figures_of(self, key: str, default: Figures) -> Figures:
+        """Those of an object inside; what it does not give is as in `default`."""
+        if key not in self:
+            return default
+        part = self.part(key)
+        figures = part.figures(default)
+        part.done()
+        return figures
+
+    def done(self) -> None:
+        """Refuse what nobody asked for."""
+        for key in self._content:
+            if key not in self._asked:
+                known = list(self._asked)
+                remedy = nearest(key, known) or f"known here: {', '.join(known)}"
+                raise self.fault(key, f"key {show(key)} is not known", remedy)
+
+
+def line_of(text: str, path: Path) -> int:
+    """The line of a YAML or JSON text on which something stands, from 1."""
+    import yaml
+
+    node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    line = 1
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            found = [(key, value) for key, value in node.value if key.value == step]
+            if not found:
+                break
+            line, node = found[0][0].start_mark.line + 1, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def as_machine_error(fault: FieldError, place: str, text: str) -> MachineError:
+    """The error that names the file and, where there is a text, the line."""
+    if text:
+        place = f"{place}: line {line_of(text, fault.path)}"
+    elif fault.path:
+        place = f"{place}: {'.'.join(map(str, fault.path))}"
+    return MachineError(fault.cause, place=place, remedy=fault.remedy)

@@ -1,0 +1,255 @@
+"""The network file that describes a graph: generated, listed or imported, and what is said on top of it.
+
+Not here: the ways of messages (`et_sim.network.routes`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from et_sim.errors import MachineError
+from et_sim.machine.checks import show
+from et_sim.machine.graph import NPU, Figures, Graph, GraphBuilder
+from et_sim.machine.keys import Remarks
+from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Routing, Shape
+from et_sim.machine.other_topologies import FORMATS, Imported
+from et_sim.machine.sources import Source
+from et_sim.machine.topology.fields import FieldError, Fields, as_machine_error
+from et_sim.machine.topology.generators import generate
+from et_sim.machine.topology.listed import add_devices, add_links, devices_named, set_tiers
+from et_sim.machine.topology.part import Place
+from et_sim.machine.topology.reach import switches_suffice, unreachable_pair
+
+AUTO, SWITCHES, ALL = "auto", "switches", "all"
+GIB = 1073741824 / 1_000_000_000  # bytes per ns of a GiB/s
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a generator or an import implies about the whole."""
+
+    dimensions: tuple[int, ...] = ()
+    grid: tuple[tuple[int, bool], ...] = ()
+
+
+def read_graph(source: Source, remarks: Remarks) -> Network:
+    """The network of the graph that a file or dict describes."""
+    build = GraphBuilder()
+    try:
+        return _read(source, build, remarks)
+    except FieldError as fault:
+        raise as_machine_error(fault, source.place, _text_of(source)) from None
+
+
+def _text_of(source: Source) -> str:
+    if source.place.startswith("<") or (source.imported is not None and not source.imports):
+        return ""
+    return Path(source.place).read_text(encoding="utf-8-sig")
+
+
+def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
+    fields = Fields(source.content)
+    made = _make(source, build, fields)
+    kept = _overridden(build, fields)
+    ranks = _placed(build, fields)
+    graph = build.built(kept, ranks)
+    _refuse_nothing(graph)
+    is_whole = len(kept) == len(build.sources) and ranks is None and not fields.entries("links")
+    grid = made.grid if is_whole else ()
+    default = Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST
+    routing = Routing(fields.choice("routing", [one.value for one in Routing], default.value))
+    seed = fields.whole("seed", 0, least=0)
+    sizes = _dimensions(fields, made.dimensions, len(graph.npus))
+    forwards = _forwarding(fields, graph)
+    routes = _routes(build, fields, graph)
+    fields.done()
+    if routing is Routing.ECMP_NS3 and seed:
+        remarks.warn(
+            source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
+        )
+    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes)
+    return Network.of_graph(fabric, _logical(sizes, graph, made))
+
+
+def _make(source: Source, build: GraphBuilder, fields: Fields) -> _Made:
+    made = _Made()
+    if "graph" in fields:
+        part = fields.part("graph")
+        if "import" in part:
+            made = _imported(source, build, part)
+        else:
+            generated = generate(build, part, Place())
+            made = _Made(generated.dimensions, generated.grid)
+    add_devices(build, fields)
+    add_links(build, fields)
+    if "graph" not in fields or "import" in fields.part("graph"):
+        set_tiers(build)
+    return made
+
+
+def _imported(source: Source, build: GraphBuilder, part: Fields) -> _Made:
+    part.text("import")
+    part.choice("format", ("", *FORMATS), "")
+    part.done()
+    assert source.imported is not None
+    found, place = source.imported, source.imports[0][0] if source.imports else source.place
+    inner = Fields(found.content)
+    try:
+        add_devices(build, inner)
+        add_links(build, inner)
+    except FieldError as fault:
+        raise _in_import(fault, found, place) from None
+    return _Made(found.dimensions)
+
+
+def _in_import(fault: FieldError, found: Imported, place: str) -> MachineError:
+    path = fault.path
+    if len(path) > 1 and path[0] == "links" and isinstance(path[1], int) and path[1] < len(found.link_lines):
+        place = f"{place}: line {found.link_lines[path[1]]}"
+    elif path:
+        place = f"{place}: {'.'.join(map(str, path))}"
+    return MachineError(fault.cause, place=place, remedy=fault.remedy)
+
+
+def _refuse_nothing(graph: Graph) -> None:
+    if len(graph.npus) < 2:
+        raise FieldError(
+            (), f"the graph has {len(graph.npus)} NPUs", "describe two or more, and what links them"
+        )
+    if not len(graph.sources):
+        raise FieldError((), "the graph has no links", 'list them under "links", or name a generator')
+
+
+def _overridden(build: GraphBuilder, fields: Fields) -> list[int]:
+    """Change the figures of links that are named, and say which links are left."""
+    failed: set[int] = set()
+    for entry in fields.parts("overrides"):
+        chosen = _chosen(build, entry)
+        if not chosen:
+            raise FieldError(
+                entry.path, "no link is meant by this", "et-sim network FILE --json has all names"
+            )
+        if entry.switch("failed"):
+            failed.update(chosen)
+        elif "bandwidth" not in entry and "latency" not in entry:
+            cause = "the entry does not say how its links differ"
+            raise FieldError(entry.path, cause, "give a bandwidth, a latency, or failed: true")
+        for link in chosen:
+            build.figures[link] = _changed(entry, build.figures[link])
+        entry.done()
+    return [link for link in range(len(build.sources)) if link not in failed]
+
+
+def _changed(entry: Fields, figures: Figures) -> Figures:
+    return Figures(entry.bandwidth(figures.bytes_per_ns), entry.latency(figures.latency_ns))
+
+
+def _chosen(build: GraphBuilder, entry: Fields) -> list[int]:
+    """Links by name, by their ends (`from`, `to`; `between`: either way), or all of a device."""
+    if "link" in entry:
+        match = re.compile(fnmatch.translate(entry.text("link"))).match
+        own = entry.text("link")
+        return [row for name, row in build.link_names.items() if name == own or match(name)]
+    if "device" in entry:
+        mean = set(devices_named(build, entry, "device", entry.text("device")))
+        ends = zip(build.sources, build.targets, strict=True)
+        return [row for row, (one, other) in enumerate(ends) if one in mean or other in mean]
+    is_both = "between" in entry
+    given = entry.entries("between") if is_both else [entry.value("from"), entry.value("to")]
+    if len(given) != 2 or None in given:
+        cause = "the entry does not say which links it is about"
+        raise FieldError(
+            entry.path, cause, 'give "link", "device", "between" with two names, or "from" and "to"'
+        )
+    first, second = (set(devices_named(build, entry, "between", str(name))) for name in given)
+    found = []
+    for row, (one, other) in enumerate(zip(build.sources, build.targets, strict=True)):
+        if (one in first and other in second) or (is_both and one in second and other in first):
+            found.append(row)
+    return found
+
+
+def _placed(build: GraphBuilder, fields: Fields) -> list[int] | None:
+    """The device of each rank; None: in the order in which the NPUs were made."""
+    if "ranks" not in fields:
+        return None
+    npus = [number for number, kind in enumerate(build.kinds) if kind == NPU]
+    found = []
+    for name in map(str, fields.entries("ranks")):
+        found += devices_named(build, fields, "ranks", name)
+    if sorted(found) != npus:
+        wrong = next((one for one in found if build.kinds[one] != NPU or found.count(one) > 1), None)
+        cause = f"{len(found)} devices are placed, and there are {len(npus)} NPUs"
+        if wrong is not None:
+            cause = f"{build.names[wrong]} is no NPU, or stands there twice"
+        raise fields.fault("ranks", cause, "list every NPU once, rank 0 first; patterns stand for several")
+    return found
+
+
+def _dimensions(fields: Fields, implied: tuple[int, ...], npus: int) -> tuple[int, ...]:
+    if "logical-dimensions" in fields:
+        sizes = fields.wholes("logical-dimensions")
+        if math.prod(sizes) != npus:
+            product = " x ".join(map(str, sizes))
+            cause = f"logical dimensions of {product} = {math.prod(sizes)} do not make {npus} NPUs"
+            raise fields.fault("logical-dimensions", cause, f"give numbers whose product is {npus}")
+        return sizes
+    return implied if math.prod(implied) == npus and implied else (npus,)
+
+
+def _forwarding(fields: Fields, graph: Graph) -> bool:
+    """Whether NPUs forward messages of others; refuses pairs that cannot reach each other."""
+    wanted = fields.choice("forwarding", (AUTO, SWITCHES, ALL), AUTO)
+    forwards = wanted == ALL or (wanted == AUTO and not switches_suffice(graph))
+    pair = unreachable_pair(graph, forwards)
+    if pair is not None:
+        one, other = pair
+        names = [f"rank {rank} ({graph.names[graph.npus[rank]]})" for rank in (one, other)]
+        remedy = "link them" if forwards else "link them through switches, or give forwarding: all"
+        raise FieldError((), f"no way leads from {names[0]} to {names[1]}", remedy)
+    return forwards
+
+
+def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[int, ...], ...]:
+    """The links of each way that is given, from NPU to NPU."""
+    link_of: dict[tuple[int, int], int] = {}
+    for row, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
+        link_of.setdefault(ends, row)
+    found: dict[tuple[int, int], tuple[int, ...]] = {}
+    for entry in fields.parts("routes"):
+        names = [str(name) for name in entry.entries("path")]
+        entry.done()
+        way = [devices_named(build, entry, "path", name)[0] for name in names]
+        if (
+            len(way) < 2
+            or len(set(way)) < len(way)
+            or any(build.kinds[at] != NPU for at in (way[0], way[-1]))
+        ):
+            cause = f"{show(names)} is no way from an NPU to another"
+            raise FieldError(entry.path, cause, "list each device on it once, the two NPUs first and last")
+        links = []
+        for one, other in pairwise(way):
+            if (one, other) not in link_of:
+                cause = f"no link leads from {build.names[one]} to {build.names[other]}"
+                raise entry.fault("path", cause, "list every device on the way")
+            links.append(link_of[one, other])
+        if (way[0], way[-1]) in found:
+            raise FieldError(
+                entry.path, f"a way from {names[0]} to {names[-1]} is already given", "keep one of them"
+            )
+        found[way[0], way[-1]] = tuple(links)
+    return tuple(found.values())
+
+
+def _logical(sizes: tuple[int, ...], graph: Graph, made: _Made) -> tuple[LogicalDimension, ...]:
+    """The bandwidth by which orders of dimensions weigh them is that of the links of an NPU."""
+    first = graph.npus[0]
+    own = float(graph.bytes_per_ns[graph.sources == first].max(initial=0.0)) / GIB
+    wraps = [wraps for _, wraps in made.grid] if len(made.grid) == len(sizes) else [False] * len(sizes)
+    shapes = [Shape.RING if one else Shape.SWITCH for one in wraps]
+    return tuple(LogicalDimension(n, shape, own) for n, shape in zip(sizes, shapes, strict=True))

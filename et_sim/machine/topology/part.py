@@ -1,0 +1,59 @@
+"""A part of a graph as its generator leaves it, and what a generator is told about where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from et_sim.machine.graph import NIC, GraphBuilder
+from et_sim.machine.topology.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part stands in the whole."""
+
+    prefix: str = ""  # of the names of its switches
+    tier: int = 1  # of its lowest devices besides NPUs
+    given: tuple[int, ...] | None = None  # what it connects; None: NPUs that it makes
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a generator connects: devices, and where it links to them, which may be NICs before them."""
+
+    devices: list[int]
+    ports: list[int]
+    tier: int  # of the lowest switches
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a generator has made."""
+
+    devices: list[int]  # that it connects, in the order of ranks
+    dimensions: tuple[int, ...]  # that it implies, innermost first
+    gateway: int  # by which a network around it can reach all of it
+    grid: tuple[tuple[int, bool], ...] = ()  # (NPUs, whether it wraps round) by dimension, of meshes and tori
+
+
+def endpoints(build: GraphBuilder, fields: Fields, place: Place, count: int) -> Ends:
+    """NPUs of the generator's own, or what it was given; with a NIC for each, if that is asked for."""
+    if place.given is None:
+        devices = build.npus(count)
+    elif len(place.given) != count:
+        raise fields.fault(
+            "generator",
+            f"it connects {count} devices, and there are {len(place.given)} to connect",
+            "make the numbers of the inner and the outer network agree",
+        )
+    else:
+        devices = list(place.given)
+    if "nic" not in fields:
+        return Ends(devices, devices, place.tier)
+    part = fields.part("nic")
+    figures = part.figures()
+    part.done()
+    nics = [build.device(f"{place.prefix}nic{number}", NIC, place.tier) for number in range(count)]
+    for device, nic in zip(devices, nics, strict=True):
+        build.cable(device, nic, figures)
+    return Ends(devices, nics, place.tier + 1)

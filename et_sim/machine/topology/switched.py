@@ -1,0 +1,194 @@
+"""Generators of networks of switches: one switch, leaves and spines, fat trees, rails, a dragonfly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from et_sim.machine.graph import Figures, GraphBuilder
+from et_sim.machine.topology.fields import FieldError, Fields
+from et_sim.machine.topology.part import Part, Place, endpoints
+
+
+def switch(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+    """All behind one switch."""
+    count, figures = fields.whole("npus"), fields.figures()
+    ends = endpoints(build, fields, place, count)
+    (hub,) = build.switches(1, f"{place.prefix}switch", ends.tier)
+    for port in ends.ports:
+        build.cable(port, hub, figures)
+    return Part(ends.devices, (count,), hub)
+
+
+def leaf_spine(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+    """Leaves with NPUs, each linked to every spine."""
+    leaves, spines = fields.whole("leaves"), fields.whole("spines")
+    each, figures = fields.whole("npus-per-leaf"), fields.figures()
+    up = fields.figures_of("uplinks", figures)
+    ends = endpoints(build, fields, place, leaves * each)
+    rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
+    tops = build.switches(spines, f"{place.prefix}spine", ends.tier + 1)
+    for leaf in rows:
+        for spine in tops:
+            build.cable(leaf, spine, up)
+    return Part(ends.devices, (each, leaves), tops[0])
+
+
+def _leaves(
+    build: GraphBuilder, ports: list[int], each: int, figures: Figures, prefix: str, tier: int
+) -> list[int]:
+    rows = build.switches(len(ports) // each, f"{prefix}leaf", tier)
+    for number, port in enumerate(ports):
+        build.cable(port, rows[number // each], figures)
+    return rows
+
+
+def fat_tree(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+    """By k: k pods of k/2 leaves and k/2 aggregation switches. By radix: as many NPUs as are asked for."""
+    if "k" in fields:
+        k = fields.whole("k", least=2)
+        if k % 2:
+            raise fields.fault("k", f"k is {k}", "give an even number: half of the ports go up")
+        return _three_tiers(build, fields, place, (k // 2, k // 2, k), k // 2, (k // 2) ** 2)
+    radix, tiers = fields.whole("radix", least=2), fields.whole("tiers", 2)
+    if tiers not in (2, 3):
+        raise fields.fault("tiers", f"a fat tree of {tiers} tiers cannot be made", "allowed: 2 or 3")
+    down, up = _split(fields, radix, fields.ratio("oversubscription"))
+    npus = fields.whole("npus", radix * down if tiers == 2 else radix * down * (radix - radix // 2))
+    if tiers == 2:
+        leaves = _divided(fields, npus, down, "NPUs by those of a leaf")
+        if leaves > radix:
+            raise fields.fault("npus", f"two tiers reach {radix * down} NPUs", "give 3 tiers, or fewer NPUs")
+        return _two_tiers(build, fields, place, (down, leaves), up)
+    middle = radix - radix // 2  # ports down of an aggregation switch
+    pods = _divided(fields, npus, down * middle, "NPUs by those of a pod")
+    if pods > radix:
+        most = radix * down * middle
+        raise fields.fault("npus", f"three tiers of this radix reach {most} NPUs", "give fewer NPUs")
+    return _three_tiers(build, fields, place, (down, middle, pods), up, up * (radix // 2))
+
+
+def _split(fields: Fields, radix: int, ratio: Fraction) -> tuple[int, int]:
+    """How many ports of a leaf go down and up."""
+    up = Fraction(radix) / (1 + ratio)
+    if up.denominator != 1 or up < 1:
+        raise fields.fault(
+            "oversubscription" if "oversubscription" in fields else "radix",
+            f"{radix} ports cannot be split {ratio.numerator}:{ratio.denominator} between down and up",
+            "choose a radix that is a multiple of the two added up",
+        )
+    return radix - int(up), int(up)
+
+
+def _divided(fields: Fields, whole: int, by: int, what: str) -> int:
+    if whole % by:
+        raise fields.fault("npus", f"{whole} {what}, {by}, do not divide", f"give a multiple of {by}")
+    return whole // by
+
+
+def _two_tiers(build: GraphBuilder, fields: Fields, place: Place, counts: tuple[int, int], up: int) -> Part:
+    each, leaves = counts
+    figures = fields.figures()
+    above = fields.figures_of("uplinks", figures)
+    ends = endpoints(build, fields, place, each * leaves)
+    rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
+    tops = build.switches(up, f"{place.prefix}spine", ends.tier + 1)
+    for leaf in rows:
+        for spine in tops:
+            build.cable(leaf, spine, above)
+    return Part(ends.devices, (each, leaves), tops[0])
+
+
+def _three_tiers(
+    build: GraphBuilder,
+    fields: Fields,
+    place: Place,
+    counts: tuple[int, int, int],
+    aggregations: int,
+    cores: int,
+) -> Part:
+    """Core switches are dealt to the aggregation switches of a pod: the same ones in every pod."""
+    each, leaves, pods = counts
+    figures = fields.figures()
+    above = fields.figures_of("uplinks", figures)
+    top = fields.figures_of("core-links", above)
+    ends = endpoints(build, fields, place, each * leaves * pods)
+    rows = _leaves(build, ends.ports, each, figures, place.prefix, ends.tier)
+    middle = build.switches(aggregations * pods, f"{place.prefix}agg", ends.tier + 1)
+    tops = build.switches(cores, f"{place.prefix}core", ends.tier + 2)
+    share = cores // aggregations
+    for pod in range(pods):
+        for leaf in rows[pod * leaves : (pod + 1) * leaves]:
+            for agg in middle[pod * aggregations : (pod + 1) * aggregations]:
+                build.cable(leaf, agg, above)
+        for number in range(aggregations):
+            for core in tops[number * share : (number + 1) * share]:
+                build.cable(middle[pod * aggregations + number], core, top)
+    return Part(ends.devices, (each, leaves, pods), tops[0])
+
+
+def rail_optimised(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+    """Nodes with a switch inside; NPUs of the same place in their nodes share rail switches.
+
+    Without spines, rails meet within the nodes only, and NPUs forward messages.
+    """
+    nodes, each = fields.whole("nodes"), fields.whole("npus-per-node")
+    inside = fields.part("inside")
+    within = inside.figures()
+    inside.done()
+    figures = fields.figures()
+    per_leaf = fields.whole("nodes-per-leaf", nodes)
+    spines = fields.whole("spines", 0, least=0)
+    up = fields.figures_of("uplinks", figures)
+    if nodes % per_leaf:
+        cause = f"{nodes} nodes cannot be divided among rail switches of {per_leaf}"
+        raise fields.fault("nodes-per-leaf", cause, f"give a divisor of {nodes}")
+    groups = nodes // per_leaf
+    if groups > 1 and not spines:
+        cause = f"each rail has {groups} switches and nothing above them"
+        raise fields.fault("nodes-per-leaf", cause, "give spines, or one switch for a whole rail")
+    ends = endpoints(build, fields, place, nodes * each)
+    hubs = build.switches(nodes, f"{place.prefix}node-switch", ends.tier)
+    for number, device in enumerate(ends.devices):
+        build.cable(device, hubs[number // each], within)
+    rails = [build.switches(groups, f"{place.prefix}rail{rail}-leaf", ends.tier + 1) for rail in range(each)]
+    for number, port in enumerate(ends.ports):
+        build.cable(port, rails[number % each][number // each // per_leaf], figures)
+    for spine in build.switches(spines, f"{place.prefix}spine", ends.tier + 2):
+        for rail in rails:
+            for leaf in rail:
+                build.cable(leaf, spine, up)
+    return Part(ends.devices, (each, nodes), len(build.names) - 1)
+
+
+def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
+    """Groups of routers, all linked within a group, and every group to every other.
+
+    The global links of a group are dealt to its routers in turn: the one to the group d further on belongs
+    to router (d - 1) mod routers.
+    """
+    groups, routers = fields.whole("groups", least=2), fields.whole("routers-per-group")
+    each, figures = fields.whole("npus-per-router"), fields.figures()
+    local = fields.figures_of("local-links", figures)
+    between = fields.figures_of("global-links", local)
+    ends = endpoints(build, fields, place, groups * routers * each)
+    rows = build.switches(groups * routers, f"{place.prefix}router", ends.tier)
+    for number, port in enumerate(ends.ports):
+        build.cable(port, rows[number // each], figures)
+    for group in range(groups):
+        first = group * routers
+        for one in range(routers):
+            for other in range(one + 1, routers):
+                build.cable(rows[first + one], rows[first + other], local)
+    for group in range(groups):
+        for other in range(group + 1, groups):
+            ahead = other - group
+            near = group * routers + (ahead - 1) % routers
+            far = other * routers + (groups - ahead - 1) % routers
+            build.cable(rows[near], rows[far], between)
+    return Part(ends.devices, (each, routers, groups), rows[0])
+
+
+def refuse_empty(fields: Fields, part: Part) -> None:
+    """A network of one NPU connects nothing."""
+    if len(part.devices) < 2:
+        raise FieldError(fields.path, "the network has a single NPU", "give it two or more")

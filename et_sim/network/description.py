@@ -1,0 +1,151 @@
+"""What a network is: devices, links by tier, diameter, bisection, ranks, and some ways through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.graph import KINDS, Graph
+from et_sim.machine.link_classes import row_name
+from et_sim.machine.model import GraphFabric, Network
+from et_sim.network.bisection import bisection
+from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.routes import RouteTables, distances_of, names_on, path_between, route_tables
+from et_sim.units import format_bandwidth, format_ns, plural
+
+MOST_PAIRS = 1 << 22  # of which distances are looked at
+MOST_SHOWN = 8
+AT_LEAST = 64  # ranks from which the farthest is looked for in a large network
+
+
+def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[str, Any]:
+    """As data; `pairs` are ranks whose way is wanted."""
+    given, network = network, as_graph(network)
+    fabric = network.fabric
+    assert isinstance(fabric, GraphFabric)
+    graph, routes = fabric.graph, route_tables(network)
+    diameter, is_exact = _diameter(graph, routes)
+    ranks = len(graph.npus)
+    wanted = list(pairs) or list(dict.fromkeys([(0, 1), (0, ranks // 2), (0, ranks - 1)]))
+    across = bisection(graph)
+    return {
+        "npus": ranks,
+        "nics": int((graph.kinds == KINDS.index("nic")).sum()),
+        "switches": int((graph.kinds == KINDS.index("switch")).sum()),
+        "links": len(graph.sources),
+        "is_graph": isinstance(given.fabric, GraphFabric),
+        "routing": fabric.routing.value,
+        "npus_forward": fabric.npus_forward,
+        "logical_dimensions": [dimension.npus for dimension in network.grid.dimensions],
+        "diameter": diameter,
+        "diameter_is_exact": is_exact,
+        "bisection_bytes_per_ns": across,
+        "tiers": _tiers(graph),
+        "paths": [_path(graph, routes, *pair) for pair in wanted if pair[0] != pair[1]],
+        "ranks": [graph.names[npu] for npu in graph.npus],
+    }
+
+
+def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
+    """(links between the NPUs that are farthest apart, whether all pairs were looked at)."""
+    ranks = len(graph.npus)
+    is_exact = ranks * ranks <= MOST_PAIRS
+    some = np.arange(ranks) if is_exact else np.unique(np.linspace(0, ranks - 1, AT_LEAST).astype(np.int64))
+    longest = 0
+    for source in some.tolist():
+        hops = np.zeros(ranks, np.int64)
+        distances_of(routes, np.full(ranks, source), np.arange(ranks), hops)
+        longest = max(longest, int(hops.max()))
+    return longest, is_exact
+
+
+def _tiers(graph: Graph) -> list[dict[str, Any]]:
+    """The links between any two tiers, in one direction."""
+    found = []
+    low, high = graph.tiers[graph.sources], graph.tiers[graph.targets]
+    for one, other in sorted({(int(a), int(b)) for a, b in zip(low, high, strict=True)}):
+        of = (low == one) & (high == other)
+        total = float(graph.bytes_per_ns[of].sum())
+        found.append(
+            {
+                "from": row_name(graph, one),
+                "to": row_name(graph, other),
+                "links": int(of.sum()),
+                "bytes_per_ns": sorted(set(graph.bytes_per_ns[of].tolist())),
+                "latency_ns": sorted(set(graph.latency_ns[of].tolist())),
+                "total_bytes_per_ns": total,
+                "bytes_per_ns_per_npu": total / len(graph.npus),
+            }
+        )
+    return found
+
+
+def _path(graph: Graph, routes: RouteTables, source: int, target: int) -> dict[str, Any]:
+    links = path_between(routes, source, target)
+    return {
+        "source": source,
+        "target": target,
+        "devices": names_on(graph, links),
+        "links": [graph.link_names[link] for link in links],
+        "latency_ns": float(sum(graph.latency_ns[link] for link in links)),
+        "bytes_per_ns": float(min(graph.bytes_per_ns[link] for link in links)),
+    }
+
+
+def as_text(found: dict[str, Any], place: str) -> list[str]:
+    """The same for people."""
+    parts = [plural(found["npus"], "NPU")]
+    parts += [plural(found["nics"], "NIC"), plural(found["switches"], "switch", "switches")]
+    devices = ", ".join(part for part in parts if not part.startswith("0 "))
+    across = found["bisection_bytes_per_ns"]
+    few = "" if found["diameter_is_exact"] else "at least "
+    rows = [
+        ("network", place),
+        ("devices", devices),
+        ("links", f"{found['links']:,}, each in one direction"),
+        ("diameter", f"{few}{plural(found['diameter'], 'link')}"),
+        ("bisection", "not known: irregular and large" if across is None else _halves(found, across)),
+        ("routing", found["routing"] + (", NPUs forward" if found["npus_forward"] else ", switches forward")),
+        ("dimensions", " x ".join(map(str, found["logical_dimensions"])) + " (logical, innermost first)"),
+        ("ranks", _placement(found["ranks"])),
+    ]
+    lines = [f"{name:<13}{text}" for name, text in rows]
+    lines += ["", *_tier_lines(found["tiers"]), ""]
+    for path in found["paths"]:
+        lines.append(
+            f"{path['source']} to {path['target']}: {' > '.join(path['devices'])}: "
+            f"{format_ns(path['latency_ns'])}, {format_bandwidth(path['bytes_per_ns'])}"
+        )
+    return lines
+
+
+def _halves(found: dict[str, Any], across: float) -> str:
+    half = found["npus"] // 2
+    share = across / half
+    return f"{format_bandwidth(across)} from ranks 0-{half - 1} to the others, {format_bandwidth(share)} each"
+
+
+def _placement(names: list[str]) -> str:
+    if names == [f"npu{rank}" for rank in range(len(names))]:
+        return f"0 to {len(names) - 1} are npu0 to npu{len(names) - 1}"
+    shown = [f"{rank} is {name}" for rank, name in enumerate(names[:MOST_SHOWN])]
+    return ", ".join(shown) + (f", … (all with --json: {len(names)})" if len(names) > MOST_SHOWN else "")
+
+
+def _tier_lines(tiers: list[dict[str, Any]]) -> list[str]:
+    head = ("from", "to", "links", "bandwidth", "latency", "in all", "per NPU")
+    rows = [head]
+    for tier in tiers:
+        figures = [_range(tier["bytes_per_ns"], format_bandwidth), _range(tier["latency_ns"], format_ns)]
+        totals = [format_bandwidth(tier[key]) for key in ("total_bytes_per_ns", "bytes_per_ns_per_npu")]
+        rows.append((tier["from"], tier["to"], f"{tier['links']:,}", *figures, *totals))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _range(values: list[float], form: Any) -> str:
+    return str(form(values[0])) if len(values) == 1 else f"{form(values[0])} to {form(values[-1])}"

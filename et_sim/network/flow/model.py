@@ -1,0 +1,210 @@
+"""Flow network: messages share the links on their way max-min fairly; latency is paid once per path.
+
+Rates change only where messages begin or end, and once per nanosecond. A message alone takes the latencies of
+its links and one serialisation on the narrowest of them. Of several on one link each gets an equal part, and
+what one cannot use, because another of its links gives it less, is left to the others. A message has left its
+source when its last byte is on the way, and arrives the latency later; both are cut to whole nanoseconds. A
+message to oneself arrives at once, unless there is a switch to pass.
+
+Every rank is simulated by itself: which messages share a link is not the same for ranks that look alike.
+Not here: rates (`shares`), and routes (`network.link`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.pools import grow_pool
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import new_message
+from et_sim.engine.transport.network_seam import Needs
+from et_sim.machine.model import GraphFabric, Network
+from et_sim.network import graph, grid, link
+from et_sim.network.flow.queue import ends_never
+from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
+from et_sim.network.flow.routes import close_route, join_route, leave_route, route_between
+from et_sim.network.flow.shares import plan_end, set_rates
+from et_sim.network.link_queues import arrive_at_once, is_wired_to_itself
+from et_sim.plan.tables import Plan, table
+
+HAS_CONTENTION = True
+SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
+SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
+FEWEST_HOMES = 1024  # of the index of routes
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTables(Tables):
+    """What compiled code knows."""
+
+    hops: Any  # the tables of the link model
+    state: Any
+    shared: Any  # per link
+    routes: Any
+    uses: Any
+    index: Any  # of the routes, by their ends
+    heap: Any  # routes by the end of their next message
+    part_links: Any  # those whose rates are being set
+    part_routes: Any
+    longest: Any  # the most links of a route
+
+
+def check(network: Network, most_bytes: int = 0) -> None:
+    """Refuse networks without single links, and messages that would take too long."""
+    link.check(network, most_bytes)
+
+
+def tables(network: Network, plan: Plan) -> FlowTables:
+    """All links, idle."""
+    hops: Any = link.tables(network, plan)
+    state, shared = table(STATE, 1), table(SHARED, len(hops.links))
+    state["free_route"] = state["free_use"] = state["changed"] = state["planned_ns"] = NONE
+    shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][hops.links["speed"]]
+    shared["head"] = NONE
+    homes = max(FEWEST_HOMES, 1 << (4 * len(plan.actors) - 1).bit_length())
+    return FlowTables(
+        hops,
+        state,
+        shared,
+        table(ROUTE, 0),
+        table(USE, 0),
+        np.full(homes, NONE, np.int32),
+        np.zeros(0, np.int32),
+        np.zeros(len(shared), np.int32),
+        np.zeros(0, np.int32),
+        np.array([_most_links(network)]),
+    )
+
+
+def _most_links(network: Network) -> int:
+    """Of a path."""
+    if isinstance(network.fabric, GraphFabric):
+        return graph.most_links(network)
+    return grid.most_links_of_a_path(network)
+
+
+def grown(tables: FlowTables, rows: int) -> FlowTables:
+    """The same with so many routes left, and their links."""
+    state, uses = tables.state[0], rows * int(tables.longest[0])
+    if state.free_routes < rows:
+        routes = grow_pool(tables.routes, state, "free_route", "next", rows)
+        heap, part_routes = (
+            np.concatenate((column, np.zeros(len(routes) - len(column), np.int32)))
+            for column in (tables.heap, tables.part_routes)
+        )
+        tables = replace(tables, routes=routes, heap=heap, part_routes=part_routes)
+    if state.free_uses < uses:
+        tables = replace(tables, uses=grow_pool(tables.uses, state, "free_use", "next", uses))
+    return tables
+
+
+def resources(network: Network, plan: Plan) -> ResourceTable:
+    """Every link of every actor."""
+    return replace(link.resources(network, plan), are_shared=True)
+
+
+def path_keys(network: Network, *, whole: bool) -> None:
+    """Ranks are not folded."""
+
+
+def needs(_network: Network) -> Needs:
+    """A row of the message pool for each message; an end, or rates, may be planned once more."""
+    return Needs(causal_events=4, record=MESSAGE, events=2)
+
+
+@works_on_tables
+def rows_left(run: Run) -> int:
+    """Messages, and routes with their links."""
+    state = run.network.state[0]
+    return min(run.clock[0].free_messages, state.free_routes, state.free_uses // run.network.longest[0])
+
+
+@works_on_tables
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """It is under way from now on, and changes the rates of others."""
+    if source == target and not is_wired_to_itself(run.network.hops):
+        arrive_at_once(run, target, size, kind, a, b, c, done)
+        return
+    message_row = new_message(run, target, size, kind, a, b, c, done)
+    observe.message_shares(run, message_row)
+    route_row = route_between(run, source, target, message_row)
+    join_route(run, route_row, message_row)
+    _share_later(run)
+
+
+@works_on_tables
+def network_event(run: Run, kind: int, row: int, version: int) -> int:
+    """Rates are set, or a message is through; returns a message that is at its target."""
+    if kind == ARRIVAL:
+        return row
+    state, clock = run.network.state[0], run.clock[0]
+    if kind == SHARE:
+        if run.slots[clock.slot].head != NONE:  # more happens in this nanosecond
+            schedule(run, clock.now, NETWORK + SHARE, 0, 0, 0)
+            return NONE
+        state.is_due = 0
+        set_rates(run)
+    elif version == state.planned_ns:  # otherwise something ends earlier, or later, than was planned
+        state.planned_ns = NONE
+        if run.network.routes[run.network.heap[0]].ends_ns + SAME_NS < clock.now + 1:
+            _end(run, run.network.heap[0])
+    _plan_next(run)
+    return NONE
+
+
+@works_on_tables
+def _share_later(run: Run) -> None:
+    """Rates are due when all else in this nanosecond has happened."""
+    state = run.network.state[0]
+    if state.is_due == 0:
+        state.is_due = 1
+        schedule(run, run.clock[0].now, NETWORK + SHARE, 0, 0, 0)
+
+
+@works_on_tables
+def _end(run: Run, route_row: int) -> None:
+    """The first message of a route is through; it arrives when the latencies are over."""
+    state, route, now = run.network.state[0], run.network.routes[route_row], run.clock[0].now
+    state.changes_ns = max(state.changes_ns, route.ends_ns)
+    arrives = int(route.ends_ns + route.latency_ns + SAME_NS)
+    message_row = leave_route(run, route_row)
+    message = run.messages[message_row]
+    alone = int(message.bytes / route.narrowest)
+    link_class = run.network.hops.links[route.bottleneck].speed
+    through = observe.message_shared(
+        run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, alone
+    )
+    observe.next_event_flies(run, through, now, link_class)
+    schedule(run, max(arrives, now), NETWORK + ARRIVAL, message_row, 0, 0)
+    if message.done != NONE:
+        observe.next_event_follows(run, through, now)
+        schedule(run, now, message.done, message.c, message.b, 0)
+    if route.flows == 0:
+        ends_never(run.network, route_row)
+        close_route(run, route_row)
+    else:
+        plan_end(run, route_row)
+    _share_later(run)
+
+
+@works_on_tables
+def _plan_next(run: Run) -> None:
+    """Have the next message end in time."""
+    state, clock = run.network.state[0], run.clock[0]
+    if state.heap_size == 0:
+        state.planned_ns = NONE
+        return
+    ends = max(int(run.network.routes[run.network.heap[0]].ends_ns + SAME_NS), clock.now)
+    if ends != state.planned_ns:
+        state.planned_ns = ends
+        schedule(run, ends, NETWORK + END, 0, ends, 0)

@@ -1,0 +1,75 @@
+"""What the flow model keeps: routes in use, which links they take, and what each link has to share.
+
+Messages of one route are told apart by how much the route has to carry until they are through, so that one
+number per route changes with its rate, however many messages there are.
+"""
+
+from __future__ import annotations
+
+from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.plan.tables import record
+
+STATE = record(
+    ("free_route", "i4"),
+    ("free_routes", "i4"),
+    ("free_use", "i4"),
+    ("free_uses", "i4"),
+    ("heap_size", "i4"),  # routes by the end of their next message
+    ("changed", "i4"),  # links on which flows began or ended since rates were set
+    ("part", "i4"),  # how often rates have been set
+    ("is_due", "i4"),  # rates are set at the end of this nanosecond
+    ("planned_ns", "i8"),  # when the next message ends; NONE: none does
+    ("changes_ns", "f8"),  # when rates change: as soon as all that ends in this nanosecond has ended
+)
+ROUTE = record(
+    ("source", "i4"),
+    ("target", "i4"),
+    ("chain", "i4"),
+    ("next", "i4"),  # on the free list
+    ("first_use", "i4"),
+    ("flows", "i4"),  # messages under way
+    ("head", "i4"),  # the one that is through first
+    ("tail", "i4"),
+    ("bottleneck", "i4"),  # the link that sets the rate
+    ("heap_at", "i4"),
+    ("part", "i4"),  # in which its rate was set last
+    ("dimension", "i4"),  # of the first link
+    ("since_ns", "f8"),  # `served` is as it was then
+    ("served", "f8"),  # bytes, of each message that was under way all the time
+    ("rate", "f8"),  # of each message, bytes per ns
+    ("narrowest", "f8"),  # the rate of a message that is alone
+    ("ends_ns", "f8"),  # of the first message, at this rate
+    ("latency_ns", "f8"),
+)
+USE = record(
+    ("route", "i4"),
+    ("link", "i4"),
+    ("next", "i4"),  # link of the route, or on the free list
+    ("before", "i4"),  # among the uses of the link
+    ("after", "i4"),
+)
+SHARED = record(
+    ("capacity", "f8"),  # bytes per ns
+    ("head", "i4"),  # its uses
+    ("flows", "i4"),
+    ("next_changed", "i4"),
+    ("is_changed", "i4"),
+    ("part", "i4"),
+    ("open", "i4"),  # flows whose rate is not yet set
+    ("left", "f8"),  # capacity for them
+    ("share", "f8"),  # of each of them, at least
+    ("rate", "f8"),  # of all its flows
+    ("since_ns", "f8"),  # at this rate
+    ("carried", "f8"),  # bytes until then
+)
+MESSAGE = record(
+    ("at", "i4"),  # while its route is looked up: the rank it has reached
+    ("via_switch", "i4"),
+    ("dimension", "i4"),
+    ("device", "i4"),  # on a graph: this and what follows
+    ("stop", "i4"),
+    ("source", "i4"),
+    ("begin_ns", "i8"),
+    ("until", "f8"),  # what its route has served when it is through
+    *MESSAGE_FIELDS,
+)

@@ -1,0 +1,171 @@
+"""Routes that messages are under way on: found by their ends, opened and closed, with what they have served.
+
+Not here: how fast (`shares`), and which links a message takes (`network.link`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.lists import join, join_after, leave, unchain
+from et_sim.engine.state.run import NONE, Run
+from et_sim.network.link_queues import set_out, take_hop
+
+
+@works_on_tables
+def route_between(run: Run, source: int, target: int, message_row: int) -> int:
+    """The row of the route between two ranks, opened if no message is under way on it."""
+    network = run.network
+    home = _home(network, source, target)
+    row = network.index[home]
+    while row != NONE:
+        route = network.routes[row]
+        if route.source == source and route.target == target:
+            return row
+        row = route.chain
+    state = network.state[0]
+    row = state.free_route
+    route = network.routes[row]
+    state.free_route = route.next
+    state.free_routes -= 1
+    route.source, route.target, route.chain = source, target, network.index[home]
+    network.index[home] = row
+    route.head = route.tail = route.bottleneck = route.heap_at = NONE
+    route.flows, route.served, route.rate, route.since_ns = 0, 0.0, 0.0, float(run.clock[0].now)
+    _take_links(network, row, run.messages[message_row])
+    return row
+
+
+@works_on_tables
+def close_route(run: Run, row: int) -> None:
+    """Give back a route on which nothing is under way any more."""
+    network = run.network
+    state, route = network.state[0], network.routes[row]
+    unchain(network.routes, network.index, _home(network, route.source, route.target), row)
+    at = route.first_use
+    while at != NONE:
+        use = network.uses[at]
+        after = use.next
+        if use.before == NONE:
+            network.shared[use.link].head = use.after
+        else:
+            network.uses[use.before].after = use.after
+        if use.after != NONE:
+            network.uses[use.after].before = use.before
+        use.next = state.free_use
+        state.free_use = at
+        state.free_uses += 1
+        at = after
+    route.next = state.free_route
+    state.free_route = row
+    state.free_routes += 1
+
+
+@works_on_tables
+def join_route(run: Run, row: int, message_row: int) -> None:
+    """A message begins: it is through when its route has served so much more."""
+    network, messages = run.network, run.messages
+    route, message = network.routes[row], messages[message_row]
+    serve(route, float(run.clock[0].now))
+    message.begin_ns = run.clock[0].now
+    message.until = route.served + message.bytes
+    route.flows += 1
+    if route.head == NONE or messages[route.tail].until <= message.until:
+        join(messages, route, message_row)
+    else:
+        before, at = NONE, route.head
+        while messages[at].until <= message.until:
+            before, at = at, messages[at].next
+        join_after(messages, route, before, message_row)
+    at = route.first_use
+    while at != NONE:
+        use = network.uses[at]
+        network.shared[use.link].flows += 1
+        observe.message_joins_link(run, use.link, network.shared[use.link].flows)
+        mark_changed(network, use.link)
+        at = use.next
+
+
+@works_on_tables
+def leave_route(run: Run, row: int) -> int:
+    """The first message is through; returns it."""
+    network, route = run.network, run.network.routes[row]
+    serve(route, route.ends_ns)
+    message_row = leave(run.messages, route)
+    route.flows -= 1
+    at = route.first_use
+    while at != NONE:
+        use = network.uses[at]
+        link = network.shared[use.link]
+        carry(run, use.link, route.ends_ns)
+        link.flows -= 1
+        observe.message_leaves_link(run, use.link, link.flows)
+        link.rate -= route.rate
+        mark_changed(network, use.link)
+        at = use.next
+    return message_row
+
+
+@works_on_tables
+def serve(route: Any, time: float) -> None:
+    """Bring what a route has served up to date."""
+    if time > route.since_ns:
+        route.served += route.rate * (time - route.since_ns)
+        route.since_ns = time
+
+
+@works_on_tables
+def carry(run: Run, link_row: int, time: float) -> None:
+    """Bring what a link has carried up to date, and note it."""
+    link = run.network.shared[link_row]
+    if time > link.since_ns and observe.is_recording(run):
+        carried = link.carried + link.rate * (time - link.since_ns)
+        observe.link_carries(run, link_row, link.since_ns, time, link.carried, carried)
+        link.carried, link.since_ns = carried, time
+
+
+@works_on_tables
+def mark_changed(network: Any, link_row: int) -> None:
+    """The rates on a link are to be set anew."""
+    link, state = network.shared[link_row], network.state[0]
+    if link.is_changed == 0:
+        link.is_changed = 1
+        link.next_changed = state.changed
+        state.changed = link_row
+
+
+@works_on_tables
+def _home(network: Any, source: int, target: int) -> int:
+    """Where the search for a route begins."""
+    mixed = source * 0x9E3779B1 + target
+    return (mixed ^ (mixed >> 15)) & (len(network.index) - 1)
+
+
+@works_on_tables
+def _take_links(network: Any, row: int, message: Any) -> None:
+    """Walk along the links from a route's source to its target."""
+    route, state = network.routes[row], network.state[0]
+    set_out(network.hops, message, route.source)
+    route.first_use, route.dimension, route.latency_ns, last = NONE, NONE, 0.0, NONE
+    route.narrowest = 0.0
+    while last == NONE or message.at != route.target or message.via_switch:
+        link_row = take_hop(network.hops, message)
+        at = state.free_use
+        use = network.uses[at]
+        state.free_use = use.next
+        state.free_uses -= 1
+        link = network.shared[link_row]
+        use.route, use.link, use.next = row, link_row, NONE
+        use.before, use.after = NONE, link.head
+        if link.head != NONE:
+            network.uses[link.head].before = at
+        link.head = at
+        if last == NONE:
+            route.first_use, route.dimension, route.narrowest = at, message.dimension, link.capacity
+        else:
+            network.uses[last].next = at
+            route.narrowest = min(route.narrowest, link.capacity)
+        route.latency_ns += network.hops.fabric.speeds[network.hops.links[link_row].speed].latency_ns
+        last = at

@@ -1,0 +1,115 @@
+"""The link model on a graph: every directed link carries one message at a time.
+
+Not here: what queueing means (`link_queues`), and which link comes next (`routes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE
+from et_sim.machine.model import Network
+from et_sim.network import graph, link_queues
+from et_sim.network.graph import GraphTables
+from et_sim.network.routes import next_link, next_stop
+from et_sim.plan.tables import record, table
+
+MESSAGE = record(
+    ("at", "i4"),  # the rank it has reached; NONE: another device
+    ("via_switch", "i4"),  # never set: a switch is a device
+    ("dimension", "i4"),  # the tier of its last link
+    ("device", "i4"),  # that it has reached
+    ("stop", "i4"),  # the rank it is on its way to
+    ("source", "i4"),
+    *MESSAGE_FIELDS,
+)
+TO = "->"  # in the names of links
+inject, network_event, rows_left = link_queues.inject, link_queues.network_event, link_queues.rows_left
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLinkTables(Tables):
+    """What compiled code knows."""
+
+    fabric: GraphTables
+    links: Any
+    tier: Any  # per link
+    home: Any  # per rank: itself; one more for devices that are no NPUs
+
+
+def link_tables(network: Network) -> GraphLinkTables:
+    """All links, idle."""
+    fabric = graph.tables(network)
+    links = table(link_queues.LINK, len(fabric.speed_of))
+    links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
+    links["speed"] = fabric.speed_of
+    links["home"] = _owners(network)
+    return GraphLinkTables(fabric, links, _tiers(network), np.append(np.arange(network.ranks), 0))
+
+
+def _tiers(network: Network) -> Any:
+    """Of each link: 0 from NPUs upwards and back, 1 from the row above these, and so on."""
+    wired = graph.wired(network).graph
+    return np.minimum(wired.tiers[wired.sources], wired.tiers[wired.targets]).astype(np.int32)
+
+
+def _owners(network: Network) -> Any:
+    """Of each link the rank that it leaves, or else reaches; 0 if both ends are other devices."""
+    wired = graph.wired(network).graph
+    rank_of = np.full(len(wired), NONE)
+    rank_of[wired.npus] = np.arange(len(wired.npus))
+    leaves, reaches = rank_of[wired.sources], rank_of[wired.targets]
+    return np.where(leaves != NONE, leaves, np.maximum(reaches, 0)).astype(np.int32)
+
+
+def link_resources(network: Network) -> ResourceTable:
+    """Every link by its name and its ends."""
+    wired = graph.wired(network).graph
+    ends = (
+        f"{wired.names[one]}{TO}{wired.names[other]}"
+        for one, other in zip(wired.sources.tolist(), wired.targets.tolist(), strict=True)
+    )
+    names = (
+        name if TO in name else f"{name} ({way})" for name, way in zip(wired.link_names, ends, strict=True)
+    )
+    return ResourceTable(
+        actor=_owners(network),
+        dimension=_tiers(network),
+        port=np.arange(len(wired.sources), dtype=np.int32),
+        port_names=tuple(names),
+        class_names=graph.class_names(network),
+        are_links=True,
+    )
+
+
+@works_on_tables
+def is_wired_to_itself(_network: GraphLinkTables) -> bool:
+    """A message to oneself arrives at once."""
+    return False
+
+
+@works_on_tables
+def set_out(network: GraphLinkTables, message: Any, source: int) -> None:
+    """A new message is at a rank."""
+    message.at = message.stop = message.source = source
+    message.via_switch = 0
+    message.device = network.fabric.routes.device_of[source]
+
+
+@works_on_tables
+def take_hop(network: GraphLinkTables, message: Any) -> int:
+    """The next link of a message; moves the message to the link's far end."""
+    routes = network.fabric.routes
+    if routes.rank_of[message.device] == message.stop:
+        message.stop = next_stop(routes, message.stop, message.target)
+    link = next_link(routes, message.device, message.stop, message.source, message.target)
+    message.device = routes.target[link]
+    message.at = routes.rank_of[message.device]
+    message.dimension = network.tier[link]
+    return int(link)

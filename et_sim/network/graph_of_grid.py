@@ -1,0 +1,75 @@
+"""The dimensions of a network file as a graph: every link and switch of every line."""
+
+from __future__ import annotations
+
+from et_sim.errors import MachineError
+from et_sim.machine.graph import SWITCH, Figures, GraphBuilder
+from et_sim.machine.model import AT_SWITCH, Dimension, GraphFabric, GridFabric, Network, Routing, Shape
+
+MOST_LINKS = 4_000_000
+
+
+def as_graph(network: Network) -> Network:
+    """The same network with a graph as its fabric, on which messages go the same ways."""
+    fabric = network.fabric
+    if isinstance(fabric, GraphFabric):
+        return network
+    if not isinstance(fabric, GridFabric):
+        raise MachineError(
+            "a network file of ASTRA-sim 1.0 has bundles, of which the single links are not known",
+            place="network configuration",
+            remedy="describe the network in the form of 2.x, or as a graph",
+        )
+    links = sum(fabric.ranks * min(_peers(one), one.npus) for one in fabric.dimensions)
+    if links > MOST_LINKS:
+        raise MachineError(
+            f"the network has about {links:,} links",
+            place="network configuration",
+            remedy=f"look at one of at most {MOST_LINKS:,}, with the same dimensions but fewer NPUs",
+        )
+    build = GraphBuilder()
+    build.npus(fabric.ranks)
+    switch_of: dict[tuple[int, int], int] = {}
+    for number, (dimension, stride) in enumerate(zip(fabric.dimensions, fabric.strides, strict=True)):
+        _wire(build, number, dimension, stride, fabric.ranks, switch_of)
+    for link in fabric.links:
+        ends = [
+            switch_of[link.dimension, link.source + link.target - AT_SWITCH] if end == AT_SWITCH else end
+            for end in (link.source, link.target)
+        ]
+        name = f"{build.names[ends[0]]}->{build.names[ends[1]]}"
+        build.figures[build.link_names[name]] = Figures(link.bytes_per_ns, link.latency_ns)
+    graph = build.built()
+    return Network(network.grid, GraphFabric(graph, Routing.DIMENSION_ORDER, npus_forward=True))
+
+
+def _peers(dimension: Dimension) -> int:
+    return dimension.npus - 1 if dimension.shape is Shape.FULLY_CONNECTED else 2
+
+
+def _wire(
+    build: GraphBuilder,
+    number: int,
+    dimension: Dimension,
+    stride: int,
+    ranks: int,
+    switch_of: dict[tuple[int, int], int],
+) -> None:
+    """All lines of one dimension; clockwise links come first, as they win ties."""
+    size, figures = dimension.npus, Figures(dimension.bytes_per_ns, dimension.latency_ns)
+    if size == 1:
+        return
+    if dimension.shape is Shape.SWITCH:
+        for rank in range(ranks):
+            first = rank - rank // stride % size * stride
+            if rank == first:
+                switch = build.device(f"dimension{number}.switch{len(switch_of)}", SWITCH, number + 1)
+            switch_of[number, rank] = switch if rank == first else switch_of[number, first]
+            build.cable(rank, switch_of[number, rank], figures)
+        return
+    is_ring = dimension.shape is Shape.RING
+    ahead = ((1,) if size == 2 else (1, size - 1)) if is_ring else range(1, size)
+    for step in ahead:
+        for rank in range(ranks):
+            here = rank // stride % size
+            build.link(rank, rank + ((here + step) % size - here) * stride, figures)

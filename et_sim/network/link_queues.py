@@ -1,0 +1,128 @@
+"""The mechanism of the link model: a busy link queues messages in the order they came.
+
+What is particular to a fabric stands in the module of its tables: `set_out`, `take_hop`,
+`is_wired_to_itself`.
+Messages have the fields `at`, the rank that they have reached, or will when they leave the switch they are in
+(`via_switch`), and `dimension`; tables have `links`, `home` and `fabric.speeds`.
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.records import MARK_FIELDS
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import new_message
+from et_sim.plan.tables import record
+
+HOP_DONE = 0  # a message reached the end of a link: a message
+LINK_FREE = 1  # a link may carry its next message: a link
+LINK = record(
+    ("busy", "i4"),
+    ("head", "i4"),  # messages that wait for the link
+    ("tail", "i4"),
+    ("speed", "i4"),
+    ("home", "i4"),  # the NPU it belongs to
+    ("joined_ns", "i8"),  # this and what follows: to notice ties
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
+    *MARK_FIELDS,
+)
+
+set_out = chosen_by_tables("set_out")  # (network, message, source): a new one is at a rank
+take_hop = chosen_by_tables("take_hop")  # (network, message): its next link; moves it to the far end
+is_wired_to_itself = chosen_by_tables("is_wired_to_itself")  # (network): for messages to oneself
+
+
+@works_on_tables
+def rows_left(run: Run) -> int:
+    """Messages are kept in their pool."""
+    return run.clock[0].free_messages
+
+
+@works_on_tables
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """It takes its first link, or queues for it."""
+    if source == target and not is_wired_to_itself(run.network):
+        arrive_at_once(run, target, size, kind, a, b, c, done)
+        return
+    row = new_message(run, target, size, kind, a, b, c, done)
+    set_out(run.network, run.messages[row], source)
+    _enter_link(run, row)
+
+
+@works_on_tables
+def arrive_at_once(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> None:
+    """A message to oneself crosses no link."""
+    now = run.clock[0].now
+    if done != NONE:
+        schedule(run, now, done, c, b, 0)
+    observe.message_flies(run, target, size, now, 0, NONE)
+    schedule(run, now, kind, a, b, c)
+
+
+@works_on_tables
+def network_event(run: Run, kind: int, row: int, _version: int) -> int:
+    """The end of a hop, or of a link's work; returns a message that is at its target."""
+    if kind == LINK_FREE:
+        _free_link(run, row)
+        return NONE
+    message = run.messages[row]
+    if message.at == message.target and not message.via_switch:
+        return row
+    observe.message_hops(run, row, run.network.home[message.at])
+    _enter_link(run, row)
+    return NONE
+
+
+@works_on_tables
+def _enter_link(run: Run, row: int) -> None:
+    """Take the next link, or queue for it."""
+    link_row = take_hop(run.network, run.messages[row])
+    link = run.network.links[link_row]
+    thread = observe.pause(run)
+    observe.link_reached(run, link, link_row)
+    if not link.busy:
+        observe.link_was_free(run, link_row)
+        _occupy(run, link_row, row)
+    else:
+        observe.message_queues(run, row, link_row)
+        join(run.messages, link, row)
+    observe.resume(run, thread)
+
+
+@works_on_tables
+def _occupy(run: Run, link_row: int, row: int) -> None:
+    """Start a message on a free link: it arrives, and then the link is free (in this order)."""
+    link = run.network.links[link_row]
+    speed = run.network.fabric.speeds[link.speed]
+    message = run.messages[row]
+    serial = message.bytes / speed.bytes_per_ns
+    link.busy = 1
+    now = run.clock[0].now
+    through = observe.link_taken(run, row, link_row, link.speed, message.dimension, int(serial))
+    observe.next_event_flies(run, through, now + int(serial), link.speed)
+    schedule(run, now + int(speed.latency_ns + serial), NETWORK + HOP_DONE, row, 0, 0)
+    observe.next_event_follows(run, through, now + int(serial))
+    schedule(run, now + int(serial), NETWORK + LINK_FREE, link_row, 0, 0)
+    if message.done != NONE:
+        observe.next_event_follows(run, through, now + int(serial))
+        schedule(run, now + int(serial), message.done, message.c, message.b, 0)
+        message.done = NONE
+
+
+@works_on_tables
+def _free_link(run: Run, link_row: int) -> None:
+    """A link is free again: the first message in its queue starts."""
+    link = run.network.links[link_row]
+    link.busy = 0
+    observe.link_freed(run, link, link_row, link.home)
+    row = leave(run.messages, link)
+    if row != NONE:
+        observe.message_dequeued(run, row, link_row)
+        _occupy(run, link_row, row)

@@ -1,0 +1,87 @@
+"""Which corrections may change what a plan does, told without simulating it.
+
+Most corrections change the tables of the plan: it is made with each of them, and compared. Some are decided
+only while it runs: for those, there is a condition here, without which they change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from types import MappingProxyType
+
+import numpy as np
+
+from et_sim.machine.corrections import Correction
+from et_sim.plan.tables import Action, Lane, Plan, most_of_a_template
+
+NOT_COMPARED = ("corrections", "notices", "compute", "tensors")
+SCHEDULED = (Action.DELAY, Action.MEMORY)  # these never end while their rank issues other nodes
+
+
+def have_same_tables(one: Plan | None, other: Plan | None) -> bool:
+    """Whether two plans say the same, but for what is decided while they run; None: there is none."""
+    if one is None or other is None:
+        return one is other
+    return all(
+        np.array_equal(getattr(one, field.name), getattr(other, field.name))
+        for field in fields(Plan)
+        if field.name not in NOT_COMPARED
+    )
+
+
+def _shares_the_slot(plan: Plan) -> bool:
+    return most_of_a_template(plan, plan.nodes["lane"] == Lane.COMMUNICATION) > 1
+
+
+def _has_sends(plan: Plan) -> bool:
+    return bool((plan.nodes["action"] == Action.SEND).any())
+
+
+def _releases_while_issuing(plan: Plan) -> bool:
+    return bool((~np.isin(plan.nodes["action"], SCHEDULED) & (plan.nodes["children"] > 0)).any())
+
+
+def _has_queues_to_wait_in(plan: Plan) -> bool:
+    longest = max(int(plan.collectives[of].max(initial=0)) for of in ("phases", "chunks"))
+    return longest > 1 or plan.most_collectives > 1
+
+
+def _has_groups(plan: Plan) -> bool:
+    return len(np.unique(plan.members["group"])) > 1
+
+
+def _crosses_dimensions(plan: Plan) -> bool:
+    """Whether the ends of some message may differ in several dimensions."""
+    has_peers = bool((plan.programs["dimension"] < 0).any())
+    return plan.dimensions > 1 and (has_peers or _has_sends(plan))
+
+
+# What must hold of a plan of the reference profile.
+CONDITIONS: Mapping[Correction, Callable[[Plan], bool]] = MappingProxyType(
+    {
+        Correction.GROUP_COUNTERS: _has_groups,
+        Correction.MATCH_BY_PROGRAM: lambda plan: plan.most_collectives > 1,
+        Correction.ISSUE_AT_ONCE: _releases_while_issuing,
+        Correction.TWO_WAY_QUEUES: _has_queues_to_wait_in,
+        Correction.ALL_QUEUES: lambda plan: plan.queues_per_dim > 1,
+        Correction.WHOLE_PATH: _crosses_dimensions,
+        Correction.CONCURRENT_COMMUNICATION: _shares_the_slot,
+        Correction.EAGER_SENDS: _has_sends,
+    }
+)
+
+
+def may_act(
+    plan: Plan, missing: frozenset[Correction], with_these: Callable[[frozenset[Correction]], Plan | None]
+) -> list[Correction]:
+    """Those of the missing corrections without which the plan may not do what it does, in their order.
+
+    `with_these` makes the plan with more corrections, for the same actors; None if that is refused.
+    """
+    of_tables = missing - CONDITIONS.keys()
+    if have_same_tables(plan, with_these(of_tables)):  # as a rule, which saves making many
+        of_tables = frozenset()
+    found = {one for one in missing & CONDITIONS.keys() if CONDITIONS[one](plan)}
+    found |= {one for one in of_tables if not have_same_tables(plan, with_these(frozenset({one})))}
+    return [one for one in Correction if one in found]

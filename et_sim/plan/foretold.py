@@ -1,0 +1,113 @@
+"""What a machine makes of a workload's pre-flight checks, and what its rules alone bring to a standstill.
+
+Not here: checks that need no machine (`et_sim.trace.preflight`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.collectives import Operation
+from et_sim.errors import TraceError
+from et_sim.machine.corrections import Correction
+from et_sim.machine.model import System
+from et_sim.plan.tables import Action, Plan
+from et_sim.trace.columns import RowColumn
+from et_sim.trace.order import issue_order
+from et_sim.trace.preflight import Problem, Rules
+from et_sim.trace.preflight.problem import of_ranks, ordinal
+from et_sim.trace.workload import Workload
+from et_sim.units import format_ranks, plural
+
+_ONE_WAY = (Operation.BROADCAST, Operation.REDUCE, Operation.GATHER, Operation.SCATTER)
+
+
+def rules_of(system: System) -> Rules:
+    """What a system's corrections make of collectives."""
+    corrects = system.behaviour.corrects
+    return Rules(
+        side_by_side=corrects(Correction.CONCURRENT_COMMUNICATION),
+        any_order=corrects(Correction.MATCH_BY_PROGRAM),
+        simulates_broadcast=corrects(Correction.SIMULATED_BROADCAST),
+        communicates=not (system.replay_only or system.replay_communication),
+    )
+
+
+def refuse_mismatches(problems: list[Problem]) -> None:
+    """Raise if messages or collectives of ranks do not match."""
+    if problems:
+        more = f"; et-sim check tells {plural(len(problems) - 1, 'more problem')}" if problems[1:] else ""
+        raise TraceError(problems[0].text + more, remedy=problems[0].remedy)
+
+
+def find_renumbered(plan: Plan, workload: Workload) -> list[Problem]:
+    """Collectives of all ranks that do not have the same number everywhere, as `GROUP_COUNTERS` says.
+
+    `plan` has one actor per rank. Ranks wait for ever where the numbers are certain.
+    """
+    if plan.corrections & {Correction.GROUP_COUNTERS, Correction.MATCH_BY_PROGRAM}:
+        return []
+    numbers: dict[bytes, list[int]] = {}  # numbers of a rank's collectives of all -> ranks
+    first: dict[bytes, tuple[Any, RowColumn, int]] = {}
+    is_certain = True
+    for template, ranks in enumerate(_ranks_of_templates(workload)):
+        if len(ranks):
+            found, rows, is_forced = _numbers(plan, workload, template, int(ranks[0]))
+            key = found.tobytes()
+            numbers.setdefault(key, []).extend(ranks.tolist())
+            first.setdefault(key, (found, rows, int(ranks[0])))
+            is_certain &= is_forced
+    if len(numbers) < 2:
+        return []
+    usual, other = sorted(numbers, key=lambda key: -len(numbers[key]))[:2]
+    (one, rows, rank), (another, _, _) = first[usual], first[other]
+    shorter = min(len(one), len(another))
+    differing = np.flatnonzero(one[:shorter] != another[:shorter])
+    if not len(differing):
+        return []  # a rank has fewer: told where collectives are compared
+    at = int(differing[0])
+    node = workload.trace(rank).describe(int(rows[at]))
+    text = (
+        f"the {ordinal(at + 1)} collective of all ranks ({node} on rank {rank}) is number {int(one[at])} on"
+        f" {of_ranks(numbers[usual])} and number {int(another[at])} on {of_ranks(numbers[other])}, because"
+        " collectives of groups take numbers from the count of all ranks in this profile; they hang"
+    )
+    remedy = (
+        f'simulate with --profile corrected, or switch the correction "{Correction.GROUP_COUNTERS.value}" on;'
+        " or list all ranks as a group of their own"
+    )
+    who = format_ranks(sorted(numbers[other]))
+    return [Problem("error" if is_certain else "warning", "collective-numbers", who, text, remedy)]
+
+
+def _ranks_of_templates(workload: Workload) -> list[Any]:
+    order = np.argsort(workload.template_of_rank, kind="stable")
+    return np.split(order, np.cumsum(workload.ranks_per_template)[:-1])
+
+
+def _numbers(plan: Plan, workload: Workload, template: int, rank: int) -> tuple[Any, RowColumn, bool]:
+    """(numbers of a rank's collectives of all ranks, their rows, whether nothing can change the numbers)."""
+    node_first, count = (int(plan.templates[name][template]) for name in ("node_first", "nodes"))
+    nodes = plan.nodes[node_first : node_first + count]
+    rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE).astype(np.int32)
+    if not len(rows):
+        return np.empty(0, np.int64), rows, True
+    rows, is_forced = issue_order(workload.templates[template], rows)
+    usages = int(plan.actors["first_member"][rank]) + nodes["member"][rows]
+    of_all = plan.members["group"][plan.actor_members[usages]] == 0
+    chunks = plan.collectives["chunks"][nodes["detail"][rows]].astype(np.int64)
+    numbers = np.cumsum(chunks) - chunks
+    meet = all(_all_meet(plan, row) for row in np.unique(nodes["detail"][rows[of_all]]).tolist())
+    return numbers[of_all], rows[of_all], is_forced and meet
+
+
+def _all_meet(plan: Plan, row: int) -> bool:
+    """Whether every rank waits for every other one in a collective, over some ranks in between."""
+    collective = plan.collectives[row]
+    if int(collective["kind"]) in _ONE_WAY:
+        return False
+    first = int(plan.chunk_plans["phase_first"][collective["chunk_plan_first"]])
+    axes = np.unique(plan.phases["axis"][first : first + int(collective["phases"])])
+    return bool((axes >= 0).all() and plan.axes["members"][axes].prod() >= plan.ranks)

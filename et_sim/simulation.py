@@ -1,0 +1,183 @@
+"""A workload on a machine, simulated once: what a run does, and what is done again in another profile.
+
+Not here: what becomes of the outcome (`api`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from et_sim.alone import machine_alone, read_alone, refuse_without_times
+from et_sim.engine.driver import run_plan
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.errors import UsageError
+from et_sim.fold import fold as fold_ranks
+from et_sim.layer_file_run import LayerFileRun, is_layer_file
+from et_sim.machine import Machine, Network, read_machine
+from et_sim.machine.corrections import Correction
+from et_sim.machine.profiles import Profile
+from et_sim.plan.actors import Actors
+from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.tables import Plan
+from et_sim.run_options import MACHINE, RunOptions
+from et_sim.timeline import CausalEvents, Messages, Phases
+from et_sim.trace import Workload, read_workload
+
+ALONE = "simulating every rank by itself"
+MOST_RANKS_EXPLAINED = 65_536
+Change = Callable[[Machine], Machine]
+
+
+class Watcher(Protocol):
+    """Is told how a run is getting on."""
+
+    def stage(self, name: str) -> None:
+        """Another part of the work begins."""
+
+    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
+        """How far the simulation is."""
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def stage(self, name: str) -> None: ...
+    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None: ...
+
+
+class NamedBy(StrEnum):
+    """Who says which profile is simulated; the first of these that does."""
+
+    OPTION = "option"
+    SYSTEM = "system"
+    WORKLOAD = "workload"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What is to be simulated."""
+
+    workload: Workload
+    machine: Machine
+    layer_file: LayerFileRun | None
+    profile_given: str | None  # by an option or the workload, in place of what the system file says
+    profile_named_by: NamedBy
+
+
+def prepare(
+    workload: str | Path | Workload,
+    options: RunOptions,
+    change: Change = lambda machine: machine,
+    corrections: Collection[Correction] = (),
+) -> Task:
+    """Read what was given; `change` makes another machine of the one that was read.
+
+    `corrections` are switched on besides those of the machine's files.
+    """
+    given = {name: getattr(options, name) for name in MACHINE} | {"corrections": corrections}
+    profile, machine = options.profile, read_machine(**given, profile=options.profile)
+    named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NOBODY
+    if not isinstance(workload, Workload):
+        if is_layer_file(workload):
+            if options.alone:
+                raise UsageError(
+                    "a layer file records no times of communication",
+                    place=str(workload),
+                    remedy="leave out --alone",
+                )
+            layer_file = LayerFileRun(workload, change(machine))
+            return Task(layer_file.workload, layer_file.machine, layer_file, profile, named_by)
+        workload = read_alone(workload) if options.alone else read_workload(workload, machine.network.ranks)
+    if workload.profile and named_by is NamedBy.NOBODY:
+        profile, named_by = workload.profile, NamedBy.WORKLOAD
+        machine = read_machine(**given, profile=profile)
+    machine = change(machine)
+    if options.alone:
+        refuse_without_times(workload)
+        machine = machine_alone(machine, workload.ranks)
+    return Task(workload, machine, None, profile, named_by)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """What is kept of a run besides the times of its nodes."""
+
+    causal_events: CausalEvents | None = None
+    phases: Phases | None = None
+    messages: Messages | None = None
+    links: bool = False
+
+    def run(self, plan: Plan, network: Network, model: NetworkModel, watch: Watcher) -> Outcome | None:
+        """Simulate a plan, and keep that; whatever was kept before is forgotten."""
+        if self.messages is not None:
+            self.messages.begin(plan.actor_of_rank)
+        for spool in (self.causal_events, self.phases):
+            if spool is not None:
+                spool.clear()
+        return run_plan(
+            plan,
+            network,
+            model,
+            watch.report,
+            record=self.causal_events.add if self.causal_events else None,
+            log=self.phases.add if self.phases else None,
+            messages=self.messages.add if self.messages else None,
+            links=self.links,
+        )
+
+
+def simulated(
+    lowering: Lowering, model: NetworkModel, may_fold: bool, watch: Watcher, recorder: Recorder
+) -> Outcome:
+    """Run as few actors as behave like all ranks, and every rank by itself where that is not possible."""
+    workload, machine = lowering.workload, lowering.machine
+    actors = fewest_actors(lowering, model, may_fold)
+    network = machine.network_of(has_contention=model.HAS_CONTENTION)
+    watch.stage("simulating")
+    outcome = recorder.run(assemble(lowering, actors), network, model, watch)
+    if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
+        watch.stage(ALONE)
+        alone = Actors.one_per_rank(workload.ranks)
+        outcome = recorder.run(assemble(lowering, alone), network, model, watch)
+    assert outcome is not None  # only a folded run is given up
+    return outcome
+
+
+def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:
+    """As few as may behave like all ranks."""
+    alone = Actors.one_per_rank(lowering.workload.ranks)
+    if not may_fold:
+        return alone
+    machine = lowering.machine
+    whole = machine.system.behaviour.corrects(Correction.WHOLE_PATH)
+    actors = fold_ranks(lowering, model.path_keys(machine.network, whole=whole))
+    # Who starts together must not be told apart by the watch for ties.
+    return alone if lowering.start_together and len(actors) > 1 else actors
+
+
+def _can_tell_apart(workload: Workload) -> bool:
+    """Whether a stalled run is small enough to repeat it rank by rank, so that it can be explained."""
+    return workload.ranks <= MOST_RANKS_EXPLAINED
+
+
+def profile_facts(task: Task) -> dict[str, Any]:
+    """The profile of a run, for its manifest."""
+    behaviour = task.machine.system.behaviour
+    return {
+        "profile": behaviour.profile.value,
+        "profile_named_by": task.profile_named_by.value,
+        "corrections": sorted(behaviour.corrections),
+        "switched": sorted(behaviour.switched),
+    }
+
+
+def is_worth_a_look(task: Task, outcome: Outcome) -> bool:
+    """Whether the corrected profile is of interest: nobody chose the other one, or it came to a stop."""
+    is_reference = task.machine.system.behaviour.profile is Profile.REFERENCE
+    return is_reference and (task.profile_named_by is NamedBy.NOBODY or not outcome.is_complete)

@@ -1,0 +1,9 @@
+"""What kinds of nodes in the timeline count as, when time is split: the one list that views go by."""
+
+# Of types that are never modelled: they take what is recorded, as the host does.
+OPAQUE_KINDS = ("storage", "batch", "checkpoint", "unknown")
+MEMORY_KINDS = ("memory_load", "memory_store")
+COPY = "copy"  # moves or fills memory of a device: no kernel
+NOT_COMMUNICATION = ("compute", COPY, "host", "gap", *MEMORY_KINDS, "metadata", "invalid", *OPAQUE_KINDS)
+
+SHARED_LINKS = "links-are-shared"  # key of the metadata of path.arrow: messages slowed each other

@@ -1,0 +1,95 @@
+"""What the groups of actors are to their ranks: the columns of groups.arrow.
+
+Ranks of one actor run one program but for the names of its groups: where the first rank's says group 1, that
+of another may say group 2. Actors all of whose ranks run one template, as most do, need no more than a row
+for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from et_sim.plan.tables import Plan
+from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.output_filter import OutputFilter
+from et_sim.timeline.recorded import RecordedRun
+from et_sim.timeline.rows import shown_group
+from et_sim.units import format_ranks, strided_ranks
+
+NONE = -1
+
+
+def groups_content(run: RecordedRun, _: OutputFilter) -> Content:
+    """groups.arrow; always all of them."""
+    return Content(iter([_Meanings(run.outcome.plan, run.workload.template_of_rank).columns()]))
+
+
+class _Meanings:
+    """Rows, and the texts and groups that they refer to by number."""
+
+    def __init__(self, plan: Plan, template_of_rank: Any) -> None:
+        self._plan, self._template_of_rank = plan, template_of_rank
+        self._template = plan.actors["template"]
+        first = self._template[plan.actor_of_rank]
+        self._is_mixed = np.zeros(len(self._template), np.bool_)  # whether ranks run several templates
+        self._is_mixed[plan.actor_of_rank[first != template_of_rank]] = True
+        every = (group for used in plan.used_groups for group in used)
+        self._number = {group: number for number, group in enumerate(dict.fromkeys(every))}
+        self._ranks: list[str] = []
+
+    def columns(self) -> dict[str, Any]:
+        """All columns, by actor and in the order in which its program uses the groups."""
+        parts = [*self._plain(), *self._mixed()]
+        actor, usage, group, meant, ranks = np.concatenate(parts or [np.zeros((5, 0), np.int64)], axis=1)
+        order = np.lexsort((np.arange(len(actor)), usage, actor))
+        actor, group, meant, ranks = (column[order] for column in (actor, group, meant, ranks))
+        known = tuple(self._number)
+        names = tuple(shown_group(one.name) for one in known)
+        listed = {number: one.members for one, number in self._number.items() if one.members is not None}
+        place = np.full(len(known), NONE)
+        place[list(listed)] = np.arange(len(listed))
+        sizes, strides = (
+            np.array([getattr(one, name) for one in known], np.int64) for name in ("size", "stride")
+        )
+        return {
+            "actor": actor.astype(np.int32),
+            "group": Texts(group, names),
+            "ranks": Texts(ranks, tuple(self._ranks)),
+            "name": Texts(meant, names),
+            "members": Texts(place[meant], tuple(strided_ranks(members) for members in listed.values())),
+            "size": sizes[meant],
+            "stride": not_negative(np.where(place[meant] < 0, strides[meant], NONE)),
+        }
+
+    def _plain(self) -> Iterator[Any]:
+        """Of actors with one template: every group means itself to all ranks."""
+        for number in np.unique(self._template[~self._is_mixed]).tolist():
+            own = np.flatnonzero(~self._is_mixed & (self._template == number))
+            for usage, used in enumerate(self._plan.used_groups[number]):
+                group = np.full(len(own), self._number[used])
+                yield np.stack((own, np.full(len(own), usage), group, group, np.full(len(own), NONE)))
+
+    def _mixed(self) -> Iterator[Any]:
+        """Of the others: by what the ranks' templates mean."""
+        by_actor = np.argsort(self._plan.actor_of_rank, kind="stable")
+        first = np.searchsorted(self._plan.actor_of_rank[by_actor], np.arange(len(self._template) + 1))
+        for actor in np.flatnonzero(self._is_mixed).tolist():
+            ranks = by_actor[first[actor] : first[actor + 1]]
+            templates, of_rank = np.unique(self._template_of_rank[ranks], return_inverse=True)
+            used = [self._plan.used_groups[template] for template in templates.tolist()]
+            for usage, shown in enumerate(self._plan.used_groups[int(self._template[actor])]):
+                meant = np.array([self._number[groups[usage]] for groups in used])
+                found, of_template = np.unique(meant, return_inverse=True)
+                of_group = of_template.reshape(-1)[of_rank.reshape(-1)]
+                order = np.argsort(of_group, kind="stable")
+                parts = np.split(ranks[order], np.flatnonzero(np.diff(of_group[order])) + 1)
+                for group, part in zip(found.tolist(), parts, strict=True):
+                    text = self._text(part) if len(found) > 1 else NONE
+                    yield np.array((actor, usage, self._number[shown], group, text), np.int64)[:, None]
+
+    def _text(self, ranks: Any) -> int:
+        self._ranks.append(format_ranks(ranks))
+        return len(self._ranks) - 1

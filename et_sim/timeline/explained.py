@@ -1,0 +1,207 @@
+"""How much of a run's longest path is explained, where the traces are recordings with gaps.
+
+The path is walked back over the nodes, from the last one that ended: each time to what let a node start, or,
+where it waited for another rank, to what that one had issued last. Gaps keep the length that they had in the
+recording, whatever the machine, so the more of them are on the path, the less a changed machine changes.
+
+Not here: the path through messages and links (`et_sim.views.critical`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.state.run import NONE
+from et_sim.machine.model import System, WorkKind
+from et_sim.plan.tables import Action
+from et_sim.plan.time_factors import of_kind
+from et_sim.timeline.waiting.nodes import Issued, issued
+from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
+from et_sim.trace.workload import Workload
+from et_sim.units import format_ranks
+
+WANTED = 0.75  # of the path should be explained for a changed machine to be answered
+OTHER = "other"  # remote memory, late starts
+LANES_TOLD, GAPS_TOLD = 20, 5
+_GAPS = list(WorkKind).index(WorkKind.GAPS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hops:
+    """Nodes of the path, the last first, and when they were on it."""
+
+    actor: Any
+    row: Any
+    since_ns: Any
+    until_ns: Any
+
+
+def explained(outcome: Outcome, workload: Workload, waits: Waits) -> dict[str, Any] | None:
+    """What the longest path consists of; None where no trace has gaps, or the run did not complete."""
+    if not outcome.is_complete or not any(trace.is_gap.any() for trace in workload.templates):
+        return None
+    hops, end = _Walk(outcome, waits).hops(), int(outcome.finish_ns.max())
+    took = hops.until_ns - hops.since_ns
+    kind, word, name = _described(outcome, workload, hops)
+    spent = np.zeros(len(WorkKind) + 1, np.int64)
+    np.add.at(spent, kind, took)
+    spent[-1] += end - int(took.sum())  # what is between them
+    gaps = np.flatnonzero((kind == _GAPS) & (took > 0))
+    gaps = gaps[np.lexsort((hops.since_ns[gaps], -took[gaps]))]
+    _, first, lane = np.unique(hops.actor[gaps] << 32 | word[gaps], return_index=True, return_inverse=True)
+    sums = np.zeros(len(first), np.int64)
+    np.add.at(sums, lane.reshape(-1), took[gaps])
+    lanes = {
+        (int(hops.actor[at]), name(at)): ns
+        for at, ns in zip(gaps[first].tolist(), sums.tolist(), strict=True)
+    }
+    order = sorted(lanes, key=lambda lane: (-lanes[lane], *lane))
+    return {
+        "path_ns": end,
+        "gaps_ns": int(spent[_GAPS]),
+        "spent_ns": {one: ns for one, ns in zip((*WorkKind, OTHER), spent.tolist(), strict=True) if ns},
+        "gaps": [
+            {"ranks": _ranks(outcome, actor), "name": called, "ns": lanes[actor, called]}
+            for actor, called in order[:LANES_TOLD]
+        ],
+        "longest": [
+            {
+                "ranks": _ranks(outcome, int(hops.actor[at])),
+                "name": name(at),
+                "ns": int(took[at]),
+                "start_ns": int(hops.since_ns[at]),
+                "before": name(at - 1) if at else "",
+            }
+            for at in gaps[:GAPS_TOLD].tolist()
+        ],
+    }
+
+
+def doubt(found: dict[str, Any] | None, *, is_changed: bool) -> str:
+    """The warning of a run on a changed machine that too little is known for; empty if there is none."""
+    if found is None or not is_changed or found["gaps_ns"] <= (1 - WANTED) * found["path_ns"]:
+        return ""
+    longest = found["longest"][0]
+    before = f' before "{longest["before"][:60]}"' if longest["before"] else ""
+    return (
+        f"{100 * found['gaps_ns'] / found['path_ns']:.0f} % of the longest path are gaps that the recording "
+        "does not explain, and that stay as long as they were on any machine: what this run says of a "
+        f"changed machine is doubtful (the longest: {longest['name']}{before} of rank {longest['ranks']})"
+    )
+
+
+def is_changed(outcome: Outcome, system: System) -> bool:
+    """Whether something takes another time than it was recorded to take: work with a factor, kernels that are
+    modelled, communication that is simulated."""
+    factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
+    takes_network = np.isin(outcome.plan.nodes["action"], COMMUNICATION)
+    return factors or bool(system.stragglers) or system.roofline or bool(takes_network.any())
+
+
+class _Walk:
+    """Back from the end to the begin."""
+
+    def __init__(self, outcome: Outcome, waits: Waits) -> None:
+        self._outcome = outcome
+        self._actors: dict[int, _Nodes] = {}
+        self._waits: dict[tuple[int, int], tuple[int, int, int]] = {}  # of communication that waited
+        self._coming: dict[tuple[int, int, int], int] = {}  # node, by actor, sequence number and time
+        for some in issued(outcome, COMMUNICATION):
+            self._read(some, waits.of(some))
+
+    def _read(self, some: Issued, found: Waited) -> None:
+        """What communication waited for, and which collective came when."""
+        state = self._outcome.nodes
+        row = some.state_row - self._outcome.plan.actors["node_first"][some.actor]
+        came = state["start_ns"][some.state_row] + np.maximum(found.queued_ns, 0)
+        of_group = np.flatnonzero(some.nodes["action"] == Action.COLLECTIVE)
+        keys = some.actor, state["sequence"][some.state_row], came
+        self._coming.update(_pairs([key[of_group] for key in keys], [row[of_group]], single=True))
+        waited = np.flatnonzero(found.waiting_ns > 0)
+        values = came + found.waiting_ns, found.waits_for, state["sequence"][some.state_row]
+        self._waits.update(_pairs([some.actor[waited], row[waited]], [one[waited] for one in values]))
+
+    def hops(self) -> Hops:
+        """All of them."""
+        found: list[tuple[int, int, int, int]] = []
+        actor = int(np.argmax(self._outcome.finish_ns))
+        nodes = self._nodes(actor)
+        row = int(np.argmax(np.asarray(nodes.end)))
+        until = nodes.end[row]
+        while row != NONE and until > 0:
+            waited = self._waits.get((actor, row))
+            awaited = self._awaited(actor, row, nodes, *waited) if waited is not None else None
+            if waited is not None and awaited is not None and waited[0] < until:
+                found.append((actor, row, waited[0], until))
+                (actor, row), until = awaited, waited[0]
+                nodes = self._nodes(actor)
+                continue
+            begin = nodes.start[row]
+            found.append((actor, row, begin if begin < until else until, until))
+            freed = nodes.freed_by[row]
+            row = freed if freed != NONE else nodes.released_by[row]
+            until = nodes.end[row] if row != NONE else 0
+        return Hops(*np.array(found, np.int64).reshape(-1, 4).T)
+
+    def _awaited(
+        self, actor: int, row: int, nodes: _Nodes, since: int, awaited: int, sequence: int
+    ) -> tuple[int, int] | None:
+        """The actor that a node waited for until then, and that one's node; None: it is not known."""
+        if nodes.message_node[row] != NONE:  # a receive: its send
+            return nodes.message_from[row], nodes.message_node[row]
+        other = self._coming.get((awaited, sequence, since))
+        return None if other is None or awaited == actor else (awaited, other)
+
+    def _nodes(self, actor: int) -> _Nodes:
+        """Kept for all actors on the path."""
+        if actor not in self._actors:
+            plan = self._outcome.plan
+            first = int(plan.actors["node_first"][actor])
+            count = int(plan.templates["nodes"][plan.actors["template"][actor]])
+            rows = self._outcome.nodes[first : first + count]
+            columns = ("start_ns", "end_ns", "released_by", "freed_by", "message_from", "message_node")
+            self._actors[actor] = _Nodes(*(np.ascontiguousarray(rows[name]).data for name in columns))
+        return self._actors[actor]
+
+
+class _Nodes(NamedTuple):
+    """An actor's nodes, in columns that give Python's numbers."""
+
+    start: Any
+    end: Any
+    released_by: Any
+    freed_by: Any
+    message_from: Any
+    message_node: Any
+
+
+def _pairs(keys: list[Any], values: list[Any], *, single: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Rows of the keys with rows of the values."""
+    rows = values[0].tolist() if single else zip(*(one.tolist() for one in values), strict=True)
+    return zip(zip(*(key.tolist() for key in keys), strict=True), rows, strict=True)
+
+
+def _described(outcome: Outcome, workload: Workload, hops: Hops) -> tuple[Any, Any, Callable[[int], str]]:
+    """What kind of work every hop is, as an index (the last is for others); its name, as an index of its
+    trace's, and as text."""
+    kinds, words = np.full(len(hops.row), len(WorkKind), np.int64), np.zeros(len(hops.row), np.int64)
+    template = outcome.plan.actors["template"][hops.actor]
+    for number in np.unique(template).tolist():
+        trace, here = workload.templates[number], np.flatnonzero(template == number)
+        words[here] = trace.name[hops.row[here]]
+        for code, kind in enumerate(WorkKind):
+            kinds[here[of_kind(trace, kind)[hops.row[here]]]] = code
+
+    def name(at: int) -> str:
+        return workload.templates[int(template[at])].node_name(int(hops.row[at]))
+
+    return kinds, words, name
+
+
+def _ranks(outcome: Outcome, actor: int) -> str:
+    return format_ranks(np.flatnonzero(outcome.plan.actor_of_rank == actor))

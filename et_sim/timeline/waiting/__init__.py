@@ -1,0 +1,1 @@
+"""How long communication waits for other ranks, and for whom."""

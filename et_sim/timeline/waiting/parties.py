@@ -1,0 +1,164 @@
+"""Who takes part in a collective together: the members that its phases connect, as actors.
+
+A collective of a whole group connects all of its members; one over some dimensions of the system connects the
+ranks that differ in no other dimension. Where data goes one way along a tree, towards its root or from it, a
+member depends only on those that its data passes. Not here: when they came (`arrivals`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.plan.tables import NO_AXIS, Plan
+
+WHOLE = -1  # scope of a collective that connects its whole group
+
+
+class OneWay(NamedTuple):
+    """A tree that data goes along in one direction."""
+
+    tree_first: int
+    members: int
+    axis: int
+    up: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parties:
+    """Party p is `members[first[p]:first[p + 1]]`, rows of the plan's members, ascending."""
+
+    of_row: Any  # per collective asked for
+    first: Any
+    members: Any
+
+
+def parties(plan: Plan, member: Any, collective: Any) -> Parties:
+    """The party of each of these, which are collectives of these members."""
+    scopes, known = _scopes(plan)
+    scope = scopes[collective]
+    group = plan.members["group"][member].astype(np.int64)
+    of_row = np.zeros(len(member), np.int64)
+    found: list[Any] = []
+    for kind in np.unique(scope).tolist():
+        mine = np.flatnonzero(scope == kind)
+        if kind != WHOLE and isinstance(scope_of := known[kind], OneWay):
+            number, lists = _along_tree(plan, group[mine], member[mine], scope_of)
+        elif kind == WHOLE:
+            keys, number = np.unique(group[mine], return_inverse=True)
+            lists = [_members_of(plan, row) for row in keys.tolist()]
+        else:
+            number, lists = _within(plan, group[mine], member[mine], known[kind])
+        of_row[mine] = len(found) + number.reshape(-1)
+        found += lists
+    sizes = np.array([len(one) for one in found], np.int64)
+    flat = np.concatenate(found) if found else np.zeros(0, np.int64)
+    return Parties(of_row, np.concatenate(([0], np.cumsum(sizes))), flat)
+
+
+def _scopes(plan: Plan) -> tuple[Any, list[OneWay | tuple[int, ...]]]:
+    """Per collective of the plan its scope: `WHOLE`, or which of these it is: a way along a tree, or axes."""
+    scopes = np.full(len(plan.collectives), WHOLE, np.int64)
+    known: dict[OneWay | tuple[int, ...], int] = {}
+    system_axis = int(plan.groups["axis"][0])
+    for row, collective in enumerate(plan.collectives):
+        axes = _axes_of(plan, collective)
+        if one_way := _one_way(plan, collective):
+            scopes[row] = known.setdefault(one_way, len(known))
+            continue
+        ranks = int(np.prod(plan.axes["members"][list(axes)], dtype=np.int64))
+        if not {NO_AXIS, system_axis} & set(axes) and ranks < plan.ranks:
+            scopes[row] = known.setdefault(axes, len(known))
+    return scopes, list(known)
+
+
+def _one_way(plan: Plan, collective: Any) -> OneWay | None:
+    """The tree that a collective goes along one way, if it does."""
+    if collective["phases"] != 1 or collective["chunks"] < 1:
+        return None
+    phase = plan.phases[plan.chunk_plans["phase_first"][collective["chunk_plan_first"]]]
+    program = plan.programs[phase["program"]]
+    if program.tree_first < 0 or program.trees != 1 or program.goes_up == program.goes_down:
+        return None
+    return OneWay(int(program.tree_first), int(program.members), int(phase["axis"]), bool(program.goes_up))
+
+
+def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
+    """All axes that phases of its chunks go along."""
+    axes: set[int] = set()
+    chunk, row = 0, int(collective["chunk_plan_first"])
+    phases = int(collective["phases"]) * int(collective["rotations"])
+    while chunk < collective["chunks"]:
+        chunk, first = plan.chunk_plans[row].tolist()
+        axes.update(plan.phases["axis"][first : first + phases].tolist())
+        row += 1
+    return tuple(sorted(axes))
+
+
+def _members_of(plan: Plan, group: int) -> Any:
+    """All members of a group, each once however many ranks it stands for."""
+    row = plan.groups[group]
+    if row.members == plan.ranks:
+        return row.first_member + np.arange(len(plan.actors))
+    first = int(row.members_first)
+    return np.unique(plan.group_members[first : first + int(row.members)]).astype(np.int64)
+
+
+def _within(plan: Plan, group: Any, member: Any, axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
+    """Parties of members of groups that span the system, each with those along some of its dimensions."""
+    rank = plan.actors["rank"][plan.members["actor"][member]].astype(np.int64)
+    offsets = np.zeros(1, np.int64)
+    for axis in axes:
+        stride, size = int(plan.axes["stride"][axis]), int(plan.axes["members"][axis])
+        rank = rank - rank // stride % size * stride
+        offsets = (offsets[:, None] + np.arange(size) * stride).reshape(-1)
+    keys, number = np.unique(group * plan.ranks + rank, return_inverse=True)
+    lists = []
+    for key in keys.tolist():
+        row, lowest = divmod(key, plan.ranks)
+        actors = np.unique(plan.actor_of_rank[lowest + offsets])
+        lists.append(plan.groups["first_member"][row] + actors.astype(np.int64))
+    return number, lists
+
+
+def _along_tree(plan: Plan, group: Any, member: Any, way: OneWay) -> tuple[Any, list[Any]]:
+    """Parties of members of a tree: each with those above it, or below it, if data goes up."""
+    first, others = _passed(plan.trees["parent"][way.tree_first : way.tree_first + way.members], up=way.up)
+    base, place, stride = (
+        np.zeros(len(member), np.int64),
+        plan.members["position"][member].astype(np.int64),
+        0,
+    )
+    if way.axis != NO_AXIS:
+        stride = int(plan.axes["stride"][way.axis])
+        rank = plan.actors["rank"][plan.members["actor"][member]].astype(np.int64)
+        place = rank // stride % way.members
+        base = rank - place * stride
+    keys, number = np.unique((group * plan.ranks + base) * way.members + place, return_inverse=True)
+    lists = []
+    for key in keys.tolist():
+        rest, at = divmod(key, way.members)
+        row, lowest = divmod(rest, plan.ranks)
+        places = others[first[at] : first[at + 1]]
+        if way.axis == NO_AXIS:
+            found = plan.group_members[plan.groups["members_first"][row] + places]
+        else:
+            found = plan.groups["first_member"][row] + plan.actor_of_rank[lowest + places * stride]
+        lists.append(np.unique(found).astype(np.int64))
+    return number.reshape(-1), lists
+
+
+def _passed(parent: Any, *, up: bool) -> tuple[Any, Any]:
+    """Per place of a tree, where its own begin, and: itself and all above it, or all below it."""
+    below = above = np.arange(len(parent))
+    pairs = [(below, above)]
+    while len(below):
+        above = parent[above].astype(np.int64)
+        below, above = below[above >= 0], above[above >= 0]
+        pairs.append((below, above))
+    lower, upper = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    owner, other = (upper, lower) if up else (lower, upper)
+    order = np.argsort(owner, kind="stable")
+    return np.searchsorted(owner[order], np.arange(len(parent) + 1)), other[order]

@@ -1,0 +1,126 @@
+"""How long communication merely waits for other ranks to begin, and for whom.
+
+A collective waits until the last member that it connects has issued it, a receive until its send is issued,
+and with rendezvous a send until its receive is. From then on bytes move, or queue for a link. In a collective
+whose data goes one way only, some members are done before the last one comes; they wait for those that came
+before that. What is replayed as recorded holds waiting that nobody can tell apart.
+
+Not here: what the waiting costs a rank (`statistics`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.engine.outcome import Outcome
+from et_sim.engine.state.run import NONE
+from et_sim.plan.tables import Action
+from et_sim.timeline.waiting.arrivals import Arrivals, arrivals
+from et_sim.timeline.waiting.nodes import Issued, issued
+
+COMMUNICATION = (Action.COLLECTIVE, Action.SEND, Action.RECEIVE)
+
+
+class Waited(NamedTuple):
+    """How long nodes were queued behind other communication of their rank, and then waited for another rank:
+    NONE where nobody can tell. And an actor that came last; NONE: nobody was waited for."""
+
+    queued_ns: Any
+    waiting_ns: Any
+    waits_for: Any
+
+
+class Waits:
+    """What the communication of a run waited for."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome, self._plan = outcome, outcome.plan
+
+    def of(self, some: Issued) -> Waited:
+        """What became of nodes before their bytes moved."""
+        queued, waiting = np.full((2, len(some.actor)), NONE, np.int64)
+        awaited = np.full(len(some.actor), NONE, np.int32)
+        action = some.nodes["action"]
+        of_groups = np.flatnonzero(action == Action.COLLECTIVE)
+        if len(of_groups):
+            found, state_row = self._arrivals, some.state_row[of_groups]
+            at = found.rows(state_row)
+            queued[of_groups] = found.let_in_ns[at] - self._outcome.nodes["start_ns"][state_row]
+            waiting[of_groups] = found.until_ns[at] - found.let_in_ns[at]
+            awaited[of_groups] = found.actors[found.first[found.arrival[at]]]
+        of_pairs = np.flatnonzero((action == Action.RECEIVE) | (action == Action.SEND))
+        if len(of_pairs):
+            queued[of_pairs] = 0
+            waiting[of_pairs], awaited[of_pairs] = self._of_pairs(some.where(of_pairs))
+        awaited[waiting <= 0] = NONE
+        return Waited(queued, waiting, awaited)
+
+    def by_class(self, class_of_actor: Any, ranks_per_actor: Any) -> dict[tuple[int, int], int]:
+        """Per class of ranks that wait, and class that they wait for: how long, over all of these ranks.
+
+        Of several that come last at one time, the lowest class is meant, so that the sums do not depend on
+        how ranks are put into actors.
+        """
+        found: dict[tuple[int, int], int] = {}
+        lowest = self._arrivals.of_lowest_class(class_of_actor)
+        for every in issued(self._outcome, COMMUNICATION):
+            _, waiting, awaited = self.of(every)
+            waits = np.flatnonzero(waiting > 0)
+            some, waiting, awaited = every.where(waits), waiting[waits], awaited[waits]
+            of_groups = np.flatnonzero(some.nodes["action"] == Action.COLLECTIVE)
+            if len(of_groups):
+                rows = self._arrivals.rows(some.state_row[of_groups])
+                awaited[of_groups] = lowest[self._arrivals.arrival[rows]]
+            pair = class_of_actor[some.actor].astype(np.int64) << 32 | class_of_actor[awaited]
+            pairs, number = np.unique(pair, return_inverse=True)
+            sums = np.zeros(len(pairs), np.int64)
+            np.add.at(sums, number.reshape(-1), waiting * ranks_per_actor[some.actor])
+            for key, total in zip(pairs.tolist(), sums.tolist(), strict=True):
+                both = key >> 32, key & 0xFFFFFFFF
+                found[both] = found.get(both, 0) + total
+        return found
+
+    @cached_property
+    def _arrivals(self) -> Arrivals:
+        return arrivals(self._outcome)
+
+    def _of_pairs(self, some: Issued) -> tuple[Any, Any]:
+        """How long sends and receives waited for each other, and who is at the other end."""
+        state = self._outcome.nodes[some.state_row]
+        start = state["start_ns"]
+        end = np.where(state["end_ns"] == NONE, self._outcome.end_ns, state["end_ns"])
+        is_send = some.nodes["action"] == Action.SEND
+        channel = self._plan.channels[
+            self._plan.actor_channels[self._plan.actors["channel_first"][some.actor] + some.nodes["detail"]]
+        ]
+        peer = np.where(is_send, channel["target"], channel["source"]).astype(np.int64)
+        came = np.where(
+            state["end_ns"] == NONE, end, start
+        )  # who waits for one that never came waits to the end
+        came[is_send] = self._receives_posted(some.state_row[is_send], start[is_send], end[is_send])
+        known = ~is_send & (state["message_node"] != NONE)
+        sends = self._plan.actors["node_first"][state["message_from"][known]] + state["message_node"][known]
+        came[known] = self._outcome.nodes["start_ns"][sends]
+        return np.clip(came, start, end) - start, self._plan.actor_of_rank[peer]
+
+    def _receives_posted(self, sends: Any, start: Any, end: Any) -> Any:
+        """When the receives of sends were posted, if these wait for that."""
+        if not self._plan.rendezvous:
+            return start
+        known, posted = self._posted
+        if not len(known):
+            return end
+        at = np.minimum(np.searchsorted(known, sends), len(known) - 1)
+        return np.where(known[at] == sends, posted[at], end)
+
+    @cached_property
+    def _posted(self) -> tuple[Any, Any]:
+        """Sends whose messages arrived, by state row, and when their receives were posted."""
+        state = self._outcome.nodes
+        receives = np.flatnonzero(state["message_node"] != NONE)
+        sender, row = state["message_from"][receives], state["message_node"][receives]
+        sends, first = np.unique(self._plan.actors["node_first"][sender] + row, return_index=True)
+        return sends, state["start_ns"][receives[first]]

@@ -1,0 +1,119 @@
+"""Orders that dependencies force, in time linear in nodes and dependencies.
+
+`settle` is the one compiled pass behind the search for cycles and the order of collectives.
+Not here: what to say about the result.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.entry_points import entry
+from et_sim.trace.columns import RowColumn, Trace
+
+
+def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
+    """(parents, children) of all dependencies, without those of a node on itself."""
+    rows = np.arange(len(trace), dtype=np.int32)
+    data = np.repeat(rows, np.diff(trace.data_start))
+    ctrl = np.repeat(rows, np.diff(trace.ctrl_start))
+    child = np.concatenate((data, ctrl))
+    parent = np.concatenate((trace.data_deps, trace.ctrl_deps)).astype(np.int32)
+    real = parent != child
+    return parent[real], child[real]
+
+
+def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:
+    """Whether every parent is a lower row, so that nodes can run in the order of their rows."""
+    return bool((parent < child).all())
+
+
+def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:
+    """Communication nodes `rows` in the order in which their rank starts them, and whether it is certain.
+
+    Certain means: each must start before the next, whatever things last.
+    """
+    order, depth = _settled_with_lane(trace, rows, rows)
+    if len(order) < len(trace):  # a cycle, reported elsewhere
+        return rows, False
+    is_forced = not len(rows) or int(depth[rows].max()) == len(rows)
+    if not is_forced and fits_row_order(*edges(trace)):
+        return rows, False
+    return rows[np.argsort(depth[rows], kind="stable")], is_forced
+
+
+def certainly_in_order(trace: Trace, rows: RowColumn, chosen: RowColumn) -> bool:
+    """Whether each of `chosen` must start before the next, all of them in `rows`, whatever things last."""
+    order, depth = _settled_with_lane(trace, rows, chosen)
+    return len(order) == len(trace) and bool((depth[chosen] == np.arange(1, len(chosen) + 1)).all())
+
+
+def _settled_with_lane(trace: Trace, rows: RowColumn, marked_rows: RowColumn) -> tuple[Any, Any]:
+    """`settle` with dependencies and with what index one lane adds to them for `rows`.
+
+    Ready nodes are started in ascending id, one at a time: of two nodes, the lower one goes first if
+    the higher one waits for everything that the lower one waits for.
+    """
+    parent, child = edges(trace)
+    before, after = _forced_by_id(trace, rows)
+    marked = np.zeros(len(trace), np.uint8)
+    marked[marked_rows] = 1
+    order, depth = settle(np.concatenate((parent, before)), np.concatenate((child, after)), marked)
+    return order, depth
+
+
+def _forced_by_id(trace: Trace, rows: RowColumn) -> tuple[RowColumn, RowColumn]:
+    """Neighbours in id order of which the second waits for all that the first waits for."""
+    needs = [frozenset(trace.parents(int(row)).tolist()) for row in rows]
+    first = np.array([a <= b for a, b in pairwise(needs)], bool)
+    return rows[:-1][first], rows[1:][first]
+
+
+def settle(parent: Any, child: Any, marked: Any) -> tuple[Any, Any]:
+    """(rows in an order that fits the edges, per row: most marked rows on a path that ends there).
+
+    Rows on or behind a cycle are missing from the order.
+    """
+    count = len(marked)
+    first, waits = np.zeros(count + 2, np.int64), np.zeros(count, np.int32)
+    children = np.empty(len(parent), np.int32)
+    order, depth = np.empty(count, np.int32), np.zeros(count, np.int32)
+    settled = _settle(parent, child, marked, first, waits, children, order, depth)
+    return order[:settled], depth
+
+
+@entry(what="the checks", seconds=lambda *arrays: (len(arrays[0]) + len(arrays[2])) * 2e-6)
+def _settle(
+    parent: Any, child: Any, marked: Any, first: Any, waits: Any, children: Any, order: Any, depth: Any
+) -> int:
+    """Fill the order and the depths; returns its length. `first` has two cells more than rows."""
+    count = len(marked)
+    for edge in range(len(parent)):
+        first[parent[edge] + 2] += 1
+        waits[child[edge]] += 1
+    for row in range(count):
+        first[row + 2] += first[row + 1]
+    for edge in range(len(parent)):  # afterwards, `first` says where the children of each row begin
+        children[first[parent[edge] + 1]] = child[edge]
+        first[parent[edge] + 1] += 1
+    done = 0
+    settled = 0
+    for row in range(count):
+        if waits[row] == 0:
+            order[settled] = row
+            settled += 1
+    while done < settled:
+        row = order[done]
+        done += 1
+        depth[row] += marked[row]
+        for at in range(first[row], first[row + 1]):
+            kid = children[at]
+            depth[kid] = max(depth[kid], depth[row])
+            waits[kid] -= 1
+            if waits[kid] == 0:
+                order[settled] = kid
+                settled += 1
+    return settled

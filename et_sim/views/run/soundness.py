@@ -1,0 +1,92 @@
+"""What is wrong with a run's tables, found by reading all of them: values against what is declared of each
+column, and references against the tables they lead to.
+
+This costs a reading of the run, and is done when a view has failed: a run that et-sim wrote is sound.
+Not here: whether files and columns are there (`directory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from et_sim.errors import EtSimError, UsageError
+from et_sim.tables.declaration import Column
+from et_sim.tables.registry import all_tables
+from et_sim.units import LONGEST_NS, parse_ranks
+from et_sim.views.run.directory import AGAIN, RunDirectory, open_run
+
+_MOST_BYTES = 2**62
+
+
+def explain_damage(path: Any) -> EtSimError | None:
+    """Why a directory of a run cannot be read; None: nothing is wrong with it."""
+    try:
+        run = open_run(path)
+        found = next(_findings(run), None)
+    except EtSimError as error:
+        return error
+    return found and UsageError(f"is damaged: {found[1]}", place=str(run.path / found[0]), remedy=AGAIN)
+
+
+def _findings(run: RunDirectory) -> Iterator[tuple[str, str]]:
+    """(file, the rest of a sentence about it)."""
+    yield from _of_manifest(run)
+    yield from _of_actors(run)
+    for table in all_tables():
+        if not run.holds(table.name):
+            continue
+        content = run.table(table.name)
+        for column in table.columns:
+            if column.name not in content.column_names:
+                continue
+            for wrong in _of_column(run, column, content[column.name]):
+                yield table.file, wrong
+
+
+def _of_manifest(run: RunDirectory) -> Iterator[tuple[str, str]]:
+    inputs = run.manifest.get("inputs", [])
+    entries = inputs if isinstance(inputs, list) else [None]
+    if not all(isinstance(one, dict) and {"file", "sha256"} <= one.keys() for one in entries):
+        yield "run.json", "its inputs are not files with their hashes"
+
+
+def _of_actors(run: RunDirectory) -> Iterator[tuple[str, str]]:
+    """Actors are numbered, and every rank has one."""
+    table = run.actors()
+    if table["actor"].to_pylist() != list(range(len(table))):
+        yield "actors.arrow", "its actors are not numbered from 0 on"
+    if not len(table):
+        yield "actors.arrow", "it has no actors"
+    total = 0
+    for ranks, count in zip(table["ranks"].to_pylist(), table["rank_count"].to_pylist(), strict=True):
+        try:
+            named = sum(len(piece) for piece in parse_ranks(ranks))
+        except UsageError:
+            named = -1
+        if named != count:
+            yield "actors.arrow", f"an actor has {count} ranks and names {ranks!r}"
+        total += count or 0
+    if total != run.summary["ranks"]:
+        yield "actors.arrow", f"its actors have {total} ranks, and the run has {run.summary['ranks']}"
+
+
+def _of_column(run: RunDirectory, column: Column, values: Any) -> Iterator[str]:
+    if column.kind not in ("int32", "int64", "uint64"):
+        return
+    known = values.combine_chunks().drop_null().to_numpy(zero_copy_only=False)
+    if not len(known):
+        return
+    low, high = int(known.min()), int(known.max())
+    if column.refers_to and run.holds(column.refers_to):
+        rows = len(run.table(column.refers_to))
+        if high >= rows or low < -1:
+            yield f"column {column.name!r} names row {high if high >= rows else low} of {column.refers_to}"
+    elif (
+        column.name.endswith("_ns")
+        and column.kind == "int64"
+        and not -LONGEST_NS <= low <= high <= LONGEST_NS
+    ):
+        yield f"column {column.name!r} has a time of {high if high > LONGEST_NS else low} ns"
+    elif column.unit == "bytes" and not -1 <= low <= high <= _MOST_BYTES:
+        yield f"column {column.name!r} has a size of {high if high > _MOST_BYTES else low} bytes"

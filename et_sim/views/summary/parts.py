@@ -1,0 +1,36 @@
+"""The parts that a rank's time is split into, in the order in which they are shown.
+
+They add up to the makespan. What each means stands in `et_sim.timeline.statistics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A figure of ranks; `short` heads its column, `text` stands in sentences, `mark` fills bars."""
+
+    figure: str
+    short: str
+    text: str
+    mark: str
+
+
+PARTS = (
+    Part("compute_ns", "compute", "compute", "█"),
+    Part("exposed_comm_ns", "exposed", "exposed communication", "▒"),
+    Part("exposed_memory_ns", "memory", "remote memory", "▓"),
+    Part("waiting_ns", "waiting", "waiting for other ranks", "░"),
+    Part("host_ns", "host", "waiting for the host", "-"),
+    Part("idle_ns", "idle", "idle", "·"),
+    Part("early_ns", "early", "finished early", " "),
+)
+
+
+def used(entries: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
+    """The parts that some of the entries have."""
+    return tuple(part for part in PARTS if any(entry[part.figure] for entry in entries))

@@ -1,0 +1,74 @@
+"""`et-sim network`: what it prints, as text and data, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from et_sim.cli import main
+
+DIMENSIONS = (
+    "topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 500, 1000 ]\n"
+)
+GRAPH = "graph: { generator: fat-tree, k: 4, bandwidth: 400Gbps, latency: 1us }\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "dimensions.yml").write_text(DIMENSIONS, encoding="utf-8")
+    (tmp_path / "graph.yml").write_text(GRAPH, encoding="utf-8")
+    return tmp_path
+
+
+def test_dimensions_are_described_like_graphs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["network", str(files / "dimensions.yml"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["npus"], found["switches"], found["links"], found["diameter"]) == (8, 4, 32, 4)
+    assert found["is_graph"] is False
+    assert found["paths"][-1]["devices"] == ["npu0", "npu3", "dimension1.switch3", "npu7"]
+    assert found["paths"][-1]["latency_ns"] == 2500
+    assert found["bisection_bytes_per_ns"] == pytest.approx(4 * 25 * 2**30 / 1e9)
+
+
+def test_paths_are_shown_as_asked_and_the_picture_has_all_devices(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = files / "graph.svg"
+    asked = ["--path", "0:1", "--path", "2:15", "--svg", str(target)]
+    assert main(["network", str(files / "graph.yml"), *asked]) == 0
+    printed = capsys.readouterr().out
+    assert "0 to 1: npu0 > leaf0 > npu1: 2 µs, 50 GB/s" in printed
+    assert "2 to 15: npu2 > leaf1 > agg0 > core0 > agg6 > leaf7 > npu15: 6 µs" in printed
+    picture = target.read_text(encoding="utf-8")
+    assert (picture.count("<circle"), picture.count("<rect"), picture.count("<line")) == (16, 20, 48)
+
+
+@pytest.mark.parametrize("wanted", ["0", "0:16", "3:3", "a:b"])
+def test_a_path_that_cannot_be_is_refused(
+    files: Path, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["network", str(files / "graph.yml"), "--path", wanted]) == 2
+    assert f"--path is '{wanted}'" in capsys.readouterr().err
+
+
+def test_levels_of_1_0_are_refused_in_a_sentence(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    levels = {
+        "topology-name": "Hierarchical",
+        "topologies-per-dim": ["Ring"],
+        "dimension-type": ["N"],
+        "dimensions-count": 1,
+        "units-count": [4],
+        "links-count": [2],
+        "link-latency": [500],
+        "link-bandwidth": [50],
+        "nic-latency": [0],
+        "router-latency": [0],
+        "hbm-latency": [0],
+        "hbm-bandwidth": [100],
+        "hbm-scale": [0],
+    }
+    (files / "levels.json").write_text(json.dumps(levels), encoding="utf-8")
+    assert main(["network", str(files / "levels.json")]) == 2
+    assert "bundles" in capsys.readouterr().err

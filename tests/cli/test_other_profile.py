@@ -1,0 +1,208 @@
+"""A run in a profile that nobody named says what the corrected one makes of it, exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim import other_profile
+from et_sim.cli import main
+from et_sim.trace import TraceBuilder, Workload, write_workload
+from et_sim.units import format_ns
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+MIB = 1 << 20
+SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
+NETWORK = "topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
+MACHINE = ("--system=system.json", "--network=network.yml", "--groups=groups.json")
+
+
+def _write(name: str, fill: Any) -> None:
+    builders = [TraceBuilder() for _ in range(4)]
+    for rank, build in enumerate(builders):
+        fill(rank, build)
+    write_workload(Workload.of([build.build() for build in builders]), name)
+
+
+def _send_and_all_reduce(rank: int, build: TraceBuilder) -> None:
+    build.send((rank + 1) % 4, MIB)
+    build.receive((rank - 1) % 4, MIB)
+    build.collective("all_reduce", MIB)
+
+
+def _group_before_all(rank: int, build: TraceBuilder) -> None:
+    own = [build.collective("all_reduce", MIB, group="1")] if rank >= 2 else []
+    build.collective("all_reduce", MIB, after=own)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory: a machine that names no profile, and workloads that differ, stall and do not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "network.yml").write_text(NETWORK)
+    (tmp_path / "system.json").write_text(json.dumps(SYSTEM))
+    (tmp_path / "groups.json").write_text('{"1": [2, 3]}')
+    _write("differs", _send_and_all_reduce)
+    _write("stalls", _group_before_all)
+    _write("same", lambda _, build: build.collective("all_reduce", MIB))
+    return tmp_path
+
+
+def _summary(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["run", *arguments, *MACHINE, "--json"]) == status
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def _screen(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a run prints, as one line."""
+    capsys.readouterr()
+    main(["run", *arguments, *MACHINE])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_the_corrected_figure_is_that_of_a_corrected_run(capsys: pytest.CaptureFixture[str]) -> None:
+    both = _summary(capsys, "differs")
+    reference = _summary(capsys, "differs", "--profile=reference")
+    corrected = _summary(capsys, "differs", "--profile=corrected")
+    assert both["makespan_ns"] == reference["makespan_ns"] == 99_571
+    assert both["other_profile"]["makespan_ns"] == corrected["makespan_ns"] == 79_540
+    assert [one["correction"] for one in both["other_profile"]["corrections"]] == ["concurrent-communication"]
+    assert both["other_profile"]["measured"]
+    assert "makespan 99.571 µs (99,571 ns) in the reference profile; 79.54 µs corrected (-20 %): " in _screen(
+        capsys, "differs"
+    )
+
+
+def test_where_both_profiles_agree_the_screen_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    found = _summary(capsys, "same")
+    assert found["other_profile"]["makespan_ns"] == found["makespan_ns"]
+    assert found["other_profile"]["corrections"] == []
+    assert " ns) in the reference profile and corrected ranks " in _screen(capsys, "same")
+
+
+@pytest.mark.parametrize("profile", ["reference", "corrected"])
+def test_a_profile_that_is_named_is_simulated_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str], profile: str
+) -> None:
+    assert _summary(capsys, "differs", f"--profile={profile}")["other_profile"] is None
+    (folder / "system.json").write_text(json.dumps({**SYSTEM, "profile": profile}))
+    assert _summary(capsys, "differs")["other_profile"] is None
+    assert " in the reference profile" not in _screen(capsys, "differs")
+
+
+def test_python_simulates_both_only_if_asked() -> None:
+    machine = {"system": SYSTEM, "network": "network.yml"}
+    assert et_sim.simulate("differs", **machine).summary()["other_profile"] is None
+    asked = et_sim.simulate("differs", **machine, other_profile=True)
+    corrected = et_sim.simulate("differs", **machine, profile="corrected")
+    assert asked.summary()["other_profile"]["makespan_ns"] == corrected.makespan_ns
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_each_correction_that_is_named_takes_what_a_run_with_it_alone_takes(
+    folder: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    """Chunks that do not divide evenly, sends of which two wait for each other, and a shared slot."""
+
+    def fill(rank: int, build: TraceBuilder) -> None:
+        _send_and_all_reduce(rank, build)
+        build.collective("all_reduce", MIB + 1)
+
+    _write("mixed", fill)
+    uneven = {**SYSTEM, "preferred-dataset-splits": 4}
+    (folder / "system.json").write_text(json.dumps(uneven))
+    found = _summary(capsys, "mixed", "--model", model)
+    named = found["other_profile"]["corrections"]
+    assert {"concurrent-communication", "exact-chunks"} <= {one["correction"] for one in named}
+    for one in named:
+        (folder / "system.json").write_text(
+            json.dumps({**uneven, "corrections": {one["correction"]: True}, "profile": "reference"})
+        )
+        alone = _summary(capsys, "mixed", "--model", model)
+        assert alone["makespan_ns"] == one["makespan_ns"] != found["makespan_ns"]
+
+
+def test_a_stall_names_the_profile_and_the_correction_that_cure_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure = format_ns(_summary(capsys, "stalls", "--profile=corrected")["makespan_ns"])
+    assert main(["run", "stalls", *MACHINE]) == 1
+    report = capsys.readouterr().err
+    assert f"simulate it with --profile corrected, where it completes in {figure}" in report
+    assert '"corrections": {"group-counters": true}' in report
+    assert main(["inspect", "stalls.run"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"stalled in the reference profile; corrected, it completes in {figure}: group-counters" in text
+    (folder / "system.json").write_text(json.dumps({**SYSTEM, "corrections": {"group-counters": True}}))
+    assert _summary(capsys, "stalls")["status"] == "complete"
+
+
+def test_a_stall_in_a_profile_that_is_named_is_cured_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "stalls", *MACHINE, "--profile=reference"]) == 1
+    assert "simulate it with --profile corrected" in capsys.readouterr().err
+
+
+def test_what_no_profile_completes_has_no_such_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    _write("alone", lambda rank, build: build.receive(3, 1) if rank == 0 else build.compute(micros=1))
+    assert main(["run", "alone", *MACHINE]) == 1
+    assert "--profile" not in capsys.readouterr().err
+    assert main(["inspect", "alone.run"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "stalled in the reference profile; the corrected profile stalls, too" in text
+
+
+def test_a_machine_that_the_corrected_profile_refuses_is_said_to_be(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "system.json").write_text(json.dumps({**SYSTEM, "inter-dimension-scheduling": "anyhow"}))
+    found = _summary(capsys, "same")["other_profile"]
+    assert found["status"] == "refused"
+    assert "inter-dimension-scheduling" in found["reason"]
+    assert "; the corrected profile is refused: system.json: key" in _screen(capsys, "same")
+
+
+def test_what_costs_much_is_not_simulated_and_may_act(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_profile, "ALWAYS", 0)
+    found = _summary(capsys, "differs")["other_profile"]
+    assert (found["status"], found["measured"]) == ("complete", False)
+    assert " (-20 %); these corrections may act: " in _screen(capsys, "differs")
+    monkeypatch.setattr(other_profile, "AT_MOST", 0)
+    found = _summary(capsys, "differs")["other_profile"]
+    assert (found["status"], found["makespan_ns"], found["measured"]) == ("not simulated", None, False)
+    assert {"concurrent-communication", "eager-sends"} <= {one["correction"] for one in found["corrections"]}
+    assert " may change that: --profile corrected ranks " in _screen(capsys, "differs")
+
+
+def test_all_files_are_the_same_bytes_on_every_run(folder: Path) -> None:
+    digests = []
+    for _ in range(2):
+        main(["run", "differs", *MACHINE, "--detail=phases,path"])
+        files = sorted((folder / "differs.run").iterdir())
+        digests.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
+    assert digests[0] == digests[1]
+    manifest = json.loads((folder / "differs.run" / "run.json").read_text())
+    assert manifest["other_profile"]["makespan_ns"] == 79_540
+
+
+def test_switched_corrections_stay_switched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    switched = {**SYSTEM, "corrections": {"concurrent-communication": False}}
+    (folder / "system.json").write_text(json.dumps(switched))
+    both = _summary(capsys, "differs")["other_profile"]
+    assert both["makespan_ns"] == _summary(capsys, "differs", "--profile=corrected")["makespan_ns"] > 79_540
+
+
+def test_the_page_has_the_headline_too(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = _screen(capsys, "differs")
+    assert main(["report", "differs.run", "--html", "page.html"]) == 0
+    headline = "99.571 µs (99,571 ns) in the reference profile; 79.54 µs corrected (-20 %): "
+    assert headline in shown
+    assert headline in Path("page.html").read_text(encoding="utf-8")

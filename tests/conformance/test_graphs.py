@@ -1,0 +1,202 @@
+"""Network models on graphs: the nanoseconds of dimensions where both are the same, and common rules."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import network, simulate, system
+from test_network_models import EVERYTHING, everybody, exchange
+
+from et_sim.machine import read_network_alone
+from et_sim.network.registry import MODELS
+from et_sim.network.routes import path_between, route_tables
+from et_sim.timeline.writer import write_run
+
+LINK = {"bandwidth": "50GiB/s", "latency": 500}
+RATE = 50 * 2**30 / 1e9  # bytes per ns
+TREE: dict[str, Any] = {
+    "graph": {"generator": "fat-tree", "k": 4, "bandwidth": "400Gbps", "latency": "0.3us"},
+    "overrides": [
+        {"between": ["leaf0", "agg1"], "failed": True},
+        {"device": "agg2", "bandwidth": "100Gbps", "latency": "1.5us"},
+    ],
+    "routing": "ecmp",
+}
+
+
+def graph(generator: str, **keys: Any) -> dict[str, Any]:
+    return {"graph": {"generator": generator, **LINK, **keys}}
+
+
+def times(builders: list[Any], net: Any, dimensions: int = 1, **more: Any) -> list[int]:
+    found: list[int] = simulate(builders, net, system(dimensions=dimensions), **more).finish_ns.tolist()
+    return found
+
+
+def traffic(ranks: int, seed: int, count: int = 40) -> list[Any]:
+    """Messages between random ranks, all at once."""
+    chance = random.Random(seed)
+    pairs = [tuple(chance.sample(range(ranks), 2)) for _ in range(count)]
+    return exchange(ranks, {pair: chance.randint(1, 10**6) for pair in pairs})  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("shape", "generator"), [("Ring", "ring"), ("Switch", "switch"), ("FullyConnected", "fully-connected")]
+)
+def test_a_graph_that_is_a_dimension_takes_its_nanoseconds(model: str, shape: str, generator: str) -> None:
+    for workload in (everybody(6, "all_reduce"), everybody(6, "all_to_all"), traffic(6, seed=2)):
+        wanted = times(workload, network([shape], [6]), model=model)
+        assert times(workload, graph(generator, npus=6), model=model) == wanted
+
+
+NESTED = {"generator": "nested", "copies": 3, "attach": "rails"}
+PRODUCTS = [
+    (["Ring", "Ring"], [4, 3], graph("torus", sizes=[4, 3])),
+    (
+        ["Ring", "Switch"],
+        [4, 3],
+        {
+            "graph": {
+                **NESTED,
+                "inner": {"generator": "ring", "npus": 4, **LINK},
+                "outer": {"generator": "switch", "npus": 3, **LINK},
+            },
+            "routing": "dimension-order",
+        },
+    ),
+    (
+        ["Switch", "FullyConnected"],
+        [4, 3],
+        {
+            "graph": {
+                **NESTED,
+                "inner": {"generator": "switch", "npus": 4, **LINK},
+                "outer": {"generator": "fully-connected", "npus": 3, **LINK},
+            },
+            "routing": "dimension-order",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("shapes", "npus", "described"), PRODUCTS)
+def test_links_of_nested_networks_queue_messages_as_those_of_dimensions(
+    shapes: list[str], npus: list[int], described: dict[str, Any]
+) -> None:
+    for workload in (everybody(12, "all_reduce"), *(traffic(12, seed, 30 * seed) for seed in (1, 2, 3))):
+        wanted = times(workload, network(shapes, npus), dimensions=2, model="link")
+        assert times(workload, described, dimensions=2, model="link") == wanted
+
+
+def test_messages_of_a_mesh_meet_where_dimension_order_leads_them() -> None:
+    """In a mesh of 3 x 3, 0 to 4 goes by 1, and 3 to 5 by 4, 1 to 7 by 4, each over two links."""
+    size = 10**6
+    once = int(500 + size / RATE)
+    serial = int(size / RATE)
+    net = graph("mesh", sizes=[3, 3])
+    alone = times(exchange(9, {(0, 4): size}), net, dimensions=2, model="link")
+    assert alone[4] == 2 * once
+    apart = times(exchange(9, {(0, 4): size, (3, 5): size}), net, dimensions=2, model="link")
+    assert (apart[4], apart[5]) == (2 * once, 2 * once)
+    shared = times(exchange(9, {(0, 4): size, (1, 7): size}), net, dimensions=2, model="link")
+    # 1 to 7 takes the link from 1 to 4 at once; 0 to 4 reaches it after one hop, when it has just been freed.
+    assert (shared[4], shared[7]) == (2 * once, 2 * once)
+    late = times(exchange(9, {(0, 4): size, (1, 7): 2 * size}), net, dimensions=2, model="link")
+    assert late[4] == int(2 * size / RATE) + once
+    assert late[4] > once + serial
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_lone_message_takes_what_its_way_says(model: str) -> None:
+    machine = read_network_alone(TREE)
+    tables, found = route_tables(machine), machine.fabric.graph  # type: ignore[union-attr]
+    size = 123_457
+    for source, target in ((0, 1), (0, 3), (0, 15), (5, 8), (12, 4)):
+        way = path_between(tables, source, target)
+        hops = [(float(found.latency_ns[link]), float(found.bytes_per_ns[link])) for link in way]
+        if model == "flow":
+            serial = size / min(hop[1] for hop in hops)
+            assert (
+                abs(
+                    times(exchange(16, {(source, target): size}), TREE, model=model)[target]
+                    - int(sum(hop[0] for hop in hops) + serial)
+                )
+                <= 1
+            )
+            continue
+        if model == "analytical":
+            wanted = int(sum(hop[0] for hop in hops) + size / min(hop[1] for hop in hops))
+        else:
+            wanted = sum(int(latency + size / rate) for latency, rate in hops)
+        assert times(exchange(16, {(source, target): size}), TREE, model=model)[target] == wanted
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all", "broadcast"])
+def test_on_a_broken_tree_all_complete_and_folding_changes_nothing(model: str, kind: str) -> None:
+    keys: dict[str, Any] = {"preferred-dataset-splits": 2, "corrections": {"simulated-broadcast": True}}
+    described = system("direct", dimensions=3, **keys)
+    folded, unfolded = (
+        simulate(everybody(16, kind), TREE, described, model=model, fold=fold) for fold in (True, False)
+    )
+    assert folded.is_complete
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    assert folded.outcome.messages == unfolded.outcome.messages
+
+
+def test_ranks_of_a_regular_tree_are_one_actor_where_messages_wait_for_nothing() -> None:
+    tree = {"graph": TREE["graph"], "routing": "ecmp"}
+    result = simulate(everybody(16, "all_reduce"), tree, system(dimensions=3))
+    assert len(result.outcome.plan.actors) == 1
+
+
+def test_no_link_carries_more_than_its_capacity_and_all_bytes_arrive() -> None:
+    result = simulate(
+        traffic(16, seed=5, count=80), TREE, system(dimensions=3), model="link", detail=EVERYTHING
+    )
+    messages = result.table("messages").to_pydict()
+    assert all(one is not None for one in messages["arrived_ns"])
+    found = read_network_alone(TREE).fabric.graph  # type: ignore[union-attr]
+    rate = dict(zip(found.link_names, found.bytes_per_ns, strict=True))
+    rows = result.table("links").to_pylist()
+    carried: dict[str, int] = {}
+    for row in rows:
+        carried[row["link"]] = carried.get(row["link"], 0) + row["bytes"]
+        assert row["busy_ns"] <= row["end_ns"] - row["start_ns"]
+    busy = {name: sum(row["busy_ns"] for row in rows if row["link"] == name) for name in carried}
+    for name, total in carried.items():
+        assert total <= busy[name] * rate[name] + rate[name] * len(messages["bytes"])
+    tables = route_tables(read_network_alone(TREE))
+    wanted: dict[str, int] = {}
+    for source, target, size in zip(messages["actor"], messages["peer"], messages["bytes"], strict=True):
+        for link in path_between(tables, source, target):
+            name = found.link_names[link]
+            wanted[name] = wanted.get(name, 0) + size
+    assert {name: total for name, total in carried.items() if total} == wanted
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_where_a_rank_stands_does_not_matter_on_a_symmetric_network(model: str) -> None:
+    """On a torus moved by one place along a ring, all times move with it."""
+    torus = graph("torus", sizes=[3, 3])
+    sizes = {(0, 4): 10_000, (4, 8): 70_000, (1, 4): 300_000, (7, 2): 5_000}
+    moved = {(a // 3 * 3 + (a + 1) % 3, b // 3 * 3 + (b + 1) % 3): size for (a, b), size in sizes.items()}
+    before = times(exchange(9, sizes), torus, dimensions=2, model=model)
+    after = times(exchange(9, moved), torus, dimensions=2, model=model)
+    assert [after[rank // 3 * 3 + (rank + 1) % 3] for rank in range(9)] == before
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_record_of_causes_names_classes_of_links_and_reaches_the_end(model: str, tmp_path: Path) -> None:
+    result = simulate(everybody(16, "all_reduce"), TREE, system(dimensions=3), model=model, detail="path")
+    assert result.causal_events is not None
+    causal_events = np.concatenate(list(result.causal_events.blocks()))
+    assert causal_events["end_ns"].max() == result.makespan_ns
+    write_run(result, tmp_path / "run")
+    assert "NPUs to leaf" in json.dumps(result.table("path")["link"].unique().to_pylist())

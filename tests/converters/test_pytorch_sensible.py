@@ -1,0 +1,91 @@
+"""Converted recordings answer in the right direction: what is faster never makes them slower."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pytorch_cases import Case, cases, content, converted, some
+from test_pytorch_conversion import SYSTEM, named
+
+import et_sim
+from converters.pytorch.graph import ON_HOST, Role
+from converters.pytorch.longest_path import replay_times
+from converters.pytorch.nesting import NONE
+from converters.pytorch.rank import ConvertedRank
+from et_sim.trace import Workload, decode
+
+MACHINE = {name: value for name, value in SYSTEM.items() if name != "replay-only"}
+FASTER = ("kernels", "copies", "operators", "launches", "gaps")
+JOBS = {
+    "gloo_ddp_2r": ["gloo_ddp_2r/et_0+kineto", "gloo_ddp_2r/et_1+kineto"],
+    "gloo_mixed_4r": [f"gloo_mixed_4r/et_{rank}+kineto" for rank in range(4)],
+    "dlrm_8r": [f"dlrm_8r/et_{rank % 2}+kineto" for rank in range(8)],
+    "megatron_tp8": [f"megatron_tp8/et_{rank % 2}+kineto" for rank in range(8)],
+}
+
+
+def deep(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.deep) for name in names]
+
+
+def ends(rank: ConvertedRank, *free: Any) -> int:
+    """When the last node ends if some take no time."""
+    graph = rank.graph
+    duration = graph.end_ns - graph.start_ns
+    for nodes in free:
+        duration[nodes] = 0
+    found, decisive = np.zeros(len(graph), np.int64), np.zeros(len(graph), np.int32)
+    replay_times(duration, graph.first_dependency, graph.before, found, decisive)
+    return int(found.max(initial=0))
+
+
+@some((case for case in cases() if case.device is not None or case.linked is not None), 2)
+def test_without_work_of_devices_only_the_path_of_the_host_is_left(case: Case) -> None:
+    """Whatever a stream waits for without a reason stays: no more than the longest of it."""
+    rank = converted(case)
+    graph = rank.graph
+    on_device = ~np.isin(graph.role, [int(role) for role in ON_HOST]) | (rank.communication != NONE)
+    gaps = np.isin(graph.role, (Role.LAUNCH_GAP, Role.STREAM_GAP))
+    whole, host, alone = ends(rank), ends(rank, on_device), ends(rank, on_device, gaps)
+    assert alone <= host <= whole == rank.measured_ns
+    assert host - alone <= int((graph.end_ns - graph.start_ns)[gaps].sum())
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[str, Workload]:
+    found = {}
+    for job, names in JOBS.items():
+        traces = [decode(content(named(name)), name) for name in dict.fromkeys(names)]
+        found[job] = Workload.of([traces[rank % len(traces)] for rank in range(len(names))])
+    return found
+
+
+def makespan(job: Workload, bandwidth: float, **system: Any) -> int:
+    network = {"topology": ["Ring"], "npus_count": [job.ranks], "bandwidth": [bandwidth], "latency": [500.0]}
+    return int(et_sim.simulate(job, system=MACHINE | system, network=network).makespan_ns)
+
+
+@pytest.mark.parametrize("name", ["gloo_ddp_2r", "gloo_mixed_4r", *deep("dlrm_8r", "megatron_tp8")])
+def test_a_faster_network_is_never_slower_and_leaves_the_longest_path_of_computation(
+    name: str, jobs: dict[str, Workload]
+) -> None:
+    found = [makespan(jobs[name], bandwidth) for bandwidth in (0.1, 1, 10, 100, 1e6)]
+    assert found == sorted(found, reverse=True)
+    ranks = [converted(named(one)) for one in JOBS[name]]
+    computing = max(ends(rank, rank.communication != NONE) for rank in ranks)
+    assert found[-1] >= computing
+    assert found[-1] < 0.8 * max(rank.measured_ns for rank in ranks) or name in (
+        "gloo_ddp_2r",
+        "megatron_tp8",
+    )
+
+
+@pytest.mark.parametrize("name", ["gloo_mixed_4r", *deep("gloo_ddp_2r", "dlrm_8r", "megatron_tp8")])
+def test_whatever_becomes_faster_never_makes_it_slower(name: str, jobs: dict[str, Workload]) -> None:
+    as_it_is = makespan(jobs[name], 10)
+    for kind in FASTER:
+        halved = makespan(jobs[name], 10, **{"time-factors": [{kind: 0.5}]})
+        nothing = makespan(jobs[name], 10, **{"time-factors": [{kind: 0}]})
+        assert nothing <= halved <= as_it_is

@@ -1,0 +1,162 @@
+"""Waits become dependencies where the recording shows them, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_pytorch_causality import COMPUTE, NCCL, OTHER, Timeline
+
+from converters.pytorch.graph import Link
+
+
+@pytest.fixture
+def timeline(tmp_path: Path) -> Timeline:
+    return Timeline(tmp_path)
+
+
+def test_a_thread_that_goes_on_long_after_another_stopped_has_not_waited_for_it(timeline: Timeline) -> None:
+    timeline.operator("here", 0, 100)
+    timeline.operator("there", 150, 50, tid=OTHER)
+    timeline.operator("later", 300, 50)
+    found = timeline.converted()
+    assert not found.comes_after("there", "here")
+    assert not found.comes_after("later", "there")
+
+
+def test_a_thread_is_let_go_by_one_that_works_on_at_the_same_place_again(timeline: Timeline) -> None:
+    """A loader goes on with the next batch when it has handed one over."""
+    for step in range(4):
+        begin = 1000 * step
+        for part in range(9):
+            timeline.operator(f"load {part}", begin + 100 * part, 95, tid=OTHER)
+        timeline.operator("put", begin + 900, 95, tid=OTHER)
+        timeline.operator(f"use {step}", begin + 1003, 400 - 50 * step)
+        timeline.events[-1]["name"] = "use"
+    found = timeline.converted()
+    assert found.comes_after("use", "put")
+    assert found.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 4
+
+
+def test_nodes_of_autograd_on_two_threads_wait_for_each_other(timeline: Timeline) -> None:
+    node = "autograd::engine::evaluate_function: "
+    for number in range(4):
+        timeline.operator(f"{node}{number}", 100 * number, 98, tid=OTHER)
+    timeline.operator("forward", 0, 50)
+    timeline.operator(f"{node}AccumulateGrad", 305, 20)
+    found = timeline.converted()
+    assert found.comes_after(f"{node}AccumulateGrad", f"{node}2")
+
+
+def test_asking_again_and_again_is_waiting(timeline: Timeline) -> None:
+    timeline.operator("op", 0, 3)
+    timeline.launch("kernel", 4, 10, 91)
+    timeline.call("cudaEventRecord", 8, 1)
+    for at in range(10, 106, 5):
+        timeline.call("cudaEventQuery", at, 2)
+    timeline.operator("next", 110, 10)
+    found = timeline.converted()
+    assert found.waits_directly("cudaEventQuery", "kernel", Link.SYNC)
+    assert found.span("cudaEventQuery") == (101, 107)
+
+
+def test_asking_for_several_events_that_have_happened_is_not_waiting(timeline: Timeline) -> None:
+    timeline.launch("kernel", 4, 10, 50)
+    timeline.call("cudaEventRecord", 8, 1)
+    for at in (100, 102, 104):
+        timeline.call("cudaEventQuery", at, 1)
+    timeline.operator("next", 110, 10)
+    found = timeline.converted()
+    assert not found.comes_after("next", "kernel")
+
+
+def test_a_stream_waits_for_what_another_thread_has_called_for(timeline: Timeline) -> None:
+    timeline.operator("main", 0, 5)
+    timeline.launch("gradient", 20, 30, 30, tid=OTHER)
+    timeline.call("cudaEventRecord", 24, 1, tid=OTHER)
+    timeline.call("cudaStreamWaitEvent", 26, 1, tid=OTHER)
+    timeline.launch("reduce", 28, 62, 40, stream=NCCL, tid=OTHER)
+    timeline.call("cudaEventRecord", 31, 1, tid=OTHER)
+    timeline.call("cudaStreamWaitEvent", 34, 1, tid=OTHER)
+    timeline.launch("update", 38, 105, 5)
+    found = timeline.converted()
+    assert found.waits_directly("reduce", "gradient", Link.EVENT_WAIT)
+    assert found.waits_directly("update", "reduce", Link.EVENT_WAIT)
+
+
+def test_collectives_in_flight_are_waited_for_in_the_order_in_which_they_began(timeline: Timeline) -> None:
+    for number, call in enumerate((0, 20)):
+        timeline.launch(f"shard {number}", call, 10 + 20 * number, 5)
+        timeline.operator(f"c10d::gather {number}", call + 4, 14)
+        timeline.call("cudaEventRecord", call + 5, 1)
+        timeline.call("cudaStreamWaitEvent", call + 7, 1)
+        timeline.launch(f"gather {number}", call + 9, 50 * number + 40, 45, stream=NCCL)
+        timeline.call("cudaEventRecord", call + 13, 1)
+    timeline.call("cudaStreamWaitEvent", 45, 1)
+    timeline.launch("first layer", 48, 87, 30)
+    timeline.call("cudaStreamWaitEvent", 52, 1)
+    timeline.launch("second layer", 55, 140, 30)
+    found = timeline.converted()
+    assert found.waits_directly("first layer", "gather 0", Link.EVENT_WAIT)
+    assert not found.comes_after("first layer", "gather 1")
+    assert found.waits_directly("second layer", "gather 1", Link.EVENT_WAIT)
+
+
+def test_work_that_began_late_right_after_work_of_another_stream_awaited_it(timeline: Timeline) -> None:
+    timeline.launch("long", 0, 10, 200, stream=NCCL)
+    timeline.launch("before", 4, 12, 5)
+    timeline.launch("late", 8, 213, 5)
+    found = timeline.converted()
+    assert found.waits_directly("late", "long", Link.EVENT_WAIT)
+    assert found.rank.tally.counts["waits of streams, concluded from when work began"] == 1
+
+
+def test_work_that_began_late_awaited_nothing_of_a_stream_that_ends_work_all_the_time(
+    timeline: Timeline,
+) -> None:
+    for number in range(20):
+        timeline.launch(f"short {number}", 2 + 3 * number, 100 + 10 * number, 9, stream=NCCL)
+    timeline.launch("before", 62, 70, 5)
+    timeline.launch("late", 66, 293, 5)
+    found = timeline.converted()
+    assert Link.EVENT_WAIT not in found.rank.graph.kind.tolist()
+
+
+def test_a_copy_that_blocks_begins_after_its_stream_and_not_at_a_fixed_time(timeline: Timeline) -> None:
+    for number in range(8):
+        timeline.launch(f"kernel {number}", 100 * number, 100 * number + 6, 20)
+    timeline.launch("long", 800, 806, 300)
+    timeline.kernel("Memcpy DtoH", 1107, 10, COMPUTE, timeline.call("cudaMemcpy", 810, 310))
+    timeline.operator("next", 1125, 10)
+    found = timeline.converted()
+    assert found.comes_after("next", "Memcpy DtoH")
+    graph, copy = found.rank.graph, found.row("Memcpy DtoH")
+    before = graph.before[graph.after == copy]
+    launched = [row for row in before.tolist() if "launch" in found.names[row]]
+    assert [graph.end_ns[row] for row in launched] == [816_000]
+
+
+def test_queued_work_could_have_begun_after_its_usual_latency(timeline: Timeline) -> None:
+    for number in range(6):
+        timeline.launch(f"kernel {number}", 100 * number, 100 * number + 7, 20)
+    timeline.launch("long", 600, 607, 300)
+    timeline.launch("queued", 610, 908, 20)
+    found = timeline.converted()
+    graph, queued = found.rank.graph, found.row("queued")
+    ends = {found.names[row]: int(graph.end_ns[row]) for row in graph.before[graph.after == queued].tolist()}
+    assert ends == {"launch gap of stream 7": 617_000, "stream gap of stream 7": 908_000}
+
+
+def test_a_wait_for_a_stream_is_for_what_that_stream_was_told_to_wait_for_too(timeline: Timeline) -> None:
+    timeline.launch("gradient", 0, 8, 10)
+    timeline.operator("c10d::allreduce_", 3, 20)
+    timeline.call("cudaEventRecord", 4, 1)
+    timeline.call("cudaStreamWaitEvent", 6, 1)
+    timeline.launch("reduce", 9, 22, 90, stream=NCCL)
+    timeline.call("cudaEventRecord", 14, 1)
+    timeline.call("cudaStreamWaitEvent", 26, 1)
+    timeline.call("cudaStreamSynchronize", 30, 85)
+    timeline.launch("next", 120, 128, 10)
+    found = timeline.converted()
+    assert found.waits_directly("cudaStreamSynchronize", "reduce", Link.SYNC)
+    assert found.span("cudaStreamSynchronize") == (112, 115)

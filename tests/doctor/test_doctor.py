@@ -1,0 +1,109 @@
+"""`et-sim doctor`: well installations are said to be well, and whatever is wrong is named with a remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from doctor_cases import doctor_cases
+
+from et_sim.cli import main
+from et_sim.compiled import store
+from et_sim.doctor import packages, self_test
+from et_sim.doctor.cache import examine_cache, examine_compiling
+from et_sim.doctor.packages import examine_packages, is_within
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, and no processes that compile."""
+    monkeypatch.setenv("ET_SIM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    store.cache_directory.cache_clear()
+    yield tmp_path / "cache"
+    store.cache_directory.cache_clear()
+
+
+def test_a_well_installation_passes_with_five_known_results(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_well"]
+    tested = [one for one in told["findings"] if one["topic"] == "self-test" and one["expected"]]
+    assert len(tested) == 5
+    assert all(one["found"] == one["expected"] for one in tested)
+
+
+def test_the_cases_are_the_golden_ones() -> None:
+    shipped = {path.name: json.loads(path.read_text()) for path in self_test.CASES.iterdir()}
+    assert shipped == doctor_cases()
+
+
+def test_a_wrong_result_is_a_problem_with_status_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = doctor_cases()["3-point-to-point.json"]
+    case["finish_ns"][1] += 1
+    (tmp_path / "wrong.json").write_text(json.dumps(case))
+    monkeypatch.setattr(self_test, "CASES", tmp_path)
+    assert main(["doctor"]) == 1
+    assert "PROBLEM: in the case point-to-point, rank 1 finishes at 1,232 ns in place of 1,233 ns" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_case_that_cannot_be_run_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = doctor_cases()["3-point-to-point.json"]
+    (tmp_path / "refused.json").write_text(json.dumps({**case, "model": "none"}))
+    monkeypatch.setattr(self_test, "CASES", tmp_path)
+    assert "is refused" in next(self_test.examine_results()).problem
+
+
+def test_a_package_that_is_missing_or_untested_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "_version", lambda name: {"numpy": "", "numba": "0.99"}.get(name, "999"))
+    problems = {one.name: (one.problem, one.remedy) for one in examine_packages() if one.problem}
+    assert problems["numpy"][0] == "numpy is missing"
+    assert "numba 0.99 is outside" in problems["numba"][0]
+    assert problems["numba"][1].startswith("pip install 'numba")
+
+
+@pytest.mark.parametrize(
+    ("found", "range_", "is_in"),
+    [
+        ("0.61.2", ">=0.61,<0.69", True),
+        ("0.69.0rc1", "<0.69,>=0.61", False),
+        ("26.0", ">=5.26", True),
+        ("3.9", ">=3.11", False),
+        ("0.50.0", "<0.51,>=0.50.0dev0", True),
+        ("1.4.9", "~=1.4", True),
+        ("2.0", "~=1.4", False),
+        ("2.0", "!=2.0", False),
+        ("1.0", "", True),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(found: str, range_: str, is_in: bool) -> None:
+    assert is_within(found, range_) == is_in
+
+
+def test_a_cache_that_cannot_be_written_is_a_problem(own_cache: Path) -> None:
+    own_cache.write_text("a file is in the way")
+    [place] = [one for one in examine_cache() if one.name == "place"]
+    assert "cannot be written" in place.problem
+    assert "ET_SIM_CACHE_DIR" in place.remedy
+
+
+def test_what_could_not_be_compiled_is_a_problem(own_cache: Path) -> None:
+    store.cache_directory()
+    (store.cache_directory() / "simulate-0123.failed").write_text("out of memory")
+    (store.cache_directory() / "simulate-4567.code").write_text("")
+    found = {one.name: one for one in examine_cache()}
+    assert "out of memory" in found["failed"].problem
+    assert found["compiled"].found == "simulate (1 kind)"
+    assert own_cache.exists()
+
+
+def test_a_misspelt_mode_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "nwo")
+    [mode] = examine_compiling()
+    assert (mode.problem, mode.remedy) == ("ET_SIM_COMPILE is 'nwo'", "did you mean 'now'?")

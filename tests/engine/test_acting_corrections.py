@@ -1,0 +1,34 @@
+"""Which corrections may act is told without simulating: none that does is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from correction_examples import EXAMPLES, NEVER, Example
+
+import et_sim
+from et_sim.machine.corrections import Correction
+from et_sim.plan.acting import CONDITIONS
+
+HOUSE = Path(et_sim.__file__).parent
+OF_TABLES_TOO = {Correction.ALL_QUEUES}  # whose cursors differ even where there is but one queue
+
+
+def test_what_is_decided_during_a_run_has_a_condition() -> None:
+    sources = [*(HOUSE / "engine").rglob("*.py"), *(HOUSE / "network").rglob("*.py")]
+    named = {name for path in sources for name in re.findall(r"\bCorrection\.([A-Z_]+)", path.read_text())}
+    assert {Correction[name] for name in named} | OF_TABLES_TOO == set(CONDITIONS)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.correction.value)
+def test_the_correction_of_every_example_is_found_to_act(example: Example) -> None:
+    found = example.result(corrected=False, other_profile=True).summary()["other_profile"]
+    named = {one["correction"]: one for one in found["corrections"]}
+    assert found["measured"]
+    if max(example.corrected) != max(example.reference):
+        alone = named[example.correction]
+        assert alone["makespan_ns"] == max(example.corrected)
+    if NEVER in example.reference:
+        assert found["status"] == "complete"

@@ -1,0 +1,71 @@
+"""Node types of newer schemas (storage, batch, checkpoint, and numbers above) take their recorded time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import et_sim
+from et_sim.trace import TraceBuilder, Workload, decode, encode_trace
+from et_sim.trace.columns import NodeKind, Trace
+from et_sim.views.run.directory import open_run
+from et_sim.views.summary.inspect import summary_text
+
+SYSTEM: dict[str, Any] = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 1,
+    "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["ring"],
+    "collective-optimization": "localBWAware",
+    "local-mem-bw": 50,
+}
+NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
+
+
+def of_types(*types: int) -> Trace:
+    """A kernel, then a node of each type after it (10 ns each, side by side), then a kernel."""
+    build = TraceBuilder()
+    first = build.compute("forward", nanos=100)
+    made = [build.compute(f"type {number}", nanos=10, after=[first]) for number in types]
+    build.compute("backward", nanos=1000, after=made)
+    trace = build.build()
+    kind = trace.kind.copy()
+    kind[1:-1] = types
+    return decode(encode_trace(replace(trace, kind=kind)), "built")
+
+
+@pytest.mark.parametrize("extra", [{}, {"replay-only": 1}, {"roofline-enabled": 0, "peak-perf": 1}])
+def test_they_run_beside_each_other_for_as_long_as_recorded_whichever_way_ranks_fold(
+    extra: dict[str, Any],
+) -> None:
+    workload = Workload((of_types(8, 9, 10, 77),), np.zeros(2, np.int32), source="built")
+    runs = [
+        et_sim.simulate(workload, system=SYSTEM | extra, network=NETWORK, fold=fold) for fold in (True, False)
+    ]
+    assert [run.finish_ns.tolist() for run in runs] == [[1110, 1110]] * 2
+
+
+def test_a_run_counts_them_by_type_and_its_summary_says_that_nobody_models_them(tmp_path: Path) -> None:
+    workload = Workload((of_types(8, 8, 10, 77, 255),), np.zeros(2, np.int32), source="built")
+    run = et_sim.simulate(workload, system=SYSTEM, network=NETWORK)
+    run.save(tmp_path / "out.run")
+    coverage = open_run(tmp_path / "out.run").summary["coverage"]
+    assert coverage["nodes_by_kind"] == {"compute": 4, "storage": 4, "checkpoint": 2, "unknown": 4}
+    assert coverage["replayed"] == 14
+    text = summary_text(tmp_path / "out.run")
+    assert "not modelled, as recorded: 4 storage, 2 checkpoint, 4 unknown" in text
+
+
+def test_a_trace_keeps_the_numbers_of_types_it_does_not_know() -> None:
+    trace = of_types(8, 11, 255)
+    assert trace.kind_counts == {"COMP": 2, "STORAGE": 1, "TYPE_11": 1, "TYPE_255": 1}
+    assert trace.is_opaque.tolist() == [False, True, True, True, False]
+    assert int(trace.kind[1]) == NodeKind.STORAGE

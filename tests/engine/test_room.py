@@ -1,0 +1,27 @@
+"""What a record would need more memory for than there is, is said before the run."""
+
+from __future__ import annotations
+
+import pytest
+
+import et_sim
+from et_sim.engine import room
+from et_sim.errors import UsageError
+from et_sim.trace import TraceBuilder, Workload
+
+RING = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+
+
+def test_there_is_some_memory() -> None:
+    assert room.available_bytes() > 1 << 20
+
+
+def test_a_record_that_does_not_fit_is_refused_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "available_bytes", lambda: 1000)
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    build = TraceBuilder()
+    build.collective("all_reduce", 1024)
+    workload, system = Workload.of([build.build()] * 2), {"all-reduce-implementation": ["ring"]}
+    assert et_sim.simulate(workload, system=system, network=RING).makespan_ns > 0
+    with pytest.raises(UsageError, match=r"--detail path: a record of causes needs .* are free \(leave"):
+        et_sim.simulate(workload, system=system, network=RING, detail="path")

@@ -1,0 +1,95 @@
+"""`et-sim explain`: every word of input files, corrections, tables and commands has its meaning."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from et_sim.cli import main
+from et_sim.explain.keys import FILES
+from et_sim.machine.corrections import Correction
+from et_sim.machine.unused_keys import UNUSED_KEYS
+from et_sim.tables.registry import all_tables
+from et_sim.views.summary.parts import PARTS
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a command prints as JSON."""
+
+    def ask(*words: str) -> Any:
+        assert main(["explain", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def test_every_declared_word_is_found(told: Any) -> None:
+    names = {meaning["name"] for meaning in told()}
+    assert {key.name for file in FILES for key in file.keys} <= names
+    assert set(UNUSED_KEYS) | {one.value for one in Correction} <= names
+    assert {table.name for table in all_tables()} <= names
+    assert {column.name for table in all_tables() for column in table.columns} <= names
+    assert {part.text for part in PARTS} | {"--no-fold", "--perfetto", "--top"} <= names
+
+
+def test_a_key_comes_with_its_place_default_range_and_example(told: Any) -> None:
+    [meaning] = told("endpoint-delay")
+    assert meaning["place"] == "system file, system file of ASTRA-sim 1.0"
+    assert meaning["facts"]["default"] == "10"
+    assert meaning["facts"]["unit"] == "ns"
+    assert meaning["facts"]["example"] == '"endpoint-delay": 10'
+
+
+def test_a_correction_and_a_key_say_what_each_profile_makes_of_them(told: Any) -> None:
+    assert told("eager-sends")[0]["facts"]["profiles"] == "reference: off; corrected: on; astra-1.0: off"
+    profiles = told("intra-dimension-scheduling")[0]["facts"]["profiles"]
+    assert profiles.startswith("reference: no effect; corrected: as said here; astra-1.0: as said here")
+
+
+def test_all_meanings_of_a_word_are_told(told: Any) -> None:
+    assert {meaning["kind"] for meaning in told("groups")} == {"file", "option", "table"}
+    assert [meaning["place"] for meaning in told("waiting_ns")] == [
+        "summary",
+        "timeline.arrow",
+        "actors.arrow",
+    ]
+
+
+@pytest.mark.parametrize("words", [["exposed", "communication"], ["exposed"], ["Exposed_Comm_ns"]])
+def test_a_part_of_a_ranks_time_is_found_by_each_of_its_names(told: Any, words: list[str]) -> None:
+    assert told(*words)[0]["name"] == "exposed communication"
+
+
+def test_case_tells_apart_what_nothing_else_does(told: Any) -> None:
+    assert [told(word)[0]["name"] for word in ("g", "G", "l")] == ["g", "G", "L"]
+
+
+@pytest.mark.parametrize("word", ["--no-fold", "no-fold", "fold"])
+def test_an_option_is_found_with_and_without_its_dashes(told: Any, word: str) -> None:
+    assert told(word)[0]["name"] == "--no-fold"
+
+
+def test_a_column_can_be_asked_for_by_its_table(told: Any) -> None:
+    assert [meaning["place"] for meaning in told("timeline.end_ns")] == ["timeline.arrow"]
+
+
+def test_a_value_leads_to_its_key(told: Any) -> None:
+    assert told("roundRobin")[0]["kind"] == "value of inter-dimension-scheduling"
+
+
+def test_an_unknown_word_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "endpont-delay"]) == 2
+    assert (
+        "nothing here is called 'endpont-delay' (did you mean 'endpoint-delay'?)" in capsys.readouterr().err
+    )
+
+
+def test_text_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for words in ([], ["intra-dimension-scheduling"], ["exposed"]):
+        assert main(["explain", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(len(line) for line in lines if not line.startswith(("value", "key"))) <= 62

@@ -1,0 +1,122 @@
+"""Every view of a folded run says what that of the unfolded one says: for all ranks, and for any of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from random_cases import Case, random_case
+
+from et_sim.api import run
+from et_sim.errors import EtSimError
+from et_sim.timeline import write_run
+from et_sim.views import RunDirectory, open_run
+from et_sim.views.compare.changes import compare
+from et_sim.views.report.exposed import exposed_by_group
+from et_sim.views.run.selection import Selection, selection
+from et_sim.views.sql.database import Database
+from et_sim.views.summary.inspect_data import DATA
+from et_sim.views.summary.rank_table import rank_count
+
+A_FEW, DEEP, PER_TEST = 24, 1000, 100
+VIEWS = ("ranks", "ops", "groups", "phases", "links", "memory", "notices")
+WITH_WINDOWS = ("ranks", "ops", "groups", "phases", "links")
+QUERIES = (
+    'SELECT rank, node, name, kind, lane, ready_ns, start_ns, end_ns, bytes, "group", sequence, peer, tag '
+    "FROM rank_timeline ORDER BY ALL",
+    "SELECT * FROM rank_groups ORDER BY ALL",
+    "SELECT * EXCLUDE (actor) FROM ranks ORDER BY ALL",
+    "SELECT rank, phases.* EXCLUDE (actor) FROM phases JOIN ranks USING (actor) ORDER BY ALL",
+    'SELECT "group", kind, count(*), sum(end_ns - start_ns), count(DISTINCT rank) FROM rank_timeline '
+    'WHERE "group" IS NOT NULL GROUP BY ALL ORDER BY ALL',
+)
+
+
+def both(case: Case, folder: Path) -> tuple[RunDirectory, RunDirectory] | None:
+    """The case, folded and unfolded; None if it is refused, or there is nothing to fold."""
+    runs = []
+    for fold in (True, False):
+        try:
+            result = run(case.workload, **case.machine, fold=fold, detail="phases,links")
+        except EtSimError:
+            return None
+        if fold and len(result.outcome.plan.actors) == case.workload.ranks:
+            return None
+        write_run(result, folder / str(fold))
+        runs.append(open_run(folder / str(fold)))
+    return runs[0], runs[1]
+
+
+def parts(draw: Random, found: RunDirectory) -> list[Selection]:
+    """All of a run, some of its ranks, and some of its time."""
+    ranks = sorted(draw.sample(range(found.summary["ranks"]), draw.randint(1, 2)))
+    end = found.summary["makespan_ns"]
+    first = draw.randrange(end + 1)
+    window = f"{first}:{draw.randint(first + 1, end + 1)}"
+    named = ",".join(map(str, ranks))
+    return [selection(), selection(named), selection(None, window), selection(named, window)]
+
+
+def answers(found: RunDirectory, part: Selection) -> dict[str, Any]:
+    """Every view, as data."""
+    views = VIEWS if part.window is None else WITH_WINDOWS
+    every = {view: json.loads(json.dumps(DATA[view](found, part))) for view in views}
+    return every | {"links": _unnamed(every["links"])}
+
+
+def _unnamed(links: list[dict[str, Any]]) -> dict[str, int]:
+    """How many links have which figures: a folded run names links as the first rank of an actor has them.
+
+    Exchanges in pairs go ahead from one rank, and back from the next.
+    """
+    counts: dict[str, int] = {}
+    for link in links:
+        figures = json.dumps({name: value for name, value in link.items() if name not in ("ranks", "link")})
+        counts[figures] = counts.get(figures, 0) + rank_count(link["ranks"])
+    return counts
+
+
+def rows_of(found: RunDirectory) -> list[Any]:
+    """The answers in SQL."""
+    with Database(found) as database:
+        return [database.connection.execute(query).fetchall() for query in QUERIES]
+
+
+def assert_alike(folded: RunDirectory, unfolded: RunDirectory, seed: int) -> None:
+    for part in parts(Random(seed), folded):
+        assert answers(folded, part) == answers(unfolded, part), (seed, part)
+    assert compare(folded, unfolded).is_identical, seed
+    assert rows_of(folded) == rows_of(unfolded), seed
+    assert exposed_by_group(folded) == exposed_by_group(unfolded), seed
+
+
+@pytest.fixture
+def alike(tmp_path: Path) -> Callable[[range], int]:
+    """Check cases by their seeds; how many of them fold."""
+
+    def check(seeds: range) -> int:
+        count = 0
+        for seed in seeds:
+            found = both(random_case(seed), tmp_path / str(seed))
+            if found is not None:
+                assert_alike(*found, seed)
+                count += 1
+        return count
+
+    return check
+
+
+def test_views_of_folded_runs_are_those_of_unfolded_ones(alike: Callable[[range], int]) -> None:
+    assert alike(range(A_FEW)) >= A_FEW // 4
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(2_000_000, 2_000_000 + DEEP, PER_TEST))
+def test_views_of_many_folded_runs_are_those_of_unfolded_ones(
+    first: int, alike: Callable[[range], int]
+) -> None:
+    alike(range(first, first + PER_TEST))

@@ -1,0 +1,240 @@
+"""What is damaged: one small sound input for every reader, and the commands that read it.
+
+A case is a folder with sound files, the file to damage, how, and the command lines that then read it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from mutations import Damage, damage_bytes, damage_json, damage_nodes, damage_words
+
+from converters.cli import main as converter
+from et_sim.cli import main
+from et_sim.trace import TraceBuilder, Workload, write_workload
+from et_sim.trace.manifest import write_manifest
+from et_sim.trace.workload import GroupRule
+
+RANKS = 4
+LISTS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+SYSTEM = {
+    **{f"{name}-implementation": ["ring"] for name in LISTS},
+    "scheduling-policy": "FIFO",
+    "collective-optimization": "baseline",
+    "endpoint-delay": 10,
+    "preferred-dataset-splits": 2,
+    "active-chunks-per-dimension": 2,
+    "local-mem-bw": 50.0,
+    "roofline-enabled": 1,
+    "peak-perf": 10,
+    "track-local-mem": 1,
+    "profile": "corrected",
+    "model-shared-bus": 1,
+    "L": 1,
+    "o": 1,
+    "g": 1,
+    "G": 0.1,
+    "injection-scale": 1.5,
+    "corrections": {"eager-sends": False},
+    "stragglers": [{"ranks": "1-2", "compute": 1.5, "delay": 10, "jitter": 0.1, "seed": 1}],
+    "time-factors": [{"ranks": "0-2", "kernels": 0.5, "gaps": 0}],
+}
+NETWORK = {"topology": ["Ring"], "npus_count": [RANKS], "bandwidth": ["50GB/s"], "latency": [500.0]}
+LINKS = [{"dimension": 0, "from": 0, "to": 1, "bandwidth": 10, "latency": "1us"}]
+MEMORY = {"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 10}
+MEMORY_OF_NODES = MEMORY | {"num-nodes": 2, "num-npus-per-node": 2}
+GROUPS = {"1": [0, 1], "last two": [3, 2]}
+SYSTEM_1 = """scheduling-policy: LIFO
+endpoint-delay: 10
+active-chunks-per-dimension: 1
+preferred-dataset-splits: 2
+all-reduce-implementation: ring
+all-gather-implementation: ring
+reduce-scatter-implementation: ring
+all-to-all-implementation: ring
+collective-optimization: localBWAware
+num-passes: 1
+comm-scale: 1
+compute-scale: 1
+"""
+NETWORK_1 = {
+    "topology-name": "Hierarchical",
+    "topologies-per-dim": ["Ring"],
+    "dimension-type": ["N"],
+    "dimensions-count": 1,
+    "units-count": [RANKS],
+    "links-count": [2],
+    "link-latency": [500],
+    "link-bandwidth": [25],
+    "nic-latency": [1],
+    "router-latency": [1],
+    "hbm-latency": [1],
+    "hbm-bandwidth": [500],
+    "hbm-scale": [1],
+}
+LAYERS = """HYBRID_TRANSFORMER model_parallel_NPU_group: 2
+2
+first -1 100 ALLGATHER 1024 100 ALLREDUCE 1024 100 ALLREDUCE 4096 10
+second -1 100 ALLGATHER 1024 100 NONE 0 100 ALLREDUCE 4096 10
+"""
+PROGRAM = """<algo name="a" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" inplace="1"
+ coll="allreduce">
+<gpu id="0" i_chunks="2" o_chunks="2" s_chunks="1"><tb id="0" send="1" recv="1" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+<step s="1" type="rrc" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb></gpu><gpu id="1" i_chunks="2" o_chunks="2" s_chunks="1"><tb id="0" send="0" recv="0" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+<step s="1" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+</tb></gpu></algo>"""
+VIEWS = (
+    "summary",
+    "ranks",
+    "groups",
+    "ops",
+    "phases",
+    "critical-path",
+    "links",
+    "memory",
+    "stalls",
+    "notices",
+)
+SAMPLES = Path(__file__).parents[2] / "traces" / "layers"
+RECORDINGS = Path(__file__).parents[1] / "converters" / "pytorch_traces"
+
+
+class Case(NamedTuple):
+    """`file` is damaged; each command line then reads it."""
+
+    file: str
+    damage: Damage
+    commands: tuple[tuple[str, ...], ...]
+
+
+MACHINE = ("--system", "system.json", "--network", "network.yml", "--memory", "memory.json")
+WHOLE = (*MACHINE, "--groups", "groups.json")
+CHECK = ("et-sim", "check", "job", *WHOLE)
+MACHINE_1 = ("--system", "system.txt", "--network", "network1.json")
+CUSTOM = ("et-sim", "check", "ar", "--system", "custom.json", "--network", "network.yml")
+
+
+def write_inputs(folder: Path) -> None:
+    """All sound files; the working folder must be this one."""
+    write_workload(_workload(), folder / "job")
+    write_workload(_messages(), folder / "prog")
+    write_workload(_collectives(), folder / "ar")
+    write_manifest(_ruled(), folder / "ruled.workload.json")
+    for name, content in (
+        *(
+            ("system.json", SYSTEM),
+            ("network.yml", NETWORK | {"links": LINKS}),
+            ("memory.json", MEMORY_OF_NODES),
+        ),
+        *(("groups.json", GROUPS), ("network1.json", NETWORK_1)),
+        ("custom.json", SYSTEM | {"all-reduce-implementation-custom": ["prog"]}),
+    ):
+        (folder / name).write_text(json.dumps(content))
+    for name, text in (("system.txt", SYSTEM_1), ("layers.txt", LAYERS), ("algo.xml", PROGRAM)):
+        (folder / name).write_text(text)
+    (folder / "lines.yml").write_text(
+        "".join(f"{key}: {json.dumps(value)}\n" for key, value in NETWORK.items())
+    )
+
+    for name in ("et", "kineto"):
+        packed = (RECORDINGS / "simple_add" / f"{name}.json.gz").read_bytes()
+        (folder / f"{name}.json").write_bytes(gzip.decompress(packed))
+    shutil.copy(SAMPLES / "mlp.csv", folder)
+    assert converter(["unjson", "job.0.et", "-o", "jobs"]) == 0
+
+
+def _workload() -> Workload:
+    traces = []
+    for rank in range(RANKS):
+        build = TraceBuilder(source=f"job.{rank}.et")
+        last = build.compute("matmul", micros=3, num_ops=1000, tensor_bytes=1 << 10, outputs={"x": 64})
+        group = "1" if rank < 2 else "last two"
+        last = build.collective("all_reduce", 1 << 12, group, after=[last])
+        last = build.collective("all_gather", 1 << 10, after=[last], inputs={"x": 64})
+        last = build.load(1 << 12, after=[last])
+        build.send((rank + 1) % RANKS, 100, 1, after=[last])
+        build.receive((rank - 1) % RANKS, 100, 1, after=[last])
+        traces.append(build.build())
+    return Workload.of(traces)
+
+
+def _messages() -> Workload:
+    traces = []
+    for rank in range(RANKS):
+        build = TraceBuilder(source=f"prog.{rank}.et")
+        sent = build.send((rank + 1) % RANKS, 1024, 1)
+        build.compute(micros=1, after=[sent, build.receive((rank - 1) % RANKS, 1024, 1)])
+        traces.append(build.build())
+    return Workload.of(traces)
+
+
+def _collectives() -> Workload:
+    build = TraceBuilder(source="ar")
+    build.collective("all_reduce", 1 << 12)
+    return Workload.of([build.build()] * RANKS)
+
+
+def _ruled() -> Workload:
+    build = TraceBuilder(source="ruled")
+    build.collective("all_reduce", 1 << 12, "pairs")
+    whole = Workload.of([build.build()] * RANKS)
+    return Workload(whole.templates, whole.template_of_rank, group_rules={"pairs": GroupRule(2, 2)})
+
+
+def write_run(folder: Path) -> None:
+    """The directory of a run with everything in it."""
+    write_inputs(folder)
+    line = ["run", "job", *WHOLE, "--out", str(folder / "run"), "--detail", "phases,messages,links,path"]
+    assert main(line) == 0
+    shutil.copytree(folder / "run", folder / "sound")
+
+
+def convert(*arguments: str) -> tuple[str, ...]:
+    """A command line of the converter."""
+    return ("et-convert", *arguments)
+
+
+SHOWN = (convert("show", "job.1.et"), convert("unjson", "job.1.et", "-o", "out.json"))
+RULED = ("et-sim", "check", "ruled", *MACHINE)
+LAYERED = ("et-sim", "check", "layers.txt", *MACHINE_1)
+PAIR = convert("pytorch", "--host", "et.json", "--device", "kineto.json", "-o", "pytorch.et")
+CASES = {
+    "trace": Case("job.1.et", damage_bytes, (CHECK, *SHOWN)),
+    "nodes": Case("job.1.et", damage_nodes, (CHECK, *SHOWN)),
+    "nodes of a template": Case("ruled.template0.et", damage_nodes, (RULED,)),
+    "nodes of a custom program": Case("prog.1.et", damage_nodes, (CUSTOM,)),
+    "all ranks": Case("ar.0.et", damage_nodes, (("et-sim", "check", "ar", *WHOLE),)),
+    "manifest": Case("ruled.workload.json", damage_json, (RULED,)),
+    "template": Case("ruled.template0.et", damage_bytes, (RULED,)),
+    "system": Case("system.json", damage_json, (CHECK,)),
+    "network": Case("network.yml", damage_json, (CHECK,)),
+    "network in YAML": Case(
+        "lines.yml", damage_words, (("et-sim", "check", "ar", "--network", "lines.yml"),)
+    ),
+    "memory": Case("memory.json", damage_json, (CHECK,)),
+    "groups": Case("groups.json", damage_json, (CHECK,)),
+    "system of 1.0": Case("system.txt", damage_words, (LAYERED,)),
+    "network of 1.0": Case("network1.json", damage_json, (LAYERED,)),
+    "layer file": Case("layers.txt", damage_words, (LAYERED,)),
+    "custom program": Case("prog.1.et", damage_bytes, (CUSTOM,)),
+    "MSCCL": Case("algo.xml", damage_words, (convert("msccl", "algo.xml", "-o", "msccl"),)),
+    "products": Case("mlp.csv", damage_words, (convert("gemm", "mlp.csv", "-o", "l.txt", "--ranks", "4"),)),
+    "trace as JSON": Case("jobs.0.jsonl", damage_words, (convert("json", "jobs.0.jsonl", "-o", "again"),)),
+    "execution trace": Case("et.json", damage_json, (PAIR,)),
+    "timeline of Kineto": Case("kineto.json", damage_json, (PAIR,)),
+}
+RUN_COMMANDS = (
+    *(("et-sim", "inspect", "run", view) for view in VIEWS),
+    ("et-sim", "inspect", "run", "picture", "--svg", "picture.svg"),
+    ("et-sim", "compare", "run", "sound"),
+    ("et-sim", "sql", "run", "SELECT kind, count(*) FROM timeline JOIN actors USING (actor) GROUP BY kind"),
+    ("et-sim", "export", "run", "--perfetto", "p.pftrace", "--chrome", "chrome.json"),
+    ("et-sim", "report", "run", "--html", "page.html"),
+)

@@ -1,0 +1,260 @@
+"""Routes through graphs: shortest, spread as asked, the same as on dimensions, and small in memory."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from machines import network
+
+from et_sim.machine import read_network_alone
+from et_sim.machine.graph import NPU, Graph
+from et_sim.machine.model import GraphFabric, Network
+from et_sim.network import grid
+from et_sim.network.bisection import bisection
+from et_sim.network.description import describe
+from et_sim.network.fabric import NONE, next_leg
+from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.routes import distances_of, murmur3, names_on, path_between, route_tables
+
+LINK = {"bandwidth": "400Gbps", "latency": "0.5us"}
+
+
+def graph_of(machine: Network) -> Graph:
+    assert isinstance(machine.fabric, GraphFabric)
+    return machine.fabric.graph
+
+
+def described(generator: str, routing: str = "shortest", **keys: Any) -> Network:
+    return read_network_alone({"graph": {"generator": generator, **LINK, **keys}, "routing": routing})
+
+
+def ways(machine: Network) -> dict[tuple[int, int], list[str]]:
+    tables, graph = route_tables(machine), graph_of(machine)
+    ranks = range(machine.ranks)
+    return {(a, b): names_on(graph, path_between(tables, a, b)) for a in ranks for b in ranks if a != b}
+
+
+def random_network(seed: int) -> Network:
+    chance = random.Random(seed)
+    npus, switches = chance.randint(2, 7), chance.randint(0, 6)
+    names = [f"npu{n}" for n in range(npus)] + [f"switch{n}" for n in range(switches)]
+    shuffled = chance.sample(names, len(names))
+    pairs = {(chance.choice(shuffled[:at]), shuffled[at]) for at in range(1, len(names))}
+    pairs |= {tuple(chance.sample(names, 2)) for _ in range(chance.randint(0, 8))}  # type: ignore[misc]
+    once = {(min(pair), max(pair)) for pair in pairs}
+    links = [{"from": one, "to": other, **LINK} for one, other in sorted(once)]
+    routing = chance.choice(["shortest", "ecmp", "ecmp-ns3"])
+    given = {"npus": npus, "switches": switches, "links": links, "routing": routing, "forwarding": "all"}
+    return read_network_alone(given)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ways_are_shortest_and_follow_links(seed: int) -> None:
+    machine = random_network(seed)
+    graph = graph_of(machine)
+    links: Any = nx.DiGraph(list(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)))
+    tables = route_tables(machine)
+    for source in range(machine.ranks):
+        hops = np.zeros(machine.ranks, np.int64)
+        distances_of(tables, np.full(machine.ranks, source), np.arange(machine.ranks), hops)
+        for target in range(machine.ranks):
+            if source == target:
+                continue
+            found = path_between(tables, source, target)
+            ends = [graph.npus[source], *(graph.targets[link] for link in found)]
+            assert [graph.sources[link] for link in found] == ends[:-1]
+            assert ends[-1] == graph.npus[target]
+            assert len(found) == nx.shortest_path_length(links, ends[0], ends[-1]) == hops[target]
+
+
+def test_npus_forward_only_where_switches_do_not_suffice() -> None:
+    rails = {"nodes": 3, "npus-per-node": 2, "inside": {"bandwidth": "450GB/s"}}
+    for keys, through_npus in ((rails, True), ({**rails, "spines": 1}, False)):
+        machine = described("rail-optimised", **keys)
+        kinds = dict(zip(graph_of(machine).names, graph_of(machine).kinds, strict=True))
+        inner = {kinds[name] for way in ways(machine).values() for name in way[1:-1]}
+        assert (NPU in inner) is through_npus
+
+
+def test_the_lowest_number_wins_a_tie_and_rings_go_clockwise() -> None:
+    assert ways(described("ring", npus=4))[0, 2] == ["npu0", "npu1", "npu2"]
+    machine = described("leaf-spine", leaves=2, spines=3, **{"npus-per-leaf": 2})
+    assert {way[2] for (a, b), way in ways(machine).items() if a // 2 != b // 2} == {"spine0"}
+
+
+def test_dimension_order_corrects_one_coordinate_after_the_other() -> None:
+    machine = described("mesh", "dimension-order", sizes=[3, 3])
+    assert ways(machine)[0, 8] == ["npu0", "npu1", "npu2", "npu5", "npu8"]
+    assert ways(machine)[8, 0] == ["npu8", "npu7", "npu6", "npu3", "npu0"]
+    torus = described("torus", "dimension-order", sizes=[4, 3, 2])
+    assert ways(torus)[0, 23] == ["npu0", "npu3", "npu11", "npu23"]
+
+
+def test_a_torus_with_a_failed_link_goes_round_it() -> None:
+    given = {"graph": {"generator": "ring", "npus": 6, **LINK}}
+    broken = given | {"overrides": [{"between": ["npu1", "npu2"], "failed": True}]}
+    assert ways(read_network_alone(broken))[0, 2] == ["npu0", "npu5", "npu4", "npu3", "npu2"]
+
+
+def test_ecmp_spreads_pairs_over_all_spines_and_a_seed_draws_again() -> None:
+    shape = {"leaves": 4, "spines": 4, "npus-per-leaf": 8}
+    given = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routing": "ecmp"}
+    first, again, other = (ways(read_network_alone(given | {"seed": seed})) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    used = [way[2] for (a, b), way in first.items() if a // 8 != b // 8]
+    counts = [used.count(f"spine{number}") for number in range(4)]
+    assert min(counts) > 0.8 * len(used) / 4
+
+
+def plain_murmur3(data: bytes, seed: int) -> int:
+    """Written from the description of MurmurHash3_x86_32, for whole words."""
+    mask, state = 0xFFFFFFFF, seed
+
+    def turned(word: int, bits: int) -> int:
+        return (word << bits | word >> (32 - bits)) & mask
+
+    for at in range(0, len(data), 4):
+        word = int.from_bytes(data[at : at + 4], "little")
+        state ^= turned(word * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+        state = (turned(state, 13) * 5 + 0xE6546B64) & mask
+    state ^= len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        state = (state ^ state >> shift) * factor & mask
+    return state ^ state >> 16
+
+
+def test_the_hash_is_that_of_the_switches_of_ns3() -> None:
+    assert plain_murmur3(b"test", 0) == 0xBA6BD213  # published values of MurmurHash3
+    assert plain_murmur3(b"test", 0x9747B28C) == 0x704B81DC
+    chance = random.Random(1)
+    for _ in range(200):
+        words = [chance.getrandbits(32) for _ in range(3)]
+        seed = chance.randrange(1000)
+        data = b"".join(word.to_bytes(4, "little") for word in words)
+        assert murmur3(*words, seed) == plain_murmur3(data, seed)
+
+
+def test_ecmp_as_in_ns3_hashes_addresses_and_ports_with_the_number_of_the_switch() -> None:
+    text = "6 2 4\n4 5\n" + "".join(f"{host} 4 100Gbps 1us 0\n" for host in range(2))
+    text = "8 4 10\n4 5 6 7\n"
+    text += "".join(f"{host} {4 + host // 2} 100Gbps 1us 0\n" for host in range(4))
+    text += "".join(f"{leaf} {spine} 100Gbps 1us 0\n" for leaf in (4, 5) for spine in (6, 7))
+    text = text.replace("8 4 10", "8 4 8")
+    from et_sim.machine.other_topologies import import_text
+
+    content = import_text(text, "<text>", "ns-3").content | {"routing": "ecmp-ns3"}
+    found = ways(read_network_alone(content))
+    for (source, target), way in found.items():
+        if source // 2 == target // 2:
+            continue
+        ports = 10000 | 100 << 16
+        key = b"".join(
+            word.to_bytes(4, "little")
+            for word in (0x0B000001 + source * 256, 0x0B000001 + target * 256, ports)
+        )
+        leaf = 4 + source // 2
+        assert way[2] == str(6 + plain_murmur3(key, leaf) % 2)
+
+
+def test_a_given_route_is_taken_by_its_pair_only() -> None:
+    shape = {"leaves": 2, "spines": 2, "npus-per-leaf": 2}
+    path = ["npu0", "leaf0", "spine1", "leaf1", "npu3"]
+    given = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routes": [{"path": path}]}
+    found = ways(read_network_alone(given))
+    assert found[0, 3] == path
+    assert found[0, 2][2] == found[3, 0][2] == "spine0"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "npus"),
+    [(["Ring"], [6]), (["Ring", "Switch", "FullyConnected"], [4, 2, 3]), (["Switch", "Ring"], [3, 5])],
+)
+def test_dimensions_as_a_graph_lead_the_same_ways(shapes: list[str], npus: list[int]) -> None:
+    machine = read_network_alone(network(shapes, npus))
+    seen = as_graph(machine)
+    graph, tables = graph_of(seen), route_tables(seen)
+    legs = grid.tables(machine)
+    for source in range(machine.ranks):
+        for target in range(machine.ranks):
+            if source == target:
+                continue
+            stops, hops, latency = [], 0, 0.0
+            leg = next_leg(legs, source, target)
+            while leg.row != NONE:
+                stops.append(leg.end)
+                hops += grid.hops_of(legs, leg)
+                latency += grid.hops_of(legs, leg) * legs.dimensions[leg.row].latency_ns
+                leg = next_leg(legs, leg.end, target)
+            found = path_between(tables, source, target)
+            passed = [int(graph.targets[link]) for link in found]
+            assert len(found) == hops
+            assert [device for device in passed if device in stops] == stops
+            assert sum(graph.latency_ns[link] for link in found) == latency
+
+
+def flow_between_halves(graph: Graph) -> float:
+    links: Any = nx.DiGraph()
+    for source, target, rate in zip(graph.sources, graph.targets, graph.bytes_per_ns, strict=True):
+        known = links.get_edge_data(int(source), int(target), {"capacity": 0})["capacity"]
+        links.add_edge(int(source), int(target), capacity=known + float(rate))
+    half = len(graph.npus) // 2
+    for rank, npu in enumerate(graph.npus.tolist()):
+        links.add_edge(*(("from", npu) if rank < half else (npu, "to")))
+    return float(nx.maximum_flow_value(links, "from", "to"))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_bisection_is_a_maximum_flow_even_of_merged_devices(seed: int) -> None:
+    graph = graph_of(random_network(seed))
+    assert bisection(graph) == pytest.approx(flow_between_halves(graph))
+
+
+@pytest.mark.parametrize(
+    ("machine", "diameter", "across"),
+    [
+        (described("ring", npus=8), 4, 2 * 50),
+        (described("torus", sizes=[4, 4]), 4, 8 * 50),
+        (described("fat-tree", k=8), 6, 64 * 50),
+        (described("fat-tree", radix=8, oversubscription=3), 4, 8 * 50),
+        (described("fully-connected", npus=6), 1, 9 * 50),
+    ],
+)
+def test_diameter_and_bisection_are_those_of_the_textbook(
+    machine: Network, diameter: int, across: float
+) -> None:
+    found = describe(machine)
+    assert found["diameter"] == diameter
+    assert found["bisection_bytes_per_ns"] == pytest.approx(across)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "graph",
+    [
+        {"generator": "fat-tree", "k": 64},
+        {"generator": "torus", "sizes": [64, 32, 32]},
+        {
+            "generator": "rail-optimised",
+            "nodes": 8192,
+            "npus-per-node": 8,
+            "nodes-per-leaf": 32,
+            "spines": 64,
+            "inside": {"bandwidth": "450GB/s"},
+        },
+    ],
+)
+def test_65536_npus_are_routed_in_seconds(graph: dict[str, Any]) -> None:
+    route_tables(described("fat-tree", k=4))  # compiled
+    begin = time.perf_counter()
+    machine = read_network_alone({"graph": {**graph, **LINK}})
+    tables = route_tables(machine)
+    path_between(tables, 0, machine.ranks - 1)
+    assert machine.ranks == 65536
+    assert time.perf_counter() - begin < 10
+    assert sum(getattr(tables, name).nbytes for name in type(tables).__dataclass_fields__) < 1 << 29

@@ -1,0 +1,63 @@
+"""Max-min fair sharing in exact fractions: an oracle for the flow model.
+
+Flows are fluids that begin at given times. Between two moments at which one begins or ends, all have the
+rates of progressive filling: all grow together, and those on a link that is full stop growing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+
+class Flow(NamedTuple):
+    """So many bytes over links, from a time on."""
+
+    begin_ns: int
+    size: int
+    links: tuple[Hashable, ...]
+
+
+def end_times(flows: Sequence[Flow], capacity: Mapping[Hashable, Fraction]) -> list[Fraction]:
+    """When the last byte of each flow has set out."""
+    left = {number: Fraction(flow.size) for number, flow in enumerate(flows)}
+    to_begin = sorted(left, key=lambda number: flows[number].begin_ns)
+    ends: dict[int, Fraction] = {}
+    active: set[int] = set()
+    now = Fraction(0)
+    while to_begin or active:
+        rates = fair_rates({number: flows[number].links for number in active}, capacity)
+        times = [now + left[number] / rate for number, rate in rates.items()]
+        times += [Fraction(flows[number].begin_ns) for number in to_begin[:1]]
+        after = min(times)
+        for number, rate in rates.items():
+            left[number] -= rate * (after - now)
+        now = after
+        for number in [number for number in active if left[number] == 0]:
+            active.remove(number)
+            ends[number] = now
+        while to_begin and flows[to_begin[0]].begin_ns <= now:
+            active.add(to_begin.pop(0))
+    return [ends[number] for number in range(len(flows))]
+
+
+def fair_rates(
+    links_of: Mapping[int, tuple[Hashable, ...]], capacity: Mapping[Hashable, Fraction]
+) -> dict[int, Fraction]:
+    """Rates at which nobody can have more without taking it from one that has no more itself."""
+    rates: dict[int, Fraction] = {}
+    growing = set(links_of)
+    level = Fraction(0)
+    while growing:
+        room = {}
+        for link in {link for number in growing for link in links_of[number]}:
+            taken = sum((rates[number] for number in rates if link in links_of[number]), Fraction(0))
+            users = sum(link in links_of[number] for number in growing)
+            room[link] = (capacity[link] - taken) / users
+        level = min(room.values())
+        full = {link for link, share in room.items() if share == level}
+        for number in [number for number in growing if full & set(links_of[number])]:
+            growing.remove(number)
+            rates[number] = level
+    return rates

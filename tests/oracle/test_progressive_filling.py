@@ -1,0 +1,109 @@
+"""The flow model shares links as progressive filling in exact fractions does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import network, simulate, system
+from progressive_filling import Flow, end_times, fair_rates
+
+from et_sim.trace import TraceBuilder
+
+BANDWIDTHS = (10, 25, 50)  # GiB/s
+LATENCY = 500
+SIZES = (1, 1000, 65536, 10**6, 2**20 + 7)
+ROUNDING_NS = 1  # a message that begins in the nanosecond in which others end waits for its end
+
+
+class Sending(NamedTuple):
+    """A message and how long its rank waits before it sends."""
+
+    source: int
+    target: int
+    size: int
+    micros: int
+
+
+def test_rates_are_those_of_the_textbook() -> None:
+    """Three flows on one link, one of which another link holds to a third of its share."""
+    capacity: dict[Hashable, Fraction] = {"wide": Fraction(12), "narrow": Fraction(1)}
+    links: dict[int, tuple[Hashable, ...]] = {0: ("wide",), 1: ("wide",), 2: ("wide", "narrow")}
+    assert fair_rates(links, capacity) == {0: Fraction(11, 2), 1: Fraction(11, 2), 2: Fraction(1)}
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> dict[str, Any]:
+    shapes = draw(st.lists(st.sampled_from(["Ring", "Switch", "FullyConnected"]), min_size=1, max_size=2))
+    npus = [draw(st.integers(2, 5)) for _ in shapes]
+    bandwidths = [draw(st.sampled_from(BANDWIDTHS)) for _ in shapes]
+    return {**network(shapes, npus, latency=LATENCY), "bandwidth": bandwidths}
+
+
+@st.composite
+def sendings(draw: st.DrawFn, ranks: int) -> list[Sending]:
+    ends = st.lists(st.integers(0, ranks - 1), min_size=2, max_size=2, unique=True)
+    return [
+        Sending(
+            *draw(ends), draw(st.sampled_from([1, 1000, 65536, 10**6, 2**20 + 7])), draw(st.integers(0, 30))
+        )
+        for _ in range(draw(st.integers(1, 14)))
+    ]
+
+
+@given(st.data())
+def test_random_traffic_is_shared_as_progressive_filling_does(data: st.DataObject) -> None:
+    machine = data.draw(machines())
+    ranks = math.prod(machine["npus_count"])
+    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
+    for tag, sent in enumerate(data.draw(sendings(ranks))):
+        before = builders[sent.source].compute("wait", micros=sent.micros)
+        builders[sent.source].send(sent.target, sent.size, tag=tag, after=[before])
+        builders[sent.target].receive(sent.source, sent.size, tag=tag)
+    described = system(dimensions=len(machine["npus_count"]), profile="corrected")
+    result = simulate(builders, machine, described, model="flow", detail="messages,links")
+    table = result.table("messages").to_pydict()
+    sources, targets, sizes = table["actor"], table["peer"], table["bytes"]
+    flows = [
+        Flow(begin, size, tuple(path(machine, source, target)))
+        for begin, size, source, target in zip(table["sent_ns"], sizes, sources, targets, strict=True)
+    ]
+    capacity = {
+        link: Fraction(machine["bandwidth"][link[0]] * 2**30, 10**9) for flow in flows for link in flow.links
+    }
+    for number, (flow, end) in enumerate(zip(flows, end_times(flows, capacity), strict=True)):
+        expected = math.floor(end + LATENCY * len(flow.links))
+        assert abs(table["arrived_ns"][number] - expected) <= ROUNDING_NS, (number, flows)
+    carried = result.table("links").to_pydict()
+    for begin, end, size, busy in zip(
+        *(carried[name] for name in ("start_ns", "end_ns", "bytes", "busy_ns")), strict=True
+    ):
+        widest = max(machine["bandwidth"]) * 2**30 / 1e9
+        assert size <= (end - begin + 1) * widest + 1
+        assert busy <= end - begin
+    assert sum(carried["bytes"]) == sum(flow.size * len(flow.links) for flow in flows)
+
+
+def path(machine: dict[str, Any], source: int, target: int) -> Iterator[tuple[int, Any, Any]]:
+    """Links by dimension and ends: the lowest dimension first; clockwise unless the other way is shorter."""
+    stride, at = 1, source
+    for number, (shape, npus) in enumerate(zip(machine["topology"], machine["npus_count"], strict=True)):
+        here, there = at // stride % npus, target // stride % npus
+        end = at + (there - here) * stride
+        if here != there and shape == "FullyConnected":
+            yield number, at, end
+        elif here != there and shape == "Switch":
+            yield number, at, "switch"
+            yield number, "switch", end
+        elif here != there:
+            ahead = (there - here) % npus
+            step = 1 if ahead <= npus - ahead else -1
+            while here != there:
+                after = (here + step) % npus
+                yield number, at + (here - at // stride % npus) * stride, step
+                here = after
+        at, stride = end, stride * npus

@@ -1,0 +1,40 @@
+"""Wrong command lines are answered with what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from converters.cli import main as convert
+from et_sim.cli import main as simulate
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("chekc x", "et-sim: error: there is no command 'chekc' (did you mean 'check'?; see et-sim --help)"),
+        ("inspect r sumary", "there is no view 'sumary' (did you mean 'summary'?"),
+        ("inspect r zzz", "there is no view 'zzz' (there are summary, ranks,"),
+        ("run x --sistem y --network z", "there is no option --sistem (did you mean '--system'?"),
+        ("compare a b --tpo=3", "et-sim compare: error: there is no option --tpo (did you mean '--top'?"),
+        ("compare a b c", "'c' is one argument too many"),
+        ("collective ring --type allreduce", "there is no --type 'allreduce' (did you mean 'all_reduce'?"),
+        ("run x --system y", "the following arguments are required: --network (see et-sim run --help)"),
+        (f"inspect r {'x' * 100_000}", "x" * 100),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest(
+    line: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        simulate(line.split())
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert answer in printed
+    assert printed.count("\n") == 1
+    assert len(printed) < 1000
+
+
+def test_the_converter_answers_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        convert(["unjsn", "x"])
+    assert "there is no command 'unjsn' (did you mean 'unjson'?" in capsys.readouterr().err

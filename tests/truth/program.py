@@ -1,0 +1,210 @@
+"""What a program of the ground truth does, thread by thread, independent of any machine.
+
+A thread is a list of steps in the order in which it takes them. Times are whole nanoseconds on the machine
+that is recorded; `Machine` says by what other machines differ. Nothing here knows a recording or et-sim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True)
+class Machine:
+    """By what durations are multiplied: `straggler` maps ranks to a factor of all but communication."""
+
+    kernels: float = 1.0
+    host: float = 1.0
+    network: float = 1.0
+    straggler: Mapping[int, float] = field(default_factory=dict)
+
+    def host_ns(self, rank: int, lasts: int) -> int:
+        """How long a thread of the host takes for what takes so long on the recorded machine."""
+        return round(lasts * self.host * self.straggler.get(rank, 1.0))
+
+    def kernel_ns(self, rank: int, lasts: int) -> int:
+        return round(lasts * self.kernels * self.straggler.get(rank, 1.0))
+
+    def delay_ns(self, rank: int, lasts: int) -> int:
+        """Neither the host's work nor a kernel's: from launches to kernels, and between kernels."""
+        return round(lasts * self.straggler.get(rank, 1.0))
+
+    def transfer_ns(self, lasts: int) -> int:
+        return round(lasts * self.network)
+
+
+AS_RECORDED = Machine()
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A collective, or a message if `kind` is "send" or "recv": nobody ends before the last one has begun."""
+
+    key: tuple[Any, ...]  # the same on all members: they meet here
+    kind: str  # as et_sim.trace.CollectiveKind spells it
+    ranks: tuple[int, ...]
+    size: int  # bytes that a rank puts in
+    lasts: int  # after the last has begun
+    group: str = "0"
+    peer: int = -1
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a launch puts on a stream. `turn` passes after the work before, `latency` after the launch."""
+
+    name: str
+    lasts: int
+    latency: int
+    turn: int
+    sort: str = "kernel"  # or gpu_memcpy, gpu_memset
+    size: int = 0
+    transfer: Transfer | None = None
+
+
+@dataclass(frozen=True)
+class Begin:
+    """A call begins: an operator (`cpu_op`) or an annotation (`user_annotation`)."""
+
+    name: str
+    category: str = "cpu_op"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    transfer: Transfer | None = None  # what it asks for: shapes and tensors of the recording come from it
+
+
+@dataclass(frozen=True)
+class End:
+    """The innermost call ends."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """The thread computes."""
+
+    lasts: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the runtime that does nothing else."""
+
+    name: str
+    lasts: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Work goes to a stream; `waits` if the call returns only when the work is done, so long after it."""
+
+    name: str
+    lasts: int
+    stream: int
+    work: Work
+    waits: int = -1
+
+
+@dataclass(frozen=True)
+class Record:
+    """An event is recorded on a stream: it will have happened when all work so far is done."""
+
+    event: str
+    stream: int
+    lasts: int
+
+
+@dataclass(frozen=True)
+class WaitEvent:
+    """Later work of a stream comes `turn` after the event, as last recorded, at the earliest."""
+
+    event: str
+    stream: int
+    lasts: int
+    turn: int
+
+
+@dataclass(frozen=True)
+class Synchronize:
+    """The call returns `after` what it waits for: a stream, an event, or with neither the device."""
+
+    name: str
+    lasts: int
+    after: int
+    stream: int = -1
+    event: str = ""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The thread asks for an event until it has happened; `pause` lies between the calls."""
+
+    event: str
+    lasts: int
+    pause: int
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Another thread may go on."""
+
+    flag: str
+
+
+@dataclass(frozen=True)
+class Await:
+    """The thread sleeps until signalled, and goes on `wakes` later; at once if it was signalled before."""
+
+    flag: str
+    wakes: int
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """The thread does nothing for so long, on every machine."""
+
+    lasts: int
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A thread of the host communicates by itself, within the call that is open."""
+
+    transfer: Transfer
+
+
+Step: TypeAlias = (
+    Begin
+    | End
+    | Host
+    | Call
+    | Launch
+    | Record
+    | WaitEvent
+    | Synchronize
+    | Query
+    | Signal
+    | Await
+    | Sleep
+    | Exchange
+)
+
+
+@dataclass
+class Rank:
+    """One process: its threads by number; `starts` is when all of them begin, the same on every machine."""
+
+    threads: dict[int, list[Step]] = field(default_factory=dict)
+    starts: int = 0
+
+
+@dataclass
+class Program:
+    """All ranks, and what is in them by name, for tables of errors."""
+
+    ranks: list[Rank]
+    features: frozenset[str]
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    transfer_ns: Callable[[int], int] = lambda size: size
+    backend: str = "nccl"
+    clocks: list[int] = field(default_factory=list)  # by how much each rank's clock is ahead
