@@ -142,7 +142,7 @@ class Entry(Generic[Parameters, Result]):
 
     def _made(self, arguments: tuple[Any, ...], waits: bool) -> Any:
         """Have the machine code made; None: it is not there yet."""
-        from et_sim.compiled.orders import Order, order, wait_for
+        from et_sim.compiled.orders import Order, order, search_paths, wait_for
         from et_sim.compiled.signature import signature_of
         from et_sim.compiled.store import code_path
 
@@ -151,7 +151,7 @@ class Entry(Generic[Parameters, Result]):
             return None
         self._ordered.add(signature)
         path = code_path(self.function, signature)
-        wanted = Order(path, self.function.__module__, self.function.__qualname__, signature)
+        wanted = Order(path, self.function.__module__, self.function.__qualname__, signature, search_paths())
         watch = _WATCH.get()
         reason = order(wanted, waits)
         if reason is None and waits:

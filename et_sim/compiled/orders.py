@@ -30,12 +30,13 @@ PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Machine code that is wanted."""
+    """Machine code that is wanted, and where to look for the module: the worker may be another process's."""
 
     path: Path
     module: str
     function: str
     signature: tuple[Any, ...]
+    search_paths: tuple[str, ...]
 
 
 def order(wanted: Order, is_urgent: bool) -> str | None:
@@ -49,6 +50,11 @@ def order(wanted: Order, is_urgent: bool) -> str | None:
     except OSError as error:
         return str(error)
     return None
+
+
+def search_paths() -> tuple[str, ...]:
+    """Where this process looks for modules, wherever it stands."""
+    return tuple(str(Path(path).absolute()) for path in sys.path if path)
 
 
 def wait_for(wanted: Order, tell: Callable[[float, float], None] | None) -> str | None:
@@ -137,8 +143,7 @@ def _start_worker(directory: Path, is_urgent: bool) -> None:
         pass
     if not is_free:
         return
-    paths = [str(Path(path).absolute()) for path in sys.path if path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(search_paths())}
     command = [sys.executable, "-P", "-m", WORKER, str(directory), "urgent" if is_urgent else "patient"]
     with (directory / LOG).open("ab") as log:
         process = subprocess.Popen(

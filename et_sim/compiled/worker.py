@@ -30,6 +30,7 @@ def _make(wanted: Order) -> None:
     try:
         from et_sim.compiled.build import build
 
+        sys.path += [path for path in wanted.search_paths if path not in sys.path]
         entry = getattr(importlib.import_module(wanted.module), wanted.function)
         made = build(entry.function, wanted.signature, lambda share: note_progress(wanted.path, share))
         write_code(wanted.path, made.symbol, made.returns, made.content)

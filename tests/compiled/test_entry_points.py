@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from programs import finish, run, start, wait_until_made
+from programs import FOLDER, REPOSITORY, finish, run, start, wait_until_made
 
 from et_sim.compiled.entry_points import choice
+from et_sim.compiled.orders import URGENT, WORKER, Order
+from et_sim.compiled.signature import signature_of
+from et_sim.compiled.store import read_code
 from et_sim.errors import UsageError
 
 SHORT, LONG = "0.1", "1000"
@@ -34,6 +42,18 @@ def test_the_background_does_not_need_the_directory_in_which_the_call_was_made(
     first = run(SHORT, ET_SIM_CACHE_DIR="../cache")
     passing.rmdir()
     wait_until_made(cache / first.directory.name)
+
+
+def test_whoever_started_the_worker_it_finds_the_module_of_an_order(
+    tmp_path: Path,
+) -> None:
+    code = tmp_path / "sum.code"
+    signature = signature_of((np.array([1, 2]),))
+    wanted = Order(code, "small_program", "quadrupled_sum", signature, (str(FOLDER),))
+    code.with_suffix(URGENT).write_bytes(pickle.dumps(wanted))
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-P", "-m", WORKER, str(tmp_path), "urgent"], env=environment, check=True)
+    assert read_code(code) is not None
 
 
 def test_a_long_call_waits_and_says_so(tmp_path: Path) -> None:
@@ -96,7 +116,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "foreign"])
 def test_damaged_or_foreign_code_is_made_again(made: Path, tmp_path: Path, damage: str) -> None:
-    from et_sim.compiled.store import read_code, write_code
+    from et_sim.compiled.store import write_code
 
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     [code] = tmp_path.glob("*/*.code")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from machines import network
 
-from et_sim.compiled.entry_points import entry
+from et_sim.compiled.interpreted import interpret
 from et_sim.machine.model import Network
 from et_sim.machine.readers import read_network_alone
 from et_sim.network import grid
@@ -16,7 +16,6 @@ from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.paths import places_ahead
 
 
-@entry(what="the legs of a route")
 def walk(fabric: Any, sources: Any, targets: Any, ahead: Any, order: Any) -> None:
     """Per pair and dimension: how far the leg goes, and as which one."""
     for pair in range(len(sources)):
@@ -36,7 +35,7 @@ def test_legs_of_a_grid_are_where_folding_sees_them(npus: list[int]) -> None:
     ranks = np.arange(machine.ranks)
     sources, targets = np.repeat(ranks, len(ranks)), np.tile(ranks, len(ranks))
     ahead, order = np.zeros((2, len(sources), len(npus)), np.int64)
-    walk(grid.tables(machine), sources, targets, ahead, order)
+    interpret(walk, (grid.tables(machine), sources, targets, ahead, order))
     seen = [places for _, _, places in places_ahead(grid.wired(machine).dimensions, sources, targets)]
     assert np.array_equal(ahead, np.stack(seen, axis=1))
     earlier = np.cumsum(ahead != 0, axis=1) - (ahead != 0)  # lowest dimension first
