@@ -63,6 +63,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="of the critical path: simulate again what it foretells"
     )
+    parser.add_argument(
+        "--vary",
+        nargs="*",
+        metavar="FIGURE=FACTOR",
+        help="of the critical path: simulate again with figures of the machine changed, such as "
+        '"endpoint delay=2"; without any, with each of them a tenth more and less',
+    )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the picture goes")
     parser.set_defaults(run=run)
 
@@ -80,7 +87,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--verify belongs to the critical path", remedy="et-sim inspect RUN critical-path --verify"
         )
+    if options.vary is not None and (options.view != "critical-path" or options.verify):
+        raise UsageError(
+            "--vary belongs to the critical path, without --verify",
+            remedy="et-sim inspect RUN critical-path --vary",
+        )
     _check_cuts(options)
+    if options.vary is not None:
+        from et_sim.cli.vary import vary_text
+
+        print(vary_text(options.directory, options.vary, options.top, as_json=options.json))
+        return 0
     if options.verify:
         from et_sim.cli.verify import verify_text
 

@@ -7,12 +7,14 @@ dimensions, then links with figures of their own; of levels, four each (`Part`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from et_sim.machine.link_classes import link_classes
-from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network
+from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
 
 Scaled = tuple[Machine, float] | None
 
@@ -36,6 +38,41 @@ LATENCY_OF = {
 
 
 BANDWIDTH = "bytes_per_ns"  # of a class of links of a graph
+OF_SYSTEM = {
+    "endpoint delay": "endpoint_delay_ns",
+    "peak compute": "peak_perf",
+    "local memory bandwidth": "local_mem_bw",
+}
+
+
+def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
+    """What can be multiplied, by the names that the critical path has for it."""
+    found: dict[str, Callable[[float], Scaled]] = {}
+    for link, name in enumerate(_classes(machine.network)):
+        found[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
+        found[f"latency of {name}"] = partial(scale_latency, machine, link)
+    for name, key in OF_SYSTEM.items():
+        found[name] = partial(scale_system, machine, key)
+    found["time of all kernels"] = partial(_scale_kernels, machine)
+    return {name: scale for name, scale in found.items() if scale(2.0) is not None}
+
+
+def _classes(network: Network) -> list[str]:
+    """Of links that have figures of their own, but for single links of a dimension."""
+    fabric = network.fabric
+    if isinstance(fabric, GraphFabric):
+        return [one.name for one in link_classes(fabric.graph)[1]]
+    if isinstance(fabric, LevelFabric):
+        parts = ["" if part is Part.LINKS else f": {part.name.lower()}" for part in Part]
+        return [f"dimension {level}{part}" for level in range(len(fabric.levels)) for part in parts]
+    return [f"dimension {number}" for number in range(len(fabric.dimensions))]
+
+
+def _scale_kernels(machine: Machine, multiple: float) -> Scaled:
+    """All computation on devices, as the key "time-factors" would."""
+    entry = TimeFactors(None, None, {WorkKind.KERNELS: multiple}, "--vary")
+    factors = (*machine.system.time_factors, entry)
+    return replace(machine, system=replace(machine.system, time_factors=factors)), multiple
 
 
 def scale_bandwidth(machine: Machine, link: int, multiple: float) -> Scaled:

@@ -70,7 +70,7 @@ def test_inputs_that_changed_or_moved_are_named(run: Path, capsys: pytest.Captur
     network = run.parent / "network.yml"
     network.write_text(json.dumps(NETWORK | {"bandwidth": [60]}))
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 2
-    assert "network.yml has changed since the run, so nothing can be verified" in capsys.readouterr().err
+    assert "network.yml has changed since the run, so it cannot be simulated again" in capsys.readouterr().err
     network.unlink()
     assert main(["inspect", str(run), "critical-path", "--verify"]) == 2
     said = capsys.readouterr().err

@@ -28,9 +28,9 @@ EXACT_OR_NOT = (
     "Exact on this path, but for the rounding of durations; beyond where it is good, and where things are "
     "then served in another order, an estimate. --verify simulates again and tells."
 )
-ESTIMATES = (
-    "Estimates: messages share links, so what makes one faster changes the others. --verify simulates again "
-    "and tells."
+SHARED = (
+    "what would change the makespan cannot be read off the path: messages share links, so what makes one "
+    "faster changes the others; --vary simulates again with figures of the machine changed"
 )
 NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
 
@@ -45,16 +45,18 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         ("Whose time it was", _operations(found, most, width)),
         ("Links on the path", _links(found, most, width)),
     ]
-    if found.record.is_complete:
-        changes = _sensitivities(Sensitivities(found).all(), most, width, is_exact=found.record.is_exact)
+    if not found.record.is_complete:
+        tables.append((NOT_COMPLETE, []))
+    elif not found.record.is_exact:
+        tables.append(("\n".join(wrap(SHARED, width)), []))
+    else:
+        changes = _sensitivities(Sensitivities(found).all(), most, width)
         tables += [
             ("What would change the makespan", changes),
             ("How much later operations could end, in the same order of service", _slack(found, most, width)),
         ]
-    else:
-        tables.append((NOT_COMPLETE, []))
     tables.append(("The longest stretches, in the order of the path", _hops(run, found, most, width)))
-    sections = [[title, *lines] for title, lines in tables if lines or title == NOT_COMPLETE]
+    sections = [[title, *lines] for title, lines in tables if lines or title[0].islower()]
     return "\n\n".join("\n".join(lines) for lines in (_head(found), *sections))
 
 
@@ -62,7 +64,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
     """The same for `--json`, and more of it."""
     run = open_run(path)
     found, ranks = CriticalPath(PathRecord(run)), run.actors()["ranks"].to_pylist()
-    complete = found.record.is_complete
+    foretold = found.record.is_complete and found.record.is_exact
     return {
         "makespan_ns": found.makespan_ns,
         "events": len(found.rows),
@@ -75,9 +77,13 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "links": found.by_link(),
         "single_links": found.by_single_link()[:top],
         "sensitivities_are_exact": found.record.is_exact,
-        "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if complete else None,
-        "slack_of_operations": [_as_dict(one) for one in slack_of_operations(found.record)][:top],
-        "slack_of_nodes": _slack_of_nodes(found.record, MOST_NODES if top is None else top),
+        "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if foretold else None,
+        "slack_of_operations": [_as_dict(one) for one in slack_of_operations(found.record)][:top]
+        if found.record.is_exact
+        else None,
+        "slack_of_nodes": _slack_of_nodes(found.record, MOST_NODES if top is None else top)
+        if found.record.is_exact
+        else None,
         "hops": [{**hop.as_dict(), "ranks": ranks_of(hop, ranks)} for hop in found.hops()],
     }
 
@@ -141,7 +147,7 @@ def _links(found: CriticalPath, most: int, width: int) -> list[str]:
     return _cut(table, single, most)
 
 
-def _sensitivities(found: Sequence[Sensitivity], most: int, width: int, *, is_exact: bool) -> list[str]:
+def _sensitivities(found: Sequence[Sensitivity], most: int, width: int) -> list[str]:
     largest = max((abs(one.better.one_percent_ns) for one in found), default=0.0)
     rows: list[tuple[str, ...]] = [
         (
@@ -154,10 +160,8 @@ def _sensitivities(found: Sequence[Sensitivity], most: int, width: int, *, is_ex
         for one in found[:most]
     ]
     shown = [("parameter", "1 % better", "1 % worse", "", "good until"), *rows]
-    if not is_exact:
-        shown = [row[:4] for row in shown]
-    table = fitted(shown, "<>><<"[: len(shown[0])], width, shrink={0: 16}, drop=(3,), names=(0,))
-    return [*_cut(table, found, most), *wrap(EXACT_OR_NOT if is_exact else ESTIMATES, width)]
+    table = fitted(shown, "<>><<", width, shrink={0: 16}, drop=(3,), names=(0,))
+    return [*_cut(table, found, most), *wrap(EXACT_OR_NOT, width)]
 
 
 def _signed(change: float) -> str:

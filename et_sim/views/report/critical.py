@@ -17,6 +17,7 @@ from et_sim.views.text import cut, share
 
 MOST_HOPS, LONGEST_HOPS, MOST_CHANGES = 400, 12, 8
 MOST_MOMENTS = 2_000_000
+SHARED = "What would change it cannot be read off the path, since messages share links; to simulate and see"
 
 
 def critical_section(run: RunDirectory, found: CriticalPath | None) -> str:
@@ -50,6 +51,8 @@ def _changes(found: CriticalPath) -> str:
     """What would make the run shorter, or longer."""
     if not found.record.is_complete:
         return ""
+    if not found.record.is_exact:
+        return absent(SHARED, "et-sim inspect RUN critical-path --vary")
     if len(found.record) > MOST_MOMENTS:
         return absent(
             "The record is too long to say here what would change it", "et-sim inspect RUN critical-path"

@@ -1,0 +1,111 @@
+"""`inspect RUN critical-path --vary` simulates again with figures of the machine changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM = {"scheduling-policy": "FIFO", "profile": "corrected", "endpoint-delay": 10}
+GRAPH = {
+    "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2, "bandwidth": "50GB/s"},
+    "links": [],
+    "routing": "ecmp",
+}
+SIZE = 1_000_000
+
+
+def _run(folder: Path, model: str, *more: str) -> Path:
+    """Ranks 0 and 1 send to 2 and 3, over one link between leaf and spine, and 0 computes before."""
+    builders = [et_sim.TraceBuilder() for _ in range(4)]
+    builders[0].send(2, SIZE)
+    builders[1].send(3, SIZE)
+    builders[2].receive(0, SIZE)
+    builders[3].receive(1, SIZE)
+    et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), folder / "job")
+    for name, content in (("system.json", SYSTEM), ("network.yml", GRAPH)):
+        (folder / name).write_text(json.dumps(content))
+    machine = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
+    written = f"--out={folder / 'run'}"
+    assert main(["run", str(folder / "job"), *machine, f"--model={model}", written, *more]) == 0
+    return folder / "run"
+
+
+def _varied(run: Path, capsys: pytest.CaptureFixture[str], *wanted: str) -> Any:
+    capsys.readouterr()
+    assert main(["inspect", str(run), "critical-path", "--json", "--vary", *wanted]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def _refused(run: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    capsys.readouterr()
+    assert main(["inspect", str(run), "critical-path", *options]) == 2
+    return capsys.readouterr().err
+
+
+def test_on_the_flow_model_differences_are_those_of_closed_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two messages share the way over the spine, each at half of 50 bytes per ns."""
+    run = _run(tmp_path, "flow")
+    assert json.loads((run / "summary.json").read_text())["makespan_ns"] == 2 * SIZE // 50
+    [up, half, edge] = _varied(
+        run,
+        capsys,
+        "bandwidth of leaf to spine=2",
+        "bandwidth of leaf to spine=0.5",
+        "bandwidth of NPUs to leaf=0.25",
+    )
+    # The links into the spine are twice as fast: those out of it still are not.
+    assert (up["change_ns"], half["makespan_ns"]) == (0, 2 * SIZE * 2 // 50)
+    assert (edge["makespan_ns"], edge["multiple"]) == (SIZE * 4 // 50, 0.25)
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+def test_without_names_every_figure_is_a_tenth_more_and_less(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _run(tmp_path, model)
+    found = _varied(run, capsys)
+    assert {one["multiple"] for one in found} == {1.1, 0.9}
+    figures = {one["figure"] for one in found}
+    assert "time of all kernels" not in figures  # nothing computes
+    assert {"bandwidth of NPUs to leaf", "bandwidth of spine to leaf", "endpoint delay"} <= figures
+    for one in found:
+        if one["figure"].startswith("bandwidth"):
+            assert (one["change_ns"] <= 0) == (one["multiple"] > 1) or one["change_ns"] == 0
+    assert main(["inspect", str(run), "critical-path", "--vary", "--top", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "more figures: --top" in text
+    assert "Finite differences" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_what_cannot_be_varied_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _run(tmp_path, "flow", "--detail=path")
+    assert "no figure 'bandwidth of leaf to spin'" in _refused(
+        run, capsys, "--vary", "bandwidth of leaf to spin=2"
+    )
+    assert "did you mean 'bandwidth of leaf to spine'?" in _refused(
+        run, capsys, "--vary", "bandwidth of leaf to spin=2"
+    )
+    for wrong in ("endpoint delay", "endpoint delay=fast", "endpoint delay=0", "=2", "endpoint delay=nan"):
+        assert "FIGURE=FACTOR" in _refused(run, capsys, "--vary", wrong)
+    assert "too few of them" in _refused(run, capsys, "--vary", "endpoint delay=1.01")
+    assert "--vary" in _refused(run, capsys, "--verify")
+    assert "belongs to the critical path" in _refused(run, capsys, "--vary", "--verify")
+    (tmp_path / "job.0.et").unlink()
+    assert "cannot be simulated again" in _refused(run, capsys, "--vary", "endpoint delay=2")
+
+
+def test_changed_inputs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _run(tmp_path, "link")
+    (tmp_path / "system.json").write_text(json.dumps(SYSTEM | {"endpoint-delay": 20}))
+    assert "system.json has changed since the run" in _refused(run, capsys, "--vary", "endpoint delay=2")
