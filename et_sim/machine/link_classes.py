@@ -37,6 +37,14 @@ def link_classes(graph: Graph) -> tuple[Any, list[LinkClass]]:
     return of_link.reshape(-1).astype(np.int32), classes
 
 
+def link_tiers(graph: Graph) -> tuple[Any, tuple[str, ...]]:
+    """(the tier of each link, the names of the tiers): links between the same rows, one way."""
+    rows = np.stack([graph.tiers[graph.sources], graph.tiers[graph.targets]])
+    found, of_link = np.unique(rows, axis=1, return_inverse=True)
+    names = tuple(f"{row_name(graph, one)} to {row_name(graph, other)}" for one, other in found.T.tolist())
+    return of_link.reshape(-1).astype(np.int32), names
+
+
 def row_name(graph: Graph, tier: int) -> str:
     """What stands in a row: the names of its devices without their numbers."""
     if tier == 0:

@@ -13,7 +13,7 @@ On the levels of ASTRA-sim 1.0, a message has one leg, over the highest level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ from et_sim.engine.state.run import Run, setting_of
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Network
-from et_sim.network.fabric import NONE, describe_leg, leaving_class, leaving_ns, leg_ns, next_leg, tiers
+from et_sim.machine.model import GraphFabric, Network
+from et_sim.network.fabric import NONE, describe_leg, leaving_class, leaving_ns, leg_ns, next_leg, note_leg
 from et_sim.network.fabrics import fabric_of
+from et_sim.network.graph_links import link_resources
 from et_sim.plan.tables import Plan
 
 HAS_CONTENTION = False
@@ -66,8 +67,14 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """All that an actor sends along a dimension, or over a level."""
-    return fabric_of(network).sending_resources(network, len(plan.actors))
+    """All that an actor sends along a dimension, over a level, or over a tier of a graph's links.
+
+    The links of a graph are told apart if every rank is simulated.
+    """
+    fabric = fabric_of(network)
+    if isinstance(network.fabric, GraphFabric) and not plan.is_folded:
+        return replace(link_resources(network), are_links=False)
+    return fabric.sending_resources(network, len(plan.actors))
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys:
@@ -100,11 +107,9 @@ def flight_ns(run: Run, source: int, target: int, size: int) -> int:
     while leg.row != NONE:
         if observe.is_recording(run):
             describe_leg(fabric, run, leg, size)
-            leaving = leaving_ns(fabric, leg, size)
-            begin = run.clock[0].now + flight
-            observe.actor_sends(run, leg.row, tiers(fabric), begin, leaving, size)
+            note_leg(fabric, run, leg, run.clock[0].now + flight, size)
             if tier == NONE:
-                tier, left = leg.row, left + leaving
+                tier, left = leg.row, left + leaving_ns(fabric, leg, size)
         flight += leg_ns(fabric, leg, size)
         if not whole_path:
             break

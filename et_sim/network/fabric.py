@@ -30,4 +30,4 @@ leg_ns = chosen_by_tables("leg_ns")  # (fabric, leg, size): until `size` bytes a
 leaving_ns = chosen_by_tables("leaving_ns")  # (fabric, leg, size): until they have left its beginning
 leaving_class = chosen_by_tables("leaving_class")  # (fabric, leg): the class of links that decides that
 describe_leg = chosen_by_tables("describe_leg")  # (fabric, run, leg, size): tells the record of causes
-tiers = chosen_by_tables("tiers")  # (fabric): of how many dimensions or levels it is made
+note_leg = chosen_by_tables("note_leg")  # (fabric, run, leg, begin, size): tells the record of traffic

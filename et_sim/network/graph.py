@@ -6,7 +6,7 @@ class have the same figures and lie between the same rows of devices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.errors import MachineError
-from et_sim.machine.link_classes import link_classes
+from et_sim.machine.link_classes import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.topology.reach import longest_way
 from et_sim.network.fabric import NONE, Leg
@@ -36,6 +36,8 @@ class GraphTables(Tables):
     routes: RouteTables
     speeds: Any  # by class of links
     speed_of: Any  # the class, by link
+    tier_of: Any  # by link
+    tiers: Any  # how many
 
 
 def wired(network: Network) -> GraphFabric:
@@ -47,11 +49,11 @@ def wired(network: Network) -> GraphFabric:
 def tables(network: Network) -> GraphTables:
     """Routes and classes of links."""
     graph = wired(network).graph
-    of_link, classes = link_classes(graph)
+    (of_link, classes), (of_tier, names) = link_classes(graph), link_tiers(graph)
     speeds, units = table(SPEED, len(classes)), 1 << network.fraction_bits
     speeds["bytes_per_ns"] = np.array([one.bytes_per_ns for one in classes]) / units
     speeds["latency_ns"] = np.array([one.latency_ns for one in classes]) * units
-    return GraphTables(route_tables(network), speeds, of_link)
+    return GraphTables(route_tables(network), speeds, of_link, of_tier, np.array([len(names)]))
 
 
 def flights_along(_network: Network, _along: int, _distance: Any, _size: Any) -> None:
@@ -92,8 +94,13 @@ def path_keys(network: Network, **_: bool) -> GraphPaths:
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """All that an actor sends."""
-    return sendings(1, actors, class_names(network))
+    """All that an actor sends over each tier of links."""
+    graph = wired(network).graph
+    of_link, names = link_tiers(graph)
+    rows = np.zeros(len(names), np.int32)
+    rows[of_link] = np.minimum(graph.tiers[graph.sources], graph.tiers[graph.targets])
+    found = sendings(len(names), actors, class_names(network), names)
+    return replace(found, dimension=np.tile(rows, actors))
 
 
 def class_names(network: Network) -> tuple[str, ...]:
@@ -145,12 +152,6 @@ def _path_codes(fabric: GraphTables, sources: Any, targets: Any, codes: Any) -> 
 
 
 @works_on_tables
-def tiers(_fabric: GraphTables) -> int:
-    """All is one."""
-    return 1
-
-
-@works_on_tables
 def next_leg(fabric: GraphTables, at: int, target: int) -> Leg:
     """All the way; the places are the devices of its ends."""
     here, there = fabric.routes.device_of[at], fabric.routes.device_of[target]
@@ -163,6 +164,29 @@ def _stop_after(fabric: GraphTables, leg: Leg, device: int, stop: int) -> int:
     if fabric.routes.rank_of[device] == stop:
         return next_stop(fabric.routes, stop, leg.end)
     return stop
+
+
+@works_on_tables
+def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> None:
+    """A message passes all links on its way, each as soon as the latencies before it are over.
+
+    Where ranks are folded, the links of a tier are not told apart.
+    """
+    if not observe.notes_traffic(run):
+        return
+    is_folded = len(run.plan.actors) < len(run.plan.actor_of_rank)
+    device, stop, time = leg.here, leg.at, float(begin)
+    while device != leg.there:
+        stop = _stop_after(fabric, leg, device, stop)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end)
+        speed = fabric.speeds[fabric.speed_of[link]]
+        length = int(size / speed.bytes_per_ns)
+        if is_folded:
+            observe.actor_sends(run, fabric.tier_of[link], fabric.tiers[0], int(time), length, size)
+        else:
+            observe.link_passed(run, link, int(time), length, size)
+        time += speed.latency_ns
+        device = fabric.routes.target[link]
 
 
 @works_on_tables

@@ -14,6 +14,7 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE
+from et_sim.machine.link_classes import link_tiers
 from et_sim.machine.model import Network
 from et_sim.network import graph, link_queues
 from et_sim.network.graph import GraphTables
@@ -78,11 +79,15 @@ def link_resources(network: Network) -> ResourceTable:
     names = (
         name if TO in name else f"{name} ({way})" for name, way in zip(wired.link_names, ends, strict=True)
     )
+    of_tier, tier_names = link_tiers(wired)
     return ResourceTable(
         actor=_owners(network),
         dimension=_tiers(network),
         port=np.arange(len(wired.sources), dtype=np.int32),
         port_names=tuple(names),
+        tier=of_tier,
+        tier_names=tier_names,
+        bytes_per_ns=wired.bytes_per_ns,
         class_names=graph.class_names(network),
         are_links=True,
     )

@@ -18,7 +18,7 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable, sendings
 from et_sim.engine.state.run import Run
-from et_sim.machine.model import Dimension, GridFabric, Network
+from et_sim.machine.model import Dimension, GridFabric, Network, Shape
 from et_sim.network.fabric import NONE, Leg
 from et_sim.network.paths import GridPaths
 from et_sim.network.reach import refuse_slow
@@ -31,6 +31,8 @@ from et_sim.network.speeds import (
     SHAPE_CODE,
     SWITCH,
     UP,
+    dimension_names,
+    npu_and_port,
     port_names,
     ports_of,
     speed_names,
@@ -129,8 +131,9 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
     return sendings(len(wired(network).dimensions), actors, speed_names(wired(network)))
 
 
-def link_resources(network: Network, actors: int) -> ResourceTable:
+def link_resources(network: Network, actor_of_rank: Any) -> ResourceTable:
     """Every link of every actor, dimension by dimension."""
+    actors = int(actor_of_rank.max()) + 1
     ports = [ports_of(dimension) for dimension in wired(network).dimensions]
     counts = np.array([actors * count for count in ports])
     shapes = [SHAPE_CODE[dimension.shape] for dimension in wired(network).dimensions]
@@ -143,15 +146,31 @@ def link_resources(network: Network, actors: int) -> ResourceTable:
         dimension=np.repeat(np.arange(len(ports), dtype=np.int32), counts),
         port=np.concatenate([np.tile(of_dimension, actors) for of_dimension in of_ports]),
         port_names=names,
+        tier=np.repeat(np.arange(len(ports), dtype=np.int32), counts),
+        tier_names=dimension_names(wired(network)),
+        bytes_per_ns=_capacities(wired(network), actor_of_rank, np.cumsum(counts) - counts, counts),
         class_names=speed_names(wired(network)),
         are_links=True,
     )
 
 
+def _capacities(fabric: GridFabric, actor_of_rank: Any, first: Any, counts: Any) -> Any:
+    """Of every link; an NPU that is connected with all others has no link to itself."""
+    found = np.repeat([dimension.bytes_per_ns for dimension in fabric.dimensions], counts)
+    for dimension, begin, count in zip(fabric.dimensions, first.tolist(), counts.tolist(), strict=True):
+        if dimension.shape is Shape.FULLY_CONNECTED:
+            found[begin : begin + count : dimension.npus] = 0
+    for link in fabric.links:
+        npu, port = npu_and_port(fabric, link)
+        at = int(actor_of_rank[npu]) * ports_of(fabric.dimensions[link.dimension]) + port
+        found[first[link.dimension] + at] = link.bytes_per_ns
+    return found
+
+
 @works_on_tables
-def tiers(fabric: GridTables) -> int:
-    """How many dimensions there are."""
-    return len(fabric.dimensions)
+def note_leg(fabric: GridTables, run: Run, leg: Leg, begin: int, size: int) -> None:
+    """A message crosses a dimension from `begin` on."""
+    observe.actor_sends(run, leg.row, len(fabric.dimensions), begin, leaving_ns(fabric, leg, size), size)
 
 
 @works_on_tables

@@ -113,9 +113,9 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
 
 
 @works_on_tables
-def tiers(fabric: LevelTables) -> int:
-    """How many levels there are."""
-    return len(fabric.levels)
+def note_leg(fabric: LevelTables, run: Run, leg: Leg, begin: int, size: int) -> None:
+    """A message crosses a level from `begin` on."""
+    observe.actor_sends(run, leg.row, len(fabric.levels), begin, leaving_ns(fabric, leg, size), size)
 
 
 @works_on_tables

@@ -97,7 +97,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     """Every link of every actor."""
     if isinstance(network.fabric, GraphFabric):
         return graph_links.link_resources(network)
-    return grid.link_resources(network, len(plan.actors))
+    return grid.link_resources(network, plan.actor_of_rank)
 
 
 def path_keys(network: Network, *, whole: bool) -> PathKeys | None:

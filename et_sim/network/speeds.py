@@ -73,9 +73,14 @@ def _uneven_rows(fabric: GridFabric) -> list[tuple[int, int, UnevenLink]]:
     return sorted(rows, key=lambda row: row[:2])
 
 
+def dimension_names(fabric: GridFabric) -> tuple[str, ...]:
+    """What the dimensions are called."""
+    return tuple(f"dimension {number}" for number in range(len(fabric.dimensions)))
+
+
 def speed_names(fabric: GridFabric) -> tuple[str, ...]:
     """What has each of the speeds, in the order of the table."""
-    names = [f"dimension {number}" for number in range(len(fabric.dimensions))]
+    names = [*dimension_names(fabric)]
     for _, _, link in _uneven_rows(fabric):
         ends = ("switch" if end == AT_SWITCH else str(end) for end in (link.source, link.target))
         names.append(f"dimension {link.dimension}: {' to '.join(ends)}")

@@ -299,6 +299,12 @@ LINKS = Table(
             "switch`, `3 further on`; on the analytical model, `all it sends`; named as the actor's first "
             "rank has it: exchanges in pairs go ahead from one rank and back from the next",
         ),
+        Column(
+            "tier",
+            TEXT,
+            "links of one sort: those of a dimension or level, or of a graph those that lead from one row of "
+            "devices to another, such as `leaf to spine`",
+        ),
         Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
         Column("end_ns", "int64", "when it ends: with the run at the latest"),
         Column(
@@ -310,8 +316,7 @@ LINKS = Table(
         Column(
             "bytes",
             "int64",
-            "of the messages that began to be serialised in it; where messages share the link, those that it "
-            "carried in it",
+            "that it carried in the slice: those of a message are spread over the time it is serialised",
         ),
         Column("messages", "int64", "how many began in it, requests included"),
         Column(
@@ -331,6 +336,12 @@ LINKS = Table(
             "int32",
             "the most messages that waited for the link at a time; null on the analytical model",
         ),
+        Column(
+            "mean_at_once",
+            "float64",
+            "how many messages were on the link or waited for it at a time, on average over the slice",
+        ),
+        Column("most_at_once", "int32", "the most of them at a time; null on the analytical model"),
     ),
 )
 RESOURCES = Table(
@@ -349,6 +360,8 @@ RESOURCES = Table(
         ),
         Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
         Column("link", TEXT, "which of the rank's links, as in `links.arrow`"),
+        Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
+        Column("bytes_per_ns", "float64", "its bandwidth; null where there is no link, but all that is sent"),
     ),
 )
 MEMORY = Table(

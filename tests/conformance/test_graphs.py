@@ -156,29 +156,106 @@ def test_ranks_of_a_regular_tree_are_one_actor_where_messages_wait_for_nothing()
     assert len(result.outcome.plan.actors) == 1
 
 
-def test_no_link_carries_more_than_its_capacity_and_all_bytes_arrive() -> None:
-    result = simulate(
-        traffic(16, seed=5, count=80), TREE, system(dimensions=3), model="link", detail=EVERYTHING
-    )
-    messages = result.table("messages").to_pydict()
-    assert all(one is not None for one in messages["arrived_ns"])
-    found = read_network_alone(TREE).fabric.graph  # type: ignore[union-attr]
-    rate = dict(zip(found.link_names, found.bytes_per_ns, strict=True))
-    rows = result.table("links").to_pylist()
-    carried: dict[str, int] = {}
-    for row in rows:
-        carried[row["link"]] = carried.get(row["link"], 0) + row["bytes"]
-        assert row["busy_ns"] <= row["end_ns"] - row["start_ns"]
-    busy = {name: sum(row["busy_ns"] for row in rows if row["link"] == name) for name in carried}
-    for name, total in carried.items():
-        assert total <= busy[name] * rate[name] + rate[name] * len(messages["bytes"])
-    tables = route_tables(read_network_alone(TREE))
+RANKS = 6
+
+
+def random_graph(seed: int) -> dict[str, Any]:
+    """Six NPUs, some on switches and some on each other, with links of all speeds; all are connected."""
+    chance = random.Random(seed)
+    devices = [f"npu{rank}" for rank in range(RANKS)] + [f"s{number}" for number in range(3)]
+    chance.shuffle(devices)
+    pairs = {(chance.randrange(at), at) for at in range(1, len(devices))}  # a tree, and some more
+    pairs |= {(one, other) for one, other in (sorted(chance.sample(range(9), 2)) for _ in range(5))}
+    links = [
+        {
+            "from": devices[one],
+            "to": devices[other],
+            "bandwidth": f"{chance.choice((3, 10, 12.5, 40))}GB/s",
+            "latency": f"{chance.randrange(900)}ns",
+        }
+        for one, other in sorted(pairs)
+    ]
+    routing = chance.choice(("shortest", "ecmp"))
+    switches = ["s0", "s1", "s2"]
+    return {"npus": RANKS, "switches": switches, "links": links, "forwarding": "all", "routing": routing}
+
+
+def most_over_capacity(rows: list[dict[str, Any]], rate: float) -> float:
+    """Of a link's slices: the most bytes that any interval has beyond its capacity and the rounding."""
+    worst = 0.0
+    for first, row in enumerate(rows):
+        carried, begun = 0, 1  # one was under way
+        for last in rows[first:]:
+            carried, begun = carried + last["bytes"], begun + last["messages"]
+            room = (last["end_ns"] - row["start_ns"]) * rate
+            worst = max(worst, carried - room - begun * (rate + 1))  # a ns, and a byte, for each message
+    return worst
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.deep) for n in range(4, 40))])
+def test_links_carry_every_byte_on_its_way_and_never_more_than_their_capacity(model: str, seed: int) -> None:
+    net = random_graph(seed)
+    sent = traffic(RANKS, seed, count=60)
+    result = simulate(sent, net, system(), model=model, fold=False, detail=EVERYTHING)
+    assert result.is_complete
+    messages, resources = result.table("messages").to_pydict(), result.table("resources").to_pylist()
+    rate = {row["link"]: row["bytes_per_ns"] for row in resources}
+    machine = read_network_alone(net)
+    names, tables = machine.fabric.graph.link_names, route_tables(machine)  # type: ignore[union-attr]
+    of_name = dict(zip(names, (row["link"] for row in resources), strict=True))
     wanted: dict[str, int] = {}
+    total = 0
     for source, target, size in zip(messages["actor"], messages["peer"], messages["bytes"], strict=True):
-        for link in path_between(tables, source, target):
-            name = found.link_names[link]
-            wanted[name] = wanted.get(name, 0) + size
-    assert {name: total for name, total in carried.items() if total} == wanted
+        way = path_between(tables, source, target)
+        total += len(way) * size
+        for link in way:
+            wanted[of_name[names[link]]] = wanted.get(of_name[names[link]], 0) + size
+    slices: dict[str, list[dict[str, Any]]] = {}
+    for row in result.table("links").to_pylist():
+        slices.setdefault(row["link"], []).append(row)
+    carried = {link: sum(row["bytes"] for row in rows) for link, rows in slices.items()}
+    assert carried == wanted
+    assert sum(carried.values()) == total
+    for link, rows in slices.items():
+        for row in rows:
+            length = row["end_ns"] - row["start_ns"]
+            waited = row["wait_ns"] or 0
+            assert row["mean_at_once"] == pytest.approx((row["busy_ns"] + waited) / length)
+            if model == "analytical":
+                assert row["most_at_once"] is None
+                continue
+            assert row["busy_ns"] <= length
+            assert row["mean_at_once"] <= row["most_at_once"] == row["most_waiting"] + (row["busy_ns"] > 0)
+        if model == "analytical":  # messages overlap: each takes its time on the link
+            busy = sum(row["busy_ns"] for row in rows)
+            begun = sum(row["messages"] for row in rows)
+            assert busy * rate[link] <= carried[link] <= (busy + begun) * rate[link]
+        else:
+            assert most_over_capacity(rows, rate[link]) <= 0
+    # All tiers lie between two rows of devices, and a link is of one tier.
+    tiers = {row["link"]: row["tier"] for row in resources}
+    assert all(row["tier"] == tiers[link] for link, rows in slices.items() for row in rows)
+
+
+def test_an_actor_accounts_for_the_tiers_that_its_ranks_use() -> None:
+    """Folded on the analytical model, a rank's messages count on each tier as when it is by itself."""
+    tree = {"graph": TREE["graph"], "routing": "ecmp"}
+    by_tier = []
+    for fold in (True, False):
+        result = simulate(
+            everybody(16, "all_to_all"), tree, system("direct", dimensions=3), fold=fold, detail="links"
+        )
+        assert result.outcome.plan.is_folded is fold
+        ranks = np.bincount(result.outcome.plan.actor_of_rank).tolist() if fold else None
+        found: dict[str, list[int]] = {}
+        for row in result.table("links").to_pylist():
+            sums = found.setdefault(row["tier"], [0, 0, 0])
+            for at, name in enumerate(("bytes", "busy_ns", "messages")):
+                sums[at] += row[name] * (ranks[row["actor"]] if ranks else 1)
+        by_tier.append(found)
+    assert len(by_tier[0]) == 6
+    assert by_tier[0] == by_tier[1]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -17,20 +17,22 @@ from et_sim.engine.state.traffic_tables import PER_LINK, SHIFT
 
 @works_on_tables
 def note_busy(run: Run, link: int, begin: int, length: int, size: int) -> None:
-    """A link serialises a message from `begin` on."""
+    """A link serialises a message from `begin` on, at one rate."""
     traffic, end = run.traffic, begin + length
     if len(traffic.slices) == 0:
         return
     _reach(run, max(end - 1, begin))
     shift, first = traffic.grid[SHIFT], link * traffic.grid[PER_LINK]
     begun = traffic.slices[first + (begin >> shift)]
-    begun.bytes += size
     begun.messages += 1
-    at = begin
+    at, carried = begin, 0
     while at < end:
         until = min(end, ((at >> shift) + 1) << shift)
-        traffic.slices[first + (at >> shift)].busy_ns += until - at
-        at = until
+        part, so_far = traffic.slices[first + (at >> shift)], int(size * ((until - begin) / length))
+        part.busy_ns += until - at
+        part.bytes += so_far - carried
+        at, carried = until, so_far
+    traffic.slices[first + (max(end - 1, begin) >> shift)].bytes += size - carried
 
 
 @works_on_tables

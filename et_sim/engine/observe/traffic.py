@@ -117,6 +117,13 @@ def actor_sends(run: Run, tier: int, tiers: int, begin: int, length: int, size: 
 
 
 @works_on_tables
+def link_passed(run: Run, link_row: int, begin: int, length: int, size: int) -> None:
+    """A link that nothing waits for serialises the next message."""
+    if is_noted(run):
+        note_busy(run, link_row, begin, length, size)
+
+
+@works_on_tables
 def message_flies(run: Run, target: int, size: int, left: int, flight: int, dimension: int) -> None:
     """A message that waits for nothing sets out; it has left its source, and arrives, at known times."""
     if is_noted(run):

@@ -22,6 +22,9 @@ class ResourceTable:
     dimension: Any  # or level
     port: Any  # which of the actor's there: a row of `port_names`
     port_names: tuple[str, ...]
+    tier: Any  # links of one sort, such as those of a dimension: a row of `tier_names`
+    tier_names: tuple[str, ...]
+    bytes_per_ns: Any  # its capacity; 0: it has none, or there is no such link
     class_names: tuple[str, ...]
     are_links: bool  # which have a capacity that messages wait for
     are_shared: bool = False  # fairly by all messages that are on them
@@ -30,13 +33,19 @@ class ResourceTable:
         return len(self.actor)
 
 
-def sendings(tiers: int, actors: int, class_names: tuple[str, ...]) -> ResourceTable:
-    """All that an actor sends along each of some dimensions or levels."""
+def sendings(
+    tiers: int, actors: int, class_names: tuple[str, ...], tier_names: tuple[str, ...] = ()
+) -> ResourceTable:
+    """All that an actor sends along each of some dimensions or levels, or over tiers with names."""
+    of_tier = np.tile(np.arange(tiers, dtype=np.int32), actors)
     return ResourceTable(
         actor=np.repeat(np.arange(actors, dtype=np.int32), tiers),
-        dimension=np.tile(np.arange(tiers, dtype=np.int32), actors),
+        dimension=of_tier,
         port=np.zeros(actors * tiers, np.int32),
         port_names=(SENDING,),
+        tier=of_tier,
+        tier_names=tier_names or tuple(f"dimension {number}" for number in range(tiers)),
+        bytes_per_ns=np.zeros(actors * tiers),
         class_names=class_names,
         are_links=False,
     )

@@ -49,7 +49,7 @@ MESSAGE_LOG = record(
 )
 SLICE = record(
     ("busy_ns", "i8"),
-    ("bytes", "i8"),  # of the messages that begin in it
+    ("bytes", "i8"),  # that it carries
     ("messages", "i8"),
     ("waited_ns", "i8"),  # by messages for the link, summed
     ("longest_ns", "i8"),  # wait of a message that begins in it

@@ -29,7 +29,6 @@ class LinkSource:
         self._end_ns = outcome.end_ns
         assert outcome.resources is not None
         self._resources = outcome.resources
-        self.names = self._resources.port_names
 
     def blocks(self, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
         """Columns of all slices that are kept, link by link; -1 stands for none."""
@@ -41,23 +40,30 @@ class LinkSource:
             columns = self._columns(part[which], (begin + which) // self._per_link, which % self._per_link)
             mask = output_filter.mask(actors, columns["actor"], columns["start_ns"], columns["end_ns"])
             kept = {name: not_negative(c if mask is None else c[mask]) for name, c in columns.items()}
-            yield {**kept, "link": Texts(np.ma.getdata(kept["link"]), self.names)}
+            texts = {"link": self._resources.port_names, "tier": self._resources.tier_names}
+            yield kept | {name: Texts(np.ma.getdata(kept[name]), names) for name, names in texts.items()}
 
     def _columns(self, slices: Any, link: Any, number: Any) -> dict[str, Any]:
         resources, width = self._resources, 1 << self._shift >> self._bits
-        none = np.full(len(link), -1)
+        none, start_ns = np.full(len(link), -1), number * width
+        end_ns = np.minimum(start_ns + width, np.maximum(self._end_ns, start_ns))
+        at_once = (slices["busy_ns"] + slices["waited_ns"]) / (np.maximum(end_ns - start_ns, 1) << self._bits)
+        most_at_once = slices["waiting"] + (slices["busy_ns"] > 0)
         return {
             "actor": resources.actor[link],
             "dimension": resources.dimension[link],
             "link": resources.port[link],
-            "start_ns": number * width,
-            "end_ns": np.minimum((number + 1) * width, np.maximum(self._end_ns, number * width)),
+            "tier": resources.tier[link],
+            "start_ns": start_ns,
+            "end_ns": end_ns,
             "busy_ns": slices["busy_ns"] >> self._bits,
             "bytes": slices["bytes"],
             "messages": slices["messages"],
             "wait_ns": slices["waited_ns"] >> self._bits if resources.are_links else none,
             "longest_wait_ns": slices["longest_ns"] >> self._bits if resources.are_links else none,
             "most_waiting": slices["waiting"] if resources.are_links else none,
+            "mean_at_once": at_once,
+            "most_at_once": most_at_once if resources.are_links else none,
         }
 
 

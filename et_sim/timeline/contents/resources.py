@@ -19,5 +19,7 @@ def resources_content(run: RecordedRun, _: OutputFilter) -> Content | None:
         "actor": resources.actor,
         "dimension": resources.dimension,
         "link": Texts(resources.port, resources.port_names),
+        "tier": Texts(resources.tier, resources.tier_names),
+        "bytes_per_ns": np.ma.masked_equal(resources.bytes_per_ns, 0),
     }
     return Content(iter([columns]))
