@@ -16,7 +16,7 @@ from et_sim.errors import UsageError
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
-from et_sim.network.registry import check_model, model_named
+from et_sim.network.registry import check_model, check_network, model_named
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
 from et_sim.result import Result
@@ -109,7 +109,7 @@ def execute(
     watch.stage("reading machine and traces")
     task, chosen = prepare(workload, options, change), model_named(options.model)
     machine, layer_file = task.machine, task.layer_file
-    chosen.check(machine.network)
+    check_network(chosen, machine.network)
     output_filter.check_ranks(task.workload.ranks)
     watch.stage("planning")
     lowering = Lowering(task.workload, machine)

@@ -11,6 +11,7 @@ from et_sim.machine.checks import show
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.profiles import Profile, behaviour_of
+from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.reference_page import EXAMPLES, GROUPS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
@@ -36,6 +37,7 @@ FILES = (
     KeyFile("entry of time-factors, in the system file", TIME_FACTOR_KEYS),
     KeyFile(NETWORK, NETWORK_KEYS, EXAMPLES["network"]),
     KeyFile("entry of links, in the network file", LINK_KEYS),
+    KeyFile("protocol, in the network file", PROTOCOL_KEYS),
     KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),
     KeyFile("system file of ASTRA-sim 1.0", SYSTEM_1_KEYS),
     KeyFile("network file of ASTRA-sim 1.0", LEVEL_KEYS),

@@ -93,6 +93,9 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
         case Kind.TEXT:
             if isinstance(value, str) and value:
                 return value
+        case Kind.OBJECT:
+            if isinstance(value, dict):
+                return value
         case Kind.OBJECTS:
             if value == []:
                 raise refusal(key, value, place, why="it has no entry; leave the key out, or give one")

@@ -42,6 +42,7 @@ class Kind(StrEnum):
     PREFIX = "list of one path"
     TEXT = "text"
     SWITCHES = "named switches"
+    OBJECT = "object"
     OBJECTS = "list of objects"
     LINK_END = "NPU or switch"
 
@@ -92,6 +93,8 @@ class Key:
                 return 'a list with exactly one trace prefix, such as ["custom/all_reduce"]'
             case Kind.CHOICE | Kind.TEXT:
                 return "a text in quotes"
+            case Kind.OBJECT:
+                return f"an object with some of the keys {', '.join(self.choices)}"
             case Kind.OBJECTS:
                 return f"a list of objects, each with some of the keys {', '.join(self.choices)}"
             case Kind.LINK_END:

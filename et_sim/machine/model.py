@@ -222,6 +222,25 @@ class GraphFabric:
 Fabric = GridFabric | LevelFabric | GraphFabric
 
 
+class Completion(StrEnum):
+    """When a message is there, for both its ends."""
+
+    RECEIPT = "receipt"
+    ACKNOWLEDGEMENT = "acknowledgement"
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a transport makes of messages; sizes in bytes. This one leaves them as they are."""
+
+    payload: int = 0  # of a packet; 0: messages are not cut into packets
+    header: int = 0  # of a packet
+    acknowledgement: int = 0  # of each packet, on the way back; 0: none
+    store_and_forward: bool = False  # devices pass on packets when they have all of them
+    completion: Completion = Completion.RECEIPT
+    whole_ns: bool = False  # the time of a packet on a link is rounded to whole ns
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """What collectives run along, and what their messages cross."""
@@ -229,6 +248,7 @@ class Network:
     grid: LogicalGrid
     fabric: Fabric
     fraction_bits: int = 0  # time is counted in 2^-bits ns while a run lasts
+    protocol: Protocol | None = None
 
     @staticmethod
     def of_dimensions(dimensions: tuple[Dimension, ...], links: tuple[UnevenLink, ...] = ()) -> Network:

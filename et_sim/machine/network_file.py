@@ -14,6 +14,7 @@ from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.model import Dimension, GridFabric, Network, Shape
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import DIMENSION_KEYS, NETWORK_KEYS
+from et_sim.machine.topology.protocol import read_protocol
 from et_sim.machine.uneven_links import read_links
 
 _MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
@@ -49,7 +50,8 @@ def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False
         if dimension.npus == 1:
             text = f"index {index} is 1: this dimension never takes part (the reference refuses it)"
             remarks.warn(source.place, "npus_count", text)
-    return Network.of_dimensions(dimensions, read_links(source, GridFabric(dimensions), remarks))
+    network = Network.of_dimensions(dimensions, read_links(source, GridFabric(dimensions), remarks))
+    return replace(network, protocol=read_protocol(source, remarks))
 
 
 def _list(key: Key, source: Source) -> list[Any]:

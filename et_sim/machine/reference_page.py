@@ -12,6 +12,7 @@ from pathlib import Path
 
 from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
 from et_sim.machine.unused_keys import UNUSED_KEYS
@@ -66,6 +67,11 @@ describe [a graph](networks.md).
 
 _LINKS = """
 Each entry of `links` is about one link, in one direction:
+"""
+
+_PROTOCOL = """
+`protocol` is for the flow model alone: the others refuse it. Of what a preset says, single keys may differ.
+Without the key, messages are as large as their payload, and links carry nothing else:
 """
 
 _STRAGGLERS = """
@@ -170,6 +176,7 @@ def configuration_page() -> str:
     ignored = tuple(key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored)
     memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
+    parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS)]
     parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_MEMORY, _table(memory), GROUPS, _ignored_table(ignored)]

@@ -11,6 +11,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
 from et_sim.machine.profiles import Profile
+from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.uneven_tables import LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -353,7 +354,7 @@ DIMENSION_KEYS = (
     ),
 )
 
-NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY)
+NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, PROTOCOL_KEY)
 
 MEMORY_KEYS = (
     Key(

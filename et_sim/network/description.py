@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
         "is_graph": isinstance(given.fabric, GraphFabric),
         "routing": fabric.routing.value,
         "npus_forward": fabric.npus_forward,
+        "protocol": None if given.protocol is None else asdict(given.protocol),
         "logical_dimensions": [dimension.npus for dimension in network.grid.dimensions],
         "diameter": diameter,
         "diameter_is_exact": is_exact,
@@ -111,6 +113,8 @@ def as_text(found: dict[str, Any], place: str) -> list[str]:
         ("dimensions", " x ".join(map(str, found["logical_dimensions"])) + " (logical, innermost first)"),
         ("ranks", _placement(found["ranks"])),
     ]
+    if found["protocol"]:
+        rows.append(("protocol", _packets(found["protocol"])))
     lines = [f"{name:<13}{text}" for name, text in rows]
     lines += ["", *_tier_lines(found["tiers"]), ""]
     for path in found["paths"]:
@@ -119,6 +123,16 @@ def as_text(found: dict[str, Any], place: str) -> list[str]:
             f"{format_ns(path['latency_ns'])}, {format_bandwidth(path['bytes_per_ns'])}"
         )
     return lines
+
+
+def _packets(protocol: dict[str, Any]) -> str:
+    """What it makes of a message."""
+    text = f"packets of {protocol['payload']} + {protocol['header']} bytes, "
+    size = protocol["acknowledgement"]
+    text += f"acknowledgements of {size}, " if size else "no acknowledgements that matter, "
+    text += "stored and forwarded, " if protocol["store_and_forward"] else ""
+    text += "in whole ns, " if protocol["whole_ns"] else ""
+    return f"{text}complete at {protocol['completion']}"
 
 
 def _halves(found: dict[str, Any], across: float) -> str:

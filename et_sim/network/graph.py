@@ -21,7 +21,16 @@ from et_sim.machine.link_classes import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.topology.reach import longest_way
 from et_sim.network.fabric import NONE, Leg
-from et_sim.network.routes import FAR, MASK, RouteTables, mixed, next_link, next_stop, route_tables
+from et_sim.network.routes import (
+    FAR,
+    FIRST_PORTS,
+    MASK,
+    RouteTables,
+    mixed,
+    next_link,
+    next_stop,
+    route_tables,
+)
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import record, table
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
@@ -144,7 +153,7 @@ def _path_codes(fabric: GraphTables, sources: Any, targets: Any, codes: Any) -> 
         device, stop, one, other = leg.here, leg.at, 1, 2
         while device != leg.there:
             stop = _stop_after(fabric, leg, device, stop)
-            link = next_link(fabric.routes, device, stop, leg.at, leg.end)
+            link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
             one = mixed(one, int(fabric.speed_of[link]))
             other = mixed(other, int(fabric.speed_of[link]) + 1)
             device = fabric.routes.target[link]
@@ -178,7 +187,7 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
     device, stop, time = leg.here, leg.at, float(begin)
     while device != leg.there:
         stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
         speed = fabric.speeds[fabric.speed_of[link]]
         length = int(size / speed.bytes_per_ns)
         if is_folded:
@@ -196,7 +205,7 @@ def leg_ns(fabric: GraphTables, leg: Leg, size: int) -> int:
     latency, count, last, slowest = 0.0, 0, 0.0, np.inf
     while device != leg.there:
         stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
         speed = fabric.speeds[fabric.speed_of[link]]
         if speed.latency_ns != last:
             latency, count, last = latency + count * last, 0, speed.latency_ns
@@ -218,7 +227,7 @@ def leaving_class(fabric: GraphTables, leg: Leg) -> int:
     device, stop, slowest = leg.here, leg.at, NONE
     while device != leg.there:
         stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
         speed = fabric.speed_of[link]
         if slowest == NONE or fabric.speeds[speed].bytes_per_ns < fabric.speeds[slowest].bytes_per_ns:
             slowest = speed
@@ -235,7 +244,7 @@ def describe_leg(fabric: GraphTables, run: Run, leg: Leg, size: int) -> None:
     device, stop = leg.here, leg.at
     while device != leg.there:
         stop = _stop_after(fabric, leg, device, stop)
-        link = next_link(fabric.routes, device, stop, leg.at, leg.end)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
         if fabric.speed_of[link] != last:
             if count > 0:
                 latency += count * fabric.speeds[last].latency_ns

@@ -14,12 +14,14 @@ from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE
+from et_sim.errors import MachineError
 from et_sim.machine.link_classes import link_tiers
-from et_sim.machine.model import Network
+from et_sim.machine.model import Network, Routing
 from et_sim.network import graph, link_queues
 from et_sim.network.graph import GraphTables
-from et_sim.network.routes import next_link, next_stop
+from et_sim.network.routes import MOST_BYTES_OF_TABLE, MOST_PORTS, next_link, next_stop, ports_of_flow
 from et_sim.plan.tables import record, table
+from et_sim.units import format_bytes
 
 MESSAGE = record(
     ("at", "i4"),  # the rank it has reached; NONE: another device
@@ -28,6 +30,7 @@ MESSAGE = record(
     ("device", "i4"),  # that it has reached
     ("stop", "i4"),  # the rank it is on its way to
     ("source", "i4"),
+    ("ports", "i8"),  # both, if its way depends on them
     *MESSAGE_FIELDS,
 )
 TO = "->"  # in the names of links
@@ -42,6 +45,7 @@ class GraphLinkTables(Tables):
     links: Any
     tier: Any  # per link
     home: Any  # per rank: itself; one more for devices that are no NPUs
+    sent: Any  # messages by source and target, as a counter of 16 bits; empty: no way depends on it
 
 
 def link_tables(network: Network) -> GraphLinkTables:
@@ -51,7 +55,22 @@ def link_tables(network: Network) -> GraphLinkTables:
     links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
     links["speed"] = fabric.speed_of
     links["home"] = _owners(network)
-    return GraphLinkTables(fabric, links, _tiers(network), np.append(np.arange(network.ranks), 0))
+    home = np.append(np.arange(network.ranks), 0)
+    return GraphLinkTables(fabric, links, _tiers(network), home, _counters(network))
+
+
+def _counters(network: Network) -> Any:
+    """Of the messages between any two ranks, where each may go another way."""
+    if graph.wired(network).routing is not Routing.ECMP_NS3:
+        return np.zeros(0, np.uint16)
+    size = 2 * network.ranks**2
+    if size > MOST_BYTES_OF_TABLE:
+        raise MachineError(
+            f"the ports of messages among {network.ranks} NPUs would need a table of {format_bytes(size)}",
+            place="network configuration",
+            remedy="give routing: ecmp, or take the analytical model",
+        )
+    return np.zeros(network.ranks**2, np.uint16)
 
 
 def _tiers(network: Network) -> Any:
@@ -100,9 +119,21 @@ def is_wired_to_itself(_network: GraphLinkTables) -> bool:
 
 
 @works_on_tables
-def set_out(network: GraphLinkTables, message: Any, source: int) -> None:
-    """A new message is at a rank."""
+def next_ports(network: GraphLinkTables, source: int, target: int) -> int:
+    """Every message between two ranks has a source port of its own."""
+    if len(network.sent) == 0:
+        return 0
+    at = source * (len(network.home) - 1) + target
+    number = int(network.sent[at])
+    network.sent[at] = (number + 1) & MOST_PORTS
+    return ports_of_flow(number)
+
+
+@works_on_tables
+def set_out(network: GraphLinkTables, message: Any, source: int, ports: int) -> None:
+    """A message is at a rank."""
     message.at = message.stop = message.source = source
+    message.ports = ports
     message.via_switch = 0
     message.device = network.fabric.routes.device_of[source]
 
@@ -113,7 +144,7 @@ def take_hop(network: GraphLinkTables, message: Any) -> int:
     routes = network.fabric.routes
     if routes.rank_of[message.device] == message.stop:
         message.stop = next_stop(routes, message.stop, message.target)
-    link = next_link(routes, message.device, message.stop, message.source, message.target)
+    link = next_link(routes, message.device, message.stop, message.source, message.target, message.ports)
     message.device = routes.target[link]
     message.at = routes.rank_of[message.device]
     message.dimension = network.tier[link]

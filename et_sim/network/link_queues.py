@@ -1,6 +1,6 @@
 """The mechanism of the link model: a busy link queues messages in the order they came.
 
-What is particular to a fabric stands in the module of its tables: `set_out`, `take_hop`,
+What is particular to a fabric stands in the module of its tables: `next_ports`, `set_out`, `take_hop`,
 `is_wired_to_itself`.
 Messages have the fields `at`, the rank that they have reached, or will when they leave the switch they are in
 (`via_switch`), and `dimension`; tables have `links`, `home` and `fabric.speeds`.
@@ -32,7 +32,9 @@ LINK = record(
     *MARK_FIELDS,
 )
 
-set_out = chosen_by_tables("set_out")  # (network, message, source): a new one is at a rank
+# (network, source, target): the ports of a new message between two ranks, if its way depends on them.
+next_ports = chosen_by_tables("next_ports")
+set_out = chosen_by_tables("set_out")  # (network, message, source, ports): one is at a rank
 take_hop = chosen_by_tables("take_hop")  # (network, message): its next link; moves it to the far end
 is_wired_to_itself = chosen_by_tables("is_wired_to_itself")  # (network): for messages to oneself
 
@@ -52,7 +54,7 @@ def inject(
         arrive_at_once(run, target, size, kind, a, b, c, done)
         return
     row = new_message(run, target, size, kind, a, b, c, done)
-    set_out(run.network, run.messages[row], source)
+    set_out(run.network, run.messages[row], source, next_ports(run.network, source, target))
     _enter_link(run, row)
 
 

@@ -12,6 +12,7 @@ from et_sim.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from et_sim.engine.transport.network_seam import NetworkModel
+    from et_sim.machine.model import Network
 
 MODELS = {
     "analytical": "et_sim.network.analytical",
@@ -49,3 +50,13 @@ def model_named(name: str) -> NetworkModel:
             "et_sim/engine/transport/network_seam.py",
         )
     return model
+
+
+def check_network(model: NetworkModel, network: Network) -> None:
+    """Refuse what a model cannot do, or would say nothing about."""
+    if network.protocol is not None and not getattr(model, "HAS_PROTOCOLS", False):
+        raise UsageError(
+            'key "protocol" of the network configuration means nothing to this network model',
+            remedy="take --model flow, or leave the key out",
+        )
+    model.check(network)

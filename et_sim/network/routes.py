@@ -10,12 +10,16 @@ has become the target's, lowest dimension first. Among links that are equally ne
 
 - `shortest` and `dimension-order` take the one with the lowest number,
 - `ecmp` one by a hash of source, target, seed and device,
-- `ecmp-ns3` one by the hash of ns-3's switches, with which the device's number is the seed.
+- `ecmp-ns3` one by the hash of ns-3's switches, of which the device's number is the seed: the hash counts
+  devices in the order in which a search from the target finds them that looks at high numbers first (ns-3
+  looks at its switches by their addresses in memory, which descend). Every message between two ranks is a
+  flow with a source port of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,6 +39,8 @@ LOWEST, HASHED, NS3 = range(3)
 CHOICES = {Routing.SHORTEST: LOWEST, Routing.DIMENSION_ORDER: LOWEST, Routing.ECMP: HASHED}
 MASK = 0xFFFFFFFF
 NS3_SOURCE_PORT, NS3_TARGET_PORT, NS3_ADDRESS = 10000, 100, 0x0B000001
+MOST_PORTS = 0xFFFF
+FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message between two ranks
 RULE = record(("choice", "i8"), ("seed", "i8"), ("stops", "i8"), ("has_grid", "i8"), ("routes", "i8"))
 AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
 
@@ -57,6 +63,7 @@ class RouteTables(Tables):
     goal_row: Any  # of `hops`
     goal_extra: Any  # links from there to the NPU
     hops: Any
+    found: Any  # in which order a search from a goal finds devices; empty: nothing depends on it
     axes: Any  # of a mesh or torus
     logical: Any  # dimensions in whose order stops come
     route_key: Any  # source * devices + target, ascending
@@ -81,7 +88,7 @@ def route_tables(network: Network) -> RouteTables:
     rule.has_grid, rule.routes = bool(fabric.grid), len(fabric.routes)
     rank_of = np.full(devices, NONE, np.int32)
     rank_of[graph.npus] = np.arange(len(graph.npus))
-    first_goal, goal_row, goal_extra, hops = _distances(fabric, forwards, column)
+    first_goal, goal_row, goal_extra, hops, found = _distances(fabric, forwards, column)
     key, first, links = _given_routes(fabric)
     return RouteTables(
         rule=rule,
@@ -98,6 +105,7 @@ def route_tables(network: Network) -> RouteTables:
         goal_row=goal_row,
         goal_extra=goal_extra,
         hops=hops,
+        found=found,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
         logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
         route_key=key,
@@ -124,23 +132,26 @@ def _given_routes(fabric: GraphFabric) -> tuple[Any, Any, Any]:
     return np.array(sorted(keys), np.int64), first, np.array([x for way in ways for x in way], np.int32)
 
 
-def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, Any, Any, Any]:
-    """(where the goals of each rank begin, their rows, links left from there, the table)."""
+def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """(where the goals of each rank begin, their rows, links left from there, hops, order of the search)."""
     graph, ranks = fabric.graph, len(fabric.graph.npus)
+    unordered = np.zeros((0, 0), np.int32)
     if fabric.grid:
         nothing = np.zeros(0, np.int32)
-        return np.zeros(ranks + 1, np.int64), nothing, nothing, np.zeros((0, 0), np.uint8)
-    if fabric.npus_forward:
-        near, owner, extra = graph.npus, np.arange(ranks), 0
+        return np.zeros(ranks + 1, np.int64), nothing, nothing, np.zeros((0, 0), np.uint8), unordered
+    owner, near, extra = _near(fabric, forwards)
+    is_ordered = fabric.routing is Routing.ECMP_NS3
+    if is_ordered:  # the search begins at the rank, and so at all that is near it
+        first_near = np.searchsorted(owner, np.arange(ranks + 1))
+        sets = [tuple(near[one:end][::-1]) for one, end in pairwise(first_near.tolist())]
+        goals = list(dict.fromkeys(sets))
+        number = {goal: row for row, goal in enumerate(goals)}
+        owner, rows = np.arange(ranks), np.array([number[one] for one in sets])
     else:
-        into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU))
-        rank_of = np.full(len(graph), NONE)
-        rank_of[graph.npus] = np.arange(ranks)
-        pairs = np.unique(np.stack([rank_of[graph.targets[into]], graph.sources[into]]), axis=1)
-        (owner, near), extra = pairs, 1
-    goals, rows = np.unique(near, return_inverse=True)
+        single, rows = np.unique(near, return_inverse=True)
+        goals = [(one,) for one in single]
     columns = int(forwards.sum())
-    size = len(goals) * columns
+    size = len(goals) * columns * (1 + 4 * is_ordered)
     if size > MOST_BYTES_OF_TABLE:
         raise MachineError(
             f"routes among {columns} devices that forward would need a table of {format_bytes(size)}",
@@ -148,12 +159,16 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
             remedy="let switches alone forward (forwarding: switches), or use a mesh or torus as a whole",
         )
     hops = np.full((len(goals), columns), FAR, np.uint8)
+    found = np.zeros(hops.shape, np.int32) if is_ordered else unordered
     among = np.flatnonzero(forwards[graph.sources] & forwards[graph.targets])
-    among = among[np.argsort(graph.targets[among], kind="stable")]
+    order = -graph.sources[among] if is_ordered else np.arange(len(among))
+    among = among[np.lexsort((order, graph.targets[among]))]
     back = column[graph.sources[among]].astype(np.int32)
     first = np.searchsorted(column[graph.targets[among]], np.arange(columns + 1))
+    first_start = np.cumsum([0, *(len(goal) for goal in goals)])
+    starts = column[[one for goal in goals for one in goal]].astype(np.int32)
     deepest = np.zeros(1, np.int64)
-    _spread(column[goals].astype(np.int32), first, back, hops, np.zeros(columns, np.int32), deepest)
+    _spread(first_start, starts, first, back, hops, found, np.zeros(columns, np.int32), deepest)
     if deepest[0] >= FAR:
         raise MachineError(
             f"some way has {FAR} links or more",
@@ -161,16 +176,33 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
             remedy="describe a mesh, torus or ring as a whole by its generator",
         )
     first_goal = np.searchsorted(owner, np.arange(ranks + 1))
-    return first_goal, rows.reshape(-1).astype(np.int32), np.full(len(rows), extra, np.int32), hops
+    rows = rows.reshape(-1).astype(np.int32)
+    return first_goal, rows, np.full(len(rows), extra, np.int32), hops, found
 
 
-@entry(what="the routes", seconds=lambda goals, _first, back, *_: len(goals) * len(back) * 3e-7)
-def _spread(goals: Any, first: Any, back: Any, hops: Any, queue: Any, deepest: Any) -> None:
+def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
+    """Ranks, the devices from which they are reached, ascending, and how many links these are away."""
+    graph, ranks = fabric.graph, len(fabric.graph.npus)
+    if fabric.npus_forward:
+        return np.arange(ranks), graph.npus, 0
+    into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU))
+    rank_of = np.full(len(graph), NONE)
+    rank_of[graph.npus] = np.arange(ranks)
+    owner, near = np.unique(np.stack([rank_of[graph.targets[into]], graph.sources[into]]), axis=1)
+    return owner, near, 1
+
+
+@entry(what="the routes", seconds=lambda goals, _starts, _first, back, *_: len(goals) * len(back) * 3e-7)
+def _spread(
+    first_start: Any, starts: Any, first: Any, back: Any, hops: Any, found: Any, queue: Any, deepest: Any
+) -> None:
     """How many links each device is away from every goal, against the direction of links."""
-    for row in range(len(goals)):
-        hops[row, goals[row]] = 0
-        queue[0] = goals[row]
-        head, tail = 0, 1
+    for row in range(len(hops)):
+        head, tail = 0, 0
+        for at in range(first_start[row], first_start[row + 1]):
+            hops[row, starts[at]] = 0
+            queue[tail] = starts[at]
+            tail += 1
         while head < tail:
             here = queue[head]
             head += 1
@@ -184,6 +216,9 @@ def _spread(goals: Any, first: Any, back: Any, hops: Any, queue: Any, deepest: A
                     hops[row, there] = distance
                     queue[tail] = there
                     tail += 1
+        if len(found) > 0:
+            for at in range(tail):
+                found[row, queue[at]] = at
 
 
 @works_on_tables
@@ -200,7 +235,7 @@ def next_stop(routes: RouteTables, at: int, target: int) -> int:
 
 
 @works_on_tables
-def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int) -> int:
+def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int, ports: int) -> int:
     """The link that a message between two ranks takes from the device `at` towards the rank `stop`."""
     if routes.rule[0].routes:
         link = _given(routes, at, routes.device_of[source], routes.device_of[target])
@@ -212,7 +247,7 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int)
     while end < routes.first_direct[at + 1] and routes.target[routes.direct[end]] == goal:
         end += 1
     if end > first:
-        return routes.direct[first + _chosen(routes, at, source, target, end - first)]
+        return routes.direct[first + _chosen(routes, at, source, target, ports, end - first)]
     nearest, count, lowest = 1 << 40, 0, NONE
     for row in range(routes.first_link[at], routes.first_link[at + 1]):
         hops = _hops(routes, routes.target[routes.links[row]], stop)
@@ -220,13 +255,35 @@ def next_link(routes: RouteTables, at: int, stop: int, source: int, target: int)
             nearest, count, lowest = hops, 1, row
         elif hops == nearest:
             count += 1
-    wanted = _chosen(routes, at, source, target, count)
+    wanted = _chosen(routes, at, source, target, ports, count)
+    if len(routes.found) > 0:
+        return routes.links[_in_order_found(routes, at, stop, nearest, wanted)]
     row = lowest
     while wanted > 0:
         row += 1
         if _hops(routes, routes.target[routes.links[row]], stop) == nearest:
             wanted -= 1
     return routes.links[row]
+
+
+@works_on_tables
+def _in_order_found(routes: RouteTables, at: int, stop: int, nearest: int, before: int) -> int:
+    """Of the links to the nearest devices, the one before which so many come: as the search from the stop
+    finds these, and links side by side by number.
+    """
+    goal = routes.goal_row[routes.first_goal[stop]]
+    last_found, last = NONE, NONE
+    for _ in range(before + 1):
+        next_found, following = 1 << 40, NONE
+        for row in range(routes.first_link[at], routes.first_link[at + 1]):
+            there = routes.target[routes.links[row]]
+            if _hops(routes, there, stop) == nearest:
+                found = int(routes.found[goal, routes.column[there]])
+                is_later = found > last_found or (found == last_found and row > last)
+                if is_later and found < next_found:
+                    next_found, following = found, row
+        last_found, last = next_found, following
+    return last
 
 
 @works_on_tables
@@ -285,16 +342,27 @@ def _hops_of_grid(routes: RouteTables, here: int, there: int) -> int:
 
 
 @works_on_tables
-def _chosen(routes: RouteTables, at: int, source: int, target: int, count: int) -> int:
+def _chosen(routes: RouteTables, at: int, source: int, target: int, ports: int, count: int) -> int:
     """Which of so many links that are equally good."""
     rule = routes.rule[0]
     if count == 1 or rule.choice == LOWEST:
         return 0
     if rule.choice == NS3:
         one, other = routes.device_of[source], routes.device_of[target]
-        ports = NS3_SOURCE_PORT + (NS3_TARGET_PORT << 16)
         return murmur3(ns3_address(one), ns3_address(other), ports, int(at)) % count
     return murmur3(int(source), int(target), int(rule.seed), int(at)) % count
+
+
+@works_on_tables
+def ports_of_flow(number: int) -> int:
+    """Source and target port of the message before which so many went the same way, as one word."""
+    return ((NS3_SOURCE_PORT + number) & MOST_PORTS) | (NS3_TARGET_PORT << 16)
+
+
+@works_on_tables
+def ports_back(ports: int) -> int:
+    """Those of its acknowledgements."""
+    return (ports >> 16) | ((ports & MOST_PORTS) << 16)
 
 
 @works_on_tables
@@ -335,7 +403,7 @@ def route_into(routes: RouteTables, source: int, target: int, found: Any) -> int
         if routes.rank_of[device] == stop:
             at = stop
             stop = next_stop(routes, at, target)
-        link = next_link(routes, device, stop, source, target)
+        link = next_link(routes, device, stop, source, target, FIRST_PORTS)
         if count == len(found):
             return NONE
         found[count] = link

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
-from machines import network
+from machines import network, simulate, system
 
 from et_sim.machine import read_network_alone
 from et_sim.machine.graph import NPU, Graph
@@ -20,6 +21,7 @@ from et_sim.network.description import describe
 from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.routes import distances_of, murmur3, names_on, path_between, route_tables
+from et_sim.trace import TraceBuilder
 
 LINK = {"bandwidth": "400Gbps", "latency": "0.5us"}
 
@@ -140,26 +142,91 @@ def test_the_hash_is_that_of_the_switches_of_ns3() -> None:
         assert murmur3(*words, seed) == plain_murmur3(data, seed)
 
 
-def test_ecmp_as_in_ns3_hashes_addresses_and_ports_with_the_number_of_the_switch() -> None:
-    text = "6 2 4\n4 5\n" + "".join(f"{host} 4 100Gbps 1us 0\n" for host in range(2))
-    text = "8 4 10\n4 5 6 7\n"
-    text += "".join(f"{host} {4 + host // 2} 100Gbps 1us 0\n" for host in range(4))
-    text += "".join(f"{leaf} {spine} 100Gbps 1us 0\n" for leaf in (4, 5) for spine in (6, 7))
-    text = text.replace("8 4 10", "8 4 8")
+def switched(seed: int, most_links: int) -> tuple[Network, nx.Graph]:
+    """Hosts on random switches, as ns-3 reads them."""
     from et_sim.machine.other_topologies import import_text
 
-    content = import_text(text, "<text>", "ns-3").content | {"routing": "ecmp-ns3"}
-    found = ways(read_network_alone(content))
-    for (source, target), way in found.items():
-        if source // 2 == target // 2:
-            continue
-        ports = 10000 | 100 << 16
-        key = b"".join(
-            word.to_bytes(4, "little")
-            for word in (0x0B000001 + source * 256, 0x0B000001 + target * 256, ports)
-        )
-        leaf = 4 + source // 2
-        assert way[2] == str(6 + plain_murmur3(key, leaf) % 2)
+    chance = random.Random(seed)
+    hosts, switches = chance.randint(3, 6), chance.randint(4, 9)
+    found = nx.gnm_random_graph(switches, chance.randint(switches, 3 * switches), seed=seed)
+    found.add_edges_from((at, at + 1) for at in range(switches - 1))
+    numbers = chance.sample(range(hosts + switches), switches)  # of the switches
+    found = nx.relabel_nodes(found, dict(enumerate(numbers)))
+    for host in sorted(set(range(hosts + switches)) - set(numbers)):
+        found.add_edges_from((host, leaf) for leaf in chance.sample(numbers, chance.randint(1, most_links)))
+    lines = [f"{hosts + switches} {switches} {found.number_of_edges()}", " ".join(map(str, numbers))]
+    lines += [f"{one} {other} 100Gbps 1us 0" for one, other in found.edges]
+    content = import_text("\n".join(lines), "<text>", "ns-3").content | {"routing": "ecmp-ns3"}
+    return read_network_alone(content), found
+
+
+def next_hops_of_ns3(links: nx.Graph, switches: set[int], host: int) -> dict[int, list[int]]:
+    """Towards a host, as ns-3 finds them: breadth first, of neighbours the highest number first."""
+    far, waiting = {host: 0}, [host]
+    hops: dict[int, list[int]] = {}
+    for now in waiting:
+        for near in sorted(links[now], reverse=True):
+            if near not in far:
+                far[near] = far[now] + 1
+                if near in switches:
+                    waiting.append(near)
+            if far[near] == far[now] + 1:
+                hops.setdefault(near, []).append(now)
+    return hops
+
+
+def choice_of_ns3(source: int, target: int, ports: int, switch: int, count: int) -> int:
+    words = (0x0B000001 + source * 256, 0x0B000001 + target * 256, ports)
+    return plain_murmur3(b"".join(word.to_bytes(4, "little") for word in words), switch) % count
+
+
+def test_ecmp_as_in_ns3_counts_next_hops_in_the_order_of_its_search() -> None:
+    choices = 0
+    for seed in range(40):
+        machine, links = switched(seed, most_links=1 + seed % 3)
+        graph, tables = graph_of(machine), route_tables(machine)
+        hosts = [int(graph.names[npu]) for npu in graph.npus]
+        switches = set(links) - set(hosts)
+        for rank, target in enumerate(hosts):
+            hops = next_hops_of_ns3(links, switches, target)
+            for other, source in enumerate(hosts):
+                if source == target:
+                    continue
+                way = names_on(graph, path_between(tables, other, rank))
+                for here, there in pairwise(map(int, way[1:])):  # hosts choose among their links otherwise
+                    count = len(hops[here])
+                    choices += count > 1
+                    assert there == hops[here][choice_of_ns3(source, target, 10000 | 100 << 16, here, count)]
+    assert choices > 100
+
+
+@pytest.mark.parametrize("model", ["link", "flow"])
+def test_each_message_between_two_hosts_of_ns3_has_a_source_port_of_its_own(model: str) -> None:
+    shape = {"leaves": 2, "spines": 4, "npus-per-leaf": 2}
+    net = {"graph": {"generator": "leaf-spine", **LINK, **shape}, "routing": "ecmp-ns3"}
+    one, other = TraceBuilder(), TraceBuilder()
+    before: list[int] = []
+    count, size = 9, 10_000
+    for tag in range(count):
+        before = [one.send(3, size, tag=tag, after=before)]
+        other.receive(0, size, tag=tag)
+    builders = [one, TraceBuilder(), TraceBuilder(), other]
+    result = simulate(builders, net, system(dimensions=2), model=model, detail="links")
+    graph = graph_of(read_network_alone(net))
+    number = {name: at for at, name in enumerate(graph.names)}
+    spines = sorted((number[f"spine{at}"] for at in range(4)), reverse=True)
+    wanted = dict.fromkeys(spines, 0)
+    for message in range(count):
+        ends = (number["npu0"], number["npu3"])
+        at = choice_of_ns3(*ends, (10000 + message) | 100 << 16, number["leaf0"], 4)
+        wanted[spines[at]] += size
+    carried = dict.fromkeys(spines, 0)
+    links = result.table("links").to_pydict()
+    for link, bytes_of in zip(links["link"], links["bytes"], strict=True):
+        for spine in spines:
+            carried[spine] += bytes_of if f"leaf0->{graph.names[spine]}" in link else 0
+    assert carried == wanted
+    assert sum(one > 0 for one in wanted.values()) > 2
 
 
 def test_a_given_route_is_taken_by_its_pair_only() -> None:

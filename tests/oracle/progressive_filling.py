@@ -12,22 +12,34 @@ from typing import NamedTuple
 
 
 class Flow(NamedTuple):
-    """So many bytes over links, from a time on."""
+    """So many bytes over links, from a time on; `back` are those that its acknowledgements take."""
 
     begin_ns: int
     size: int
     links: tuple[Hashable, ...]
+    back: tuple[Hashable, ...] = ()
 
 
-def end_times(flows: Sequence[Flow], capacity: Mapping[Hashable, Fraction]) -> list[Fraction]:
-    """When the last byte of each flow has set out."""
+def end_times(
+    flows: Sequence[Flow],
+    capacity: Mapping[Hashable, Fraction],
+    acknowledged: Mapping[Hashable, Fraction] | None = None,
+) -> list[Fraction]:
+    """When the last byte of each flow has set out.
+
+    `acknowledged`: what acknowledgements take of a link, by what they acknowledge.
+    """
+    loads = [dict.fromkeys(flow.links, Fraction(1)) for flow in flows]
+    for flow, load in zip(flows, loads, strict=True):
+        for link in flow.back if acknowledged else ():
+            load[link] = load.get(link, Fraction(0)) + acknowledged[link]
     left = {number: Fraction(flow.size) for number, flow in enumerate(flows)}
     to_begin = sorted(left, key=lambda number: flows[number].begin_ns)
     ends: dict[int, Fraction] = {}
     active: set[int] = set()
     now = Fraction(0)
     while to_begin or active:
-        rates = fair_rates({number: flows[number].links for number in active}, capacity)
+        rates = fair_rates({number: loads[number] for number in active}, capacity)
         times = [now + left[number] / rate for number, rate in rates.items()]
         times += [Fraction(flows[number].begin_ns) for number in to_begin[:1]]
         after = min(times)
@@ -43,21 +55,23 @@ def end_times(flows: Sequence[Flow], capacity: Mapping[Hashable, Fraction]) -> l
 
 
 def fair_rates(
-    links_of: Mapping[int, tuple[Hashable, ...]], capacity: Mapping[Hashable, Fraction]
+    loads: Mapping[int, Mapping[Hashable, Fraction]], capacity: Mapping[Hashable, Fraction]
 ) -> dict[int, Fraction]:
-    """Rates at which nobody can have more without taking it from one that has no more itself."""
+    """Rates at which nobody can have more without taking it from one that has no more itself.
+
+    `loads`: what each flow takes of its links, by its rate.
+    """
     rates: dict[int, Fraction] = {}
-    growing = set(links_of)
-    level = Fraction(0)
+    growing = set(loads)
     while growing:
         room = {}
-        for link in {link for number in growing for link in links_of[number]}:
-            taken = sum((rates[number] for number in rates if link in links_of[number]), Fraction(0))
-            users = sum(link in links_of[number] for number in growing)
+        for link in {link for number in growing for link in loads[number]}:
+            taken = sum((rates[number] * loads[number].get(link, 0) for number in rates), Fraction(0))
+            users = sum((loads[number].get(link, 0) for number in growing), Fraction(0))
             room[link] = (capacity[link] - taken) / users
         level = min(room.values())
         full = {link for link, share in room.items() if share == level}
-        for number in [number for number in growing if full & set(links_of[number])]:
+        for number in [number for number in growing if full & set(loads[number])]:
             growing.remove(number)
             rates[number] = level
     return rates

@@ -32,8 +32,9 @@ class Sending(NamedTuple):
 def test_rates_are_those_of_the_textbook() -> None:
     """Three flows on one link, one of which another link holds to a third of its share."""
     capacity: dict[Hashable, Fraction] = {"wide": Fraction(12), "narrow": Fraction(1)}
-    links: dict[int, tuple[Hashable, ...]] = {0: ("wide",), 1: ("wide",), 2: ("wide", "narrow")}
-    assert fair_rates(links, capacity) == {0: Fraction(11, 2), 1: Fraction(11, 2), 2: Fraction(1)}
+    ways: dict[int, tuple[Hashable, ...]] = {0: ("wide",), 1: ("wide",), 2: ("wide", "narrow")}
+    loads = {number: dict.fromkeys(links, Fraction(1)) for number, links in ways.items()}
+    assert fair_rates(loads, capacity) == {0: Fraction(11, 2), 1: Fraction(11, 2), 2: Fraction(1)}
 
 
 @st.composite

@@ -8,7 +8,8 @@ A model gives every message an arrival: it schedules the event (kind, a, b, c) i
 the pool (`message_pool`) and returns its row from `network_event` when it is there. What else it needs is its
 own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
 many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
-another one carries a version: the model compares it with its own and drops what is stale.
+another one carries a version: the model compares it with its own and drops what is stale. A model that knows
+what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from et_sim.machine.topology.fields import FieldError, Fields, as_machine_error
 from et_sim.machine.topology.generators import generate
 from et_sim.machine.topology.listed import add_devices, add_links, devices_named, set_tiers
 from et_sim.machine.topology.part import Place
+from et_sim.machine.topology.protocol import read_protocol
 from et_sim.machine.topology.reach import switches_suffice, unreachable_pair
 
 AUTO, SWITCHES, ALL = "auto", "switches", "all"
@@ -67,13 +68,14 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     sizes = _dimensions(fields, made.dimensions, len(graph.npus))
     forwards = _forwarding(fields, graph)
     routes = _routes(build, fields, graph)
+    protocol = read_protocol(source, remarks) if "protocol" in fields else None
     fields.done()
     if routing is Routing.ECMP_NS3 and seed:
         remarks.warn(
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
     fabric = GraphFabric(graph, routing, seed, forwards, grid, routes)
-    return Network.of_graph(fabric, _logical(sizes, graph, made))
+    return replace(Network.of_graph(fabric, _logical(sizes, graph, made)), protocol=protocol)
 
 
 def _make(source: Source, build: GraphBuilder, fields: Fields) -> _Made:

@@ -6,8 +6,12 @@ what one cannot use, because another of its links gives it less, is left to the 
 source when its last byte is on the way, and arrives the latency later; both are cut to whole nanoseconds. A
 message to oneself arrives at once, unless there is a switch to pass.
 
+With a protocol (`Network.protocol`), a message is as large as its packets, whose acknowledgements take a part
+of the links on the way back; it arrives a packet later for each link but the narrowest, if these are stored
+and forwarded, and with completion at acknowledgement, both ends hear of it when the last one is back.
+
 Every rank is simulated by itself: which messages share a link is not the same for ranks that look alike.
-Not here: rates (`shares`), and routes (`network.link`).
+Not here: rates (`shares`), routes (`network.link`), and what a protocol means for links (`protocols`).
 """
 
 from __future__ import annotations
@@ -28,14 +32,23 @@ from et_sim.engine.transport.message_pool import new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network import graph, grid, link
+from et_sim.network.flow import protocols
 from et_sim.network.flow.queue import ends_never
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
-from et_sim.network.flow.routes import close_route, join_route, leave_route, route_between
+from et_sim.network.flow.routes import (
+    bytes_of_first_packet,
+    bytes_on_wire,
+    close_route,
+    join_route,
+    leave_route,
+    route_between,
+)
 from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link_queues import arrive_at_once, is_wired_to_itself
 from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
+HAS_PROTOCOLS = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 FEWEST_HOMES = 1024  # of the index of routes
@@ -54,12 +67,13 @@ class FlowTables(Tables):
     heap: Any  # routes by the end of their next message
     part_links: Any  # those whose rates are being set
     part_routes: Any
-    longest: Any  # the most links of a route
+    longest: Any  # the most links of a route, and of the way back
+    protocol: Any  # one row
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
-    link.check(network, most_bytes)
+    link.check(network, protocols.most_bytes(network.protocol, most_bytes))
 
 
 def tables(network: Network, plan: Plan) -> FlowTables:
@@ -69,6 +83,8 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     state["free_route"] = state["free_use"] = state["changed"] = state["planned_ns"] = NONE
     shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][hops.links["speed"]]
     shared["head"] = NONE
+    if network.protocol is not None:
+        protocols.set_capacities(shared, network.protocol, 1 << network.fraction_bits)
     homes = max(FEWEST_HOMES, 1 << (4 * len(plan.actors) - 1).bit_length())
     return FlowTables(
         hops,
@@ -80,7 +96,8 @@ def tables(network: Network, plan: Plan) -> FlowTables:
         np.zeros(0, np.int32),
         np.zeros(len(shared), np.int32),
         np.zeros(0, np.int32),
-        np.array([_most_links(network)]),
+        np.array([_most_links(network) * (2 if protocols.goes_back(network.protocol) else 1)]),
+        protocols.table_of(network.protocol),
     )
 
 
@@ -176,10 +193,10 @@ def _end(run: Run, route_row: int) -> None:
     """The first message of a route is through; it arrives when the latencies are over."""
     state, route, now = run.network.state[0], run.network.routes[route_row], run.clock[0].now
     state.changes_ns = max(state.changes_ns, route.ends_ns)
-    arrives = int(route.ends_ns + route.latency_ns + SAME_NS)
     message_row = leave_route(run, route_row)
     message = run.messages[message_row]
-    alone = int(message.bytes / route.narrowest)
+    arrives = int(_arrives(run, route, message) + SAME_NS)
+    alone = int(bytes_on_wire(run.network, message.bytes) / route.narrowest)
     link_class = run.network.hops.links[route.bottleneck].speed
     through = observe.message_shared(
         run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, alone
@@ -187,14 +204,24 @@ def _end(run: Run, route_row: int) -> None:
     observe.next_event_flies(run, through, now, link_class)
     schedule(run, max(arrives, now), NETWORK + ARRIVAL, message_row, 0, 0)
     if message.done != NONE:
+        left = arrives if run.network.protocol[0].ends_acknowledged else now
         observe.next_event_follows(run, through, now)
-        schedule(run, now, message.done, message.c, message.b, 0)
+        schedule(run, left, message.done, message.c, message.b, 0)
     if route.flows == 0:
         ends_never(run.network, route_row)
         close_route(run, route_row)
     else:
         plan_end(run, route_row)
     _share_later(run)
+
+
+@works_on_tables
+def _arrives(run: Run, route: Any, message: Any) -> float:
+    """When a message is there of which the last byte sets out."""
+    protocol, time = run.network.protocol[0], route.ends_ns + route.latency_ns
+    if protocol.stores_packets:
+        time += route.stored_ns * bytes_of_first_packet(run.network, message.bytes)
+    return time + route.back_ns if protocol.ends_acknowledged else time
 
 
 @works_on_tables

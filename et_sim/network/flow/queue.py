@@ -81,4 +81,6 @@ def _is_before(network: Any, one: int, other: int) -> bool:
         return first.ends_ns < second.ends_ns
     if first.source != second.source:
         return first.source < second.source
-    return first.target < second.target
+    if first.target != second.target:
+        return first.target < second.target
+    return first.ports < second.ports

@@ -21,9 +21,17 @@ STATE = record(
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
     ("changes_ns", "f8"),  # when rates change: as soon as all that ends in this nanosecond has ended
 )
+PROTOCOL = record(
+    ("payload", "i8"),  # of a packet; 0: messages are not cut into packets
+    ("header", "i8"),
+    ("goes_back", "i1"),  # something does: acknowledgements, or the word that a message is there
+    ("stores_packets", "i1"),
+    ("ends_acknowledged", "i1"),  # a message is there when its source knows
+)
 ROUTE = record(
     ("source", "i4"),
     ("target", "i4"),
+    ("ports", "i8"),
     ("chain", "i4"),
     ("next", "i4"),  # on the free list
     ("first_use", "i4"),
@@ -40,6 +48,8 @@ ROUTE = record(
     ("narrowest", "f8"),  # the rate of a message that is alone
     ("ends_ns", "f8"),  # of the first message, at this rate
     ("latency_ns", "f8"),
+    ("stored_ns", "f8"),  # per byte of a packet: at each device after the first link
+    ("back_ns", "f8"),  # until the last acknowledgement is back
 )
 USE = record(
     ("route", "i4"),
@@ -47,15 +57,20 @@ USE = record(
     ("next", "i4"),  # link of the route, or on the free list
     ("before", "i4"),  # among the uses of the link
     ("after", "i4"),
+    ("is_back", "i1"),  # for acknowledgements
 )
 SHARED = record(
     ("capacity", "f8"),  # bytes per ns
+    ("back", "f8"),  # what acknowledgements take of it, as a part of what they acknowledge would take
+    ("back_ns", "f8"),  # of an acknowledgement
     ("head", "i4"),  # its uses
     ("flows", "i4"),
+    ("flows_back", "i4"),  # whose acknowledgements it carries
     ("next_changed", "i4"),
     ("is_changed", "i4"),
     ("part", "i4"),
     ("open", "i4"),  # flows whose rate is not yet set
+    ("open_back", "i4"),
     ("left", "f8"),  # capacity for them
     ("share", "f8"),  # of each of them, at least
     ("rate", "f8"),  # of all its flows
@@ -69,6 +84,7 @@ MESSAGE = record(
     ("device", "i4"),  # on a graph: this and what follows
     ("stop", "i4"),
     ("source", "i4"),
+    ("ports", "i8"),
     ("begin_ns", "i8"),
     ("until", "f8"),  # what its route has served when it is through
     *MESSAGE_FIELDS,

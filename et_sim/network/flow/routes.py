@@ -11,18 +11,20 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.run import NONE, Run
-from et_sim.network.link_queues import set_out, take_hop
+from et_sim.network.link_queues import next_ports, set_out, take_hop
+from et_sim.network.routes import ports_back
 
 
 @works_on_tables
 def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     """The row of the route between two ranks, opened if no message is under way on it."""
     network = run.network
-    home = _home(network, source, target)
+    ports = next_ports(network.hops, source, target)
+    home = _home(network, source, target, ports)
     row = network.index[home]
     while row != NONE:
         route = network.routes[row]
-        if route.source == source and route.target == target:
+        if route.source == source and route.target == target and route.ports == ports:
             return row
         row = route.chain
     state = network.state[0]
@@ -30,11 +32,13 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     route = network.routes[row]
     state.free_route = route.next
     state.free_routes -= 1
-    route.source, route.target, route.chain = source, target, network.index[home]
+    route.source, route.target, route.ports, route.chain = source, target, ports, network.index[home]
     network.index[home] = row
     route.head = route.tail = route.bottleneck = route.heap_at = NONE
     route.flows, route.served, route.rate, route.since_ns = 0, 0.0, 0.0, float(run.clock[0].now)
     _take_links(network, row, run.messages[message_row])
+    if network.protocol[0].goes_back:
+        _take_links_back(network, row, run.messages[message_row])
     return row
 
 
@@ -43,7 +47,7 @@ def close_route(run: Run, row: int) -> None:
     """Give back a route on which nothing is under way any more."""
     network = run.network
     state, route = network.state[0], network.routes[row]
-    unchain(network.routes, network.index, _home(network, route.source, route.target), row)
+    unchain(network.routes, network.index, _home(network, route.source, route.target, route.ports), row)
     at = route.first_use
     while at != NONE:
         use = network.uses[at]
@@ -70,7 +74,7 @@ def join_route(run: Run, row: int, message_row: int) -> None:
     route, message = network.routes[row], messages[message_row]
     serve(route, float(run.clock[0].now))
     message.begin_ns = run.clock[0].now
-    message.until = route.served + message.bytes
+    message.until = route.served + bytes_on_wire(network, message.bytes)
     route.flows += 1
     if route.head == NONE or messages[route.tail].until <= message.until:
         join(messages, route, message_row)
@@ -82,8 +86,12 @@ def join_route(run: Run, row: int, message_row: int) -> None:
     at = route.first_use
     while at != NONE:
         use = network.uses[at]
-        network.shared[use.link].flows += 1
-        observe.message_joins_link(run, use.link, network.shared[use.link].flows)
+        link = network.shared[use.link]
+        if use.is_back:
+            link.flows_back += 1
+        else:
+            link.flows += 1
+            observe.message_joins_link(run, use.link, link.flows)
         mark_changed(network, use.link)
         at = use.next
 
@@ -100,9 +108,13 @@ def leave_route(run: Run, row: int) -> int:
         use = network.uses[at]
         link = network.shared[use.link]
         carry(run, use.link, route.ends_ns)
-        link.flows -= 1
-        observe.message_leaves_link(run, use.link, link.flows)
-        link.rate -= route.rate
+        if use.is_back:
+            link.flows_back -= 1
+            link.rate -= route.rate * link.back
+        else:
+            link.flows -= 1
+            observe.message_leaves_link(run, use.link, link.flows)
+            link.rate -= route.rate
         mark_changed(network, use.link)
         at = use.next
     return message_row
@@ -137,35 +149,85 @@ def mark_changed(network: Any, link_row: int) -> None:
 
 
 @works_on_tables
-def _home(network: Any, source: int, target: int) -> int:
+def _home(network: Any, source: int, target: int, ports: int) -> int:
     """Where the search for a route begins."""
-    mixed = source * 0x9E3779B1 + target
+    mixed = source * 0x9E3779B1 + target + ports * 0x85EBCA6B
     return (mixed ^ (mixed >> 15)) & (len(network.index) - 1)
+
+
+@works_on_tables
+def bytes_on_wire(network: Any, size: int) -> int:
+    """Those of a message and of the headers of its packets."""
+    protocol = network.protocol[0]
+    if protocol.payload == 0:
+        return size
+    return size + max((size + protocol.payload - 1) // protocol.payload, 1) * protocol.header
+
+
+@works_on_tables
+def bytes_of_first_packet(network: Any, size: int) -> int:
+    """That all others are as large as, but for the last one."""
+    protocol = network.protocol[0]
+    return min(size, protocol.payload) + protocol.header
 
 
 @works_on_tables
 def _take_links(network: Any, row: int, message: Any) -> None:
     """Walk along the links from a route's source to its target."""
-    route, state = network.routes[row], network.state[0]
-    set_out(network.hops, message, route.source)
+    route = network.routes[row]
+    set_out(network.hops, message, route.source, route.ports)
     route.first_use, route.dimension, route.latency_ns, last = NONE, NONE, 0.0, NONE
-    route.narrowest = 0.0
+    route.narrowest, route.stored_ns = 0.0, 0.0
     while last == NONE or message.at != route.target or message.via_switch:
         link_row = take_hop(network.hops, message)
-        at = state.free_use
-        use = network.uses[at]
-        state.free_use = use.next
-        state.free_uses -= 1
-        link = network.shared[link_row]
-        use.route, use.link, use.next = row, link_row, NONE
-        use.before, use.after = NONE, link.head
-        if link.head != NONE:
-            network.uses[link.head].before = at
-        link.head = at
+        at = _use_link(network, row, link_row)
+        capacity = network.shared[link_row].capacity
         if last == NONE:
-            route.first_use, route.dimension, route.narrowest = at, message.dimension, link.capacity
+            route.first_use, route.dimension, route.narrowest = at, message.dimension, capacity
         else:
             network.uses[last].next = at
-            route.narrowest = min(route.narrowest, link.capacity)
+            if network.protocol[0].stores_packets:
+                route.stored_ns += 1 / max(capacity, route.narrowest)
+            route.narrowest = min(route.narrowest, capacity)
         route.latency_ns += network.hops.fabric.speeds[network.hops.links[link_row].speed].latency_ns
         last = at
+
+
+@works_on_tables
+def _take_links_back(network: Any, row: int, message: Any) -> None:
+    """Walk back from a route's target, as acknowledgements do."""
+    route, last = network.routes[row], network.routes[row].first_use
+    while network.uses[last].next != NONE:
+        last = network.uses[last].next
+    target = message.target
+    message.target = route.source
+    set_out(network.hops, message, target, ports_back(route.ports))
+    route.back_ns = 0.0
+    is_there = False
+    while not is_there:
+        link_row = take_hop(network.hops, message)
+        is_there = message.at == route.source and not message.via_switch
+        route.back_ns += network.hops.fabric.speeds[network.hops.links[link_row].speed].latency_ns
+        route.back_ns += network.shared[link_row].back_ns
+        if network.shared[link_row].back > 0:
+            at = _use_link(network, row, link_row)
+            network.uses[at].is_back = 1
+            network.uses[last].next = at
+            last = at
+    message.target = target
+
+
+@works_on_tables
+def _use_link(network: Any, row: int, link_row: int) -> int:
+    """Note that a route takes a link; returns the row of that note."""
+    state = network.state[0]
+    at = state.free_use
+    use, link = network.uses[at], network.shared[link_row]
+    state.free_use = use.next
+    state.free_uses -= 1
+    use.route, use.link, use.next, use.is_back = row, link_row, NONE, 0
+    use.before, use.after = NONE, link.head
+    if link.head != NONE:
+        network.uses[link.head].before = at
+    link.head = at
+    return at

@@ -4,6 +4,9 @@ Links are filled together: the link whose flows get the least sets the rate of a
 subtracted from their other links, and so on among the rest. Only flows that share links with those that
 began or ended, directly or by others, get new rates.
 
+Acknowledgements take their part of the links on the way back, at the rate of what they acknowledge: the link
+whose flows get the least may be one of those.
+
 Not here: when rates are set (`model`).
 """
 
@@ -94,15 +97,15 @@ def _fill(run: Run, links: int) -> None:
         row = network.part_links[at]
         carry(run, row, run.network.state[0].changes_ns)
         link = network.shared[row]
-        link.left, link.open, link.rate = link.capacity, link.flows, 0.0
-        link.share = link.left / link.open
+        link.left, link.open, link.open_back, link.rate = link.capacity, link.flows, link.flows_back, 0.0
+        link.share = link.left / _open(link)
     for at in range(links // 2 - 1, -1, -1):
         _sift(network, at, links)
     while links > 0:
         row = network.part_links[0]
         link = network.shared[row]
-        if link.open > 0:
-            share = max(link.left, 0.0) / link.open
+        if link.open > 0 or link.open_back > 0:
+            share = max(link.left, 0.0) / _open(link)
             if share > link.share:  # what others took was less than their share of it
                 link.share = share
                 _sift(network, 0, links)
@@ -111,6 +114,12 @@ def _fill(run: Run, links: int) -> None:
         links -= 1
         network.part_links[0] = network.part_links[links]
         _sift(network, 0, links)
+
+
+@works_on_tables
+def _open(link: Any) -> float:
+    """Among how many flows without a rate a link's capacity is parted."""
+    return link.open + link.open_back * link.back
 
 
 @works_on_tables
@@ -134,9 +143,13 @@ def _subtract(network: Any, route: Any) -> None:
         use = network.uses[at]
         link = network.shared[use.link]
         taken = route.rate * route.flows
+        if use.is_back:
+            taken *= link.back
+            link.open_back -= route.flows
+        else:
+            link.open -= route.flows
         link.left -= taken
         link.rate += taken
-        link.open -= route.flows
         at = use.next
 
 

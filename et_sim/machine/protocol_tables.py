@@ -1,0 +1,71 @@
+"""Keys and presets of the network file's `protocol`.
+
+Not here: how they are read (`topology.protocol`).
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from et_sim.machine.keys import Key, Kind
+from et_sim.machine.model import Completion, Protocol
+
+MOST_BYTES = 1 << 20  # of a packet
+
+PRESETS = MappingProxyType(
+    {
+        "roce": Protocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT),
+        "tcp": Protocol(1448, 54, 54, store_and_forward=True),
+    }
+)
+
+PROTOCOL_KEYS = (
+    Key(
+        "preset",
+        Kind.CHOICE,
+        "What the other keys are unless they are given: `roce` as ns-3 models it (1000, 36, 48, true, "
+        "`acknowledgement`), `tcp` over IPv4 with timestamps (1448, 54, 54, true, `receipt`).",
+        choices=tuple(PRESETS),
+    ),
+    Key(
+        "payload",
+        Kind.COUNT,
+        "Bytes of a message in a packet. Required without a preset.",
+        unit="bytes",
+        minimum=1,
+        maximum=MOST_BYTES,
+    ),
+    Key("header", Kind.COUNT, "Bytes that a packet has besides.", unit="bytes", maximum=MOST_BYTES),
+    Key(
+        "acknowledgement",
+        Kind.COUNT,
+        "Bytes that go back for each packet; 0: none, or too few to matter.",
+        unit="bytes",
+        maximum=MOST_BYTES,
+    ),
+    Key(
+        "store-and-forward",
+        Kind.FLAG,
+        "Switches and NICs pass on packets when they have all of them: a message takes one packet's time "
+        "longer on every link but the narrowest.",
+    ),
+    Key(
+        "completion",
+        Kind.CHOICE,
+        "`receipt`: a message is there with its last packet, and has left when that is on the way. "
+        "`acknowledgement`: both when the last acknowledgement is back.",
+        choices=tuple(one.value for one in Completion),
+    ),
+    Key(
+        "whole-ns",
+        Kind.FLAG,
+        "A full packet, and an acknowledgement, takes whole nanoseconds on each link, rounded, as in ns-3.",
+    ),
+)
+PROTOCOL_KEY = Key(
+    "protocol",
+    Kind.OBJECT,
+    "What a transport adds to messages, on the flow model; see [networks](networks.md#packets).",
+    "Not known there.",
+    choices=tuple(key.name for key in PROTOCOL_KEYS),
+)
