@@ -59,17 +59,21 @@ def link_tables(network: Network) -> GraphLinkTables:
     return GraphLinkTables(fabric, links, _tiers(network), home, _counters(network))
 
 
-def _counters(network: Network) -> Any:
-    """Of the messages between any two ranks, where each may go another way."""
-    if graph.wired(network).routing is not Routing.ECMP_NS3:
-        return np.zeros(0, np.uint16)
+def check_ports(network: Network) -> None:
+    """Refuse so many ranks that counting the messages between any two takes too much."""
     size = 2 * network.ranks**2
-    if size > MOST_BYTES_OF_TABLE:
+    if graph.wired(network).routing is Routing.ECMP_NS3 and size > MOST_BYTES_OF_TABLE:
         raise MachineError(
             f"the ports of messages among {network.ranks} NPUs would need a table of {format_bytes(size)}",
             place="network configuration",
             remedy="give routing: ecmp, or take the analytical model",
         )
+
+
+def _counters(network: Network) -> Any:
+    """Of the messages between any two ranks, where each may go another way."""
+    if graph.wired(network).routing is not Routing.ECMP_NS3:
+        return np.zeros(0, np.uint16)
     return np.zeros(network.ranks**2, np.uint16)
 
 

@@ -64,6 +64,7 @@ def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
     if isinstance(network.fabric, GraphFabric):
         graph.check_reach(network, most_bytes)
+        graph_links.check_ports(network)
         return
     if not isinstance(network.fabric, GridFabric):
         raise UsageError(

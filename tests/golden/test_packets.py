@@ -1,12 +1,18 @@
 """The flow model with a protocol agrees with simulators of packets: ns-3's RoCE without congestion control,
 with its ECMP hash, and ns-3's TCP without losses.
 
-For RoCE, tolerances are what is promised: on a star 2 %, 5 % for rings; with several switches 5 %.
+For RoCE, tolerances are what is promised: on a star 2 %, 5 % for rings; with several switches 5 %. By how
+many percent each case differs stands in `ns3_packets_measured.json`, which
+
+    python tests/golden/test_packets.py
+
+writes anew.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,10 +23,12 @@ from et_sim import TraceBuilder, Workload, simulate
 from et_sim.result import Result
 
 DATA = Path(__file__).parent / "data" / "ns3_packets.json"
+MEASURED = DATA.with_name("ns3_packets_measured.json")
+SAME = 0.02  # percent
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-# Percent. Acknowledgements that wait behind data slow down those whose windows they open, each by another
-# time; the flow model has them share, and so all of them the same rate.
-KNOWN = {"fattree16_k4_100g_1us__perm_shift8_1MB__none": -7.3}
+# The one case beyond the tolerance. Acknowledgements that wait behind data slow down those whose windows they
+# open, each by another time; the flow model has them share, and so all of them the same rate.
+BEYOND = "fattree16_k4_100g_1us__perm_shift8_1MB__none"
 TCP_SMALL = 3.5  # percent; a message of some packets ends before its acknowledgements take what they take
 
 
@@ -101,18 +109,29 @@ def tolerance(case: dict[str, Any]) -> float:
     return 2.0 if is_star and case.get("algorithm") != "ring" else 5.0
 
 
+def error_of_roce(case: dict[str, Any], folder: Path) -> float:
+    """By how many percent flows take longer than packets."""
+    return 100 * (simulated(case, folder).makespan_ns / case["completion_ns"] - 1)
+
+
+@cache
+def measured() -> dict[str, float]:
+    """The errors that are known, in percent."""
+    found: dict[str, float] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return found
+
+
 @pytest.mark.parametrize("case", cases("roce"))
 def test_flows_take_what_packets_of_roce_take(case: dict[str, Any], tmp_path: Path) -> None:
-    error = 100 * (simulated(case, tmp_path).makespan_ns / case["completion_ns"] - 1)
-    if case["name"] in KNOWN:
-        assert error == pytest.approx(KNOWN[case["name"]], abs=0.1)
-    else:
+    error = error_of_roce(case, tmp_path)
+    assert error == pytest.approx(measured()[case["name"]], abs=SAME)
+    if case["name"] != BEYOND:
         assert abs(error) < tolerance(case), f"{error:+.2f} %"
 
 
 def test_flows_collide_where_those_of_ns3_do(tmp_path: Path) -> None:
     """Of 16 flows through a fat tree, two meet nobody, and nor do their acknowledgements."""
-    (case,) = (one for one in golden()["roce"] if one["name"] in KNOWN)
+    (case,) = (one for one in golden()["roce"] if one["name"] == BEYOND)
     result = simulated(case, tmp_path)
     alone_ns = 110_000
     undisturbed = {target for _, target, end in case["end_ns"] if end < alone_ns}
@@ -128,8 +147,8 @@ def receives(result: Result) -> list[dict[str, int]]:
     return [{"target": row["actor"], "end_ns": row["end_ns"]} for row in found]
 
 
-@pytest.mark.parametrize("case", cases("tcp"))
-def test_flows_take_what_packets_of_tcp_take(case: dict[str, Any]) -> None:
+def error_of_tcp(case: dict[str, Any]) -> float:
+    """By how many percent flows take longer than packets."""
     ranks, size = case["npus"], case["bytes"]
     algorithm, _, kind = case["kind"].partition("_")
     if algorithm == "incast":
@@ -140,9 +159,27 @@ def test_flows_take_what_packets_of_tcp_take(case: dict[str, Any]) -> None:
         "graph": {"generator": "star", "npus": ranks, "bandwidth": "100Gbps", "latency": "500ns"},
         "protocol": {"preset": "tcp"},
     }
-    described = system(
-        "ring" if algorithm == "ring" else "direct", **{"endpoint-delay": 0, "profile": "corrected"}
-    )
+    used = "ring" if algorithm == "ring" else "direct"
+    described = system(used, **{"endpoint-delay": 0, "local-mem-bw": 0, "profile": "corrected"})
     result = simulate(workload, system=described, network=network, model="flow")
-    error = 100 * (result.makespan_ns / case["completion_ns"] - 1)
-    assert abs(error) < (TCP_SMALL if size <= 1 << 20 else 2), f"{error:+.2f} %"
+    return 100 * (result.makespan_ns / case["completion_ns"] - 1)
+
+
+@pytest.mark.parametrize("case", cases("tcp"))
+def test_flows_take_what_packets_of_tcp_take(case: dict[str, Any]) -> None:
+    error = error_of_tcp(case)
+    assert error == pytest.approx(measured()[case["name"]], abs=SAME)
+    assert abs(error) < (TCP_SMALL if case["bytes"] <= 1 << 20 else 2), f"{error:+.2f} %"
+
+
+def write_measured() -> None:
+    """All cases, whatever they take."""
+    with tempfile.TemporaryDirectory() as folder:
+        errors = {case["name"]: error_of_roce(case, Path(folder)) for case in golden()["roce"]}
+    errors |= {case["name"]: error_of_tcp(case) for case in golden()["tcp"]}
+    found = {name: round(error, 2) + 0.0 for name, error in errors.items()}
+    MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_measured()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from machines import network, simulate, system
 
+from et_sim.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.graph import NPU, Graph
 from et_sim.machine.model import GraphFabric, Network
@@ -20,6 +21,7 @@ from et_sim.network.bisection import bisection
 from et_sim.network.description import describe
 from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.registry import check_network, model_named
 from et_sim.network.routes import distances_of, murmur3, names_on, path_between, route_tables
 from et_sim.trace import TraceBuilder
 
@@ -227,6 +229,15 @@ def test_each_message_between_two_hosts_of_ns3_has_a_source_port_of_its_own(mode
             carried[spine] += bytes_of if f"leaf0->{graph.names[spine]}" in link else 0
     assert carried == wanted
     assert sum(one > 0 for one in wanted.values()) > 2
+
+
+@pytest.mark.parametrize("model", ["link", "flow"])
+def test_more_ports_than_memory_has_room_for_are_refused_before_the_run(model: str) -> None:
+    shape = {"npus": 24_000, "bandwidth": "1GB/s"}
+    machine = read_network_alone({"graph": {"generator": "star", **shape}, "routing": "ecmp-ns3"})
+    with pytest.raises(MachineError, match=r"ports of messages among 24000 NPUs .* table of 1.07 GiB"):
+        check_network(model_named(model), machine)
+    check_network(model_named("analytical"), machine)
 
 
 def test_a_given_route_is_taken_by_its_pair_only() -> None:
