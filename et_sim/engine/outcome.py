@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from et_sim.engine.load import Load
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
 from et_sim.plan.tables import Plan
@@ -23,6 +24,7 @@ class Outcome:
     run: Run
     resources: ResourceTable | None  # of the network, if anything was recorded that names them
     has_contention: bool  # whether messages wait for each other
+    load: Load | None  # of links, if it was counted
 
     @property
     def is_complete(self) -> bool:

@@ -109,7 +109,8 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
     rows = np.zeros(len(names), np.int32)
     rows[of_link] = np.minimum(graph.tiers[graph.sources], graph.tiers[graph.targets])
     found = sendings(len(names), actors, class_names(network), names)
-    return replace(found, dimension=np.tile(rows, actors))
+    counts = np.bincount(of_link, minlength=len(names))
+    return replace(found, dimension=np.tile(rows, actors), tier_links=counts)
 
 
 def class_names(network: Network) -> tuple[str, ...]:

@@ -113,6 +113,7 @@ def link_resources(network: Network) -> ResourceTable:
         bytes_per_ns=wired.bytes_per_ns,
         class_names=graph.class_names(network),
         are_links=True,
+        are_owned=False,
     )
 
 

@@ -101,6 +101,11 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     return grid.link_resources(network, plan.actor_of_rank)
 
 
+def carried(tables: Any) -> Any:
+    """Bytes, by link."""
+    return tables.links["bytes"]
+
+
 def path_keys(network: Network, *, whole: bool) -> PathKeys | None:
     """Messages differ by their direction, too; those on graphs meet on links of third ranks."""
     if isinstance(network.fabric, GraphFabric):

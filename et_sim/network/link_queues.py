@@ -26,6 +26,7 @@ LINK = record(
     ("tail", "i4"),
     ("speed", "i4"),
     ("home", "i4"),  # the NPU it belongs to
+    ("bytes", "i8"),  # that it has carried
     ("joined_ns", "i8"),  # this and what follows: to notice ties
     ("joined_group", "i8"),
     ("joined_origin", "i8"),
@@ -106,6 +107,7 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     message = run.messages[row]
     serial = message.bytes / speed.bytes_per_ns
     link.busy = 1
+    link.bytes += message.bytes
     now = run.clock[0].now
     through = observe.link_taken(run, row, link_row, link.speed, message.dimension, int(serial))
     observe.next_event_flies(run, through, now + int(serial), link.speed)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from et_sim.engine.outcome import Outcome
+from et_sim.timeline.bottleneck import bottleneck
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
@@ -82,6 +83,7 @@ class RecordedRun:
             "time_factors": self.manifest["time_factors"],
             "detail": self.manifest["detail"],
             "messages": self.outcome.messages,
+            "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             **figures_of_ranks(self.measurement),
             "explained": self.explained,
             "coverage": self.coverage,

@@ -28,6 +28,8 @@ class ResourceTable:
     class_names: tuple[str, ...]
     are_links: bool  # which have a capacity that messages wait for
     are_shared: bool = False  # fairly by all messages that are on them
+    are_owned: bool = True  # by the ranks of their actors, each of which has one like it
+    tier_links: Any = None  # where a resource is a tier of links: how many the tier has in all
 
     def __len__(self) -> int:
         return len(self.actor)

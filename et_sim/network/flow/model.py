@@ -128,6 +128,11 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     return replace(link.resources(network, plan), are_shared=True)
 
 
+def carried(tables: FlowTables) -> Any:
+    """Bytes, by link."""
+    return tables.shared["bytes"]
+
+
 def path_keys(network: Network, *, whole: bool) -> None:
     """Ranks are not folded."""
 

@@ -66,6 +66,7 @@ SHARED = record(
     ("head", "i4"),  # its uses
     ("flows", "i4"),
     ("flows_back", "i4"),  # whose acknowledgements it carries
+    ("bytes", "f8"),  # on the wire, of messages that are through
     ("next_changed", "i4"),
     ("is_changed", "i4"),
     ("part", "i4"),

@@ -102,6 +102,7 @@ def leave_route(run: Run, row: int) -> int:
     network, route = run.network, run.network.routes[row]
     serve(route, route.ends_ns)
     message_row = leave(run.messages, route)
+    size = bytes_on_wire(network, run.messages[message_row].bytes)
     route.flows -= 1
     at = route.first_use
     while at != NONE:
@@ -109,9 +110,11 @@ def leave_route(run: Run, row: int) -> int:
         link = network.shared[use.link]
         carry(run, use.link, route.ends_ns)
         if use.is_back:
+            link.bytes += size * link.back
             link.flows_back -= 1
             link.rate -= route.rate * link.back
         else:
+            link.bytes += size
             link.flows -= 1
             observe.message_leaves_link(run, use.link, link.flows)
             link.rate -= route.rate

@@ -65,6 +65,18 @@ OTHER_PROFILE = {
     "measured": bool,
     "corrections": [{"correction": str, **TRIED}],
 }
+BOTTLENECK = {
+    "tier": str,
+    "link": (str, NONE),
+    "ranks": (str, NONE),
+    "used": (int, float),
+    "links": int,
+    "links_as_loaded": int,
+    "tier_links": int,
+    "tier_used": (int, float),
+    "of": str,
+    "has_contention": bool,
+}
 GAP = {"ranks": str, "name": str, "ns": int}
 EXPLAINED = {
     "path_ns": int,
@@ -88,6 +100,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "uneven": {"ranks": int, "links": int, "late_ns": int},
         "time_factors": [{"ranks": str}],
         "messages": int,
+        "bottleneck": OrNull(BOTTLENECK),
         "per_rank": [FIGURES],
         "explained": OrNull(EXPLAINED),
         "coverage": COVERAGE,

@@ -17,6 +17,7 @@ from et_sim.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.bottleneck import bottleneck_text
 from et_sim.views.summary.explained import explained_text
 from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
 from et_sim.views.summary.factors import factors_text
@@ -180,6 +181,7 @@ def _facts(run: RunDirectory) -> list[str]:
         ("time goes to", _dominant(run)),
         ("hidden", _hidden(run)),
         ("exposed", exposure_text(run)),
+        ("bottleneck", bottleneck_text(summary)),
         ("replayed", _replayed(run)),
         ("waited for", _slowest(run)),
         ("explained", explained_text(run)),

@@ -1,0 +1,43 @@
+"""How much each link had to carry in a run: bytes and, where nothing has a capacity, the time they take.
+
+Network models that count what their links carry say so in `carried`; otherwise it is known if links were
+recorded. Not here: what was carried when (`observe.link_slices`), and who is told of it (`timeline`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import Run
+from et_sim.engine.state.traffic_tables import PER_LINK
+from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.machine.model import Network
+from et_sim.plan.tables import Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What was carried, per resource of the network."""
+
+    resources: ResourceTable
+    bytes: Any
+    busy_ns: Any  # of messages one after the other
+
+
+def load_of(
+    model: NetworkModel, network: Network, plan: Plan, run: Run, known: ResourceTable | None
+) -> Load | None:
+    """What a run's links had to carry; None if it was not counted. `known`: the resources, if they are."""
+    carried, slices = getattr(model, "carried", None), run.traffic.slices
+    if carried is not None:
+        resources = known or model.resources(network, plan)
+        return Load(resources, carried(run.network), np.zeros(len(resources), np.int64))
+    if known is None or not len(slices):
+        return None
+    per_link = slices.reshape(-1, int(run.traffic.grid[PER_LINK]))
+    busy_ns = per_link["busy_ns"].sum(axis=1) >> network.fraction_bits
+    return Load(known, per_link["bytes"].sum(axis=1), busy_ns)

@@ -1,0 +1,138 @@
+"""The bottleneck that the summary names is the link that had the most to carry for its bandwidth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.timeline import write_run
+from et_sim.views.summary.inspect import summary_text
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+SYSTEM: dict[str, Any] = {"profile": "corrected", "scheduling-policy": "FIFO", "endpoint-delay": 10}
+LEAVES: dict[str, Any] = {
+    "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 3, "bandwidth": "50GB/s"}
+}
+RING: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": ["50GB/s"], "latency": [500]}
+SIZE = 1_000_000
+
+
+def _sent(pairs: dict[tuple[int, int], int], ranks: int) -> et_sim.Workload:
+    builders = [et_sim.TraceBuilder() for _ in range(ranks)]
+    for (source, target), size in pairs.items():
+        builders[source].send(target, size)
+        builders[target].receive(source, size)
+    return et_sim.Workload.of([one.build() for one in builders])
+
+
+def _line(result: Any, folder: Path) -> str:
+    write_run(result, folder)
+    lines = summary_text(folder, width=200).splitlines()
+    return next((line.split(maxsplit=1)[1] for line in lines if line.startswith("bottleneck")), "")
+
+
+@pytest.mark.parametrize("model", ["link", "flow"])
+def test_the_link_between_switches_holds_all_messages_up(model: str, tmp_path: Path) -> None:
+    """Three messages cross the only spine, and one stays below its leaf."""
+    workload = _sent({(0, 3): SIZE, (1, 4): SIZE, (2, 5): SIZE, (3, 4): SIZE // 2}, 6)
+    result = et_sim.simulate(workload, system=SYSTEM, network=LEAVES, model=model)
+    found = result.summary()["bottleneck"]
+    used = 3 * SIZE / 50 / result.makespan_ns
+    assert found == {
+        "tier": "leaf to spine",
+        "link": "leaf0->spine0",
+        "ranks": None,
+        "used": round(used, 6),
+        "links": 1,
+        "links_as_loaded": 1,
+        "tier_links": 2,
+        "tier_used": round(used / 2, 6),
+        "of": "bandwidth",
+        "has_contention": True,
+    }
+    assert _line(result, tmp_path / "run") == (
+        f"leaf0->spine0 (leaf to spine): uses {round(100 * used)} % of its bandwidth over the run; "
+        f"the tier's 2 links {round(50 * used)} %"
+    )
+
+
+def test_on_the_analytical_model_more_may_be_asked_for_than_there_is(tmp_path: Path) -> None:
+    workload = _sent({(0, 3): SIZE, (1, 4): SIZE, (2, 5): SIZE}, 6)
+    machine: dict[str, Any] = {"system": SYSTEM, "network": LEAVES, "fold": False}
+    assert et_sim.simulate(workload, **machine).summary()["bottleneck"] is None
+    result = et_sim.simulate(workload, **machine, detail="links")
+    assert result.makespan_ns == SIZE // 50
+    found = result.summary()["bottleneck"]
+    assert (found["link"], found["used"], found["tier_used"]) == ("leaf0->spine0", 3.0, 1.5)
+    line = _line(result, tmp_path / "run")
+    assert line.startswith("leaf0->spine0 (leaf to spine): would need 300 % of its bandwidth over the run")
+    assert line.endswith("nothing waits on this model")
+
+
+@pytest.mark.parametrize("model", ["analytical", "link"])
+@pytest.mark.parametrize("shape", ["Ring", "Switch", "FullyConnected"])
+def test_folding_changes_no_word_of_it(model: str, shape: str, tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", SIZE)
+    workload = et_sim.Workload.of([build.build()] * 4)
+    machine: dict[str, Any] = {"system": SYSTEM | {"all-reduce-implementation": ["ring"]}}
+    machine |= {"network": RING | {"topology": [shape]}, "model": model, "detail": "links"}
+    folded, unfolded = (et_sim.simulate(workload, **machine, fold=fold) for fold in (True, False))
+    assert (len(folded.outcome.plan.actors), len(unfolded.outcome.plan.actors)) == (1, 4)
+    assert folded.summary()["bottleneck"] == unfolded.summary()["bottleneck"]
+    found = folded.summary()["bottleneck"]
+    assert found["ranks"] == "0-3"
+    sent = 2 * 3 * SIZE // 4  # by each rank
+    assert found["used"] == pytest.approx(sent / 50 / folded.makespan_ns, rel=1e-4)
+    links = {"Ring": 8, "Switch": 8, "FullyConnected": 12}[shape] if model == "link" else 4
+    assert found["tier_links"] == links
+    line = _line(folded, tmp_path / "run")
+    if model == "analytical":
+        assert line.startswith("dimension 0: what each rank sends takes ")
+    elif shape == "Switch":
+        assert line.startswith("dimension 0: each of its 8 links uses ")
+    else:
+        name = {"Ring": "clockwise", "FullyConnected": "1 further on"}[shape]
+        assert line.startswith(f"{name}, ranks 0-3 (dimension 0): use ")
+
+
+def test_of_folded_ranks_on_a_graph_a_tier_is_meant(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_to_all", 6 * SIZE)
+    workload = et_sim.Workload.of([build.build()] * 6)
+    system = SYSTEM | {"all-to-all-implementation": ["direct"] * 2}
+    machine: dict[str, Any] = {"system": system, "network": LEAVES, "detail": "links"}
+    found = {}
+    for fold in (True, False):
+        result = et_sim.simulate(workload, **machine, fold=fold)
+        assert len(result.outcome.plan.actors) == (1 if fold else 6)
+        found[fold] = result.summary()["bottleneck"]
+    assert found[True]["link"] is None
+    assert found[True]["tier_links"] == found[False]["tier_links"] == 2
+    assert found[True]["used"] == pytest.approx(found[False]["tier_used"], rel=1e-3)
+    line = _line(et_sim.simulate(workload, **machine), tmp_path / "run")
+    assert ": its 2 links together would need " in line
+
+
+def test_links_of_other_speeds_count_with_their_own(tmp_path: Path) -> None:
+    slow = RING | {"links": [{"dimension": 0, "from": 2, "to": 3, "bandwidth": "10GB/s"}]}
+    workload = _sent({(0, 1): SIZE, (2, 3): SIZE // 2}, 4)
+    result = et_sim.simulate(workload, system=SYSTEM, network=slow, model="link")
+    found = result.summary()["bottleneck"]
+    assert (found["link"], found["ranks"], found["links_as_loaded"]) == ("clockwise", "2", 1)
+    assert found["used"] == pytest.approx(SIZE / 2 / 10 / result.makespan_ns, abs=1e-6)
+    assert "rank 2 (dimension 0): uses " in _line(result, tmp_path / "run")
+
+
+@pytest.mark.parametrize("model", ["analytical", "link", "flow"])
+def test_where_nothing_is_sent_there_is_none(model: str, tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("work", micros=3)
+    workload = et_sim.Workload.of([build.build()] * 4)
+    result = et_sim.simulate(workload, system=SYSTEM, network=RING, model=model, detail="links")
+    assert result.summary()["bottleneck"] is None
+    assert _line(result, tmp_path / "run") == ""
