@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.resources import ResourceTable, sendings
+from et_sim.engine.state.resources import SENDING, ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.errors import MachineError
 from et_sim.machine.link_classes import link_classes, link_tiers
@@ -109,8 +109,13 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
     rows = np.zeros(len(names), np.int32)
     rows[of_link] = np.minimum(graph.tiers[graph.sources], graph.tiers[graph.targets])
     found = sendings(len(names), actors, class_names(network), names)
-    counts = np.bincount(of_link, minlength=len(names))
-    return replace(found, dimension=np.tile(rows, actors), tier_links=counts)
+    return replace(
+        found,
+        dimension=np.tile(rows, actors),
+        port=found.tier,
+        port_names=tuple(f"{SENDING}, {name}" for name in names),
+        tier_links=np.bincount(of_link, minlength=len(names)),
+    )
 
 
 def class_names(network: Network) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""The part of the page about the network over time: how busy each link, or dimension, is in every column.
+"""The part of the page about the network over time: how busy tiers, links and dimensions are, by columns.
 
-Links are there if the run recorded them (links.arrow); dimensions, if it recorded phases (phases.arrow). Of
-many links, the busiest are shown.
+Tiers and links are there if the run recorded links (links.arrow); dimensions, if it recorded phases
+(phases.arrow). Of many links, the busiest of each tier are shown.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import link_table
+from et_sim.views.run.tiers import tier_uses
 from et_sim.views.text import share, shortened
 
 COLUMNS, LEVELS, MOST_ROWS = 240, 10, 40
+TO = "->"  # in the names of links of a graph
 LEFT, WIDTH, ROW, RIGHT, TOP, BOTTOM = 220, 900, 14, 60, 6, 26
 CARRIES = "share of time in which a link carries a message"
-SENDS = (
-    "share of time that messages of a rank take to be serialised; on the analytical model, they may overlap"
+TIERS_CARRY = "share of their bandwidth that the links of a tier use"
+TIERS_ASKED = (
+    "share of the bandwidth of a tier's links that messages ask for; on the analytical model, none waits"
 )
+SENDS = "share of time that messages take to be serialised; on the analytical model, they may overlap"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +45,7 @@ class Heat:
 def network_section(run: RunDirectory) -> str:
     """A heat map for each thing that was recorded; nothing if none was."""
     makespan = max(run.summary["makespan_ns"], 1)
-    maps = [heat for heat in (links(run), dimensions(run, makespan)) if heat is not None]
+    maps = [heat for heat in (tiers(run), links(run), dimensions(run, makespan)) if heat is not None]
     if not maps:
         return ""
     parts = [tag("p", text(heat.note), class_="note") + _drawing(heat, makespan) for heat in maps]
@@ -71,13 +75,27 @@ def dimensions(run: RunDirectory, makespan: int) -> Heat | None:
     return Heat(names, np.array([sums[one] for one in sorted(sums)]), note)
 
 
+def tiers(run: RunDirectory) -> Heat | None:
+    """Per tier of links, how much of their bandwidth is used; nothing if that says no more than the links."""
+    table = link_table(run)
+    found = [] if table is None else tier_uses(run, table, COLUMNS)
+    if table is None or not found or len(found) == len(table.actor):
+        return None
+    are_links = all(one.links is not None for one in found)
+    shares = np.minimum(np.array([one.used_shares for one in found]), 1)
+    names = tuple(f"{one.tier}, {plural(one.links, 'link')}" if one.links else one.tier for one in found)
+    if not are_links:
+        return Heat(names, shares, f"{SENDS}: of a rank, on average")
+    return Heat(names, shares, TIERS_CARRY if table.has_links else TIERS_ASKED)
+
+
 def links(run: RunDirectory) -> Heat | None:
     """Per link, the share of time in which it carries a message."""
     table = link_table(run)
     if table is None or not len(table.actor):
         return None
     makespan = max(run.summary["makespan_ns"], 1)
-    chosen = _busiest(table.total("busy_ns"))
+    chosen = _busiest(table.total("busy_ns"), table.tier)
     row = np.full(len(table.actor), -1)
     row[chosen] = np.arange(len(chosen))
     shown = table.where(row[table.of_row] >= 0)
@@ -88,19 +106,31 @@ def links(run: RunDirectory) -> Heat | None:
     note = CARRIES if table.has_links else SENDS
     ranks = run.actors()["ranks"].to_pylist()
     names = tuple(
-        f"{table.name[at]}, ranks {ranks[int(table.actor[at])]}, dimension {int(table.dimension[at])}"
+        f"{table.name[at]}, {table.tier[at]}"
+        if TO in table.name[at]  # of a graph: it belongs to nobody
+        else f"{table.name[at]}, ranks {ranks[int(table.actor[at])]}, dimension {int(table.dimension[at])}"
         for at in chosen.tolist()
     )
-    return Heat(names, np.minimum(shares, 1), note + _and_not(len(table.actor)))
+    return Heat(names, np.minimum(shares, 1), note + _and_not(len(chosen), len(table.actor)))
 
 
-def _busiest(busy_ns: Any) -> Any:
-    """Those that are shown, in the order of their numbers."""
-    return np.sort(np.argsort(-busy_ns, kind="stable")[:MOST_ROWS])
+def _busiest(busy_ns: Any, tier: Sequence[str]) -> Any:
+    """Those that are shown, tier by tier and in the order of their numbers: of many, as many of each tier."""
+    _, of = np.unique(np.array(tier), return_inverse=True)
+    of = of.reshape(-1)
+    order = np.lexsort((-busy_ns, of))
+    place = np.empty(len(of), np.int64)  # of a link in its tier, the busiest first
+    place[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
+    if len(of) > MOST_ROWS:
+        shares = np.bincount(of)
+        each = next(n for n in range(MOST_ROWS, 0, -1) if n == 1 or np.minimum(shares, n).sum() <= MOST_ROWS)
+        order = order[place[order] < each]
+    shown = np.sort(order)
+    return shown[np.argsort(of[shown], kind="stable")]
 
 
-def _and_not(links: int) -> str:
-    return f"; the busiest {MOST_ROWS} of {plural(links, 'link')} that carry any" if links > MOST_ROWS else ""
+def _and_not(shown: int, links: int) -> str:
+    return f"; the busiest {shown} of {plural(links, 'link')} that carry any" if links > shown else ""
 
 
 def _drawing(heat: Heat, makespan: int) -> str:

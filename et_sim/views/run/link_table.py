@@ -16,7 +16,8 @@ from et_sim.views.run.columns import coded, integers
 from et_sim.views.run.directory import RunDirectory
 
 NONE = -1
-FIGURES = ("start_ns", "end_ns", "busy_ns", "bytes", "messages", "wait_ns", "longest_wait_ns", "most_waiting")
+WAITING = ("wait_ns", "longest_wait_ns", "most_waiting", "most_at_once")
+FIGURES = ("start_ns", "end_ns", "busy_ns", "bytes", "messages", *WAITING)
 SUMS = ("busy_ns", "bytes", "messages", "wait_ns")
 
 
@@ -27,6 +28,7 @@ class LinkTable:
     actor: Any  # per link
     dimension: Any
     name: tuple[str, ...]
+    tier: tuple[str, ...]
     of_row: Any
     figures: dict[str, Any]  # per slice, by column; -1: there is no link model
 
@@ -38,7 +40,7 @@ class LinkTable:
     def where(self, mask: Any) -> LinkTable:
         """Some of the slices; all links keep their numbers."""
         figures = {name: column[mask] for name, column in self.figures.items()}
-        return LinkTable(self.actor, self.dimension, self.name, self.of_row[mask], figures)
+        return LinkTable(self.actor, self.dimension, self.name, self.tier, self.of_row[mask], figures)
 
     def total(self, figure: str) -> Any:
         """Per link, the sum of a figure over its slices."""
@@ -59,23 +61,25 @@ def link_table(run: RunDirectory) -> LinkTable | None:
         return None
     parts: list[dict[str, Any]] = []
     names: tuple[str, ...] = ()
-    for rows in run.batches("links", ("actor", "dimension", "link", *FIGURES)):
-        names = tuple(rows["link"].dictionary.to_pylist())
+    tiers: tuple[str, ...] = ()
+    columns = ("actor", "dimension", "link", "tier", *FIGURES)
+    for rows in run.batches("links", columns):
+        names, tiers = (tuple(rows[name].dictionary.to_pylist()) for name in ("link", "tier"))
         part = {name: integers(rows[name], missing=NONE) for name in ("actor", "dimension", *FIGURES)}
-        parts.append({**part, "link": coded(rows["link"])})
-    columns = ("actor", "dimension", "link", *FIGURES)
+        parts.append({**part, "link": coded(rows["link"]), "tier": coded(rows["tier"])})
     every = {
         name: np.concatenate([part[name] for part in parts] or [np.zeros(0, np.int64)]) for name in columns
     }
     is_new = np.zeros(len(every["actor"]), np.bool_)
     is_new[:1] = True
-    for name in ("actor", "dimension", "link"):
+    for name in ("actor", "dimension", "link", "tier"):
         is_new[1:] |= np.diff(every[name]) != 0
     first = np.flatnonzero(is_new)
     return LinkTable(
         actor=every["actor"][first],
         dimension=every["dimension"][first],
         name=tuple(names[code] for code in every["link"][first].tolist()),
+        tier=tuple(tiers[code] for code in every["tier"][first].tolist()),
         of_row=np.cumsum(is_new) - 1,
         figures={name: every[name] for name in FIGURES},
     )

@@ -20,11 +20,13 @@ from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.run.tiers import tier_uses
 from et_sim.views.text import fitted, share
 
 SLICES = 20
 SHOWN = 20
 HEAD = ("dimension", "ranks", "link", "messages", "busy", "", "waiting", "over time")
+TIER_HEAD = ("tier", "links", "used", "most", "at once", "waiting", "over time")
 LEVELS = " ▁▂▃▄▅▆▇█"
 NOT_RECORDED = "links were not recorded: simulate with --detail links"
 
@@ -35,6 +37,7 @@ class LinkUse:
 
     dimension: int
     ranks: str
+    tier: str
     link: str
     messages: int
     busy_ns: int
@@ -43,6 +46,8 @@ class LinkUse:
     wait_ns: int | None  # by messages, for this link, summed; None here and below: messages wait for no links
     longest_wait_ns: int | None
     most_waiting: int | None
+    mean_at_once: float  # messages on the link or waiting for it, on average over the time
+    most_at_once: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -69,16 +74,48 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
     np.add.at(busy, table.of_row, within.astype(np.int64))
     shares = filled(table.of_row, start, end, density, (len(busy), SLICES), max(length, 1))
     sizes, waits = table.total("bytes"), table.total("wait_ns")
-    longest, waiting = table.most("longest_wait_ns"), table.most("most_waiting")
+    longest, waiting, at_once = (
+        table.most(name) for name in ("longest_wait_ns", "most_waiting", "most_at_once")
+    )
+    there = np.zeros(len(busy))  # messages, times how long they were
+    np.add.at(there, table.of_row, density * (end - start))
+    np.add.at(there, table.of_row, np.maximum(table.figures["wait_ns"], 0) / whole * (end - start))
+    mean = np.round(there / max(length, 1), 9).tolist()
     found = []
     for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
         if ranks := actors[int(table.actor[at])]:
             waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
             of_link = tuple(round(share, 9) for share in shares[at].tolist())
-            figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited)
-            found.append((ranks, (int(table.dimension[at]), table.name[at], *figures)))
+            most = int(at_once[at]) if has_links else None
+            figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited, mean[at], most)
+            found.append((ranks, (int(table.dimension[at]), table.tier[at], table.name[at], *figures)))
     uses = [LinkUse(dimension, own, *rest) for own, (dimension, *rest) in alike(found)]
     return sorted(uses, key=lambda one: (-one.busy_ns, one.dimension, one.link))
+
+
+def _tier_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """The tiers, unless only some ranks are of interest."""
+    table = link_table(run)
+    if part.ranks or table is None or recorded_part(run):
+        return []
+    rows: list[tuple[str, ...]] = [TIER_HEAD]
+    found = tier_uses(run, table, SLICES, part)
+    for one in found:
+        track = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.used_shares)
+        count = "" if one.links is None else f"{one.links:,}"
+        shares = (share(one.used, 1), share(one.most_used, 1))
+        at_once = ("", "") if one.wait_ns is None else (f"{one.most_at_once:,}", format_ns(one.wait_ns))
+        rows.append((one.tier, count, *shares, *at_once, f"|{track}|"))
+    alignment = "<>>>>><"
+    if not table.has_links:
+        rows, alignment = [(*row[:4], row[6]) for row in rows], "<>>><"
+    drop = (len(alignment) - 1, 4) if table.has_links else (len(alignment) - 1,)
+    lines = fitted(rows, alignment, width, shrink={0: 12}, drop=drop)
+    if any(one.links is not None for one in found):
+        meaning = "used: the bytes carried, of those that the tier's links could carry; most: on one of them"
+    else:
+        meaning = "used: of one link's time, by what a rank sends on average; most: by what one of them does"
+    return ["", *lines, meaning]
 
 
 def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: int) -> list[str]:
@@ -102,6 +139,7 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
     lines = fitted(rows, alignment, width, shrink={1: 6, 2: 8}, drop=(3, bars))
     if len(shown) < len(found):
         lines.append(f"… and {plural(len(found) - len(shown), 'less busy link')}: --top, or --json")
+    lines += _tier_lines(run, part, width)
     whole = "the window" if part.window else "the makespan"
     notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]
     if any(one.wait_ns is not None for one in shown):

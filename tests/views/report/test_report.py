@@ -28,7 +28,7 @@ from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.memory import COLUMNS, levels
-from et_sim.views.report.network import dimensions, links
+from et_sim.views.report.network import dimensions, links, tiers
 from et_sim.views.report.page import report
 from et_sim.views.report.timeline import merge
 
@@ -255,6 +255,44 @@ def test_links_are_as_busy_as_their_slices(tmp_path: Path, model: str) -> None:
     content = _page(run.path)
     Page(content)
     assert 'class="chart heat"' in content
+
+
+@pytest.mark.parametrize(("leaves", "rows"), [(4, 32), (6, 40)])
+def test_heat_maps_show_tiers_and_of_many_links_the_busiest_of_each(
+    tmp_path: Path, leaves: int, rows: int
+) -> None:
+    shape = {"generator": "leaf-spine", "leaves": leaves, "spines": 2, "npus-per-leaf": 2}
+    build = et_sim.TraceBuilder()
+    build.collective("all_to_all", 1 << 16)
+    result = et_sim.simulate(
+        et_sim.Workload.of([build.build()] * 2 * leaves),
+        system={"profile": "corrected", "all-to-all-implementation": ["direct"] * 2},
+        network={"graph": {**shape, "bandwidth": "50GB/s"}, "routing": "ecmp"},
+        model="flow",
+        detail="links",
+    )
+    run = open_run(result.save(tmp_path / "run"))
+    of_tiers, of_links = tiers(run), links(run)
+    assert of_tiers is not None
+    assert of_links is not None
+    names = [name.rsplit(", ", 1) for name in of_tiers.names]
+    expected = ["NPUs to leaf", "leaf to NPUs", "leaf to spine", "spine to leaf"]
+    assert sorted(name for name, _ in names) == expected
+    assert {links for _, links in names} == {f"{2 * leaves} links"}
+    assert len(of_links.names) == rows
+    shown = [name.rsplit(", ", 1)[1] for name in of_links.names]
+    assert shown == sorted(shown)
+    assert [shown.count(tier) for tier in expected] == [rows // 4] * 4
+    assert (f"the busiest 40 of {8 * leaves} links" in of_links.note) is (rows < 8 * leaves)
+    busiest = dict.fromkeys(expected, 0)
+    for row in feather.read_table(run.path / "links.arrow").to_pylist():
+        busiest[row["tier"]] += row["bytes"]
+    for (name, _), shares in zip(names, of_tiers.shares, strict=True):
+        wanted = busiest[name] / 50 / (2 * leaves) / result.makespan_ns
+        assert shares.mean() == pytest.approx(wanted, rel=1e-3)
+    content = _page(run.path)
+    Page(content)
+    assert content.count('class="chart heat"') == 2
 
 
 def test_exposed_time_of_one_group_is_that_of_the_ranks(demo: Path) -> None:

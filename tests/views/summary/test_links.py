@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import et_sim
 from et_sim.cli import main
 from et_sim.timeline import write_run
 from et_sim.views import open_run
+from et_sim.views.run.link_table import link_table
 from et_sim.views.run.selection import selection
+from et_sim.views.run.tiers import tier_uses
 from et_sim.views.summary.links import SLICES, link_uses
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
@@ -122,3 +125,57 @@ def test_damaged_tables_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest
     assert main(["export", str(run), "--chrome", str(tmp_path / "run.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert not (tmp_path / "run.json").exists()
+
+
+TREE: dict[str, Any] = {
+    "graph": {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2, "bandwidth": "50GB/s"}
+}
+
+
+def _on_tree(folder: Path, **options: Any) -> Path:
+    """Ranks 0 and 1 send to 2 and 3: two messages share the links to and from the spine."""
+    builders = [et_sim.TraceBuilder() for _ in range(4)]
+    for source in (0, 1):
+        builders[source].send(source + 2, 1_000_000)
+        builders[source + 2].receive(source, 1_000_000)
+    workload = et_sim.Workload.of([one.build() for one in builders])
+    options = {"detail": "links", "fold": False} | options
+    write_run(et_sim.simulate(workload, system=SYSTEM, network=TREE, **options), folder)
+    return folder
+
+
+@pytest.mark.parametrize("model", ["analytical", "link", "flow"])
+def test_tiers_are_as_loaded_as_their_links_on_average(tmp_path: Path, model: str) -> None:
+    run = open_run(_on_tree(tmp_path / "run", model=model))
+    table = link_table(run)
+    assert table is not None
+    found = {one.tier: one for one in tier_uses(run, table, SLICES)}
+    makespan = run.summary["makespan_ns"]
+    links = {"NPUs to leaf": (4, 2), "leaf to spine": (2, 1), "spine to leaf": (2, 1), "leaf to NPUs": (4, 2)}
+    assert {name: one.links for name, one in found.items()} == {name: n for name, (n, _) in links.items()}
+    for name, (count, carrying) in links.items():
+        one = found[name]
+        assert one.bytes == 2_000_000
+        assert one.used == pytest.approx(2_000_000 / 50 / count / makespan, abs=1e-6)
+        assert one.most_used == pytest.approx(2_000_000 / 50 / carrying / makespan, abs=1e-6)
+        assert sum(one.used_shares) / SLICES == pytest.approx(one.used, abs=1e-3)
+    at_once = [found[name].most_at_once for name in links]
+    # Two messages meet on the way to the spine, where the link model lines them up.
+    assert at_once == {"analytical": [None] * 4, "link": [1, 2, 1, 1], "flow": [1, 2, 2, 1]}[model]
+    halves = [tier_uses(run, table, SLICES, selection(None, window)) for window in ("0:20us", "20us:")]
+    assert sum(one.bytes for half in halves for one in half) == pytest.approx(8_000_000, abs=10)
+
+
+def test_the_view_has_a_line_for_each_tier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _on_tree(tmp_path / "run", model="flow")
+    assert main(["inspect", str(run), "links"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("tier "))
+    assert lines[at + 1].startswith("leaf to spine      2  50 %  100 %  ")
+    assert max(map(len, lines)) <= 80
+    assert main(["inspect", str(run), "links", "--json"]) == 0
+    for one in json.loads(capsys.readouterr().out):
+        assert one["tier"] in ("NPUs to leaf", "leaf to spine", "spine to leaf", "leaf to NPUs")
+        assert 0 < one["mean_at_once"] <= one["most_at_once"] == 1 + one["most_waiting"]
+    assert main(["inspect", str(run), "links", "--ranks", "0"]) == 0
+    assert "tier " not in capsys.readouterr().out

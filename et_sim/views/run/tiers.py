@@ -1,0 +1,102 @@
+"""How loaded the tiers of the network are, over all of the time and in slices of it: from links.arrow.
+
+A tier is as loaded as its links on average, those that carry nothing included: by the bytes that they carry,
+of those that they could carry. Where there are no links, it is as loaded as ranks on average keep one busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.intervals import filled
+from et_sim.views.run.columns import integers, numbers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.link_table import LinkTable
+from et_sim.views.run.selection import EVERYTHING, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class TierUse:
+    """The links of a tier."""
+
+    tier: str
+    links: int | None  # None: it is not known which there are
+    bytes: int
+    used: float  # of the bandwidth of all its links; where these are not known: of the time, by a rank
+    most_used: float  # of the most loaded link's
+    used_shares: tuple[float, ...]  # of slices of the time, one after the other
+    wait_ns: int | None  # by messages, summed over links; None here and below: messages wait for no links
+    most_at_once: int | None  # messages on a link or waiting for it
+
+
+def tier_uses(
+    run: RunDirectory, table: LinkTable, slices: int, part: Selection = EVERYTHING
+) -> list[TierUse]:
+    """All tiers with links that carried anything, the most loaded first."""
+    if not run.holds("resources") or not len(table.actor):
+        return []
+    begin, length = part.window[0] if part.window else 0, max(part.length_ns(run.summary["makespan_ns"]), 1)
+    rate, counts = _rates(run, table), _counts(run)
+    names, of_link = np.unique(np.array(table.tier), return_inverse=True)
+    links = np.array([counts.get(str(name), (0, 0)) for name in names], np.int64).reshape(-1, 2)
+    weight = run.rank_counts()[table.actor] / np.maximum(links[of_link, 0], 1)
+    row, figures = table.of_row, table.figures
+    start, end = (np.clip(figures[name] - begin, 0, length) for name in ("start_ns", "end_ns"))
+    whole = np.maximum(figures["end_ns"] - figures["start_ns"], 1)
+    needed = np.where(
+        rate[row] > 0, figures["bytes"] / np.where(rate[row] > 0, rate[row], 1), figures["busy_ns"]
+    )
+    density, within = needed / whole, (end - start) / whole
+    of_each = np.bincount(row, needed * within, len(table.actor)) / length
+    tracks = filled(of_link[row], start, end, density * weight[row], (len(names), slices), length)
+    most = np.zeros(len(names))
+    np.maximum.at(most, of_link, of_each)
+    used = np.bincount(of_link, of_each * weight, len(names))
+    ranks = run.rank_counts()[table.actor][row]
+    size, waited = (
+        np.bincount(of_link[row], np.maximum(figures[name], 0) * within * ranks, len(names))
+        for name in ("bytes", "wait_ns")
+    )
+    at_once = np.zeros(len(names), np.int64)
+    np.maximum.at(at_once, of_link[row], np.where(within > 0, figures["most_at_once"], 0))
+    found = []
+    for at in np.flatnonzero(used > 0).tolist():
+        waits = (int(waited[at]), int(at_once[at])) if table.has_links else (None, None)
+        found.append(
+            TierUse(
+                str(names[at]),
+                int(links[at, 0]) if links[at, 1] else None,
+                int(size[at]),
+                round(float(used[at]), 9),
+                round(float(most[at]), 9),
+                tuple(round(share, 9) for share in tracks[at].tolist()),
+                *waits,
+            )
+        )
+    return sorted(found, key=lambda one: (-one.used, one.tier))
+
+
+def _rates(run: RunDirectory, table: LinkTable) -> Any:
+    """Bytes per ns of every link in the table; 0: it has no bandwidth."""
+    columns = run.table("resources", ("actor", "dimension", "link", "bytes_per_ns")).to_pydict()
+    keys = zip(columns["actor"], columns["dimension"], columns["link"], strict=True)
+    known = dict(zip(keys, columns["bytes_per_ns"], strict=True))
+    wanted = zip(table.actor.tolist(), table.dimension.tolist(), table.name, strict=True)
+    return np.array([known.get(key) or 0.0 for key in wanted])
+
+
+def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:
+    """Of each tier, how many links there are, and whether they are links."""
+    rows = run.table("resources", ("actor", "tier", "bytes_per_ns")).unify_dictionaries().combine_chunks()
+    tier, rate = words(rows["tier"]), np.nan_to_num(numbers(rows["bytes_per_ns"]))
+    ranks = run.rank_counts()[integers(rows["actor"], missing=0)]
+    are_links = bool((rate > 0).any())
+    counts = np.bincount(tier.codes, ranks * ((rate > 0) | (not are_links)), len(tier.texts))
+    return {
+        text: (int(count), are_links)
+        for text, count in zip(tier.texts, counts.tolist(), strict=True)
+        if text is not None
+    }
