@@ -1,6 +1,6 @@
-"""What network models take, not folded: an exchange, permutations and a ring, on dimensions and graphs.
+"""What network models take, not folded: exchanges, permutations and a ring, on dimensions and graphs.
 
-    python benchmarks/network_models.py [--models flow,link]
+    python benchmarks/network_models.py [--models flow,link] [--cases "exchange, leaf-spine" ...]
 
 Each run is a process of its own, and its processor time is printed with that of Python's start; the engine is
 compiled before.
@@ -50,8 +50,10 @@ RAILS = graph(
     **{"npus-per-node": 8, "inside": {"bandwidth": "450GB/s", "latency": "300ns"}, "nodes-per-leaf": 32},
     spines=8,
 )
+LEAVES = graph(512, generator="leaf-spine", leaves=32, spines=16, **{"npus-per-leaf": 16})
 CASES = {
     "exchange, switch": Case(512, 1, grid(["Switch"], [512]), "exchange"),
+    "exchange, leaf-spine": Case(512, 1, LEAVES, "exchange"),
     "permutation, torus": Case(4096, 3, grid(["Ring"] * 3, [16] * 3), "permutation"),
     "permutation, fat tree": Case(4096, 1, FAT_TREE, "permutation"),
     "ring, rails": Case(1024, 1, RAILS, "ring", "ring", 64),
@@ -99,6 +101,7 @@ def main() -> None:
     """Each case on each model, twice: the first run may compile."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", default="analytical,flow,link")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -106,7 +109,7 @@ def main() -> None:
         return
     command = [sys.executable, __file__, "--one"]
     environment = {**os.environ, "ET_SIM_COMPILE": "now"}
-    for name in CASES:
+    for name in options.cases:
         for model in options.models.split(","):
             for output in (subprocess.DEVNULL, None):
                 one = [*command, name, model]

@@ -220,20 +220,20 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
     """Rebuild the hash index of every pool that grew."""
     if "slots" in changed:
         rows = np.flatnonzero(run.slots["time"] != NONE)
-        run = replace(run, slot_index=_empty_index(len(run.slots)))
-        _chain(run.slots, run.slot_index, rows, slot_home(run, run.slots["time"][rows]))
+        run = replace(run, slot_index=empty_index(len(run.slots)))
+        chain_rows(run.slots, run.slot_index, rows, slot_home(run, run.slots["time"][rows]))
     if "buckets" in changed:
         rows = np.flatnonzero(run.buckets["time"] != NONE)
-        run = replace(run, bucket_index=_empty_index(len(run.buckets)))
+        run = replace(run, bucket_index=empty_index(len(run.buckets)))
         live = run.buckets[rows]
         homes = bucket_home(run, live["actor"].astype(np.int64), live["time"])
-        _chain(run.buckets, run.bucket_index, rows, homes)
+        chain_rows(run.buckets, run.bucket_index, rows, homes)
     if "unexpected" in changed:
         rows = np.flatnonzero(run.unexpected["member"] != NONE)
-        run = replace(run, unexpected_index=_empty_index(len(run.unexpected)))
+        run = replace(run, unexpected_index=empty_index(len(run.unexpected)))
         live = run.unexpected[rows]
         member, step_key = live["member"].astype(np.int64), live["step_key"].astype(np.int64)
-        _chain(
+        chain_rows(
             run.unexpected,
             run.unexpected_index,
             rows,
@@ -242,11 +242,13 @@ def _reindex(run: Run, changed: dict[str, Any]) -> Run:
     return run
 
 
-def _empty_index(rows: int) -> Any:
+def empty_index(rows: int) -> Any:
+    """A hash index for a pool of so many rows."""
     return np.full(1 << (2 * rows - 1).bit_length(), NONE, np.int32)
 
 
-def _chain(pool: Any, index: Any, rows: Any, homes: Any) -> None:
+def chain_rows(pool: Any, index: Any, rows: Any, homes: Any) -> None:
+    """Put rows of a pool into an empty index, in which their chains begin at these homes."""
     order = np.argsort(homes, kind="stable")
     rows, homes = rows[order], homes[order]
     same_home = np.concatenate((homes[1:] == homes[:-1], [False]))[: len(rows)]

@@ -23,6 +23,9 @@ class Fabric(Protocol):
     def check_reach(self, network: Network, most_bytes: int, /) -> None:
         """Refuse a network on which a message of the run would take longer than any run may."""
 
+    def most_links(self, network: Network, /) -> int:
+        """No message takes more of them."""
+
     def causal_events_of_message(self, network: Network, /) -> int:
         """The most causal events of the record of causes that a message may need."""
 

@@ -116,7 +116,7 @@ def causal_events_of_message(network: Network) -> int:
     return 2 * min(links, len(wired(network).links) + 2) + 2 * len(wired(network).dimensions)
 
 
-def most_links_of_a_path(network: Network) -> int:
+def most_links(network: Network) -> int:
     """The most links that a message takes."""
     return sum(_most_hops(dimension) for dimension in wired(network).dimensions)
 

@@ -95,6 +95,11 @@ def check_reach(network: Network, most_bytes: int) -> None:
         refuse_slow(flight / level.units_per_ns, number, most_bytes)
 
 
+def most_links(network: Network) -> int:
+    """No message takes more of them: half-way round the largest level, or there and back from a switch."""
+    return max(max(level.npus // 2, 2) for level in levels_of(network).levels)
+
+
 def causal_events_of_message(_network: Network) -> int:
     """The most causal events of the record of causes that a message may need."""
     return CAUSAL_EVENTS_OF_MESSAGE

@@ -2,10 +2,14 @@
 
 Flows are fluids that begin at given times. Between two moments at which one begins or ends, all have the
 rates of progressive filling: all grow together, and those on a link that is full stop growing.
+
+The model sets rates once per nanosecond only: when all have ended that end in it. With `once_per_ns`, so does
+the oracle.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -24,6 +28,8 @@ def end_times(
     flows: Sequence[Flow],
     capacity: Mapping[Hashable, Fraction],
     acknowledged: Mapping[Hashable, Fraction] | None = None,
+    *,
+    once_per_ns: bool = False,
 ) -> list[Fraction]:
     """When the last byte of each flow has set out.
 
@@ -40,18 +46,26 @@ def end_times(
     now = Fraction(0)
     while to_begin or active:
         rates = fair_rates({number: loads[number] for number in active}, capacity)
-        times = [now + left[number] / rate for number, rate in rates.items()]
-        times += [Fraction(flows[number].begin_ns) for number in to_begin[:1]]
-        after = min(times)
+        times = {number: now + left[number] / rate for number, rate in rates.items()}
+        after = min([*times.values(), *(Fraction(flows[number].begin_ns) for number in to_begin[:1])])
+        through = [number for number, end in times.items() if end <= after]
+        if once_per_ns:
+            through = [number for number, end in times.items() if whole_ns(end) <= whole_ns(after)]
+        after = max([max(after, now), *(times[number] for number in through)])
         for number, rate in rates.items():
             left[number] -= rate * (after - now)
         now = after
-        for number in [number for number in active if left[number] == 0]:
+        for number in through:
             active.remove(number)
-            ends[number] = now
+            ends[number] = times[number]
         while to_begin and flows[to_begin[0]].begin_ns <= now:
             active.add(to_begin.pop(0))
     return [ends[number] for number in range(len(flows))]
+
+
+def whole_ns(time: Fraction) -> int:
+    """The nanosecond in which a flow ends, or the next one if it ends only just before that."""
+    return math.floor(time + Fraction(1, 2048))
 
 
 def fair_rates(

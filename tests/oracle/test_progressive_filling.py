@@ -7,11 +7,14 @@ from collections.abc import Hashable, Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import network, simulate, system
 from progressive_filling import Flow, end_times, fair_rates
 
+from et_sim.machine import read_network_alone
+from et_sim.network.routes import path_between, route_tables
 from et_sim.trace import TraceBuilder
 
 BANDWIDTHS = (10, 25, 50)  # GiB/s
@@ -108,3 +111,68 @@ def path(machine: dict[str, Any], source: int, target: int) -> Iterator[tuple[in
                 yield number, at + (here - at // stride % npus) * stride, step
                 here = after
         at, stride = end, stride * npus
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, Any]:
+    """Small ones on which many ways cross, some of their links slower."""
+    figures = {"bandwidth": "25GB/s", "latency": LATENCY}
+    slower = {"bandwidth": draw(st.sampled_from(["10GB/s", "20GB/s", "100GB/s"]))}
+    shape: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"generator": "leaf-spine", "leaves": 3, "spines": 2, "npus-per-leaf": 3},
+                {"generator": "fat-tree", "k": 4},
+                {"generator": "mesh", "sizes": [3, 3]},
+                {"generator": "torus", "sizes": [4, 3]},
+            ]
+        )
+    )
+    npus = 16 if "k" in shape else 12 if shape["generator"] == "torus" else 9
+    if "sizes" in shape:
+        ways: dict[str, Any] = {}
+    else:
+        ways = {"routing": "ecmp", "seed": draw(st.integers(0, 9))}
+        ways["overrides"] = [{"device": "leaf1", **slower}, {"device": "npu3", "bandwidth": "15GB/s"}]
+    return {"graph": {**shape, **figures}, "logical-dimensions": [npus], **ways}
+
+
+def check_on_graph(data: st.DataObject, messages: int) -> None:
+    described = data.draw(graphs())
+    machine = read_network_alone(described)
+    ways, graph = route_tables(machine), machine.fabric.graph  # type: ignore[union-attr]
+    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(machine.ranks)]
+    for tag in range(data.draw(st.integers(messages // 2, messages))):
+        ends = st.lists(st.integers(0, machine.ranks - 1), min_size=2, max_size=2, unique=True)
+        (source, target), size = data.draw(ends), data.draw(st.sampled_from(SIZES))
+        wait = builders[source].compute("wait", micros=data.draw(st.integers(0, 12)))
+        builders[source].send(target, size, tag=tag, after=[wait])
+        builders[target].receive(source, size, tag=tag)
+    result = simulate(builders, described, system(profile="corrected"), model="flow", detail="messages")
+    table = result.table("messages").to_pydict()
+    flows = [
+        Flow(begin, size, tuple(path_between(ways, source, target)))
+        for begin, size, source, target in zip(
+            *(table[name] for name in ("sent_ns", "bytes", "actor", "peer")), strict=True
+        )
+    ]
+    capacity: dict[Hashable, Fraction] = {
+        link: Fraction(float(graph.bytes_per_ns[link])) for flow in flows for link in flow.links
+    }
+    for number, (flow, end) in enumerate(
+        zip(flows, end_times(flows, capacity, once_per_ns=True), strict=True)
+    ):
+        expected = math.floor(end + LATENCY * len(flow.links))
+        assert abs(table["arrived_ns"][number] - expected) <= ROUNDING_NS, (number, flows)
+
+
+@given(st.data())
+def test_on_graphs_rates_are_those_of_progressive_filling_once_per_nanosecond(data: st.DataObject) -> None:
+    check_on_graph(data, 24)
+
+
+@pytest.mark.deep
+@settings(max_examples=1000)
+@given(st.data())
+def test_on_a_thousand_graphs_rates_are_those_of_progressive_filling(data: st.DataObject) -> None:
+    check_on_graph(data, 40)

@@ -24,21 +24,23 @@ import numpy as np
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.pools import grow_pool
+from et_sim.engine.pools import chain_rows, empty_index, grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.machine.model import GraphFabric, Network
-from et_sim.network import graph, grid, link
+from et_sim.machine.model import Network
+from et_sim.network import link
+from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow import protocols
-from et_sim.network.flow.queue import ends_never
+from et_sim.network.flow.heap import Heap, first_of, heap_for
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
 from et_sim.network.flow.routes import (
     bytes_of_first_packet,
     bytes_on_wire,
     close_route,
+    home,
     join_route,
     leave_route,
     route_between,
@@ -51,7 +53,6 @@ HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
-FEWEST_HOMES = 1024  # of the index of routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,10 @@ class FlowTables(Tables):
     routes: Any
     uses: Any
     index: Any  # of the routes, by their ends
-    heap: Any  # routes by the end of their next message
-    part_links: Any  # those whose rates are being set
-    part_routes: Any
+    ends: Heap  # routes by the end of their next message
+    shares: Heap  # links whose flows get rates
+    part_links: Any  # those that are looked at for it
+    part_routes: Any  # those whose rates are set
     longest: Any  # the most links of a route, and of the way back
     protocol: Any  # one row
 
@@ -85,27 +87,21 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     shared["head"] = NONE
     if network.protocol is not None:
         protocols.set_capacities(shared, network.protocol, 1 << network.fraction_bits)
-    homes = max(FEWEST_HOMES, 1 << (4 * len(plan.actors) - 1).bit_length())
+    longest = fabric_of(network).most_links(network)
     return FlowTables(
         hops,
         state,
         shared,
         table(ROUTE, 0),
         table(USE, 0),
-        np.full(homes, NONE, np.int32),
-        np.zeros(0, np.int32),
+        empty_index(0),
+        heap_for(0),
+        heap_for(len(shared)),
         np.zeros(len(shared), np.int32),
         np.zeros(0, np.int32),
-        np.array([_most_links(network) * (2 if protocols.goes_back(network.protocol) else 1)]),
+        np.array([longest * 2 if protocols.goes_back(network.protocol) else longest]),
         protocols.table_of(network.protocol),
     )
-
-
-def _most_links(network: Network) -> int:
-    """Of a path."""
-    if isinstance(network.fabric, GraphFabric):
-        return graph.most_links(network)
-    return grid.most_links_of_a_path(network)
 
 
 def grown(tables: FlowTables, rows: int) -> FlowTables:
@@ -113,14 +109,24 @@ def grown(tables: FlowTables, rows: int) -> FlowTables:
     state, uses = tables.state[0], rows * int(tables.longest[0])
     if state.free_routes < rows:
         routes = grow_pool(tables.routes, state, "free_route", "next", rows)
-        heap, part_routes = (
-            np.concatenate((column, np.zeros(len(routes) - len(column), np.int32)))
-            for column in (tables.heap, tables.part_routes)
+        tables = replace(
+            tables,
+            routes=routes,
+            index=_index_of(routes),
+            ends=heap_for(len(routes), tables.ends),
+            part_routes=np.resize(tables.part_routes, len(routes)),
         )
-        tables = replace(tables, routes=routes, heap=heap, part_routes=part_routes)
     if state.free_uses < uses:
         tables = replace(tables, uses=grow_pool(tables.uses, state, "free_use", "next", uses))
     return tables
+
+
+def _index_of(routes: Any) -> Any:
+    """Where the search for each route begins that is open."""
+    index, rows = empty_index(len(routes)), np.flatnonzero(routes["flows"] > 0)
+    ends = (routes[name][rows].astype(np.int64) for name in ("source", "target", "ports"))
+    chain_rows(routes, index, rows, home(index, *ends))
+    return index
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
@@ -178,8 +184,9 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         set_rates(run)
     elif version == state.planned_ns:  # otherwise something ends earlier, or later, than was planned
         state.planned_ns = NONE
-        if run.network.routes[run.network.heap[0]].ends_ns + SAME_NS < clock.now + 1:
-            _end(run, run.network.heap[0])
+        first = first_of(run.network.ends)
+        if run.network.routes[first].ends_ns + SAME_NS < clock.now + 1:
+            _end(run, first)
     _plan_next(run)
     return NONE
 
@@ -213,7 +220,6 @@ def _end(run: Run, route_row: int) -> None:
         observe.next_event_follows(run, through, now)
         schedule(run, left, message.done, message.c, message.b, 0)
     if route.flows == 0:
-        ends_never(run.network, route_row)
         close_route(run, route_row)
     else:
         plan_end(run, route_row)
@@ -233,10 +239,11 @@ def _arrives(run: Run, route: Any, message: Any) -> float:
 def _plan_next(run: Run) -> None:
     """Have the next message end in time."""
     state, clock = run.network.state[0], run.clock[0]
-    if state.heap_size == 0:
+    first = first_of(run.network.ends)
+    if first == NONE:
         state.planned_ns = NONE
         return
-    ends = max(int(run.network.routes[run.network.heap[0]].ends_ns + SAME_NS), clock.now)
+    ends = max(int(run.network.routes[first].ends_ns + SAME_NS), clock.now)
     if ends != state.planned_ns:
         state.planned_ns = ends
         schedule(run, ends, NETWORK + END, 0, ends, 0)

@@ -14,8 +14,8 @@ STATE = record(
     ("free_routes", "i4"),
     ("free_use", "i4"),
     ("free_uses", "i4"),
-    ("heap_size", "i4"),  # routes by the end of their next message
     ("changed", "i4"),  # links on which flows began or ended since rates were set
+    ("opened", "i4"),  # how many routes were opened since then
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
@@ -38,8 +38,7 @@ ROUTE = record(
     ("flows", "i4"),  # messages under way
     ("head", "i4"),  # the one that is through first
     ("tail", "i4"),
-    ("bottleneck", "i4"),  # the link that sets the rate
-    ("heap_at", "i4"),
+    ("bottleneck", "i4"),  # the link that sets the rate; NONE: it has no rate
     ("part", "i4"),  # in which its rate was set last
     ("dimension", "i4"),  # of the first link
     ("since_ns", "f8"),  # `served` is as it was then
@@ -69,14 +68,23 @@ SHARED = record(
     ("bytes", "f8"),  # on the wire, of messages that are through
     ("next_changed", "i4"),
     ("is_changed", "i4"),
-    ("part", "i4"),
-    ("open", "i4"),  # flows whose rate is not yet set
-    ("open_back", "i4"),
-    ("left", "f8"),  # capacity for them
-    ("share", "f8"),  # of each of them, at least
+    ("bound", "i4"),  # routes whose rate it sets
     ("rate", "f8"),  # of all its flows
     ("since_ns", "f8"),  # at this rate
     ("carried", "f8"),  # bytes until then
+    ("part", "i4"),  # in which its flows were looked at last: this and what follows
+    ("is_stale", "i4"),  # the next five are to be counted anew
+    ("kept", "f8"),  # what flows take whose rates stay as they are
+    ("top_kept", "f8"),  # the highest rate of these
+    ("bound_rate", "f8"),  # of those of them that it is the bottleneck of; 0: there are none
+    ("to_set", "i4"),  # the others
+    ("back_to_set", "i4"),
+    ("open", "i4"),  # of these, flows that have no rate yet
+    ("open_back", "i4"),
+    ("sets_rate", "i4"),  # it is the bottleneck of some of them
+    ("left", "f8"),  # capacity for those that are open
+    ("share", "f8"),  # of each of them, at least
+    ("top_set", "f8"),  # the highest rate that was set
 )
 MESSAGE = record(
     ("at", "i4"),  # while its route is looked up: the rank it has reached

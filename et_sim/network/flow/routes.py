@@ -11,6 +11,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.run import NONE, Run
+from et_sim.network.flow.heap import take_out
 from et_sim.network.link_queues import next_ports, set_out, take_hop
 from et_sim.network.routes import ports_back
 
@@ -20,8 +21,8 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     """The row of the route between two ranks, opened if no message is under way on it."""
     network = run.network
     ports = next_ports(network.hops, source, target)
-    home = _home(network, source, target, ports)
-    row = network.index[home]
+    first = home(network.index, source, target, ports)
+    row = network.index[first]
     while row != NONE:
         route = network.routes[row]
         if route.source == source and route.target == target and route.ports == ports:
@@ -32,13 +33,16 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     route = network.routes[row]
     state.free_route = route.next
     state.free_routes -= 1
-    route.source, route.target, route.ports, route.chain = source, target, ports, network.index[home]
-    network.index[home] = row
-    route.head = route.tail = route.bottleneck = route.heap_at = NONE
+    route.source, route.target, route.ports, route.chain = source, target, ports, network.index[first]
+    network.index[first] = row
+    route.head = route.tail = route.bottleneck = NONE
     route.flows, route.served, route.rate, route.since_ns = 0, 0.0, 0.0, float(run.clock[0].now)
     _take_links(network, row, run.messages[message_row])
     if network.protocol[0].goes_back:
         _take_links_back(network, row, run.messages[message_row])
+    route.part = state.part + 1  # it is among the first whose rates are set then
+    network.part_routes[state.opened] = row
+    state.opened += 1
     return row
 
 
@@ -47,7 +51,9 @@ def close_route(run: Run, row: int) -> None:
     """Give back a route on which nothing is under way any more."""
     network = run.network
     state, route = network.state[0], network.routes[row]
-    unchain(network.routes, network.index, _home(network, route.source, route.target, route.ports), row)
+    unchain(network.routes, network.index, home(network.index, route.source, route.target, route.ports), row)
+    take_out(network.ends, row)
+    network.shared[route.bottleneck].bound -= 1
     at = route.first_use
     while at != NONE:
         use = network.uses[at]
@@ -152,10 +158,10 @@ def mark_changed(network: Any, link_row: int) -> None:
 
 
 @works_on_tables
-def _home(network: Any, source: int, target: int, ports: int) -> int:
+def home(index: Any, source: int, target: int, ports: int) -> int:
     """Where the search for a route begins."""
     mixed = source * 0x9E3779B1 + target + ports * 0x85EBCA6B
-    return (mixed ^ (mixed >> 15)) & (len(network.index) - 1)
+    return (mixed ^ (mixed >> 15)) & (len(index) - 1)
 
 
 @works_on_tables

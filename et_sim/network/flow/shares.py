@@ -1,8 +1,17 @@
 """Max-min fair rates: no message can have more without taking it from one that has no more itself.
 
-Links are filled together: the link whose flows get the least sets the rate of all of them, what they take is
-subtracted from their other links, and so on among the rest. Only flows that share links with those that
-began or ended, directly or by others, get new rates.
+A flow's bottleneck is a full link on its way on which no flow has more. Rates are max-min fair if every flow
+has one, and there is only one such set of rates. Hence not all need be set anew when flows begin or end:
+
+1. Those are that begin, and those whose bottleneck is a link on which others began or ended. All others keep
+   their rates.
+2. Links are filled together with what they have left: the link whose flows get the least sets the rate of
+   all of them, what they take is subtracted from their other links, and so on among the rest.
+3. On each link that they take, flows that kept their rates may have lost their bottleneck, because the link
+   is no longer full, or a flow has more; and they may have more than those that were set, and so be the
+   reason why these have little. All such flows are set anew, too, from step 2 on, until there are none.
+
+What a link carries is added up anew whenever it is looked at, so that errors of rounding do not add up.
 
 Acknowledgements take their part of the links on the way back, at the rate of what they acknowledge: the link
 whose flows get the least may be one of those.
@@ -15,9 +24,13 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE, Run
-from et_sim.network.flow.queue import ends_at, ends_never
+from et_sim.network.flow.heap import first_of, put, take_out
 from et_sim.network.flow.routes import carry, serve
+
+EQUAL = 1 - 2.0**-40  # rates and loads that differ by no more are equal: they are sums of rounded numbers
+FEW_ROUNDS = 16  # after which everything that is connected is set anew
 
 
 @works_on_tables
@@ -26,94 +39,143 @@ def set_rates(run: Run) -> None:
     network, state = run.network, run.network.state[0]
     state.part += 1
     state.changes_ns = max(state.changes_ns, float(run.clock[0].now))
-    links = _changed_links(run)
-    links, routes = _part(network, links)
+    routes, links = state.opened, 0
+    state.opened = 0
     for at in range(routes):
-        route = network.routes[network.part_routes[at]]
-        serve(route, state.changes_ns)
-        route.bottleneck = NONE
-    _fill(run, links)
+        serve(network.routes[network.part_routes[at]], state.changes_ns)
+        links = _look_at_links(run, network.part_routes[at], links)
+    routes, links = _take_changed(run, routes, links)
+    rounds, before = 0, -1
+    while routes > before:
+        before = routes
+        _fill(network, routes, links)
+        routes, links = _take_unfair(run, routes, links, rounds >= FEW_ROUNDS)
+        rounds += 1
     for at in range(routes):
-        plan_end(run, network.part_routes[at])
+        row = network.part_routes[at]
+        network.shared[network.routes[row].bottleneck].bound += 1
+        plan_end(run, row)
+    for at in range(links):
+        link = network.shared[network.part_links[at]]
+        link.rate = link.capacity - link.left
 
 
 @works_on_tables
-def _changed_links(run: Run) -> int:
-    """List the links on which something changed and flows are left; returns how many."""
-    network, state, count = run.network, run.network.state[0], 0
+def _take_changed(run: Run, routes: int, links: int) -> tuple[int, int]:
+    """Take the flows bound by links on which something changed; returns how many routes and links."""
+    network, state = run.network, run.network.state[0]
     while state.changed != NONE:
         row = state.changed
         link = network.shared[row]
         state.changed = link.next_changed
         link.is_changed = 0
-        if link.head != NONE:
-            link.part = state.part
-            network.part_links[count] = row
-            count += 1
-        else:
-            carry(run, row, run.network.state[0].changes_ns)
-            link.rate = 0.0
-    return count
+        if observe.is_recording(run):
+            links = _look_at(run, row, links)
+        if link.bound > 0:
+            routes, links = _take_from(run, row, -1.0, routes, links)
+    return routes, links
 
 
 @works_on_tables
-def _part(network: Any, links: int) -> tuple[int, int]:
-    """All links and routes that are connected with the listed links; returns how many there are."""
-    part, routes, done = network.state[0].part, 0, 0
-    while done < links:
-        at = network.shared[network.part_links[done]].head
-        done += 1
-        while at != NONE:
-            use = network.uses[at]
-            at = use.after
-            route = network.routes[use.route]
-            if route.part != part:
-                route.part = part
-                network.part_routes[routes] = use.route
-                routes += 1
-                links = _add_links(network, route, links)
-    return links, routes
-
-
-@works_on_tables
-def _add_links(network: Any, route: Any, links: int) -> int:
-    part, at = network.state[0].part, route.first_use
+def _take_from(run: Run, link_row: int, limit: float, routes: int, links: int) -> tuple[int, int]:
+    """Take a link's flows that kept more than a rate; below 0: those that it is the bottleneck of."""
+    network, part = run.network, run.network.state[0].part
+    at = network.shared[link_row].head
     while at != NONE:
         use = network.uses[at]
+        at = use.after
+        route = network.routes[use.route]
+        if route.part != part and (route.rate > limit if limit >= 0 else route.bottleneck == link_row):
+            route.part = part
+            serve(route, network.state[0].changes_ns)
+            network.shared[route.bottleneck].bound -= 1
+            network.part_routes[routes] = use.route
+            routes += 1
+            links = _look_at_links(run, use.route, links)
+    return routes, links
+
+
+@works_on_tables
+def _look_at_links(run: Run, route_row: int, links: int) -> int:
+    """What is on the links of a route is to be counted."""
+    at = run.network.routes[route_row].first_use
+    while at != NONE:
+        use = run.network.uses[at]
+        links = _look_at(run, use.link, links)
         at = use.next
-        link = network.shared[use.link]
-        if link.part != part:
-            link.part = part
-            network.part_links[links] = use.link
-            links += 1
     return links
 
 
 @works_on_tables
-def _fill(run: Run, links: int) -> None:
-    """Set the rates of the routes on the listed links; the list becomes a heap by the links' shares."""
-    network = run.network
+def _look_at(run: Run, link_row: int, links: int) -> int:
+    network, link = run.network, run.network.shared[link_row]
+    link.is_stale = 1
+    if link.part != network.state[0].part:
+        link.part = network.state[0].part
+        network.part_links[links] = link_row
+        links += 1
+        carry(run, link_row, network.state[0].changes_ns)
+    return links
+
+
+@works_on_tables
+def _fill(network: Any, routes: int, links: int) -> None:
+    """Set the rates of the listed routes, on the listed links."""
+    for at in range(routes):
+        network.routes[network.part_routes[at]].bottleneck = NONE
     for at in range(links):
         row = network.part_links[at]
-        carry(run, row, run.network.state[0].changes_ns)
         link = network.shared[row]
-        link.left, link.open, link.open_back, link.rate = link.capacity, link.flows, link.flows_back, 0.0
-        link.share = link.left / _open(link)
-    for at in range(links // 2 - 1, -1, -1):
-        _sift(network, at, links)
-    while links > 0:
-        row = network.part_links[0]
+        if link.is_stale:
+            _count(network, row)
+        link.open, link.open_back, link.left = link.to_set, link.back_to_set, link.capacity - link.kept
+        link.sets_rate, link.top_set = 0, 0.0
+        if link.open + link.open_back > 0:
+            link.share = max(link.left, 0.0) / _open(link)
+            put(network.shares, row, link.share, row)
+    while first_of(network.shares) != NONE:
+        row = first_of(network.shares)
         link = network.shared[row]
-        if link.open > 0 or link.open_back > 0:
+        if link.open + link.open_back > 0:
             share = max(link.left, 0.0) / _open(link)
             if share > link.share:  # what others took was less than their share of it
                 link.share = share
-                _sift(network, 0, links)
+                put(network.shares, row, share, row)
                 continue
             _freeze(network, row)
-        links -= 1
-        network.part_links[0] = network.part_links[links]
-        _sift(network, 0, links)
+        take_out(network.shares, row)
+
+
+@works_on_tables
+def _count(network: Any, link_row: int) -> None:
+    """What a link's flows take that keep their rates, and how many others there are."""
+    part, link = network.state[0].part, network.shared[link_row]
+    link.is_stale = 0
+    link.kept = link.top_kept = link.bound_rate = 0.0
+    link.to_set = link.back_to_set = 0
+    at = link.head
+    while at != NONE:
+        use = network.uses[at]
+        at = use.after
+        route = network.routes[use.route]
+        if route.part == part:
+            if use.is_back:
+                link.back_to_set += route.flows
+            else:
+                link.to_set += route.flows
+        else:
+            link.kept += _taken(network, use)
+            link.top_kept = max(link.top_kept, route.rate)
+            if route.bottleneck == link_row:
+                link.bound_rate = route.rate
+
+
+@works_on_tables
+def _taken(network: Any, use: Any) -> float:
+    """What a route's flows take of a link, at their rate."""
+    route = network.routes[use.route]
+    taken = route.rate * route.flows
+    return taken * network.shared[use.link].back if use.is_back else taken
 
 
 @works_on_tables
@@ -125,13 +187,15 @@ def _open(link: Any) -> float:
 @works_on_tables
 def _freeze(network: Any, link_row: int) -> None:
     """The flows of a link that have no rate yet get the link's share."""
-    rate, at = network.shared[link_row].share, network.shared[link_row].head
+    part, rate = network.state[0].part, network.shared[link_row].share
+    at = network.shared[link_row].head
     while at != NONE:
         use = network.uses[at]
         at = use.after
         route = network.routes[use.route]
-        if route.bottleneck == NONE:
+        if route.part == part and route.bottleneck == NONE:
             route.bottleneck, route.rate = link_row, rate
+            network.shared[link_row].sets_rate = 1
             _subtract(network, route)
 
 
@@ -142,50 +206,42 @@ def _subtract(network: Any, route: Any) -> None:
     while at != NONE:
         use = network.uses[at]
         link = network.shared[use.link]
-        taken = route.rate * route.flows
+        link.left -= _taken(network, use)
         if use.is_back:
-            taken *= link.back
             link.open_back -= route.flows
         else:
             link.open -= route.flows
-        link.left -= taken
-        link.rate += taken
+        link.top_set = max(link.top_set, route.rate)
         at = use.next
 
 
 @works_on_tables
-def _sift(network: Any, at: int, links: int) -> None:
-    """Let a link sink to its place among the listed ones; of equal shares, the lower row comes first."""
-    if at >= links:
-        return
-    row = network.part_links[at]
-    while 2 * at + 1 < links:
-        below = 2 * at + 1
-        if below + 1 < links and _is_before(
-            network, network.part_links[below + 1], network.part_links[below]
-        ):
-            below += 1
-        if not _is_before(network, network.part_links[below], row):
-            break
-        network.part_links[at] = network.part_links[below]
-        at = below
-    network.part_links[at] = row
-
-
-@works_on_tables
-def _is_before(network: Any, one: int, other: int) -> bool:
-    first, second = network.shared[one].share, network.shared[other].share
-    return first < second or (first == second and one < other)
+def _take_unfair(run: Run, routes: int, links: int, has_all: bool) -> tuple[int, int]:
+    """Take flows that kept their rates and have no bottleneck now, or more than those they hold up."""
+    network, looked_at = run.network, links
+    at = 0
+    while at < (links if has_all else looked_at):
+        row = network.part_links[at]
+        link = network.shared[row]
+        at += 1
+        if has_all:
+            routes, links = _take_from(run, row, 0.0, routes, links)
+            continue
+        if link.bound_rate > 0:
+            is_full = link.left <= link.capacity * (1 - EQUAL)
+            if not is_full or link.top_set * EQUAL > link.bound_rate:
+                routes, links = _take_from(run, row, -1.0, routes, links)
+        if link.sets_rate and link.top_kept * EQUAL > link.share:
+            routes, links = _take_from(run, row, link.share / EQUAL, routes, links)
+    return routes, links
 
 
 @works_on_tables
 def plan_end(run: Run, row: int) -> None:
     """When the first message of a route is through, at its rate."""
-    route = run.network.routes[row]
+    network, route = run.network, run.network.routes[row]
     left = run.messages[route.head].until - route.served
-    if left <= 0:
-        ends_at(run.network, row, route.since_ns)
-    elif route.rate > 0:
-        ends_at(run.network, row, route.since_ns + left / route.rate)
-    else:
-        ends_never(run.network, row)
+    route.ends_ns = route.since_ns
+    if left > 0:
+        route.ends_ns += left / route.rate
+    put(network.ends, row, route.ends_ns, (int(route.source) << 32) + route.target)
