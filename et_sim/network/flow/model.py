@@ -40,6 +40,7 @@ from et_sim.network.flow.routes import (
     bytes_of_first_packet,
     bytes_on_wire,
     close_route,
+    flight_class,
     home,
     join_route,
     leave_route,
@@ -213,7 +214,8 @@ def _end(run: Run, route_row: int) -> None:
     through = observe.message_shared(
         run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, alone
     )
-    observe.next_event_flies(run, through, now, link_class)
+    if observe.describes_causes(run):
+        observe.next_event_flies(run, through, now, flight_class(run.network, route))
     schedule(run, max(arrives, now), NETWORK + ARRIVAL, message_row, 0, 0)
     if message.done != NONE:
         left = arrives if run.network.protocol[0].ends_acknowledged else now

@@ -130,6 +130,18 @@ def leave_route(run: Run, row: int) -> int:
 
 
 @works_on_tables
+def flight_class(network: Any, route: Any) -> int:
+    """The class of links that sets all of a message's latency; NONE: there is no single one."""
+    at, found = route.first_use, network.hops.links[network.uses[route.first_use].link].speed
+    while at != NONE:
+        use = network.uses[at]
+        at = use.next
+        if network.hops.links[use.link].speed != found:
+            return NONE
+    return int(found)
+
+
+@works_on_tables
 def serve(route: Any, time: float) -> None:
     """Bring what a route has served up to date."""
     if time > route.since_ns:

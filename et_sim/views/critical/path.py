@@ -127,8 +127,12 @@ class CriticalPath:
         return sorted(found.items(), key=lambda one: (-one[1], one[0]))
 
     def by_link(self) -> list[dict[str, Any]]:
-        """Latency, serialisation and waiting per class of links, in the machine's order."""
+        """Latency, serialisation and waiting per class of links, in the machine's order.
+
+        No latency is given where some of it is of links of several classes together.
+        """
         record, rows = self.record, self.rows
+        together = record.is_kind("latency")[rows] & (record.link.codes[rows] == len(record.link.texts) - 1)
         found = []
         for code, name in enumerate(record.link.texts):
             on = record.link.codes[rows] == code
@@ -136,6 +140,8 @@ class CriticalPath:
                 continue
             sums = dict(zip(CAUSES, self._sums(on).tolist(), strict=True))
             named = {cause: sums[cause] for cause in ("latency", "serialisation", "queueing")}
+            if together.any():
+                named["latency"] = None
             found.append({"link": name, **named})
         return found
 
@@ -152,6 +158,21 @@ class CriticalPath:
             for place, took, waited in zip(places.tolist(), spent.tolist(), queued.tolist(), strict=True)
         ]
         return sorted(found, key=lambda one: (-one["serialisation"] - one["queueing"], one["link"]))
+
+    def by_message(self) -> list[dict[str, Any]]:
+        """Where messages share links: each message of the chain, the link that held it up, and its time."""
+        record, rows = self.record, self.rows
+        if record.is_exact:
+            return []
+        at = np.flatnonzero(record.is_kind("serialisation")[rows] & (record.resource[rows] != NONE))
+        return [
+            {
+                "link": record.link_names[int(record.resource[row])],
+                "start_ns": int(record.start_ns[row]),
+                "end_ns": int(record.end_ns[row]),
+            }
+            for row in rows[at].tolist()
+        ]
 
     def hops(self) -> list[Hop]:
         """The chain, operation by operation."""

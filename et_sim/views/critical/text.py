@@ -44,6 +44,7 @@ def critical_path_text(path: Any, top: int | None = None, width: int | None = No
         ("What the time went to", _causes(found)),
         ("Whose time it was", _operations(found, most, width)),
         ("Links on the path", _links(found, most, width)),
+        ("Messages on the path, and the link that set the rate of each last", _messages(found, most, width)),
     ]
     if not found.record.is_complete:
         tables.append((NOT_COMPLETE, []))
@@ -76,6 +77,7 @@ def critical_path_data(path: Any, top: int | None = None) -> dict[str, Any]:
         "groups": dict(found.by_group()),
         "links": found.by_link(),
         "single_links": found.by_single_link()[:top],
+        "messages": found.by_message()[:top],
         "sensitivities_are_exact": found.record.is_exact,
         "sensitivities": [one.as_dict() for one in Sensitivities(found).all()][:top] if foretold else None,
         "slack_of_operations": [_as_dict(one) for one in slack_of_operations(found.record)][:top]
@@ -135,7 +137,11 @@ def _operations(found: CriticalPath, most: int, width: int) -> list[str]:
 def _links(found: CriticalPath, most: int, width: int) -> list[str]:
     """Classes of links; of the link model, single links, too."""
     classes = [
-        (one["link"], *(format_ns(one[name]) for name in ("latency", "serialisation", "queueing")))
+        (
+            one["link"],
+            "" if one["latency"] is None else format_ns(one["latency"]),
+            *(format_ns(one[name]) for name in ("serialisation", "queueing")),
+        )
         for one in found.by_link()
     ]
     if not classes:
@@ -145,6 +151,21 @@ def _links(found: CriticalPath, most: int, width: int) -> list[str]:
     head = ("links", "latency", "serialisation", "queueing")
     table = fitted([head, *classes, *rows[:most]], "<>>>", width, shrink={0: 16}, names=(0,))
     return _cut(table, single, most)
+
+
+def _messages(found: CriticalPath, most: int, width: int) -> list[str]:
+    """The longest ones, in the order of the path."""
+    messages, whole = found.by_message(), found.makespan_ns
+    if not messages:
+        return []
+    longest = sorted(range(len(messages)), key=lambda at: messages[at]["start_ns"] - messages[at]["end_ns"])
+    rows = [
+        (format_ns(one["start_ns"]), format_ns(spent), share(spent, whole), one["link"])
+        for one in (messages[at] for at in sorted(longest[:most]))
+        for spent in (one["end_ns"] - one["start_ns"],)
+    ]
+    table = fitted([("from", "takes", "", "link"), *rows], ">>><", width, shrink={3: 16}, names=(3,))
+    return _cut(table, messages, most)
 
 
 def _sensitivities(found: Sequence[Sensitivity], most: int, width: int) -> list[str]:

@@ -165,6 +165,39 @@ def test_where_messages_share_links_nothing_is_foretold(tmp_path: Path) -> None:
     assert data["sensitivities"] is data["slack_of_operations"] is data["slack_of_nodes"] is None
 
 
+def test_on_the_flow_model_each_message_of_the_path_has_the_link_that_held_it_up(tmp_path: Path) -> None:
+    """Ranks 0 and 1 send over one spine to 2, which then answers 0: the way back is free."""
+    size = 1_000_000
+    builders = [et_sim.TraceBuilder() for _ in range(4)]
+    for source in (0, 1):
+        builders[source].send(2, size)
+    came = [builders[2].receive(source, size) for source in (0, 1)]
+    builders[2].send(0, size, after=came)
+    builders[0].receive(2, size)
+    shape = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 2}
+    graph = {**shape, "bandwidth": "50GB/s", "latency": "1us", "uplinks": {"bandwidth": "40GB/s"}}
+    result = et_sim.simulate(
+        et_sim.Workload.of([one.build() for one in builders]),
+        system={"profile": "corrected", "endpoint-delay": 10},
+        network={"graph": graph},
+        model="flow",
+        detail="path",
+    )
+    path = _path(result, tmp_path)
+    there, back = path.by_message()
+    assert (there["start_ns"], there["end_ns"]) == (0, 2 * size // 40)
+    assert there["link"] in ("leaf0->spine0", "spine0->leaf1")
+    assert back["link"] in ("leaf1->spine0", "spine0->leaf0")
+    assert back["end_ns"] - back["start_ns"] == size // 40
+    assert path.by_cause() == {"latency": 2 * 4000, "serialisation": 3 * size // 40}
+    # Latencies are of links of several classes, so they are no single one's.
+    assert [one["latency"] for one in path.by_link()] == [None] * len(path.by_link())
+    assert "ns" not in critical_path_text(tmp_path / "run").split("Links on the path")[1].splitlines()[2][:20]
+    text = critical_path_text(tmp_path / "run")
+    assert "Messages on the path, and the link that set the rate of each last" in text
+    assert critical_path_data(tmp_path / "run")["messages"] == [there, back]
+
+
 def test_requests_to_a_shared_memory_queue(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.load(1 << 20)
