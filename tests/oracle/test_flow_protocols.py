@@ -159,3 +159,19 @@ def test_links_carry_headers_and_acknowledgements() -> None:
             carried[end] += count if end in link else 0
     data, back = size + 36 * packets, 48 * packets
     assert carried == {"npu0->": data, "->npu1": data, "npu1->": back, "->npu0": back}
+
+
+@pytest.mark.parametrize(("gbps", "packet_ns"), [(100, 83), (200, 41), (400, 21), (20_000, 1)])
+def test_links_are_used_as_far_as_whole_nanoseconds_let_them(gbps: int, packet_ns: int) -> None:
+    """A packet of 1,036 bytes takes 82.88, 41.44, 20.72 and 0.4144 ns, and links are full all the time."""
+    builders = [TraceBuilder() for _ in range(2)]
+    builders[0].send(1, 10_000_000)
+    builders[1].receive(0, 10_000_000)
+    net = {
+        "graph": {"generator": "star", "npus": 2, "bandwidth": f"{gbps}Gbps"},
+        "protocol": {"preset": "roce", "acknowledgement": 0, "whole-ns": True, "completion": "receipt"},
+    }
+    result = simulate(builders, net, system(profile="corrected"), model="flow", detail="links")
+    assert result.finish_ns.tolist() == [10_000 * packet_ns, 10_001 * packet_ns]
+    of_links = result.table("resources").to_pydict()["bytes_per_ns"]
+    assert of_links == [1036 / packet_ns] * 4

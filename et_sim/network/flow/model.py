@@ -132,7 +132,9 @@ def _index_of(routes: Any) -> Any:
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
     """Every link of every actor."""
-    return replace(link.resources(network, plan), are_shared=True)
+    found = link.resources(network, plan)
+    capacities = protocols.capacities(found.bytes_per_ns, network.protocol)
+    return replace(found, are_shared=True, bytes_per_ns=capacities)
 
 
 def carried(tables: FlowTables) -> Any:

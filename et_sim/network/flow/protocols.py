@@ -32,15 +32,30 @@ def goes_back(protocol: Protocol | None) -> bool:
     return protocol.acknowledgement > 0 or protocol.completion is Completion.ACKNOWLEDGEMENT
 
 
+def capacities(bytes_per_ns: Any, protocol: Protocol | None) -> Any:
+    """What full packets find of bandwidths; 0: there is no such link."""
+    if protocol is None or not protocol.whole_ns:
+        return bytes_per_ns
+    packet = protocol.payload + protocol.header
+    found, exist = np.zeros(len(bytes_per_ns)), bytes_per_ns > 0
+    found[exist] = packet / _rounded(packet / bytes_per_ns[exist], least=1)
+    return found
+
+
 def set_capacities(shared: Any, protocol: Protocol, units: int) -> None:
     """Capacities as full packets find them, and what acknowledgements take; `units`: of time in a ns."""
-    packet = protocol.payload + protocol.header
-    packet_ns = packet / shared["capacity"] / units
-    back_ns = protocol.acknowledgement / shared["capacity"] / units
+    bytes_per_ns = shared["capacity"] * units
+    back_ns = protocol.acknowledgement / bytes_per_ns
     if protocol.whole_ns:
-        packet_ns, back_ns = np.maximum(np.floor(packet_ns + 0.5), 1), np.floor(back_ns + 0.5)
-        shared["capacity"] = packet / (packet_ns * units)
-    shared["back"], shared["back_ns"] = back_ns / packet_ns, back_ns * units
+        back_ns = _rounded(back_ns, least=0)
+    found = capacities(bytes_per_ns, protocol)
+    shared["capacity"] = found / units
+    shared["back"] = back_ns * found / (protocol.payload + protocol.header)
+    shared["back_ns"] = back_ns * units
+
+
+def _rounded(times_ns: Any, least: int) -> Any:
+    return np.maximum(np.floor(times_ns + 0.5), least)
 
 
 def most_bytes(protocol: Protocol | None, size: int) -> int:
