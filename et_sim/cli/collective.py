@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXCHANGES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 OVER_A_TREE = ("reduce", "gather", "scatter", "broadcast", "barrier")
-TREE, DOUBLE_TREE = "tree", "doubleBinaryTree"
+TREE, DOUBLE_TREE, IN_NETWORK = "tree", "doubleBinaryTree", "inNetwork"
 PUT_IN = {
     "scatter": "{each} for each",
     "broadcast": "{each} for all",
@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lower the collective as a simulation would, and print what that means."""
-    from et_sim.collectives import AS_REFERENCE, CORRECTED, Operation, lower
+    from et_sim.collectives import AS_REFERENCE, CORRECTED, InNetworkProgram, Operation, lower
     from et_sim.collectives.movement import movement
     from et_sim.units import parse_bytes
 
@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     fixes = CORRECTED if options.corrected else AS_REFERENCE
     root = options.root or 0
     program = lower(algorithm, operation, options.ranks, size, fixes=fixes, root=root)
+    assert not isinstance(program, InNetworkProgram)  # refused above
     moved = movement(algorithm, operation, options.ranks, fixes=fixes, root=root)
     if options.json:
         print(json.dumps(_data(options, size, program, moved), indent=2))
@@ -82,6 +83,11 @@ def _algorithm(options: argparse.Namespace) -> Algorithm:
     from et_sim.collectives import parse_algorithm
 
     name = options.algorithm
+    if name == IN_NETWORK:
+        raise UsageError(
+            f"{name} has no messages between ranks: each sends to a switch once, and gets from it once",
+            remedy="et-sim run --detail messages records those of a simulation",
+        )
     if options.root is not None and name != TREE:
         raise UsageError(f"--root does not belong to {name}", remedy=f"use it with {TREE}")
     if (name == TREE) != (options.type in OVER_A_TREE):

@@ -1,6 +1,7 @@
 """Collective algorithms: group x bytes -> steps, as pure functions, one file an algorithm."""
 
-from et_sim.collectives.algorithm import TREE, Algorithm, lower, parse_algorithm
+from et_sim.collectives.algorithm import IN_NETWORK, RING, TREE, Algorithm, lower, parse_algorithm
+from et_sim.collectives.in_network import InNetworkProgram
 from et_sim.collectives.program import (
     AS_REFERENCE,
     CORRECTED,
@@ -18,10 +19,13 @@ __all__ = [
     "AS_REFERENCE",
     "CORRECTED",
     "EXCHANGES",
+    "IN_NETWORK",
     "OVER_A_TREE",
+    "RING",
     "TREE",
     "Algorithm",
     "CostFixes",
+    "InNetworkProgram",
     "Operation",
     "Peer",
     "StepProgram",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from et_sim.collectives.direct import direct
 from et_sim.collectives.double_binary_tree import double_binary_tree
 from et_sim.collectives.halving_doubling import halving_doubling
+from et_sim.collectives.in_network import OPERATIONS, InNetworkProgram, in_network
 from et_sim.collectives.program import AS_REFERENCE, OVER_A_TREE, CostFixes, Operation, StepProgram
 from et_sim.collectives.ring import ring
 from et_sim.collectives.tree import TreeProgram, rooted_tree
@@ -22,7 +23,7 @@ from et_sim.errors import MachineError
 class Algorithm:
     """A parsed algorithm name."""
 
-    family: str  # "ring", "direct", "halvingDoubling", "doubleBinaryTree"; "tree" has no name in files
+    family: str  # as in files, without "one" and the window; "tree" has no name there
     spans_system: bool = False
     window: int | None = None
 
@@ -32,13 +33,15 @@ class Algorithm:
 
     def used_for(self, operation: Operation, fixes: CostFixes) -> Algorithm:
         """What really runs: a double binary tree that is corrected leaves all but all-reduce to a ring."""
+        if self == IN_NETWORK and operation in OPERATIONS:
+            return self
         if operation in OVER_A_TREE:
             return TREE
         mended_tree = self.family == "doubleBinaryTree" and fixes.tree_operations
         return RING if mended_tree and operation is not Operation.ALL_REDUCE else self
 
 
-TREE, RING = Algorithm("tree"), Algorithm("ring")
+TREE, RING, IN_NETWORK = Algorithm("tree"), Algorithm("ring"), Algorithm("inNetwork")
 
 
 def parse_algorithm(name: str) -> Algorithm:
@@ -47,7 +50,7 @@ def parse_algorithm(name: str) -> Algorithm:
     bare = name[3:4].lower() + name[4:] if spans else name
     if bare in ("ring", "halvingDoubling"):
         return Algorithm(bare, spans)
-    if bare == "doubleBinaryTree" and not spans:
+    if bare in ("doubleBinaryTree", "inNetwork") and not spans:
         return Algorithm(bare)
     if bare.startswith("direct"):
         suffix = bare[len("direct") :]
@@ -57,7 +60,7 @@ def parse_algorithm(name: str) -> Algorithm:
             return Algorithm("direct", spans, int(suffix))
     raise MachineError(
         f"collective algorithm {name!r} is not known",
-        remedy="ring, direct, direct<window>, halvingDoubling, doubleBinaryTree, or a one… form",
+        remedy="ring, direct, direct<window>, halvingDoubling, doubleBinaryTree, inNetwork, or a one… form",
     )
 
 
@@ -70,11 +73,13 @@ def lower(
     subgroup: bool = False,
     fixes: CostFixes = AS_REFERENCE,
     root: int = 0,
-) -> StepProgram | TreeProgram:
+) -> StepProgram | TreeProgram | InNetworkProgram:
     """The steps of one phase: `members` take part, each starting with `size` bytes."""
     algorithm = algorithm.used_for(operation, fixes)
     if algorithm is TREE:
         return rooted_tree(operation, members, size, root)
+    if algorithm == IN_NETWORK:
+        return in_network(operation, members, size, fixes, root)
     if algorithm.family == "ring":
         return ring(operation, members, size, fixes)
     if algorithm.family == "direct":

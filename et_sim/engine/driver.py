@@ -143,6 +143,11 @@ def _messages(plan: Plan, run: Run) -> int:
 def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
     """Refuse what the network model cannot do."""
     model.check(network, plan.largest_message)
+    if len(plan.switches) and not getattr(model, "REACHES_SWITCHES", False):
+        raise UsageError(
+            "this network model does not know switches that reduce, and collectives are done inNetwork",
+            remedy="choose another --model, or another algorithm",
+        )
     if plan.version_1.pairs_early and not hasattr(model, "flight_ns"):
         raise UsageError(
             "on a network of 1.0, messages meet their receives when they are sent, and this network model "

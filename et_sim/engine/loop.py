@@ -14,6 +14,7 @@ from et_sim.engine.calendar.clock import (
     take_from_bucket,
     take_from_slot,
 )
+from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
 from et_sim.engine.nodes.issue import complete, free_server, start_later, start_rank
@@ -24,6 +25,7 @@ from et_sim.engine.nodes.progress import (
     custom_done,
     deliver,
     deliver_custom,
+    part_left,
     receive_step,
     step_arrived,
     transfer_at_endpoint,
@@ -47,6 +49,7 @@ ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
 LATE_RECEIVE = kinds.LATE_RECEIVE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
+AT_SWITCH, SWITCH_DONE, BRANCH_FREE = kinds.AT_SWITCH, kinds.SWITCH_DONE, kinds.BRANCH_FREE
 SERVER_FREE, ADMIT, START = kinds.SERVER_FREE, kinds.ADMIT, kinds.START
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
@@ -96,6 +99,8 @@ def _events_that_fit(run: Run, reserve: int, collectives: int, block_reserve: in
     rows = min(rows, observe.rows_left(run, reserve))
     if len(run.bus_sides) > 0:
         rows = min(rows, clock.free_bus_requests)
+    if len(run.switches) > 0:
+        rows = min(rows, clock.free_joins)
     if collectives == 0:
         return rows // reserve
     blocks = (len(run.chunks) - clock.chunks_top) // block_reserve
@@ -142,6 +147,12 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         deliver_custom(run, a, b, c)
     elif kind == CUSTOM_DONE:
         custom_done(run, a, b)
+    elif kind == AT_SWITCH:
+        part_at_switch(run, a, b, c)
+    elif kind == SWITCH_DONE:
+        switch_done(run, a, b, c)
+    elif kind == BRANCH_FREE:
+        part_left(run, b)
     elif kind == LATE_STEP:
         receive_step(run, a, b)
     elif kind == ASKED_MESSAGE:

@@ -54,7 +54,8 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * plan.largest_custom
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
-    things = receives + _most_freed_at_once(plan) + custom + started * transfers + 16
+    branches = int(plan.switches["branches"].max(initial=0))
+    things = receives + _most_freed_at_once(plan) + custom + started * transfers + branches + 16
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
     completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.version_1.starts_together else 1)
     return Reserve(
@@ -131,6 +132,8 @@ def grow_pools(run: Run, reserve: Reserve, model: NetworkModel, needs: Needs) ->
     if len(run.bus_sides) and clock.free_bus_requests < reserve.rows:
         requests = grow_pool(run.bus_requests, clock, "free_bus_request", "next", reserve.rows)
         changes["bus_requests"] = requests
+    if len(run.switches) and clock.free_joins < reserve.rows:
+        changes["joins"] = grow_pool(run.joins, clock, "free_join", "next", reserve.rows)
     if clock.free_runnings < reserve.collectives:
         changes["running"] = grow_pool(run.running, clock, "free_running", "next", reserve.collectives)
     if clock.chunks_top + reserve.chunks > len(run.chunks):

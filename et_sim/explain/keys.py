@@ -14,7 +14,7 @@ from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.reference_page import EXAMPLES, GROUPS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
+from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
 from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
@@ -38,6 +38,7 @@ FILES = (
     KeyFile(NETWORK, NETWORK_KEYS, EXAMPLES["network"]),
     KeyFile("entry of links, in the network file", LINK_KEYS),
     KeyFile("protocol, in the network file", PROTOCOL_KEYS),
+    KeyFile("entry of in-network, in the network file", IN_NETWORK_KEYS),
     KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),
     KeyFile("system file of ASTRA-sim 1.0", SYSTEM_1_KEYS),
     KeyFile("network file of ASTRA-sim 1.0", LEVEL_KEYS),

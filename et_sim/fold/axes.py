@@ -2,8 +2,9 @@
 
 The members along an axis look the same from two places of a ring or a direct exchange if reading them
 round from either gives the same colours;
-exchanges in pairs look the same if swapping halves, quarters, … does; in a tree every
-place differs. Members of one colour only are the common case, and cost one comparison.
+exchanges in pairs look the same if swapping halves, quarters, … does; below a switch that reduces, all
+places look the same; in a tree every place differs.
+Members of one colour only are the common case, and cost one comparison.
 
 A group that spans the system runs along the system's axes. Ranks that know one by different numbers, or
 not at all, begin with different colours.
@@ -32,10 +33,14 @@ class Pattern:
     shifts: bool = False
     pairs: bool = False
     places: bool = False  # every place has its own role
+    together: bool = False  # all wait for all, wherever they stand
     distances: frozenset[int] = frozenset()
 
     def add(self, program: Any, steps: Any) -> None:
         """Take in what a program does."""
+        if program["joins"]:
+            self.together = True
+            return
         if program["tree_first"] >= 0:
             self.places = True
             return
@@ -75,6 +80,8 @@ def look_around(words: Any, pattern: Pattern, seed: int) -> Any:
             out = out + rotations(words, seed)
         if pattern.pairs:
             out = out + exchanges(words, seed + 2)
+        if pattern.together:
+            out = out + splitmix64(words, seed + 3).sum(axis=-1, keepdims=True)
     return out
 
 

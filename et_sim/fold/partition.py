@@ -7,7 +7,8 @@ the same times; what could still differ is the order of things that happen to on
 and the engine watches for that (`engine.observe.ties`).
 
 Not folded at all, because ranks share something besides messages: custom collectives, the shared memory bus,
-and on the link model, or where links differ in speed, everything that crosses links of third ranks.
+and on the link model, or where links differ in speed, everything that crosses links of third ranks; switches
+that reduce, where messages wait for links, or where members pay differently.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
+from et_sim.plan.switch_tables import can_be_folded
 from et_sim.plan.tables import NO_AXIS, Action
 
 NOT_KNOWN = -1
@@ -41,6 +43,8 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     ranks = lowering.workload.ranks
     alone = Actors.one_per_rank(ranks)
     if paths is None or lowering.customs.are_used or lowering.machine.system.shared_bus is not None:
+        return alone
+    if not _can_fold_switches(lowering, paths):
         return alone
     colours = _first_colours(lowering)
     if len(np.unique(colours)) == ranks:
@@ -85,6 +89,15 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
         if quiet == 2:
             return colours
     return None
+
+
+def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
+    """Whether actors can stand for ranks on switches that reduce, if there are any."""
+    collectives = lowering.collectives
+    if not collectives.switched_axes and not collectives.switched_groups:
+        return True
+    grid = lowering.machine.network.grid
+    return not paths.messages_queue and can_be_folded(collectives, lowering.groups, grid)
 
 
 def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:

@@ -13,6 +13,7 @@ _PLAIN = frozenset(
         "direct",
         "halvingDoubling",
         "doubleBinaryTree",
+        "inNetwork",
         "oneRing",
         "oneDirect",
         "oneHalvingDoubling",

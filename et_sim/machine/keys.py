@@ -20,6 +20,7 @@ ALGORITHMS = (
     "direct<W>",
     "halvingDoubling",
     "doubleBinaryTree",
+    "inNetwork",
     "oneRing",
     "oneDirect",
     "oneDirect<W>",

@@ -66,7 +66,7 @@ class QueueOrder(StrEnum):
     LESS_REMAINING_PHASE_FIRST = "lessRemainingPhaseFirst"
 
 
-def _bytes_per_ns(bandwidth: float) -> float:
+def bytes_per_ns(bandwidth: float) -> float:
     """GiB/s as bytes per ns; the multiplication precedes the division, as in the reference."""
     return bandwidth * 1073741824 / 1000000000
 
@@ -83,7 +83,7 @@ class Dimension:
     @property
     def bytes_per_ns(self) -> float:
         """Link bandwidth."""
-        return _bytes_per_ns(self.bandwidth)
+        return bytes_per_ns(self.bandwidth)
 
 
 # Where times have fractions that add up, as in some models of ASTRA-sim 1.0.
@@ -104,7 +104,15 @@ class UnevenLink:
     @property
     def bytes_per_ns(self) -> float:
         """Its bandwidth."""
-        return _bytes_per_ns(self.bandwidth)
+        return bytes_per_ns(self.bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """What a switch is capable of that reduces, and copies, what it is sent."""
+
+    bytes_per_ns: float = math.inf  # of the data that it passes on
+    latency_ns: float = 0.0  # of each chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,7 @@ class Level:
     def bytes_per_ns(self) -> float:
         """What one message gets: all links in use, but among fully connected NPUs those to the peer."""
         peers = max(self.npus - 1, 1) if self.shape is Shape.FULLY_CONNECTED else 1
-        return _bytes_per_ns(self.link_bandwidth) * (self.links_used // peers)
+        return bytes_per_ns(self.link_bandwidth) * (self.links_used // peers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +171,7 @@ class GridFabric:
 
     dimensions: tuple[Dimension, ...]
     links: tuple[UnevenLink, ...] = ()
+    reducers: tuple[tuple[int, Reducer], ...] = ()  # dimensions whose switches reduce, in order
 
     @property
     def ranks(self) -> int:
@@ -212,6 +221,7 @@ class GraphFabric:
         tuple[int, bool], ...
     ] = ()  # (NPUs, whether it wraps round) by dimension, if it is a whole one
     routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
+    reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
 
     @property
     def ranks(self) -> int:
@@ -251,10 +261,14 @@ class Network:
     protocol: Protocol | None = None
 
     @staticmethod
-    def of_dimensions(dimensions: tuple[Dimension, ...], links: tuple[UnevenLink, ...] = ()) -> Network:
+    def of_dimensions(
+        dimensions: tuple[Dimension, ...],
+        links: tuple[UnevenLink, ...] = (),
+        reducers: tuple[tuple[int, Reducer], ...] = (),
+    ) -> Network:
         """Collectives run along the dimensions that are wired."""
         seen = (LogicalDimension(one.npus, one.shape, one.bandwidth) for one in dimensions)
-        return Network(LogicalGrid(tuple(seen)), GridFabric(dimensions, links))
+        return Network(LogicalGrid(tuple(seen)), GridFabric(dimensions, links, reducers))
 
     @staticmethod
     def of_levels(levels: tuple[Level, ...]) -> Network:
@@ -287,6 +301,11 @@ class Network:
     def links(self) -> tuple[UnevenLink, ...]:
         """Links that differ from the others."""
         return self.fabric.links if isinstance(self.fabric, GridFabric) else ()
+
+    @property
+    def reducers(self) -> tuple[tuple[int, Reducer], ...]:
+        """Dimensions, or devices of a graph, that reduce."""
+        return () if isinstance(self.fabric, LevelFabric) else self.fabric.reducers
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -350,6 +369,7 @@ class Implementations:
     all_gather: tuple[str, ...] | None = None
     reduce_scatter: tuple[str, ...] | None = None
     all_to_all: tuple[str, ...] | None = None
+    broadcast: tuple[str, ...] | None = None  # "tree", or "inNetwork"; without: a tree
 
 
 @dataclass(frozen=True, slots=True)

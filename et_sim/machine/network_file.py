@@ -5,17 +5,19 @@ Not here: what the shapes mean for messages (`et_sim.network`), and which links 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from et_sim.errors import MachineError
-from et_sim.machine.checks import check, check_names, show
+from et_sim.machine.checks import check, check_names, read_keys, show
 from et_sim.machine.keys import Key, Remarks
-from et_sim.machine.model import Dimension, GridFabric, Network, Shape
+from et_sim.machine.model import Dimension, GridFabric, Network, Reducer, Shape, bytes_per_ns
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import DIMENSION_KEYS, NETWORK_KEYS
 from et_sim.machine.topology.protocol import read_protocol
 from et_sim.machine.uneven_links import read_links
+from et_sim.machine.uneven_tables import IN_NETWORK_KEY, IN_NETWORK_KEYS
 
 _MOST_RANKS = 2**31 - 1  # rank ids are 32-bit in traces and timelines
 
@@ -50,8 +52,36 @@ def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False
         if dimension.npus == 1:
             text = f"index {index} is 1: this dimension never takes part (the reference refuses it)"
             remarks.warn(source.place, "npus_count", text)
-    network = Network.of_dimensions(dimensions, read_links(source, GridFabric(dimensions), remarks))
+    links = read_links(source, GridFabric(dimensions), remarks)
+    network = Network.of_dimensions(dimensions, links, _reducers(source, dimensions, remarks))
     return replace(network, protocol=read_protocol(source, remarks))
+
+
+def _reducers(
+    source: Source, dimensions: tuple[Dimension, ...], remarks: Remarks
+) -> tuple[tuple[int, Reducer], ...]:
+    """The dimensions whose switches reduce."""
+    if IN_NETWORK_KEY.name not in source.content:
+        return ()
+    found: dict[int, Reducer] = {}
+    entries = check(IN_NETWORK_KEY, source.content[IN_NETWORK_KEY.name], source.place, remarks)
+    for index, entry in enumerate(entries):
+        place = f'{source.place}: "{IN_NETWORK_KEY.name}" index {index}'
+        given = read_keys(Source(place, entry, ""), IN_NETWORK_KEYS, remarks)
+        number = given["dimension"]
+        if number >= len(dimensions):
+            cause = f'key "dimension" is {number}, and the network has {len(dimensions)}'
+            raise MachineError(cause, place=place, remedy=f"allowed: 0 to {len(dimensions) - 1}")
+        if dimensions[number].shape is not Shape.SWITCH:
+            cause = f"dimension {number} is a {dimensions[number].shape.value}, which has no switch"
+            raise MachineError(cause, place=place, remedy="name a Switch dimension")
+        if number in found:
+            raise MachineError(
+                f"dimension {number} stands there twice", place=place, remedy="keep one of them"
+            )
+        rate = bytes_per_ns(given["rate"]) if "rate" in given else math.inf
+        found[number] = Reducer(rate, given.get("latency", 0.0))
+    return tuple(sorted(found.items()))
 
 
 def _list(key: Key, source: Source) -> list[Any]:

@@ -161,7 +161,7 @@ def _check_dimensions(system: System, network: Network, place: str, remarks: Rem
     for field in Implementations.__dataclass_fields__:
         names: tuple[str, ...] | None = getattr(system.implementations, field)
         key = f"{field.replace('_', '-')}-implementation"
-        if names is None or len(names) == dimensions:
+        if names is None or field == "broadcast" or len(names) == dimensions:
             continue
         if len(names) > dimensions:
             raise MachineError(

@@ -14,7 +14,7 @@ from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from et_sim.machine.uneven_tables import LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
+from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
 from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
 
@@ -69,6 +69,10 @@ _LINKS = """
 Each entry of `links` is about one link, in one direction:
 """
 
+_REDUCERS = """
+Each entry of `in-network` is about the switches of one dimension:
+"""
+
 _PROTOCOL = """
 `protocol` is for the flow model alone: the others refuse it. Of what a preset says, single keys may differ.
 Without the key, messages are as large as their payload, and links carry nothing else:
@@ -102,8 +106,9 @@ _SYSTEM = """
 ```
 
 Algorithm names: `ring`, `direct`, `direct<W>` with a window of W messages (`direct4`), `halvingDoubling`,
-`doubleBinaryTree`, and `oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as
-one dimension. A list with more entries than the network has dimensions is an error. With fewer, the
+`doubleBinaryTree`, `inNetwork`, which leaves the work to [switches](networks.md#switches-that-reduce), and
+`oneRing`, `oneDirect`, `oneDirect<W>`, `oneHalvingDoubling`, which take all NPUs as one dimension.
+A list with more entries than the network has dimensions is an error. With fewer, the
 remaining dimensions are not used by that collective, and a warning says so; in the corrected profile, a
 collective of all NPUs is then refused, unless its node says which dimensions take part. A collective that
 a workload uses needs its list or a custom one.
@@ -177,6 +182,7 @@ def configuration_page() -> str:
     memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
     parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS)]
+    parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS)]
     parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_MEMORY, _table(memory), GROUPS, _ignored_table(ignored)]

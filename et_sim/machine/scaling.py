@@ -115,7 +115,7 @@ def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: fl
         if found is None:
             return None
         dimensions = (*fabric.dimensions[:link], found[0], *fabric.dimensions[link + 1 :])
-        changed = Network.of_dimensions(dimensions, fabric.links)
+        changed = Network.of_dimensions(dimensions, fabric.links, fabric.reducers)
     return replace(machine, network=changed), found[1]
 
 

@@ -119,6 +119,8 @@ def _implementations(given: dict[str, Any], place: str, remarks: Remarks) -> Imp
         if names and first is not None and first + 1 < len(names):
             text = f"{names[first]} at index {first} spans all NPUs, so the entries behind it are not used"
             remarks.warn(place, name, text)
+    if "broadcast-implementation" in given:
+        lists["broadcast"] = (given["broadcast-implementation"],)
     return Implementations(**lists)
 
 

@@ -12,7 +12,7 @@ from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
 from et_sim.machine.profiles import Profile
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
-from et_sim.machine.uneven_tables import LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
+from et_sim.machine.uneven_tables import IN_NETWORK_KEY, LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -110,6 +110,14 @@ _COLLECTIVE_KEYS = (
         choices=tuple(plan.value for plan in AllReducePlan),
     ),
     *(key for collective in COLLECTIVES for key in _implementation(collective)),
+    Key(
+        "broadcast-implementation",
+        Kind.CHOICE,
+        "How broadcasts are done: over a `tree` of their members, or `inNetwork`, by "
+        "[switches that reduce](networks.md#switches-that-reduce), where these reach all members.",
+        "Not known there; without the key: `tree`.",
+        choices=("tree", "inNetwork"),
+    ),
     Key(
         "per-node-custom-implementation",
         Kind.TEXT,
@@ -354,7 +362,7 @@ DIMENSION_KEYS = (
     ),
 )
 
-NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, PROTOCOL_KEY)
+NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, IN_NETWORK_KEY, PROTOCOL_KEY)
 
 MEMORY_KEYS = (
     Key(

@@ -1,5 +1,5 @@
 """Keys about single ranks, kinds of work and links: `stragglers` and `time-factors` of the system file,
-`links` of the network file.
+`links` and `in-network` of the network file.
 
 Not here: the other keys of these files (`tables`).
 """
@@ -107,4 +107,26 @@ LINKS_KEY = Key(
     "Links that differ from the others of their dimension; see [uneven machines](uneven-machines.md).",
     "Not known there.",
     choices=tuple(key.name for key in LINK_KEYS),
+)
+
+IN_NETWORK_KEYS = (
+    Key("dimension", Kind.COUNT, "A Switch dimension, counted from 0, whose switches reduce.", required=True),
+    Key(
+        "rate",
+        Kind.BANDWIDTH,
+        "What a switch passes on of reduced or copied data in a time. Without the key: as much as comes.",
+        unit="GiB/s (2^30 bytes)",
+        above_minimum=True,
+    ),
+    Key(
+        "latency", Kind.TIME, "What a switch takes for a chunk besides. Without the key: nothing.", unit="ns"
+    ),
+)
+
+IN_NETWORK_KEY = Key(
+    "in-network",
+    Kind.OBJECTS,
+    "Dimensions whose [switches reduce](networks.md#switches-that-reduce), for the algorithm `inNetwork`.",
+    "Not known there.",
+    choices=tuple(key.name for key in IN_NETWORK_KEYS),
 )

@@ -8,6 +8,10 @@ same where all hops are fully connected; it serialises a message on every link, 
 serialisations there and one here, a switch two and one. Where links of a dimension differ in speed, the
 latencies of those on the way are added up, and the slowest one sets the bandwidth.
 
+What switches that reduce pass on streams through them: a chunk takes all latencies on its way, and once, on
+its first link, the serialisation of the slowest link or switch in the tree. A member sends one chunk after
+the other there.
+
 On the levels of ASTRA-sim 1.0, a message has one leg, over the highest level.
 """
 
@@ -23,16 +27,22 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run, setting_of
-from et_sim.engine.transport.network_seam import Needs
+from et_sim.engine.transport.network_seam import DOWN, UP, Needs, ends_of_branch
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network.fabric import NONE, describe_leg, leaving_class, leaving_ns, leg_ns, next_leg, note_leg
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.graph_links import link_resources
-from et_sim.plan.tables import Plan
+from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = False
+REACHES_SWITCHES = True
+SLOWEST = record(  # of what a chunk passes in a tree of switches
+    ("program", "i4"),  # for which it is known
+    ("link", "i4"),  # class of links; NONE: a switch
+    ("ns", "i8"),
+)
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
 
@@ -42,6 +52,7 @@ class AnalyticalTables(Tables):
 
     fabric: Any
     step_flight_ns: Any  # per row of the plan's steps; NONE: it depends on who sends
+    slowest: Any  # per switch that reduces; of use where it is a root
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -63,7 +74,9 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
         known = fabric.flights_along(network, along, steps["distance"], steps["bytes"])
         if known is not None:
             flights[rows] = known
-    return AnalyticalTables(fabric.tables(network), flights)
+    slowest = table(SLOWEST, len(plan.switches))
+    slowest["program"] = NONE
+    return AnalyticalTables(fabric.tables(network), flights, slowest)
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
@@ -132,3 +145,82 @@ def _leaving_ns(run: Run, source: int, target: int, size: int) -> int:
 def step_flight_ns(run: Run, step_row: int) -> int:
     """The same for a step of a collective, if it does not depend on who sends."""
     return run.network.step_flight_ns[step_row]
+
+
+@works_on_tables
+def pass_branch(
+    run: Run,
+    branch_row: int,
+    way: int,
+    size: int,
+    program_row: int,
+    kind: int,
+    a: int,
+    b: int,
+    c: int,
+    done: int,
+) -> None:
+    """Latency; on the way from a rank, everything else too that the chunk will take."""
+    fabric, now = run.network.fabric, run.clock[0].now
+    source, target = ends_of_branch(run, branch_row, way)
+    leg = next_leg(fabric, source, target)
+    flight, left = leg_ns(fabric, leg, 0), now
+    if way == UP and run.plan.branches[branch_row].below == NONE:
+        slowest, link = _slowest(run, branch_row, program_row)
+        own = leaving_ns(fabric, leg, size)
+        if own > slowest:  # of a broadcast
+            slowest, link = own, leaving_class(fabric, leg)
+        left, flight = now + slowest, flight + slowest
+        observe.describe_slowest(run, link, left)
+        schedule(run, left, done, 0, b, 0)
+        observe.describe_slowest(run, link, left)
+    if observe.is_recording(run) and leg.here != NONE:  # what a dimension's switch sends is no rank's
+        note_leg(fabric, run, leg, now, size)
+    describe_leg(fabric, run, leg, 0)
+    observe.message_flies(run, target, size, left, flight, leg.row)
+    schedule(run, now + flight, kind, a, b, c)
+
+
+@works_on_tables
+def switch_done_ns(run: Run, switch_row: int, _size: int) -> int:
+    """Its rate is counted where the chunk sets out."""
+    return run.clock[0].now + int(run.plan.switches[switch_row].latency_ns)
+
+
+@works_on_tables
+def _slowest(run: Run, branch_row: int, program_row: int) -> tuple[int, int]:
+    """What takes a chunk longest in a tree: the time, and the class of links."""
+    root = run.plan.switches[run.plan.branches[branch_row].switch].first_of_tree
+    kept = run.network.slowest[root]
+    if kept.program == program_row:
+        return kept.ns, kept.link
+    program, first = run.plan.programs[program_row], run.plan.switches[root]
+    slowest, link = 0, NONE
+    for row in range(root, root + first.switches):
+        switch = run.plan.switches[row]
+        for below in range(switch.first_branch, switch.first_branch + switch.branches):
+            slowest, link = _slower(run, below, program, slowest, link)
+    for row in range(root, root + first.switches):
+        switch = run.plan.switches[row]
+        size = program.up_fixed + program.up_each * switch.members
+        if int(size / switch.bytes_per_ns) > slowest:
+            slowest, link = int(size / switch.bytes_per_ns), NONE
+    kept.program, kept.ns, kept.link = program_row, slowest, link
+    return slowest, link
+
+
+@works_on_tables
+def _slower(run: Run, branch_row: int, program: Any, slowest: int, link: int) -> tuple[int, int]:
+    """The same, with one branch more; of a broadcast, ranks send nothing but for one."""
+    fabric, branch = run.network.fabric, run.plan.branches[branch_row]
+    for way in (UP, DOWN):
+        if way == UP and not program.joins and branch.below == NONE:
+            continue
+        source, target = ends_of_branch(run, branch_row, way)
+        leg = next_leg(fabric, source, target)
+        size = program.up_fixed + program.up_each * branch.members
+        if way == DOWN:
+            size = program.down_fixed + program.down_each * branch.members
+        if leaving_ns(fabric, leg, size) > slowest:
+            slowest, link = leaving_ns(fabric, leg, size), leaving_class(fabric, leg)
+    return slowest, link

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -40,6 +41,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
         "routing": fabric.routing.value,
         "npus_forward": fabric.npus_forward,
         "protocol": None if given.protocol is None else asdict(given.protocol),
+        "in_network": _reducers(given),
         "logical_dimensions": [dimension.npus for dimension in network.grid.dimensions],
         "diameter": diameter,
         "diameter_is_exact": is_exact,
@@ -48,6 +50,17 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
         "paths": [_path(graph, routes, *pair) for pair in wanted if pair[0] != pair[1]],
         "ranks": [graph.names[npu] for npu in graph.npus],
     }
+
+
+def _reducers(network: Network) -> list[dict[str, Any]]:
+    """The dimensions, or switches of a graph, that reduce; without a rate: as fast as data comes."""
+    fabric = network.fabric
+    found = []
+    for number, reducer in network.reducers:
+        name = fabric.graph.names[number] if isinstance(fabric, GraphFabric) else f"dimension {number}"
+        rate = reducer.bytes_per_ns if reducer.bytes_per_ns < math.inf else None
+        found.append({"name": name, "bytes_per_ns": rate, "latency_ns": reducer.latency_ns})
+    return found
 
 
 def _diameter(graph: Graph, routes: RouteTables) -> tuple[int, bool]:
@@ -115,6 +128,8 @@ def as_text(found: dict[str, Any], place: str) -> list[str]:
     ]
     if found["protocol"]:
         rows.append(("protocol", _packets(found["protocol"])))
+    if found["in_network"]:
+        rows.append(("reduce", _names_of(found["in_network"])))
     lines = [f"{name:<13}{text}" for name, text in rows]
     lines += ["", *_tier_lines(found["tiers"]), ""]
     for path in found["paths"]:
@@ -146,6 +161,19 @@ def _placement(names: list[str]) -> str:
         return f"0 to {len(names) - 1} are npu0 to npu{len(names) - 1}"
     shown = [f"{rank} is {name}" for rank, name in enumerate(names[:MOST_SHOWN])]
     return ", ".join(shown) + (f", … (all with --json: {len(names)})" if len(names) > MOST_SHOWN else "")
+
+
+def _names_of(reducers: list[dict[str, Any]]) -> str:
+    """How fast those are that reduce, the same figures together."""
+    alike: dict[str, list[str]] = {}
+    for one in reducers:
+        rate = "" if one["bytes_per_ns"] is None else f"at {format_bandwidth(one['bytes_per_ns'])}, "
+        alike.setdefault(f"{rate}{format_ns(one['latency_ns'])}", []).append(one["name"])
+    return "; ".join(f"{_few(names)} ({figures})" for figures, names in alike.items())
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:MOST_SHOWN]) + (f", … ({len(names)})" if len(names) > MOST_SHOWN else "")
 
 
 def _tier_lines(tiers: list[dict[str, Any]]) -> list[str]:

@@ -189,7 +189,7 @@ def note_leg(fabric: GraphTables, run: Run, leg: Leg, begin: int, size: int) -> 
     """
     if not observe.notes_traffic(run):
         return
-    is_folded = len(run.plan.actors) < len(run.plan.actor_of_rank)
+    is_folded = len(run.watch) > 0
     device, stop, time = leg.here, leg.at, float(begin)
     while device != leg.there:
         stop = _stop_after(fabric, leg, device, stop)

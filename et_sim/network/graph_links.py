@@ -44,7 +44,7 @@ class GraphLinkTables(Tables):
     fabric: GraphTables
     links: Any
     tier: Any  # per link
-    home: Any  # per rank: itself; one more for devices that are no NPUs
+    home: Any  # per rank: itself; then for switches that reduce, and for all other devices
     sent: Any  # messages by source and target, as a counter of 16 bits; empty: no way depends on it
 
 
@@ -55,13 +55,12 @@ def link_tables(network: Network) -> GraphLinkTables:
     links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
     links["speed"] = fabric.speed_of
     links["home"] = _owners(network)
-    home = np.append(np.arange(network.ranks), 0)
-    return GraphLinkTables(fabric, links, _tiers(network), home, _counters(network))
+    return GraphLinkTables(fabric, links, _tiers(network), _homes(network), _counters(network))
 
 
 def check_ports(network: Network) -> None:
     """Refuse so many ranks that counting the messages between any two takes too much."""
-    size = 2 * network.ranks**2
+    size = 2 * _ends(network) ** 2
     if graph.wired(network).routing is Routing.ECMP_NS3 and size > MOST_BYTES_OF_TABLE:
         raise MachineError(
             f"the ports of messages among {network.ranks} NPUs would need a table of {format_bytes(size)}",
@@ -74,7 +73,16 @@ def _counters(network: Network) -> Any:
     """Of the messages between any two ranks, where each may go another way."""
     if graph.wired(network).routing is not Routing.ECMP_NS3:
         return np.zeros(0, np.uint16)
-    return np.zeros(network.ranks**2, np.uint16)
+    return np.zeros(_ends(network) ** 2, np.uint16)
+
+
+def _ends(network: Network) -> int:
+    """Ranks, and switches that reduce."""
+    return network.ranks + len(network.reducers)
+
+
+def _homes(network: Network) -> Any:
+    return np.concatenate([np.arange(network.ranks), np.zeros(len(network.reducers) + 1, np.int64)])
 
 
 def _tiers(network: Network) -> Any:

@@ -175,7 +175,9 @@ def note_leg(fabric: GridTables, run: Run, leg: Leg, begin: int, size: int) -> N
 
 @works_on_tables
 def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
-    """Along the lowest dimension in which the ends differ."""
+    """Along the lowest dimension in which the ends differ, or between a rank and a switch that reduces."""
+    if max(at, target) >= ranks_of(fabric):
+        return _leg_of_switch(fabric, at, target)
     for row in range(len(fabric.dimensions)):
         dimension = fabric.dimensions[row]
         outermost = row + 1 == len(fabric.dimensions)
@@ -184,6 +186,24 @@ def next_leg(fabric: GridTables, at: int, target: int) -> Leg:
         if here != there:
             return Leg(row, at, here, there, at + (there - here) * dimension.stride)
     return Leg(NONE, at, at, at, at)
+
+
+@works_on_tables
+def ranks_of(fabric: GridTables) -> int:
+    """How many ranks there are; the numbers behind them stand for the switches of dimensions."""
+    outermost = fabric.dimensions[len(fabric.dimensions) - 1]
+    return outermost.stride * outermost.npus
+
+
+@works_on_tables
+def _leg_of_switch(fabric: GridTables, at: int, target: int) -> Leg:
+    """One link: the place of the switch is NONE."""
+    ranks = ranks_of(fabric)
+    if at == target:
+        return Leg(NONE, at, at, at, at)
+    if target >= ranks:
+        return Leg(target - ranks, at, 0, NONE, target)
+    return Leg(at - ranks, at, NONE, 0, target)
 
 
 @works_on_tables
@@ -201,7 +221,7 @@ def hops_of(fabric: GridTables, leg: Leg) -> int:
     if dimension.wiring == RING:
         ahead = abs(leg.there - leg.here)
         return min(ahead, dimension.npus - ahead)
-    return 2 if dimension.wiring == SWITCH else 1
+    return 2 if dimension.wiring == SWITCH and min(leg.here, leg.there) != NONE else 1
 
 
 @works_on_tables
@@ -262,7 +282,8 @@ def _speed_of_hop(fabric: GridTables, leg: Leg, hop: int) -> int:
         place = (leg.here + hop if way == CLOCKWISE else leg.here - hop + dimension.npus) % dimension.npus
         return speed_of(fabric, leg.row, leg.at + (place - leg.here) * dimension.stride, way)
     if dimension.wiring == SWITCH:
-        return speed_of(fabric, leg.row, leg.at if hop == 0 else leg.end, UP if hop == 0 else DOWN)
+        is_up = hop == 0 and leg.here != NONE
+        return speed_of(fabric, leg.row, leg.at if is_up else leg.end, UP if is_up else DOWN)
     return speed_of(fabric, leg.row, leg.at, places_ahead(fabric, leg))
 
 

@@ -42,6 +42,7 @@ from et_sim.network.speeds import (
 from et_sim.plan.tables import Plan, record, table
 
 HAS_CONTENTION = True
+REACHES_SWITCHES = True
 MESSAGE = record(
     ("at", "i4"),  # the rank it has reached, or will when it leaves the switch it is in
     ("via_switch", "i4"),
@@ -163,8 +164,11 @@ def take_hop(network: LinkTables, message: Any) -> int:
 @works_on_tables
 def _leave(network: LinkTables, leg: Leg, message: Any) -> int:
     """The link along a dimension."""
-    dimension, home = network.fabric.dimensions[leg.row], network.home[leg.at]
     first = network.first_link[leg.row]
+    if leg.here == NONE:  # a switch that reduces sends
+        message.at = leg.end
+        return first + network.home[leg.end] * LINKS_PER_NPU + DOWN
+    dimension, home = network.fabric.dimensions[leg.row], network.home[leg.at]
     if dimension.wiring == FULLY_CONNECTED:
         message.at = leg.end
         return first + home * dimension.npus + places_ahead(network.fabric, leg)
@@ -178,5 +182,5 @@ def _leave(network: LinkTables, leg: Leg, message: Any) -> int:
         message.at = leg.at + (after - leg.here) * dimension.stride
         return first + home * LINKS_PER_NPU + way
     message.at = leg.end
-    message.via_switch = 1
+    message.via_switch = int(leg.there != NONE)
     return first + home * LINKS_PER_NPU + UP

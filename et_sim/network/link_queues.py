@@ -15,7 +15,7 @@ from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.records import MARK_FIELDS
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import new_message
+from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.plan.tables import record
 
 HOP_DONE = 0  # a message reached the end of a link: a message
@@ -116,7 +116,7 @@ def _occupy(run: Run, link_row: int, row: int) -> None:
     schedule(run, now + int(serial), NETWORK + LINK_FREE, link_row, 0, 0)
     if message.done != NONE:
         observe.next_event_follows(run, through, now + int(serial))
-        schedule(run, now + int(serial), message.done, message.c, message.b, 0)
+        schedule(run, now + int(serial), message.done, message.c & LOWEST_31_BITS, message.b, 0)
         message.done = NONE
 
 

@@ -41,7 +41,9 @@ MASK = 0xFFFFFFFF
 NS3_SOURCE_PORT, NS3_TARGET_PORT, NS3_ADDRESS = 10000, 100, 0x0B000001
 MOST_PORTS = 0xFFFF
 FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message between two ranks
-RULE = record(("choice", "i8"), ("seed", "i8"), ("stops", "i8"), ("has_grid", "i8"), ("routes", "i8"))
+RULE = record(
+    ("choice", "i8"), ("seed", "i8"), ("stops", "i8"), ("has_grid", "i8"), ("routes", "i8"), ("ranks", "i8")
+)
 AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
 
 
@@ -52,8 +54,8 @@ class RouteTables(Tables):
     rule: Any  # one row
     source: Any  # device, by link
     target: Any
-    rank_of: Any  # by device; NONE: no NPU
-    device_of: Any  # by rank
+    rank_of: Any  # by device; NONE: neither an NPU nor a switch that reduces
+    device_of: Any  # by rank; behind the ranks come switches that reduce, where messages end, too
     first_link: Any  # by device, into the next two
     links: Any  # that leave it, by number; those to devices that forward
     first_direct: Any
@@ -85,9 +87,11 @@ def route_tables(network: Network) -> RouteTables:
     rule = table(RULE, 1)
     rule.choice, rule.seed = CHOICES.get(fabric.routing, NS3), fabric.seed
     rule.stops = fabric.routing is Routing.DIMENSION_ORDER
+    rule.ranks = len(graph.npus)
     rule.has_grid, rule.routes = bool(fabric.grid), len(fabric.routes)
     rank_of = np.full(devices, NONE, np.int32)
-    rank_of[graph.npus] = np.arange(len(graph.npus))
+    ends = _ends(fabric)
+    rank_of[ends] = np.arange(len(ends))
     first_goal, goal_row, goal_extra, hops, found = _distances(fabric, forwards, column)
     key, first, links = _given_routes(fabric)
     return RouteTables(
@@ -95,7 +99,7 @@ def route_tables(network: Network) -> RouteTables:
         source=graph.sources,
         target=graph.targets,
         rank_of=rank_of,
-        device_of=graph.npus.astype(np.int32),
+        device_of=ends.astype(np.int32),
         first_link=np.searchsorted(graph.sources[onward], np.arange(devices + 1)),
         links=onward.astype(np.int32),
         first_direct=np.searchsorted(graph.sources[direct], np.arange(devices + 1)),
@@ -112,6 +116,11 @@ def route_tables(network: Network) -> RouteTables:
         route_first=first,
         route_links=links,
     )
+
+
+def _ends(fabric: GraphFabric) -> Any:
+    """The devices at which messages end."""
+    return np.concatenate([fabric.graph.npus, np.array([row for row, _ in fabric.reducers], np.int64)])
 
 
 def _axes(sizes: list[tuple[int, bool]]) -> Any:
@@ -134,7 +143,7 @@ def _given_routes(fabric: GraphFabric) -> tuple[Any, Any, Any]:
 
 def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, Any, Any, Any, Any]:
     """(where the goals of each rank begin, their rows, links left from there, hops, order of the search)."""
-    graph, ranks = fabric.graph, len(fabric.graph.npus)
+    graph, ranks, ends = fabric.graph, len(fabric.graph.npus), len(_ends(fabric))
     unordered = np.zeros((0, 0), np.int32)
     if fabric.grid:
         nothing = np.zeros(0, np.int32)
@@ -142,11 +151,11 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     owner, near, extra = _near(fabric, forwards)
     is_ordered = fabric.routing is Routing.ECMP_NS3
     if is_ordered:  # the search begins at the rank, and so at all that is near it
-        first_near = np.searchsorted(owner, np.arange(ranks + 1))
+        first_near = np.searchsorted(owner, np.arange(ends + 1))
         sets = [tuple(near[one:end][::-1]) for one, end in pairwise(first_near.tolist())]
         goals = list(dict.fromkeys(sets))
         number = {goal: row for row, goal in enumerate(goals)}
-        owner, rows = np.arange(ranks), np.array([number[one] for one in sets])
+        owner, rows = np.arange(ends), np.array([number[one] for one in sets])
     else:
         single, rows = np.unique(near, return_inverse=True)
         goals = [(one,) for one in single]
@@ -175,21 +184,25 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
             place="network configuration",
             remedy="describe a mesh, torus or ring as a whole by its generator",
         )
-    first_goal = np.searchsorted(owner, np.arange(ranks + 1))
+    first_goal = np.searchsorted(owner, np.arange(ends + 1))
     rows = rows.reshape(-1).astype(np.int32)
-    return first_goal, rows, np.full(len(rows), extra, np.int32), hops, found
+    return first_goal, rows, np.where(owner < ranks, extra, 0).astype(np.int32), hops, found
 
 
 def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
-    """Ranks, the devices from which they are reached, ascending, and how many links these are away."""
-    graph, ranks = fabric.graph, len(fabric.graph.npus)
+    """Ranks, the devices from which they are reached, ascending, and how many links these are away.
+
+    Switches that reduce come behind them, and are reached from themselves.
+    """
+    graph, ranks, ends = fabric.graph, len(fabric.graph.npus), _ends(fabric)
     if fabric.npus_forward:
-        return np.arange(ranks), graph.npus, 0
+        return np.arange(len(ends)), ends, 0
     into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU))
     rank_of = np.full(len(graph), NONE)
     rank_of[graph.npus] = np.arange(ranks)
     owner, near = np.unique(np.stack([rank_of[graph.targets[into]], graph.sources[into]]), axis=1)
-    return owner, near, 1
+    switches = np.arange(ranks, len(ends))
+    return np.concatenate([owner, switches]), np.concatenate([near, ends[switches]]), 1
 
 
 @entry(what="the routes", seconds=lambda goals, _starts, _first, back, *_: len(goals) * len(back) * 3e-7)
@@ -224,7 +237,7 @@ def _spread(
 @works_on_tables
 def next_stop(routes: RouteTables, at: int, target: int) -> int:
     """The rank to which a message goes first that is at rank `at`."""
-    if not routes.rule[0].stops:
+    if not routes.rule[0].stops or max(at, target) >= routes.rule[0].ranks:
         return target
     for row in range(len(routes.logical)):
         axis = routes.logical[row]

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from et_sim.collectives import (
+    IN_NETWORK,
     OVER_A_TREE,
+    RING,
     TREE,
     Algorithm,
     CostFixes,
@@ -24,7 +26,8 @@ from et_sim.collectives import (
 from et_sim.collectives.tree import BY_SUBTREE
 from et_sim.errors import MachineError
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Machine, System
+from et_sim.machine.model import GridFabric, Machine, Notice, System
+from et_sim.machine.switch_trees import SwitchTrees
 from et_sim.plan import tables
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.dimension_order import (
@@ -117,6 +120,12 @@ class CollectiveTables:
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
+        self.switch_trees = SwitchTrees(machine.network)
+        self.switched_axes: dict[int, None] = {}  # axes of the system that some program leaves to switches
+        self.switched_groups: dict[str, None] = {}  # and groups that do not span it, by canonical name
+        self.broadcasts_by_switches = False
+        self._reached: dict[tuple[int, str], bool] = {}
+        self.notices: dict[Notice, None] = {}
 
     @property
     def sees_others(self) -> bool:
@@ -130,6 +139,13 @@ class CollectiveTables:
             self._rows[request] = self._lower(request)
         return self._rows[request]
 
+    def shape(self, row: int) -> GroupShape:
+        """What a collective of a group is lowered by; where switches reduce, that may be the group itself."""
+        shape = self._groups.shape(row)
+        if shape.spans_system or not self.switch_trees.are_any:
+            return shape
+        return replace(shape, name=self._groups.canonical_names[row])
+
     def loads_after(self, request: CollectiveRequest) -> Loads:
         """What is planned once an added collective is, too."""
         return self._loads_after.get(request, request.loads)
@@ -140,7 +156,7 @@ class CollectiveTables:
         if request.operation in OVER_A_TREE:
             return self._lower_tree(request)
         spanning = request.group.spans_system
-        algorithms = self._algorithms(request.operation, spanning)
+        algorithms = self._algorithms(request.operation, request.group)
         parts = (
             self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
         )
@@ -241,16 +257,25 @@ class CollectiveTables:
         runs = self._split(request)
         if axis is None or not runs:
             return None
-        members, root = request.group.members, request.root
+        members, root, algorithm = request.group.members, request.root, TREE
+        chosen = self._machine.system.implementations.broadcast or ()
+        if request.operation is Operation.BROADCAST and IN_NETWORK.family in chosen:
+            axis = self._same_dimension(axis)
+            algorithm = self._by_switches(request.operation, axis, request.group)
         if axis != tables.NO_AXIS:
             stride, members = self._axes[axis][:2]
             root = root // stride % members
         phase_lists = []
         for run in runs:
-            program = self._program(_ProgramKey(axis, members, TREE, request.operation, run.size, root))
+            program = self._program(_ProgramKey(axis, members, algorithm, request.operation, run.size, root))
             phase = (program, axis, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
+
+    def _same_dimension(self, axis: int) -> int:
+        """The only dimension that has NPUs, in place of the axis through all ranks."""
+        real = [d for d, dimension in enumerate(self._machine.network.grid.dimensions) if dimension.npus > 1]
+        return real[0] if axis == self._system_axis and len(real) == 1 else axis
 
     def _tree_axis(self, request: CollectiveRequest) -> int | None:
         """The group's own, the whole system's, or that of one dimension; None: nobody but oneself."""
@@ -273,7 +298,7 @@ class CollectiveTables:
             )
         return chosen[0] if chosen else None
 
-    def _algorithms(self, operation: Operation, spanning: bool) -> tuple[Algorithm, ...]:
+    def _algorithms(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
         """One algorithm per dimension; the list ends at the first that spans the system."""
         key = KEY_OF_OPERATION[operation]
         names = getattr(self._machine.system.implementations, operation.name.lower())
@@ -283,14 +308,71 @@ class CollectiveTables:
                 place="system configuration",
                 remedy="add it with one algorithm per network dimension, such as ring",
             )
-        if not spanning:
+        if not group.spans_system:
+            if IN_NETWORK.family in names:
+                return (self._by_switches(operation, tables.NO_AXIS, group),)
             return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)
         chosen: list[Algorithm] = []
-        for name in names:
-            chosen.append(parse_algorithm(name))
-            if chosen[-1].spans_system:
+        for dimension, name in enumerate(names):
+            algorithm = parse_algorithm(name)
+            if algorithm == IN_NETWORK:
+                algorithm = self._by_switches(operation, dimension, group)
+            chosen.append(algorithm)
+            if algorithm.spans_system:
                 break
         return tuple(chosen)
+
+    def _by_switches(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
+        """In-network if switches that reduce reach all members along an axis; else a ring, with a notice."""
+        key = KEY_OF_OPERATION.get(operation, "broadcast-implementation")
+        if not self.switch_trees.are_any:
+            raise MachineError(
+                f'key "{key}" is inNetwork, and no switch of the network reduces',
+                place="system configuration",
+                remedy='name those that do under "in-network" in the network file, or take another algorithm',
+            )
+        if operation is Operation.ALL_TO_ALL:
+            raise MachineError(
+                "inNetwork cannot do an all-to-all, in which there is nothing to reduce or to copy",
+                place=f'system key "{key}"',
+                remedy="use ring or direct for all-to-all",
+            )
+        place = (axis, group.name if axis == tables.NO_AXIS else "")
+        if place not in self._reached:
+            self._reached[place] = self._are_reached(*place)
+        if self._reached[place]:
+            self.broadcasts_by_switches |= operation is Operation.BROADCAST
+            if axis == tables.NO_AXIS:
+                self.switched_groups[group.name] = None
+            else:
+                self.switched_axes[axis] = None
+            return IN_NETWORK
+        instead = TREE if operation is Operation.BROADCAST else RING
+        where = (
+            f"group {self._groups.used(group.name).name}" if axis == tables.NO_AXIS else f"dimension {axis}"
+        )
+        if axis == self._system_axis:
+            where = "the system"
+        text = (
+            f"no switches that reduce reach all members of {where}: {operation.name.lower()} there takes a "
+            f"{instead.family} instead of inNetwork"
+        )
+        self.notices[Notice("system configuration", key, text)] = None
+        return instead
+
+    def _are_reached(self, axis: int, name: str) -> bool:
+        """Whether there is a tree for every line along an axis, or for every group of a name."""
+        if axis == tables.NO_AXIS:
+            return all(self.switch_trees.over(members) is not None for members in self._groups.all_of(name))
+        if isinstance(self._machine.network.fabric, GridFabric) and axis != self._system_axis:
+            return any(number == axis for number, _ in self._machine.network.reducers)
+        stride, members = self._axes[axis][:2]
+        every = np.arange(self._machine.network.ranks)
+        lines = every[every // stride % members == 0]
+        return all(
+            self.switch_trees.over(first + np.arange(members) * stride) is not None
+            for first in lines.tolist()
+        )
 
     def _parts(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Part]:
         self._check_reach(request, algorithms)

@@ -93,7 +93,7 @@ def lower_collectives(
             operation=Operation(kind),
             size=size,
             priority=priority,
-            group=groups.shape(group_row),
+            group=collectives.shape(group_row),
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
             custom=None if code == NATIVE else (custom.prefixes[code], group_row),
             root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),

@@ -32,8 +32,16 @@ def in_fractions(plan: Plan, bits: int) -> Plan:
         actors=_shifted(plan.actors, bits, "start_ns"),
         axes=_shifted(plan.axes, bits, "endpoint_ns"),
         transfers=_shifted(plan.transfers, bits, "reduction_ns"),
+        switches=_switches(plan.switches, bits),
         trees=_shifted(plan.trees, bits, "up_reduction_ns", "down_reduction_ns"),
     )
+
+
+def _switches(rows: Any, bits: int) -> Any:
+    rows = rows.copy()
+    rows["latency_ns"] *= 1 << bits
+    rows["bytes_per_ns"] /= 1 << bits
+    return rows
 
 
 def _shifted(rows: Any, bits: int, *columns: str) -> Any:

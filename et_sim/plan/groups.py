@@ -34,6 +34,7 @@ class GroupShape:
     members: int
     spans_system: bool
     listed: bool  # as opposed to the implicit group of all ranks
+    name: str = ""  # canonical; only where it matters which group it is
 
 
 class GroupTable:
@@ -160,6 +161,14 @@ class GroupTable:
     def shape(self, row: int) -> GroupShape:
         """What a collective of the group is lowered by."""
         return GroupShape(len(self._members[row]), self.spans_system(row), row > 0)
+
+    def all_of(self, name: str) -> Any:
+        """The members of every group that a canonical name means to some rank, a row each."""
+        rule = self._rules.get(name)
+        if rule is None:
+            return np.array(self._listing(name), np.int64)[None, :]
+        ranks = np.arange(self._ranks).reshape(-1, rule.size, rule.stride)
+        return np.moveaxis(ranks, 1, -1).reshape(-1, rule.size)
 
     def spans_system(self, row: int) -> bool:
         """Whether every rank is a member."""

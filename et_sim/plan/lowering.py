@@ -30,6 +30,7 @@ from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.straggler_variants import StragglerVariants
+from et_sim.plan.switch_tables import switch_tables
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.templates import TemplateTables
 from et_sim.trace.tensors import TensorUses, tensor_uses
@@ -91,7 +92,7 @@ class Lowering:
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
-        self.notices = self.variants.check_all_met()
+        self.notices = [*self.variants.check_all_met(), *self.collectives.notices]
         self.templates, self.nodes, self.children = templates.finish()
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
@@ -156,6 +157,14 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         **programs,
         bus=_bus(system, _most_bytes(programs)),
         customs=customs,
+        **switch_tables(
+            lowering.collectives,
+            lowering.groups,
+            machine.network.grid,
+            actors,
+            group_members,
+            len(members),
+        ),
         axes=axes,
         groups=groups,
         group_names=tuple(lowering.groups.names),

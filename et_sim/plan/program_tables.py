@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.collectives import Peer, StepProgram, Transfers, TreeProgram
+from et_sim.collectives import InNetworkProgram, Peer, StepProgram, Transfers, TreeProgram
 from et_sim.compute import reduction_ns
 from et_sim.errors import MachineError
 from et_sim.plan import tables
@@ -28,7 +28,7 @@ class CustomProgram:
     first_member: int
 
 
-Program = StepProgram | TreeProgram | CustomProgram
+Program = StepProgram | TreeProgram | InNetworkProgram | CustomProgram
 
 
 def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float) -> dict[str, Any]:
@@ -43,6 +43,8 @@ def program_tables(programs: Sequence[tuple[Program, int]], local_mem_bw: float)
             row.step_period = row.transfer_period = 1
         elif isinstance(program, TreeProgram):
             _fill_tree(row, program, trees)
+        elif isinstance(program, InNetworkProgram):
+            _fill_in_network(row, program, trees)
         else:
             _fill_steps(row, program, steps, transfers)
     every_transfer, every_tree = transfers.whole(), trees.whole()
@@ -89,6 +91,27 @@ def _fill_tree(row: Any, program: TreeProgram, trees: _Column) -> None:
     is_leaf = (program.left == ABSENT) & (program.right == ABSENT)
     places["up_reduction_ns"] = _marked(np.full(len(places), program.reduces_up))
     places["down_reduction_ns"] = _marked(program.reduces_down & ~is_leaf)
+    row.tree_first = trees.add(places)
+
+
+def _fill_in_network(row: Any, program: InNetworkProgram, trees: _Column) -> None:
+    row.members, row.in_network, row.joins = program.members, True, program.root is None
+    row.start_transfers = row.trees = row.step_period = row.transfer_period = 1
+    for name in ("up_fixed", "up_each", "down_fixed", "down_each"):
+        setattr(row, name, getattr(program, name))
+    places = np.zeros(program.members, tables.TREE)
+    for name in ("parent", "left", "right"):
+        places[name] = ABSENT
+    places["up_reduction_ns"] = places["down_reduction_ns"] = tables.NO_REDUCTION
+    places["up_bytes"] = program.up_fixed + program.up_each
+    places["down_bytes"] = program.down_fixed + program.down_each
+    row.goes_up = row.goes_down = True
+    row.sends = 2  # what it sends, and what the switch sends it
+    if program.root is not None:
+        own = np.arange(program.members) == program.root
+        places["up_bytes"][~own] = places["down_bytes"][own] = 0
+        places["parent"][~own] = program.root
+        row.goes_up, row.sends = False, 1
     row.tree_first = trees.add(places)
 
 

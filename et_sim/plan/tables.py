@@ -150,6 +150,12 @@ PROGRAM = record(
     ("goes_up", "u1"),  # trees: towards the root, from it, or both
     ("goes_down", "u1"),
     ("trees", "u1"),  # how many there are, for the phases of an actor to use in turn
+    ("in_network", "u1"),  # 1: by switches; its place in `trees` says what a member sends and gets
+    ("joins", "u1"),  # in the network: switches wait for all that is below them
+    ("up_fixed", "i8"),  # in the network: bytes of so many members below a switch, and of each of them
+    ("up_each", "i8"),
+    ("down_fixed", "i8"),
+    ("down_each", "i8"),
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
     ("transfer_period", "i4"),
@@ -181,6 +187,26 @@ TREE = record(  # a member's place in a tree
     ("down_bytes", "i8"),  # of its parent's message to it; the root: what it begins with
     ("up_reduction_ns", "i8"),  # what its message costs its parent; NO_REDUCTION: nothing
     ("down_reduction_ns", "i8"),  # what its parent's message costs it
+)
+SWITCH = record(  # of a tree of switches that reduce
+    ("endpoint", "i4"),  # of messages
+    ("server", "i4"),  # which switch of the network it is
+    ("branch", "i4"),  # by which it hangs on the next one; -1: it is the root
+    ("first_branch", "i4"),
+    ("branches", "i4"),
+    ("members", "i4"),  # ranks below it
+    ("first_of_tree", "i4"),  # the root
+    ("switches", "i4"),  # of the tree, in a row
+    ("bytes_per_ns", "f8"),
+    ("latency_ns", "f8"),
+)
+BRANCH = record(  # what hangs on a switch
+    ("switch", "i4"),
+    ("below", "i4"),  # another switch; -1: a rank
+    ("rank", "i4"),  # or one that hangs there as the actor's do
+    ("actor", "i4"),
+    ("member", "i4"),  # of a group that does not span the system
+    ("members", "i4"),  # ranks below it
 )
 CUSTOM = record(  # what one member of a group runs in a custom collective
     ("template", "i4"),
@@ -249,6 +275,11 @@ class Plan:
     steps: Any
     trees: Any
     customs: Any
+    switches: Any  # that reduce, tree by tree
+    branches: Any
+    own_branches: Any  # by actor and axis of the system, then by member: where it hangs; -1: nowhere
+    switch_endpoints: int  # of messages, besides the ranks
+    switch_servers: int
     transfers: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     axes: Any
@@ -303,7 +334,9 @@ class Plan:
     def largest_message(self) -> int:
         """Bytes of the largest message that the run may send."""
         sizes = [int(of["bytes"].max(initial=REQUEST_BYTES)) for of in (self.steps, self.channels)]
-        return max(*sizes, *(int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")))
+        sizes += [int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
+        gathered = self.programs["up_each"] * self.programs["members"]
+        return max(*sizes, int(gathered.max(initial=0)))
 
     @property
     def expected_messages(self) -> int:

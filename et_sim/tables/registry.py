@@ -232,19 +232,27 @@ MESSAGES = Table(
     writer="et_sim.timeline.contents.messages:messages_content",
     detail="messages",
     columns=(
-        Column("actor", "int32", "the class of identical ranks that sends it", refers_to="actors"),
+        Column(
+            "actor",
+            "int32",
+            "the class of identical ranks that sends it; of `from_switch`, that gets it; of "
+            "`between_switches`, one of those below both",
+            refers_to="actors",
+        ),
         Column(
             "node",
             "uint64",
-            "the send or collective; of a request, the receive or collective that it is made for",
+            "the send or collective; of a request, the receive or collective that it is made for; null where "
+            "a switch sends",
         ),
         Column(
             "kind",
             WORD,
-            "`send` (of the trace), `collective`, `custom` (of a custom collective) or "
-            "`request`: with rendezvous, the 8 KiB that ask for another message",
+            "`send` (of the trace), `collective`, `custom` (of a custom collective), "
+            "`request`: with rendezvous, the 8 KiB that ask for another message; where switches reduce, "
+            "`to_switch`, `from_switch` and `between_switches`",
         ),
-        Column("peer", "int32", "the class of the rank that it goes to", refers_to="actors"),
+        Column("peer", "int32", "the class of the rank that it goes to; null: a switch", refers_to="actors"),
         Column("chunk", "int32", "number of the chunk within the collective; null for sends"),
         Column("phase", "int32", "number of the phase of this chunk; null for sends"),
         Column(

@@ -12,6 +12,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.endpoint import cross_endpoint
+from et_sim.engine.collectives.in_network import start_in_network
 from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
 from et_sim.engine.collectives.members import member_at, phase_key_of, rank_at
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
@@ -29,7 +30,10 @@ def start_phase(run: Run, chunk_row: int) -> None:
     chunk = run.chunks[chunk_row]
     chunk.started = 1
     if run.plan.programs[chunk.program].tree_first != NONE:
-        start_tree(run, chunk_row)
+        if run.plan.programs[chunk.program].in_network:
+            start_in_network(run, chunk_row)
+        else:
+            start_tree(run, chunk_row)
         return
     if run.plan.programs[chunk.program].custom_first != NONE:
         start_custom(run, chunk_row)

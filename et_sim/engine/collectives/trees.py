@@ -34,14 +34,14 @@ def start_tree(run: Run, chunk_row: int) -> None:
         if tree.parent == NONE:
             cross_endpoint(run, chunk_row, START, tree.down_bytes, NONE, True, False)
         else:
-            _post_receive(run, chunk_row, _from_parent(run, chunk_row))
+            post_receive(run, chunk_row, _from_parent(run, chunk_row))
         return
     if tree.left == NONE and tree.right == NONE:
         cross_endpoint(run, chunk_row, START, tree.up_bytes, NONE, True, False)
     if tree.left != NONE:
-        _post_receive(run, chunk_row, FROM_LEFT)
+        post_receive(run, chunk_row, FROM_LEFT)
     if tree.right != NONE:
-        _post_receive(run, chunk_row, FROM_RIGHT)
+        post_receive(run, chunk_row, FROM_RIGHT)
 
 
 @works_on_tables
@@ -81,7 +81,7 @@ def spend_tree_transfer(run: Run, chunk_row: int, step_key: int) -> bool:
     side = FROM_LEFT if _is_left_child(run, chunk_row) else FROM_RIGHT
     _send(run, chunk_row, tree.parent, side, tree.up_bytes)
     if goes_down:
-        _post_receive(run, chunk_row, _from_parent(run, chunk_row))
+        post_receive(run, chunk_row, _from_parent(run, chunk_row))
     return not goes_down
 
 
@@ -131,12 +131,13 @@ def _send(run: Run, chunk_row: int, position: int, step_key: int, size: int) -> 
 
 
 @works_on_tables
-def _post_receive(run: Run, chunk_row: int, step_key: int) -> None:
+def post_receive(run: Run, chunk_row: int, step_key: int) -> None:
+    """From now on a message is waited for; one that is here is delivered as a new event at this time."""
     chunk = run.chunks[chunk_row]
     phase_key = phase_key_of(chunk)
     chunk.credit |= 1 << step_key
     observe.receive_posted(run, chunk_row, step_key)
-    if run.plan.settings[RENDEZVOUS]:
+    if run.plan.settings[RENDEZVOUS] and run.plan.programs[chunk.program].in_network == 0:
         ask_for_step(run, chunk_row, peer_of(run, chunk_row, step_key), step_key, phase_key)
     if run.members[chunk.member].unexpected > 0:
         unexpected = take_unexpected(run, chunk.member, step_key, phase_key)

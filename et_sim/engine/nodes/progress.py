@@ -19,6 +19,7 @@ from et_sim.engine.collectives.bus import (
 )
 from et_sim.engine.collectives.chunks import end_collective, leave_last_queue, next_phase, release_running
 from et_sim.engine.collectives.custom import end_custom_node
+from et_sim.engine.collectives.in_network import branch_free, hear_switch, spend_transfer_to_switch
 from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
 from et_sim.engine.collectives.members import rank_at
 from et_sim.engine.collectives.steps import make_transfer, peer_position, spend_transfer
@@ -92,7 +93,9 @@ def transfer_ready(run: Run, chunk_row: int, step_key: int) -> None:
     """A transfer may be spent; that may end the phase, the chunk and the collective."""
     chunk = run.chunks[chunk_row]
     observe.transfer_done(run, chunk_row)
-    if run.plan.programs[chunk.program].tree_first != NONE:
+    if run.plan.programs[chunk.program].in_network:
+        is_complete = spend_transfer_to_switch(run, chunk_row, step_key)
+    elif run.plan.programs[chunk.program].tree_first != NONE:
         is_complete = spend_tree_transfer(run, chunk_row, step_key)
     else:
         is_complete = spend_transfer(run, chunk_row)
@@ -164,6 +167,8 @@ def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
         return
     if program.tree_first != NONE:
         position = peer_of(run, chunk_row, step_key)
+        if position == NONE:  # a switch sent it, on behalf of all members
+            return
     else:
         last_step = program.step_first + (chunk.step - 1 if chunk.step > 0 else program.step_period - 1)
         position = peer_position(run, chunk_row, run.plan.steps[last_step].distance, -1)
@@ -211,12 +216,22 @@ def _meet(run: Run, channel_row: int, sender: int, sender_node: int) -> None:
 
 
 @works_on_tables
+def part_left(run: Run, branch_row: int) -> None:
+    """A member's part has left for its switch; who broadcasts has done all that it must."""
+    chunk_row = branch_free(run, branch_row)
+    if chunk_row != NONE:
+        end_phase(run, chunk_row, START)
+
+
+@works_on_tables
 def receive_step(run: Run, chunk_row: int, step_key: int) -> None:
     """A message met its posted receive."""
     chunk = run.chunks[chunk_row]
     chunk.received += 1
     observe.step_received(run, chunk_row)
-    if run.plan.programs[chunk.program].tree_first != NONE:
+    if run.plan.programs[chunk.program].in_network:
+        hear_switch(run, chunk_row)
+    elif run.plan.programs[chunk.program].tree_first != NONE:
         hear(run, chunk_row, step_key)
     else:
         make_transfer(run, chunk_row)

@@ -29,7 +29,7 @@ LATENCY, SERIALISATION, ENDPOINT = (
     int(CauseKind.SERIALISATION),
     int(CauseKind.ENDPOINT),
 )
-REDUCTION, BUS = int(CauseKind.REDUCTION), int(CauseKind.BUS)
+REDUCTION, BUS, SWITCH = int(CauseKind.REDUCTION), int(CauseKind.BUS), int(CauseKind.SWITCH)
 NODE_START, NODE_END = int(CauseKind.NODE_START), int(CauseKind.NODE_END)
 CHUNK_QUEUED, CHUNK_START = int(CauseKind.CHUNK_QUEUED), int(CauseKind.CHUNK_START)
 PARENTS, LANE, QUEUE_SLOT = int(CauseKind.PARENTS), int(CauseKind.LANE), int(CauseKind.QUEUE_SLOT)
@@ -125,6 +125,8 @@ def _time_of(event_kind: int) -> int:
         return REDUCTION
     if event_kind in (kinds.BUS_SENT, kinds.BUS_RECEIVED, kinds.BUS_PROCESSED):
         return BUS
+    if event_kind == kinds.SWITCH_DONE:
+        return SWITCH
     return LATE_START if event_kind == kinds.START else NODE
 
 
@@ -234,6 +236,35 @@ def transfer_done(run: Run, chunk_row: int) -> None:
         is_tree = run.plan.programs[run.chunks[chunk_row].program].tree_first != NONE
         join_cause(run, chunk.ready, PARENTS if is_tree else ENDPOINT_TRANSFERS, NONE)
         chunk.ready = current_cause(run)
+
+
+@works_on_tables
+def part_joined(run: Run, join_row: int, is_first: bool) -> None:
+    """A part of a chunk is at a switch: what follows needs all of them so far."""
+    if is_recorded(run):
+        if not is_first:
+            join_cause(run, run.causes.joins[join_row], PARENTS, NONE)
+        run.causes.joins[join_row] = current_cause(run)
+
+
+@works_on_tables
+def branch_freed(run: Run, branch_row: int) -> None:
+    """A member's part has left for its switch."""
+    if is_recorded(run):
+        run.causes.branches[branch_row] = current_cause(run)
+
+
+@works_on_tables
+def branch_was_free(run: Run, branch_row: int) -> None:
+    """What happens next needs the part before to have left."""
+    if is_recorded(run) and run.causes.branches[branch_row] != NONE:
+        join_cause(run, run.causes.branches[branch_row], BOUND, NONE)
+
+
+@works_on_tables
+def held_part_starts(run: Run, event_row: int) -> None:
+    """A part that waited for the one before sets out."""
+    needs_waiting(run, event_row, BOUND, NONE)
 
 
 @works_on_tables

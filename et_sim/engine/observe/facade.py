@@ -48,6 +48,13 @@ queue_deadlock = tie_rules.queue_deadlock
 phase_done = phases.phase_done
 phase_done_by_one = causes.phase_done_by_one
 step_sent = traffic.step_sent
+sent_to_switch = traffic.sent_to_switch
+sent_by_switch = traffic.sent_by_switch
+sent_between_switches = traffic.sent_between_switches
+part_joined = causes.part_joined
+part_queued = tie_rules.joins_fifo
+branch_was_free = causes.branch_was_free
+switch_taken = message_causes.switch_taken
 step_asked_for = traffic.step_asked_for
 step_offered = traffic.step_offered
 offer_was_asked_for = message_causes.offer_was_asked_for
@@ -90,6 +97,7 @@ link_was_free = message_causes.link_was_free
 describes_causes = causes.is_recorded
 describe_latency = message_causes.describe_latency
 describe_serialisation = message_causes.describe_serialisation
+describe_slowest = message_causes.describe_slowest
 describe_from = message_causes.describe_from
 describe_bound = message_causes.describe_bound
 described_so_far = message_causes.described_so_far
@@ -305,6 +313,20 @@ def held_send_starts(run: Run, event_row: int) -> None:
     tie_rules.met_waiting(run, event_row)
     message_causes.held_send_starts(run, event_row)
     traffic.held_send_starts(run, event_row)
+
+
+@works_on_tables
+def branch_freed(run: Run, branch_row: int) -> None:
+    """A member's part has left for its switch."""
+    ties.begin_own(run, run.plan.branches[branch_row].actor)
+    causes.branch_freed(run, branch_row)
+
+
+@works_on_tables
+def held_part_starts(run: Run, event_row: int) -> None:
+    """A part that waited for the one before sets out."""
+    tie_rules.met_waiting(run, event_row)
+    causes.held_part_starts(run, event_row)
 
 
 @works_on_tables

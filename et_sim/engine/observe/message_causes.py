@@ -17,6 +17,7 @@ from et_sim.engine.observe.causes import (
     RECEIVE,
     REQUEST,
     SERIALISATION,
+    SWITCH,
     causal_event_at,
     current_cause,
     event_made,
@@ -43,6 +44,13 @@ def describe_serialisation(run: Run, link: int, time: int) -> None:
     """Before the next event, serialisation takes until `time`."""
     if is_recorded(run):
         _takes_first(run, SERIALISATION, link, time)
+
+
+@works_on_tables
+def describe_slowest(run: Run, link: int, time: int) -> None:
+    """Before the next event, the slowest link, or switch that reduces, takes until `time`."""
+    if is_recorded(run):
+        _takes_first(run, SERIALISATION if link != NONE else SWITCH, link, time)
 
 
 @works_on_tables
@@ -174,6 +182,22 @@ def link_was_free(run: Run, link_row: int) -> None:
     """What happens next needs a link, which is free."""
     if is_recorded(run):
         join_cause(run, run.causes.links[link_row], LINK, link_row)
+
+
+@works_on_tables
+def switch_taken(run: Run, server: int, begin: int, end: int) -> None:
+    """A switch that reduces works from then until then on what the next event is about."""
+    if not is_recorded(run) or end == begin:
+        return
+    now, free = run.causes.now[0], run.causes.switches[server]
+    through = now.cause
+    if begin > run.clock[0].now:
+        through = new_causal_event(run, free, now.cause, BOUND, begin, begin)
+    elif free != NONE:
+        through = new_causal_event(run, now.cause, free, BOUND, begin, begin)
+    through = new_causal_event(run, through, NONE, SWITCH, begin, end)
+    run.causes.switches[server] = through
+    follow(run, through, end, SWITCH, NONE)
 
 
 @works_on_tables

@@ -15,10 +15,11 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe.link_slices import note_busy, note_carried, note_wait, note_waiting
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
+from et_sim.engine.state.phase_key import PHASE_BITS
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import Sent
 
-SEND, COLLECTIVE, CUSTOM, REQUEST = (int(sent) for sent in Sent)
+SEND, COLLECTIVE, CUSTOM, REQUEST, TO_SWITCH, FROM_SWITCH, BETWEEN_SWITCHES = (int(sent) for sent in Sent)
 
 
 @works_on_tables
@@ -31,6 +32,33 @@ def is_noted(run: Run) -> bool:
 def step_sent(run: Run, chunk_row: int, step_key: int) -> None:
     """A chunk sends a step's message, or offers it."""
     _describe_step(run, chunk_row, step_key >> 1, COLLECTIVE)
+
+
+@works_on_tables
+def sent_to_switch(run: Run, chunk_row: int) -> None:
+    """A chunk sends its part to a switch that reduces."""
+    _describe_step(run, chunk_row, 0, TO_SWITCH)
+
+
+@works_on_tables
+def sent_by_switch(run: Run, actor_row: int, phase_key: int) -> None:
+    """A switch sends an actor what it needs; the actor's collective may not have begun."""
+    if is_noted(run):
+        now = run.traffic.now[0]
+        now.what, now.actor, now.node = FROM_SWITCH, actor_row, NONE
+        now.chunk, now.phase, now.step = NONE, phase_key & ((1 << PHASE_BITS) - 1), NONE
+        now.ready_ns = run.clock[0].now
+
+
+@works_on_tables
+def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
+    """A switch sends to the next one above or below; the record names an actor below both."""
+    if is_noted(run):
+        branch = run.plan.branches[branch_row]
+        while branch.below != NONE:
+            branch = run.plan.branches[run.plan.switches[branch.below].first_branch]
+        sent_by_switch(run, branch.actor, phase_key)
+        run.traffic.now[0].what = BETWEEN_SWITCHES
 
 
 @works_on_tables

@@ -31,26 +31,27 @@ class CauseKind(IntEnum):
     ENDPOINT = 5
     REDUCTION = 6
     BUS = 7
-    NODE_START = 8
-    NODE_END = 9
-    CHUNK_QUEUED = 10
-    CHUNK_START = 11
-    PARENTS = 12  # of a node
-    LANE = 13  # a node and its lane
-    QUEUE_SLOT = 14  # a chunk and its place in a queue
-    LINK = 15  # a message and its link, which was free
-    LINK_QUEUE = 16  # and which was not
-    SERVER = 17  # a request and the remote memory, which was free
-    SERVER_QUEUE = 18  # and which was not
-    BUS_SIDE = 19  # a transfer and its side of a bus
-    BUS_QUEUE = 20  # which was busy
-    RECEIVE = 21  # a message and its receive
-    REQUEST = 22  # a message and the request for it (rendezvous)
-    ENDPOINT_TRANSFERS = 23  # of a phase
-    HALF = 24  # endpoint transfers of a direct exchange, and all messages of its first half
-    CHUNKS = 25  # of a collective
-    BARRIER = 26  # what all actors must have done
-    BOUND = 27  # a message on its links and in the memory that bounds it
+    SWITCH = 8  # that reduces or copies
+    NODE_START = 9
+    NODE_END = 10
+    CHUNK_QUEUED = 11
+    CHUNK_START = 12
+    PARENTS = 13  # of a node
+    LANE = 14  # a node and its lane
+    QUEUE_SLOT = 15  # a chunk and its place in a queue
+    LINK = 16  # a message and its link, which was free
+    LINK_QUEUE = 17  # and which was not
+    SERVER = 18  # a request and the remote memory, which was free
+    SERVER_QUEUE = 19  # and which was not
+    BUS_SIDE = 20  # a transfer and its side of a bus
+    BUS_QUEUE = 21  # which was busy
+    RECEIVE = 22  # a message and its receive
+    REQUEST = 23  # a message and the request for it (rendezvous)
+    ENDPOINT_TRANSFERS = 24  # of a phase
+    HALF = 25  # endpoint transfers of a direct exchange, and all messages of its first half
+    CHUNKS = 26  # of a collective
+    BARRIER = 27  # what all actors must have done
+    BOUND = 28  # a message on its links and in the memory that bounds it
 
 
 CAUSAL_EVENT = record(
@@ -112,6 +113,9 @@ class Causes(Tables):
     custom: Any  # per chunk and node of its custom program: all parents so far
     bus_sides: Any
     bus_requests: Any
+    joins: Any  # all parts so far
+    switches: Any  # became free
+    branches: Any  # likewise
 
 
 POOLS = {  # which tables grow with which pool of the run
@@ -123,6 +127,7 @@ POOLS = {  # which tables grow with which pool of the run
     "posted": "chunks",
     "custom": "custom_waiting",
     "bus_requests": "bus_requests",
+    "joins": "joins",
 }
 
 
@@ -163,6 +168,9 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         custom=np.full((0, plan.largest_custom), NONE, np.int64),
         bus_sides=_sides(sizes["bus_sides"] if reserve else 0),
         bus_requests=table(CAUSE, 0),
+        joins=np.full(0, NONE, np.int64),
+        switches=causes_of("switches"),
+        branches=causes_of("branches"),
     )
 
 

@@ -13,6 +13,11 @@ ASKED_STEP = 12  # the same within a collective: a group member, the source, b a
 INJECT_MESSAGE = 13  # a message that was sent after it was asked for starts: a, b and c as in MESSAGE
 INJECT_CUSTOM = 23  # the same for a node of a custom collective: a, b and c as in CUSTOM_MESSAGE
 INJECT_STEP = 14  # the same within a collective: a group member, the source, b and c as in STEP
+AT_SWITCH = (
+    24  # part of a chunk at a switch that reduces: a 2 * group (+ 1: from above), b branch, c phase key
+)
+SWITCH_DONE = 25  # such a switch has made what it passes on: a branch heard last, b group, c phase key
+BRANCH_FREE = 26  # a member's part has left for its switch: b branch
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node

@@ -36,6 +36,8 @@ CLOCK = record(
     ("free_messages", "i4"),
     ("free_bus_request", "i4"),
     ("free_bus_requests", "i4"),
+    ("free_join", "i4"),
+    ("free_joins", "i4"),
     ("free_running", "i4"),
     ("free_runnings", "i4"),
     ("chunks_top", "i4"),
@@ -245,6 +247,26 @@ WAITING_FIFO = record(  # of events without a time
     ("head", "i4"),
     ("tail", "i4"),
     ("joined_ns", "i8"),
+    ("joined_group", "i8"),
+    ("joined_origin", "i8"),
+    *MARK_FIELDS,
+)
+JOIN = record(  # a chunk at a switch that waits for the rest of it
+    ("phase_key", "i8"),
+    ("group", "i4"),  # in which it runs, of those that span the system
+    ("heard", "i4"),  # from so many branches
+    ("next", "i4"),
+)
+SWITCH_STATE = record(
+    ("free_ns", "i8"),  # by server: when it has passed on what it has begun with
+    ("head", "i4"),  # by switch: its joins
+)
+BRANCH_STATE = record(  # of a member, on its switch
+    ("busy", "i4"),
+    ("chunk", "i4"),  # that is leaving
+    ("head", "i4"),  # events that stand for those that wait
+    ("tail", "i4"),
+    ("joined_ns", "i8"),  # this and what follows: to notice ties
     ("joined_group", "i8"),
     ("joined_origin", "i8"),
     *MARK_FIELDS,

@@ -16,6 +16,7 @@ from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.state.cause_tables import Causes, new_causes
 from et_sim.engine.state.records import (
     ACTOR_STATE,
+    BRANCH_STATE,
     BUCKET,
     BUS_FIFO,
     BUS_FIFOS,
@@ -26,6 +27,7 @@ from et_sim.engine.state.records import (
     CLOCK,
     CURSOR,
     EVENT,
+    JOIN,
     LANE_STATE,
     MEMBER_STATE,
     NODE_MARK,
@@ -36,6 +38,7 @@ from et_sim.engine.state.records import (
     SERVER,
     SLOT,
     STAMP,
+    SWITCH_STATE,
     TURN,
     UNEXPECTED,
     WAITING_FIFO,
@@ -68,6 +71,9 @@ class PlanTables(Tables):
     steps: Any
     trees: Any
     customs: Any
+    switches: Any
+    branches: Any
+    own_branches: Any
     transfers: Any
     bus: Any
     axes: Any
@@ -123,6 +129,9 @@ class Run(Tables):
     bus_sides: Any
     bus_fifos: Any
     bus_requests: Any
+    joins: Any  # chunks of which a switch that reduces has a part
+    switches: Any
+    branches: Any
     causes: Causes
     traffic: Traffic
 
@@ -176,6 +185,8 @@ def new_run(
     channels = table(WAITING_FIFO, len(plan.channels))
     channels["head"] = channels["tail"] = channels["joined_ns"] = channels["mark_ns"] = NONE
     handshakes = table(WAITING_FIFO, plan.handshakes)
+    branches = table(BRANCH_STATE, len(plan.branches))
+    branches["head"] = branches["tail"] = branches["joined_ns"] = branches["mark_ns"] = NONE
     handshakes["head"] = handshakes["tail"] = handshakes["joined_ns"] = handshakes["mark_ns"] = NONE
     servers = table(SERVER, plan.memory_servers)
     servers["head"] = servers["tail"] = NONE
@@ -183,7 +194,7 @@ def new_run(
     clock["slot"] = clock["bucket"] = NONE
     clock["free_event"] = clock["free_slot"] = NONE
     clock["free_unexpected"] = clock["free_running"] = clock["free_message"] = NONE
-    clock["free_bus_request"] = NONE
+    clock["free_bus_request"] = clock["free_join"] = NONE
     node_states = _node_states(plan)
     issuers = np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32)
     sizes = {
@@ -195,6 +206,8 @@ def new_run(
         "handshakes": len(handshakes),
         "links": resources,
         "servers": len(servers),
+        "branches": len(branches),
+        "switches": plan.switch_servers if len(plan.switches) else 0,
         "bus_sides": len(plan.bus) * actors * BUS_SIDES,
     }
     return Run(
@@ -237,6 +250,9 @@ def new_run(
         causes=new_causes(plan, causal_events_per_event, sizes),
         bus_fifos=_bus_fifos(len(plan.bus) * actors),
         bus_requests=table(BUS_REQUEST, 0),
+        joins=table(JOIN, 0),
+        switches=_switches(plan),
+        branches=branches,
         traffic=traffic,
     )
 
@@ -261,6 +277,12 @@ def _members_and_queues(plan: Plan) -> tuple[Any, Any, Any]:
     return members, queues, cursors
 
 
+def _switches(plan: Plan) -> Any:
+    switches = table(SWITCH_STATE, max(len(plan.switches), plan.switch_servers * bool(len(plan.switches))))
+    switches["head"] = NONE
+    return switches
+
+
 def _bus_fifos(actors: int) -> Any:
     fifos = table(BUS_FIFO, actors * BUS_SIDES * BUS_FIFOS)
     fifos["head"] = fifos["tail"] = NONE
@@ -275,6 +297,9 @@ def _node_states(plan: Plan) -> Any:
 
 def _plan_tables(plan: Plan) -> PlanTables:
     shared = {name: getattr(plan, name) for name in PlanTables.__slots__ if name != "settings"}
+    if len(plan.switches):  # a message to a switch goes to nobody
+        nobody = np.full(plan.switch_endpoints, NONE, plan.actor_of_rank.dtype)
+        shared["actor_of_rank"] = np.concatenate((plan.actor_of_rank, nobody))
     settings = np.array(
         [
             plan.queues_per_dim,

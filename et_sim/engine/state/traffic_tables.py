@@ -28,6 +28,9 @@ class Sent(IntEnum):
     COLLECTIVE = 1
     CUSTOM = 2  # a custom collective
     REQUEST = 3  # it asks for another message (rendezvous)
+    TO_SWITCH = 4  # a collective that switches do: a rank's part
+    FROM_SWITCH = 5  # what a switch sends a rank
+    BETWEEN_SWITCHES = 6
 
 
 MESSAGE_LOG = record(

@@ -9,6 +9,8 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import Run
 
+LOWEST_31_BITS = (1 << 31) - 1
+
 
 @works_on_tables
 def new_message(run: Run, target: int, size: int, kind: int, a: int, b: int, c: int, done: int) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.fold.path_keys import PathKeys
@@ -25,6 +26,7 @@ from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan
 
 PLENTY = 1 << 40
+UP, DOWN = 0, 1  # over a branch of a tree of switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,44 @@ def _not_told(_run: Run, _source: int, _target: int, _size: int) -> int:
 
 
 @works_on_tables
+def ends_of_branch(run: Run, branch_row: int, way: int) -> tuple[int, int]:
+    """Where a message over a branch comes from, and where it goes; switches are numbered behind ranks."""
+    branch = run.plan.branches[branch_row]
+    above = run.plan.switches[branch.switch].endpoint
+    below = branch.rank if branch.below == NONE else run.plan.switches[branch.below].endpoint
+    return (below, above) if way == UP else (above, below)
+
+
+@works_on_tables
+def _inject_over_branch(
+    run: Run,
+    branch_row: int,
+    way: int,
+    size: int,
+    _program: int,
+    kind: int,
+    a: int,
+    b: int,
+    c: int,
+    done: int,
+) -> None:
+    """A message as any other."""
+    source, target = ends_of_branch(run, branch_row, way)
+    inject(run, source, target, size, kind, a, b, c, done)
+
+
+@works_on_tables
+def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
+    """A switch works on one chunk after the other at its rate; each has its latency besides."""
+    switch, now = run.plan.switches[switch_row], run.clock[0].now
+    server = run.switches[switch.server]
+    begin = max(now, server.free_ns)
+    server.free_ns = begin + int(size / switch.bytes_per_ns)
+    observe.switch_taken(run, switch.server, begin, server.free_ns)
+    return server.free_ns + int(switch.latency_ns)
+
+
+@works_on_tables
 def _plenty(_run: Run) -> int:
     """A model without pools."""
     return PLENTY
@@ -88,7 +128,8 @@ def grown(model: NetworkModel, tables: Tables, rows: int) -> Tables:
 
 
 # (run, source, target, size, kind, a, b, c, done): send a message between two ranks. (kind, a, b, c) happens
-# on arrival, and unless `done` is NONE, (done, c, b) when the last byte has left the source.
+# on arrival, and unless `done` is NONE, (done, c, b) when the last byte has left the source; of a `c` that is
+# longer than 31 bits, the lowest.
 inject = chosen_by_tables("inject", "network")
 # (run, kind, row, version): an event of the model's own, `kind` from 0; returns a message that is there, or
 # NONE.
@@ -99,3 +140,8 @@ step_flight_ns = chosen_by_tables("step_flight_ns", "network", _not_known)
 flight_ns = chosen_by_tables("flight_ns", "network", _not_told)
 # (run): how many rows are left in the shortest of the model's pools; a message needs one.
 rows_left = chosen_by_tables("rows_left", "network", _plenty)
+# The next two are for models with REACHES_SWITCHES, which deliver messages to switches that reduce.
+# (run, branch, way, size, program, kind, a, b, c, done): send a message over a branch of a tree of switches.
+pass_branch = chosen_by_tables("pass_branch", "network", _inject_over_branch)
+# (run, switch, size): when a switch that has a whole chunk will have made of it what it passes on.
+switch_done_ns = chosen_by_tables("switch_done_ns", "network", _switch_in_turn)

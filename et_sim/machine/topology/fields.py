@@ -130,16 +130,20 @@ class Fields:
 
     def bandwidth(self, default: float | None = None) -> float:
         """The bandwidth in bytes per ns."""
-        value = self.value("bandwidth")
+        return self.rate("bandwidth", default)
+
+    def rate(self, key: str, default: float | None) -> float:
+        """Bytes per ns of a key."""
+        value = self.value(key)
         if value is None:
             if default is None:
-                raise self.missing("bandwidth", BANDWIDTH_FORMS)
+                raise self.missing(key, BANDWIDTH_FORMS)
             return default
         try:
             return parse_bandwidth(value)
         except UsageError as error:
-            why = error.cause if isinstance(value, str) else f"bandwidth {show(value)} has no unit"
-            raise self.fault("bandwidth", why, BANDWIDTH_FORMS) from None
+            why = error.cause if isinstance(value, str) else f"{key} {show(value)} has no unit"
+            raise self.fault(key, why, BANDWIDTH_FORMS) from None
 
     def latency(self, default: float | None = 0.0) -> float:
         """The latency in ns."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from et_sim.errors import MachineError
 from et_sim.machine.checks import show
-from et_sim.machine.graph import NPU, Figures, Graph, GraphBuilder
+from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Routing, Shape
+from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Reducer, Routing, Shape
 from et_sim.machine.other_topologies import FORMATS, Imported
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.fields import FieldError, Fields, as_machine_error
@@ -69,12 +69,13 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     forwards = _forwarding(fields, graph)
     routes = _routes(build, fields, graph)
     protocol = read_protocol(source, remarks) if "protocol" in fields else None
+    reducers = _reducers(build, fields)
     fields.done()
     if routing is Routing.ECMP_NS3 and seed:
         remarks.warn(
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
-    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes)
+    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers)
     return replace(Network.of_graph(fabric, _logical(sizes, graph, made)), protocol=protocol)
 
 
@@ -246,6 +247,38 @@ def _routes(build: GraphBuilder, fields: Fields, graph: Graph) -> tuple[tuple[in
             )
         found[way[0], way[-1]] = tuple(links)
     return tuple(found.values())
+
+
+def _reducers(build: GraphBuilder, fields: Fields) -> tuple[tuple[int, Reducer], ...]:
+    """The switches that reduce, by name or by the row in which they stand."""
+    found: dict[int, Reducer] = {}
+    for entry in fields.parts("in-network"):
+        for device in _switches_meant(build, entry):
+            if device in found:
+                cause = f"{build.names[device]} is meant by two entries"
+                raise FieldError(entry.path, cause, "let each switch be meant by one")
+            found[device] = Reducer(entry.rate("rate", math.inf), entry.latency(0.0))
+        entry.done()
+    return tuple(sorted(found.items()))
+
+
+def _switches_meant(build: GraphBuilder, entry: Fields) -> list[int]:
+    if "tier" in entry:
+        tier = entry.whole("tier")
+        found = [row for row, kind in enumerate(build.kinds) if kind == SWITCH and build.tiers[row] == tier]
+        if not found:
+            raise entry.fault("tier", f"no switch stands in tier {tier}", "tier 1 is nearest to the NPUs")
+        return found
+    if "switches" not in entry:
+        remedy = 'give "switches", a name or pattern, or "tier", counted from 1'
+        raise FieldError(entry.path, "the entry does not say which switches reduce", remedy)
+    name = entry.text("switches")
+    means = devices_named(build, entry, "switches", name)
+    found = [row for row in means if build.kinds[row] == SWITCH]
+    if not found or (name in build.number and len(found) < len(means)):
+        cause = f"{build.names[means[0]]} is a {KINDS[build.kinds[means[0]]]}, and only switches reduce"
+        raise entry.fault("switches", cause, "name switches")
+    return found
 
 
 def _logical(sizes: tuple[int, ...], graph: Graph, made: _Made) -> tuple[LogicalDimension, ...]:

@@ -28,7 +28,7 @@ from et_sim.engine.pools import chain_rows, empty_index, grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
-from et_sim.engine.transport.message_pool import new_message
+from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine.model import Network
 from et_sim.network import link
@@ -52,6 +52,7 @@ from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
+REACHES_SWITCHES = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
@@ -222,7 +223,7 @@ def _end(run: Run, route_row: int) -> None:
     if message.done != NONE:
         left = arrives if run.network.protocol[0].ends_acknowledged else now
         observe.next_event_follows(run, through, now)
-        schedule(run, left, message.done, message.c, message.b, 0)
+        schedule(run, left, message.done, message.c & LOWEST_31_BITS, message.b, 0)
     if route.flows == 0:
         close_route(run, route_row)
     else:

@@ -13,7 +13,7 @@ import numpy as np
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.traffic_tables import Sent
-from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.spool import Messages, kept_messages
@@ -42,7 +42,7 @@ class MessageSource:
             yield {
                 **{name: not_negative(log[name]) for name in SAME + TIMES},
                 "kind": Texts(log["what"].astype(np.int8), SENT_NAMES),
-                "node": self._node_ids[first + log["node"]],
+                "node": unless(self._node_ids[first + np.maximum(log["node"], 0)], log["node"] < 0),
                 "link_wait_ns": not_negative(waited),
             }
 

@@ -31,11 +31,12 @@ CAUSES = (
     "reduction",
     "memory",
     "bus",
+    "switch",
     "replayed",
     "other",
     "idle",
 )
-_PLAIN = ("latency", "serialisation", "endpoint", "reduction", "bus")
+_PLAIN = ("latency", "serialisation", "endpoint", "reduction", "bus", "switch")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,221 @@
+"""Phases that switches do: every member sends once and gets once, and switches pass on what they are sent.
+
+Where all members send (`joins`), a switch waits for a chunk's data from everything below it, spends its
+processing time on them, and sends the result up, or from the root of the tree down again. A broadcast is
+passed on as it comes, to all neighbours but the one that it comes from. On the way down, a switch passes a
+chunk on at once. A member sends one chunk after the other, each when the one before has left: so chunks go
+up and down at the same time, whoever may share the links. Switches never ask for messages, and are never
+asked, whatever the protocol among ranks.
+
+Not here: which switches these are (`plan.switch_tables`), and how long all this takes (the network model).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import new_event, schedule
+from et_sim.engine.collectives.endpoint import cross_endpoint
+from et_sim.engine.collectives.members import phase_key_of
+from et_sim.engine.collectives.trees import START, TO_LEFT, post_receive
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.event_pool import release_event
+from et_sim.engine.state.kinds import AT_SWITCH, BRANCH_FREE, STEP, SWITCH_DONE
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.phase_key import PHASE_BITS, PROGRAM_MASK
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.network_seam import DOWN, UP, pass_branch, switch_done_ns
+
+FROM_SWITCH = TO_LEFT
+
+
+@works_on_tables
+def start_in_network(run: Run, chunk_row: int) -> None:
+    """Who sends makes its transfer; who does not, posts its receive."""
+    chunk = run.chunks[chunk_row]
+    if _sends(run, chunk):
+        cross_endpoint(run, chunk_row, START, run.plan.trees[chunk.tree].up_bytes, NONE, True, False)
+    else:
+        post_receive(run, chunk_row, FROM_SWITCH)
+
+
+@works_on_tables
+def hear_switch(run: Run, chunk_row: int) -> None:
+    """What a switch sent met its posted receive."""
+    chunk = run.chunks[chunk_row]
+    chunk.credit &= ~(1 << FROM_SWITCH)
+    size = run.plan.trees[chunk.tree].down_bytes
+    cross_endpoint(run, chunk_row, FROM_SWITCH, size, NONE, False, False)
+
+
+@works_on_tables
+def spend_transfer_to_switch(run: Run, chunk_row: int, step_key: int) -> bool:
+    """A transfer is through: send, or be done. True when the phase is complete."""
+    if step_key != START:
+        return True
+    branch_row = _own_branch(run, run.chunks[chunk_row])
+    state = run.branches[branch_row]
+    observe.part_queued(run, state)
+    if state.busy:
+        held = new_event(run, AT_SWITCH, chunk_row, branch_row, 0)
+        observe.send_held(run, held)
+        join(run.events, state, held)
+    else:
+        observe.branch_was_free(run, branch_row)
+        _send_up(run, chunk_row, branch_row)
+    if run.plan.programs[run.chunks[chunk_row].program].joins:
+        post_receive(run, chunk_row, FROM_SWITCH)
+    return False
+
+
+@works_on_tables
+def _send_up(run: Run, chunk_row: int, branch_row: int) -> None:
+    """A member sends its part of a chunk; the next one waits until it has left."""
+    chunk, state = run.chunks[chunk_row], run.branches[branch_row]
+    chunk.sent += 1
+    state.busy, state.chunk = 1, chunk_row
+    size, way = run.plan.trees[chunk.tree].up_bytes, 2 * _group_of(run, chunk) + UP
+    observe.sent_to_switch(run, chunk_row)
+    pass_branch(
+        run, branch_row, UP, size, chunk.program, AT_SWITCH, way, branch_row, phase_key_of(chunk), BRANCH_FREE
+    )
+
+
+@works_on_tables
+def branch_free(run: Run, branch_row: int) -> int:
+    """A member's part has left: the next one sets out. Returns the chunk whose phase that ends, or NONE."""
+    state = run.branches[branch_row]
+    chunk_row = state.chunk
+    state.busy = 0
+    observe.branch_freed(run, branch_row)
+    held = leave(run.events, state)
+    if held != NONE:
+        thread = observe.pause(run)
+        observe.held_part_starts(run, held)
+        release_event(run, held)
+        _send_up(run, run.events[held].a, branch_row)
+        observe.resume(run, thread)
+    return NONE if run.plan.programs[run.chunks[chunk_row].program].joins else chunk_row
+
+
+@works_on_tables
+def part_at_switch(run: Run, way: int, branch_row: int, phase_key: int) -> None:
+    """A part of a chunk came to a switch: from below, or from the next switch above."""
+    branch, group = run.plan.branches[branch_row], way >> 1
+    if way & 1 == DOWN:
+        _send_down(run, branch.below, NONE, group, phase_key)
+        return
+    if branch.below == NONE:
+        observe.message_delivered(run, branch.actor)
+    program = run.plan.programs[_program_of(phase_key)]
+    if program.joins and not _is_whole(run, branch.switch, group, phase_key):
+        return
+    switch = run.plan.switches[branch.switch]
+    size = program.up_fixed + program.up_each * switch.members
+    schedule(run, switch_done_ns(run, branch.switch, size), SWITCH_DONE, branch_row, group, phase_key)
+
+
+@works_on_tables
+def switch_done(run: Run, branch_row: int, group: int, phase_key: int) -> None:
+    """A switch has made of a chunk what it passes on."""
+    switch_row = run.plan.branches[branch_row].switch
+    switch, program_row = run.plan.switches[switch_row], _program_of(phase_key)
+    program = run.plan.programs[program_row]
+    if switch.branch != NONE:
+        size = program.up_fixed + program.up_each * switch.members
+        observe.sent_between_switches(run, switch.branch, phase_key)
+        pass_branch(
+            run,
+            switch.branch,
+            UP,
+            size,
+            program_row,
+            AT_SWITCH,
+            2 * group + UP,
+            switch.branch,
+            phase_key,
+            NONE,
+        )
+    if program.joins == 0:
+        _send_down(run, switch_row, branch_row, group, phase_key)
+    elif switch.branch == NONE:
+        _send_down(run, switch_row, NONE, group, phase_key)
+
+
+@works_on_tables
+def _send_down(run: Run, switch_row: int, but: int, group: int, phase_key: int) -> None:
+    """Send everything below a switch, `but` one branch, what it needs."""
+    switch, program_row = run.plan.switches[switch_row], _program_of(phase_key)
+    program = run.plan.programs[program_row]
+    thread = observe.pause(run)
+    for row in range(switch.first_branch, switch.first_branch + switch.branches):
+        if row == but:
+            continue
+        branch = run.plan.branches[row]
+        size = program.down_fixed + program.down_each * branch.members
+        if branch.below != NONE:
+            observe.sent_between_switches(run, row, phase_key)
+            pass_branch(run, row, DOWN, size, program_row, AT_SWITCH, 2 * group + DOWN, row, phase_key, NONE)
+        else:
+            member = branch.member
+            if member == NONE:
+                member = run.plan.groups[group].first_member + branch.actor
+            observe.sent_by_switch(run, branch.actor, phase_key)
+            pass_branch(run, row, DOWN, size, program_row, STEP, member, FROM_SWITCH, phase_key, NONE)
+        observe.resume(run, thread)
+
+
+@works_on_tables
+def _is_whole(run: Run, switch_row: int, group: int, phase_key: int) -> bool:
+    """Note a part of a chunk; whether it was the last one."""
+    clock, state = run.clock[0], run.switches[switch_row]
+    before, row = NONE, state.head
+    while row != NONE and not (run.joins[row].phase_key == phase_key and run.joins[row].group == group):
+        before, row = row, run.joins[row].next
+    if row == NONE:
+        row = clock.free_join
+        clock.free_join = run.joins[row].next
+        clock.free_joins -= 1
+        made = run.joins[row]
+        made.phase_key, made.group, made.heard, made.next = phase_key, group, 0, state.head
+        state.head = row
+        before = NONE
+    found = run.joins[row]
+    found.heard += 1
+    observe.part_joined(run, row, found.heard == 1)
+    if found.heard < run.plan.switches[switch_row].branches:
+        return False
+    if before == NONE:
+        state.head = found.next
+    else:
+        run.joins[before].next = found.next
+    found.next = clock.free_join
+    clock.free_join = row
+    clock.free_joins += 1
+    return True
+
+
+@works_on_tables
+def _program_of(phase_key: int) -> int:
+    return (phase_key >> PHASE_BITS) & PROGRAM_MASK
+
+
+@works_on_tables
+def _sends(run: Run, chunk: Any) -> bool:
+    return run.plan.programs[chunk.program].joins == 1 or run.plan.trees[chunk.tree].parent == NONE
+
+
+@works_on_tables
+def _group_of(run: Run, chunk: Any) -> int:
+    """The group, if it spans the system; others have trees of their own."""
+    return run.plan.members[chunk.member].group if run.plan.axes[chunk.axis].members_first < 0 else 0
+
+
+@works_on_tables
+def _own_branch(run: Run, chunk: Any) -> int:
+    """Where the chunk's member hangs on a switch."""
+    axes = run.plan.groups[0].axis + 1  # of the system
+    if run.plan.axes[chunk.axis].members_first < 0:
+        return run.plan.own_branches[chunk.actor * axes + chunk.axis]
+    return run.plan.own_branches[len(run.actors) * axes + chunk.member]

@@ -1,0 +1,211 @@
+"""Trees of switches that reduce: which switches serve a group of ranks, level by level.
+
+In a network of dimensions, the switch of a line serves ranks that all lie on this line. On a graph, each
+member hangs on a switch that it is linked with, directly or by its NIC; of the trees that reach all members,
+the one with the fewest levels is taken, then the one with the fewest links, then that of the switch that was
+made first.
+
+Endpoints of messages have numbers: ranks come first, then dimensions, which stand for their switches, or
+the switches of a graph that reduce.
+
+Not here: what switches do with what they are sent (`engine.collectives.in_network`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.graph import NIC, NPU, Graph
+from et_sim.machine.model import GraphFabric, GridFabric, Network, Reducer
+
+NOBODY = -1
+FAR = 1 << 20
+Figures = tuple[float, float]  # bytes per ns, latency
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSwitch:
+    """A switch of a tree."""
+
+    endpoint: int
+    server: int  # which of all switches of the network it is
+    reducer: Reducer
+    parent: int  # its place in the tree; NOBODY: it is the root
+    ranks: tuple[int, ...]  # that hang on it
+    members: int  # ranks below it
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchTree:
+    """The root first, and every switch behind its parent."""
+
+    switches: tuple[TreeSwitch, ...]
+    figures: tuple[Any, ...] | None  # of regular trees, which cost all members the same; None: they differ
+
+
+class SwitchTrees:
+    """Finds trees in one network."""
+
+    def __init__(self, network: Network) -> None:
+        fabric = network.fabric
+        self._grid = fabric if isinstance(fabric, GridFabric) else None
+        self._reach = _Reach(fabric) if isinstance(fabric, GraphFabric) and fabric.reducers else None
+        self._reducers = network.reducers
+        self._ranks = network.ranks
+
+    @property
+    def are_any(self) -> bool:
+        """Whether some switch reduces."""
+        return bool(self._reducers)
+
+    @property
+    def endpoints(self) -> int:
+        """How many endpoints there are besides the ranks."""
+        return len(self._reducers) if self._grid is None else len(self._grid.dimensions)
+
+    @property
+    def servers(self) -> int:
+        """How many switches reduce."""
+        if self._grid is None:
+            return len(self._reducers)
+        return sum(self._ranks // self._grid.dimensions[number].npus for number, _ in self._reducers)
+
+    def over(self, ranks: Any) -> SwitchTree | None:
+        """The tree of some ranks; None: no switches that reduce reach them all."""
+        if self._reach is not None:
+            return self._reach.over(ranks)
+        return self._of_line(ranks) if self._grid is not None else None
+
+    def _of_line(self, ranks: Any) -> SwitchTree | None:
+        assert self._grid is not None
+        first_server = 0
+        for number, reducer in self._reducers:
+            npus, stride = self._grid.dimensions[number].npus, self._grid.strides[number]
+            lines = ranks // (stride * npus) * stride + ranks % stride
+            if (lines == lines[0]).all():
+                uneven = any(link.dimension == number for link in self._grid.links)
+                server, members = first_server + int(lines[0]), tuple(ranks.tolist())
+                switch = TreeSwitch(self._ranks + number, server, reducer, NOBODY, members, len(members))
+                return SwitchTree((switch,), None if uneven else (number,))
+            first_server += self._ranks // npus
+        return None
+
+
+class _Reach:
+    """A graph's switches that reduce: how far each is from each, and on which of them ranks hang."""
+
+    def __init__(self, fabric: GraphFabric) -> None:
+        graph = fabric.graph
+        self._fabric, self._graph = fabric, graph
+        self._place = {device: place for place, (device, _) in enumerate(fabric.reducers)}
+        self._figures = _cables(graph)
+        nics = np.flatnonzero(graph.kinds == NIC).tolist()
+        near: dict[int, list[int]] = {}
+        for one, other in self._figures:
+            near.setdefault(one, []).append(other)
+        for nic in nics:  # what it connects
+            for one in near.get(nic, []):
+                for other in near.get(nic, []):
+                    if graph.kinds[one] == NPU and other in self._place:
+                        self._figures.setdefault(
+                            (one, other), (*self._figures[one, nic], *self._figures[nic, other])
+                        )
+                        self._figures.setdefault(
+                            (other, one), (*self._figures[other, nic], *self._figures[nic, one])
+                        )
+        self._next = [
+            sorted(self._place[other] for other in near.get(device, []) if other in self._place)
+            for device, _ in fabric.reducers
+        ]
+        rank_of = {int(device): rank for rank, device in enumerate(graph.npus)}
+        self._hosts: list[list[int]] = [[] for _ in range(len(graph.npus))]  # places of switches, by rank
+        for one, other in sorted(self._figures):
+            if one in rank_of and other in self._place:
+                self._hosts[rank_of[one]].append(self._place[other])
+        self._from: dict[int, tuple[list[int], list[int]]] = {}
+
+    def over(self, ranks: Any) -> SwitchTree | None:
+        """The best tree of some ranks."""
+        hosts = [self._hosts[rank] for rank in ranks.tolist()]
+        if not all(hosts):
+            return None
+        best: tuple[int, int, int] | None = None
+        for root in range(len(self._next)):
+            depth, _ = self._spread(root)
+            depths = [min(depth[host] for host in own) for own in hosts]
+            found = (max(depths), sum(depths), root)
+            if found[0] < FAR and (best is None or found < best):
+                best = found
+        return None if best is None else self._rooted(best[2], ranks, hosts)
+
+    def _spread(self, root: int) -> tuple[list[int], list[int]]:
+        """(links from a switch to all others, the last switch before each)."""
+        if root not in self._from:
+            depth, before = [FAR] * len(self._next), [NOBODY] * len(self._next)
+            depth[root], waiting = 0, deque([root])
+            while waiting:
+                here = waiting.popleft()
+                for there in self._next[here]:
+                    if depth[there] == FAR:
+                        depth[there], before[there] = depth[here] + 1, here
+                        waiting.append(there)
+            self._from[root] = depth, before
+        return self._from[root]
+
+    def _rooted(self, root: int, ranks: Any, hosts: list[list[int]]) -> SwitchTree:
+        depth, before = self._spread(root)
+        hanging: dict[int, list[int]] = {root: []}
+        below: dict[int, int] = {}
+        for rank, own in zip(ranks.tolist(), hosts, strict=True):
+            host = min(own, key=lambda place: (depth[place], place))
+            hanging.setdefault(host, []).append(rank)
+            while host != NOBODY:
+                hanging.setdefault(host, [])
+                below[host] = below.get(host, 0) + 1
+                host = before[host]
+        order = sorted(hanging, key=lambda place: (depth[place], place))
+        place_in_tree = {place: number for number, place in enumerate(order)}
+        switches = tuple(
+            TreeSwitch(
+                endpoint=len(self._graph.npus) + place,
+                server=place,
+                reducer=self._fabric.reducers[place][1],
+                parent=NOBODY if place == root else place_in_tree[before[place]],
+                ranks=tuple(hanging[place]),
+                members=below[place],
+            )
+            for place in order
+        )
+        return SwitchTree(switches, self._alike(switches, order))
+
+    def _alike(self, switches: tuple[TreeSwitch, ...], order: list[int]) -> tuple[Any, ...] | None:
+        """What all members of a regular tree pay on their way, level by level; None: not all the same."""
+        found: list[Any] = [()] * len(switches)
+        below: list[list[tuple[int, Any]]] = [[] for _ in switches]  # (device, what lies below it)
+        for place in range(len(switches) - 1, -1, -1):
+            switch, device = switches[place], self._fabric.reducers[order[place]][0]
+            below[place] += [(int(self._graph.npus[rank]), ()) for rank in switch.ranks]
+            ways = {
+                (self._figures[one, device], self._figures[device, one], lower) for one, lower in below[place]
+            }
+            if len(ways) > 1:
+                return None
+            reducer = switch.reducer
+            found[place] = (reducer.bytes_per_ns, reducer.latency_ns, len(below[place]), *ways)
+            if switch.parent != NOBODY:
+                below[switch.parent].append((device, found[place]))
+        return tuple(found[0])
+
+
+def _cables(graph: Graph) -> dict[tuple[int, int], tuple[float, ...]]:
+    """The figures of links from device to device, where there is one each way; of several, the first."""
+    found: dict[tuple[int, int], tuple[float, ...]] = {}
+    ends = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
+    figures = zip(graph.bytes_per_ns.tolist(), graph.latency_ns.tolist(), strict=True)
+    for pair, own in zip(ends, figures, strict=True):
+        found.setdefault(pair, own)
+    return {(one, other): own for (one, other), own in found.items() if (other, one) in found}

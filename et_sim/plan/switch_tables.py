@@ -1,0 +1,156 @@
+"""Trees of switches that reduce -> rows of the switch and branch tables, for the actors of a plan.
+
+Every line of an axis that is left to switches, and every such group, has a tree. Lines whose members are the
+same actors have equal trees, and share one: an actor stands for all of its ranks there, too. In a folded plan
+all trees are regular (`can_be_folded`), so that only the last of all members matters, wherever it hangs: each
+level is one switch, and all actors hang on the lowest one, as one of the ranks there does.
+
+Not here: which switches serve which ranks (`machine.switch_trees`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.model import LogicalGrid
+from et_sim.machine.switch_trees import NOBODY, SwitchTree
+from et_sim.plan import tables
+from et_sim.plan.actors import Actors
+from et_sim.plan.collective_lowering import CollectiveTables
+from et_sim.plan.groups import GroupTable
+
+
+def can_be_folded(collectives: CollectiveTables, groups: GroupTable, grid: LogicalGrid) -> bool:
+    """Whether all trees along an axis or of a name are regular and cost the same."""
+    every = [_lines(grid, axis) for axis in collectives.switched_axes]
+    every += [groups.all_of(name) for name in collectives.switched_groups]
+    for lines in every:
+        trees = [collectives.switch_trees.over(line) for line in lines]
+        if any(tree is None or tree.figures is None for tree in trees):
+            return False
+        if collectives.broadcasts_by_switches and any(tree and len(tree.switches) > 1 for tree in trees):
+            return False  # who is nearer to the root hears of it earlier
+        if len({tree.figures for tree in trees if tree is not None}) > 1:
+            return False
+    return True
+
+
+def _lines(grid: LogicalGrid, axis: int) -> Any:
+    """The ranks of every line along an axis; the last axis goes through all of them."""
+    if axis == len(grid.dimensions):
+        return np.arange(grid.ranks)[None, :]
+    stride, members = grid.strides[axis], grid.dimensions[axis].npus
+    ranks = np.arange(grid.ranks).reshape(-1, members, stride)
+    return np.moveaxis(ranks, 1, -1).reshape(-1, members)
+
+
+class SwitchTables:
+    """Builds the tables."""
+
+    def __init__(self, actors: Actors, group_members: Any, usages: int, axes: int) -> None:
+        self._actors, self._group_members = actors, group_members
+        self._axes = axes
+        self._switches: list[tuple[float, ...]] = []
+        self._branches: list[tuple[int, ...]] = []
+        self._own = np.full(len(actors) * axes + usages, NOBODY, np.int32)
+
+    def add_axis(self, collectives: CollectiveTables, grid: LogicalGrid, axis: int) -> None:
+        """The trees of an axis of the system."""
+        known: set[bytes] = set()
+        for line in _lines(grid, axis):
+            found = self._actors.of_rank[line]
+            key = np.unique(found).tobytes() if self._actors.is_folded else found.tobytes()
+            if key not in known:
+                known.add(key)
+                rows = self._add(collectives.switch_trees.over(line), np.full(len(line), NOBODY), line)
+                for actor, branch in rows:
+                    self._own[actor * self._axes + axis] = branch
+
+    def add_group(self, collectives: CollectiveTables, groups: GroupTable, row: int) -> None:
+        """The tree of a group."""
+        ranks = np.asarray(groups.members(row), np.int64)
+        first = groups.first_member(row)
+        members = self._group_members[first : first + len(ranks)]
+        if self._own[len(self._actors) * self._axes + members[0]] != NOBODY:
+            return  # a group of the same actors is already there
+        for actor, branch in self._add(collectives.switch_trees.over(ranks), members, ranks):
+            place = np.flatnonzero(self._actors.of_rank[ranks] == actor)[0]
+            self._own[len(self._actors) * self._axes + members[place]] = branch
+
+    def _add(self, tree: SwitchTree | None, members: Any, ranks: Any) -> list[tuple[int, int]]:
+        """(actor, branch) of all that hang on a tree."""
+        assert tree is not None
+        place_of = {rank: rank for rank in ranks.tolist()}
+        if self._actors.is_folded:
+            tree, there = _merged(tree)
+            place_of = dict.fromkeys(place_of, there)
+        base, own = len(self._switches), []
+        member_of = dict(zip(ranks.tolist(), members.tolist(), strict=True))
+        below: list[list[int]] = [[] for _ in tree.switches]
+        for place, switch in enumerate(tree.switches):
+            if switch.parent != NOBODY:
+                below[switch.parent].append(place)
+        branch_of = {0: NOBODY}
+        for place, switch in enumerate(tree.switches):
+            first, row, seen = len(self._branches), base + place, set()
+            for other in below[place]:
+                branch_of[other] = len(self._branches)
+                members_there = tree.switches[other].members
+                self._branches.append((row, base + other, NOBODY, NOBODY, NOBODY, members_there))
+            for rank in switch.ranks:
+                actor = int(self._actors.of_rank[rank])
+                if actor not in seen:
+                    seen.add(actor)
+                    own.append((actor, len(self._branches)))
+                    self._branches.append((row, NOBODY, place_of[rank], actor, member_of[rank], 1))
+            count = len(self._branches) - first
+            stands = branch_of[place], first, count, switch.members, base, len(tree.switches)
+            figures = switch.reducer.bytes_per_ns, switch.reducer.latency_ns
+            self._switches.append((switch.endpoint, switch.server, *stands, *figures))
+        return own
+
+    def finish(self) -> dict[str, Any]:
+        """The tables by their names in the plan."""
+        switches = tables.table(tables.SWITCH, len(self._switches))
+        branches = tables.table(tables.BRANCH, len(self._branches))
+        for out, rows in ((switches, self._switches), (branches, self._branches)):
+            for number, values in enumerate(rows):
+                out[number] = values
+        own = self._own if self._switches else self._own[:0]
+        return {"switches": switches, "branches": branches, "own_branches": own}
+
+
+def _merged(tree: SwitchTree) -> tuple[SwitchTree, int]:
+    """A regular tree with one switch for each level, on the lowest of which all hang; a rank that does."""
+    chain, at = [0], 0
+    while not tree.switches[at].ranks:
+        at = next(place for place, switch in enumerate(tree.switches) if switch.parent == at)
+        chain.append(at)
+    every = tuple(rank for switch in tree.switches for rank in switch.ranks)
+    levels = [
+        replace(tree.switches[place], parent=level - 1, ranks=every if level + 1 == len(chain) else ())
+        for level, place in enumerate(chain)
+    ]
+    return SwitchTree(tuple(levels), tree.figures), tree.switches[at].ranks[0]
+
+
+def switch_tables(
+    collectives: CollectiveTables,
+    groups: GroupTable,
+    grid: LogicalGrid,
+    actors: Actors,
+    group_members: Any,
+    members: int,
+) -> dict[str, Any]:
+    """All trees of a plan; `group_members` are the rows of the listed members, `members` all rows."""
+    found = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1)
+    for axis in collectives.switched_axes:
+        found.add_axis(collectives, grid, axis)
+    for row in range(1, len(groups)):
+        if groups.canonical_names[row] in collectives.switched_groups:
+            found.add_group(collectives, groups, row)
+    trees = collectives.switch_trees
+    return found.finish() | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}
