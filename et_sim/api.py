@@ -6,13 +6,14 @@ work of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from et_sim.errors import UsageError
+from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
@@ -23,6 +24,7 @@ from et_sim.result import Result
 from et_sim.run_options import MACHINE, RunOptions
 from et_sim.simulation import (
     Change,
+    Given,
     Nobody,
     Recorder,
     Task,
@@ -42,18 +44,20 @@ from et_sim.trace.tensors import remark_on_unannotated
 from et_sim.units import format_ranks
 from et_sim.version import __version__
 
-Given = TypeVar("Given")
+Subject = TypeVar("Subject")
 Fields = ParamSpec("Fields")
 
 
 def _with_keywords(
     options: Callable[Fields, RunOptions],
-) -> Callable[[Callable[[Given, RunOptions], Result]], Callable[Concatenate[Given, Fields], Result]]:
+) -> Callable[[Callable[[Subject, RunOptions], Result]], Callable[Concatenate[Subject, Fields], Result]]:
     """Make a function of a workload and `RunOptions` one that takes the fields of these as keywords."""
 
-    def decorate(call: Callable[[Given, RunOptions], Result]) -> Callable[Concatenate[Given, Fields], Result]:
+    def decorate(
+        call: Callable[[Subject, RunOptions], Result],
+    ) -> Callable[Concatenate[Subject, Fields], Result]:
         @wraps(call)
-        def called(workload: Given, /, *args: Fields.args, **fields: Fields.kwargs) -> Result:
+        def called(workload: Subject, /, *args: Fields.args, **fields: Fields.kwargs) -> Result:
             return call(workload, options(*args, **fields))
 
         first = next(iter(signature(call).parameters.values()))
@@ -65,13 +69,14 @@ def _with_keywords(
 
 
 @_with_keywords(RunOptions)
-def simulate(workload: str | Path | Workload, options: RunOptions) -> Result:
+def simulate(workload: Given, options: RunOptions) -> Result:
     """Simulate a workload on a machine.
 
-    `workload` is a trace prefix or a `Workload`; the machine's parts are file paths, or dicts with the
-    files' keys. `detail` says what else is recorded: "phases", "messages", "links" or "path", or several of
-    them with commas between or in a list. Raises `StallError` if some rank cannot finish (its `report`
-    explains why), and another `EtSimError` for input that cannot be used.
+    `workload` is a trace prefix or a `Workload`, or several jobs: a job file, or a dict with its keys. The
+    machine's parts are file paths, or dicts with the files' keys. `detail` says what else is recorded:
+    "phases", "messages", "links" or "path", or several of them with commas between or in a list. Raises
+    `StallError` if some rank cannot finish (its `report` explains why), and another `EtSimError` for input
+    that cannot be used.
     """
     result = execute(workload, options)
     if stall := result.stall:
@@ -80,13 +85,13 @@ def simulate(workload: str | Path | Workload, options: RunOptions) -> Result:
 
 
 @_with_keywords(RunOptions)
-def run(workload: str | Path | Workload, options: RunOptions) -> Result:
+def run(workload: Given, options: RunOptions) -> Result:
     """Like `simulate`, but a run in which ranks never finish is returned instead of raised."""
     return execute(workload, options)
 
 
 def execute(
-    workload: str | Path | Workload,
+    workload: Given,
     options: RunOptions,
     *,
     watch: Watcher | None = None,
@@ -101,10 +106,10 @@ def execute(
     watch = watch or Nobody()
     check_model(options.model)
     details = details_of(options.detail)
-    if not isinstance(workload, str | Path | Workload):
+    if not isinstance(workload, str | Path | Workload | Mapping):
         raise UsageError(
             f"a workload cannot be a {type(workload).__name__}",
-            remedy="give the prefix of trace files, or an et_sim.Workload",
+            remedy="give the prefix of trace files, an et_sim.Workload, or a dict of jobs",
         )
     watch.stage("reading machine and traces")
     task, chosen = prepare(workload, options, change), model_named(options.model)
@@ -127,6 +132,8 @@ def execute(
         outcome.plan.notices if layer_file is not None else (*outcome.plan.notices, *unused_settings(machine))
     )
     manifest = make_manifest(task, options.model, notices)
+    alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
+    manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
     if options.other_profile and is_worth_a_look(task, outcome):
         from et_sim.other_profile import other_profile
@@ -179,7 +186,7 @@ def make_manifest(task: Task, model: str, of_plan: tuple[Notice, ...]) -> dict[s
         "uneven": {
             "ranks": machine.straggling_ranks,
             "links": len(machine.network.links),
-            "late_ns": max((trace.start_ns for trace in workload.templates), default=0),
+            "late_ns": workload.late_ns,
         },
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),

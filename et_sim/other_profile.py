@@ -8,7 +8,6 @@ that is told (`et_sim.views`).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from et_sim.engine.driver import run_plan
@@ -22,8 +21,7 @@ from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
 from et_sim.run_options import RunOptions
-from et_sim.simulation import Change, Task, fewest_actors, prepare
-from et_sim.trace import Workload
+from et_sim.simulation import Change, Given, Task, fewest_actors, prepare
 
 # Messages and nodes that machine code simulates in a few seconds, and in half a minute.
 ALWAYS, AT_MOST = 3_000_000, 30_000_000
@@ -42,7 +40,7 @@ class Tried:
 
 
 def other_profile(
-    workload: str | Path | Workload,
+    workload: Given,
     options: RunOptions,
     change: Change,
     task: Task,
@@ -85,7 +83,7 @@ class _Trials:
 
     def __init__(
         self,
-        workload: str | Path | Workload,
+        workload: Given,
         options: RunOptions,
         change: Change,
         plan: Plan,

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     TRACE = "a trace file of one rank"
     MANIFEST = "a workload manifest"
     LAYERS = "a layer file"
+    JOBS = "a job file"
     RECORDING = "a recording of PyTorch"
     RECORDINGS = "a folder with recordings of PyTorch"
     JSON_TRACE = "a trace as JSON lines"
@@ -36,7 +37,7 @@ class Kind(StrEnum):
 
 
 _MACHINE = (Kind.NETWORK, Kind.SYSTEM, Kind.MEMORY, Kind.GROUPS)
-_WORKLOADS = (Kind.MANIFEST, Kind.LAYERS)
+_WORKLOADS = (Kind.MANIFEST, Kind.LAYERS, Kind.JOBS)
 # By the name of an argument: what may stand there, of all that is recognised.
 SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
     {
@@ -70,6 +71,7 @@ _SIGNS = (
     (Kind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
     (Kind.ALGORITHM, re.compile(r"\s*<algo\b")),
     (Kind.LAYERS, _LAYER_WORD),
+    (Kind.JOBS, re.compile(r"""(?m:^["']?jobs["']?\s*:)|\A\s*\{[^{}\[\]]*"jobs"\s*:""")),
     (Kind.MEMORY, re.compile(r'"memory-type"\s*:')),
     (
         Kind.SYSTEM,
@@ -131,7 +133,7 @@ def _remedy(kind: Kind, path: Path) -> str:
                 f"a workload is given by its prefix, et-sim run {prefix}, or one rank with --alone; "
                 f"to read the file: et-convert show {path}"
             )
-        case Kind.MANIFEST | Kind.LAYERS:
+        case Kind.MANIFEST | Kind.LAYERS | Kind.JOBS:
             return f"simulate it with: et-sim run {path} --system FILE --network FILE"
         case Kind.RECORDING:
             return f"make a trace of it first: et-convert pytorch {path} -o NAME.0.et"

@@ -30,6 +30,9 @@ class RunOptions:
     alone: Annotated[
         bool, "communication takes its recorded time: ranks run without each other, and some may be missing"
     ] = False
+    isolated: Annotated[
+        bool, "of a job file: simulate each job alone, too, and say how much the others slow it down"
+    ] = False
     detail: Annotated[
         Detail,
         "what to record besides nodes: phases (of every chunk), messages, links (over time), path "

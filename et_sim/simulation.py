@@ -5,8 +5,8 @@ Not here: what becomes of the outcome (`api`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from et_sim.engine.outcome import Outcome
 from et_sim.engine.transport.network_seam import NetworkModel
 from et_sim.errors import UsageError
 from et_sim.fold import fold as fold_ranks
+from et_sim.jobs import read_jobs
 from et_sim.layer_file_run import LayerFileRun, is_layer_file
 from et_sim.machine import Machine, Network, read_machine
 from et_sim.machine.corrections import Correction
@@ -24,6 +25,7 @@ from et_sim.machine.profiles import Profile
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
+from et_sim.recognise import Kind, kind_of
 from et_sim.run_options import MACHINE, RunOptions
 from et_sim.timeline import CausalEvents, Messages, Phases
 from et_sim.trace import Workload, read_workload
@@ -31,6 +33,8 @@ from et_sim.trace import Workload, read_workload
 ALONE = "simulating every rank by itself"
 MOST_RANKS_EXPLAINED = 65_536
 Change = Callable[[Machine], Machine]
+One = str | Path | Workload
+Given = str | Path | Workload | Mapping[str, Any]  # a mapping: the keys of a job file
 
 
 class Watcher(Protocol):
@@ -71,7 +75,7 @@ class Task:
 
 
 def prepare(
-    workload: str | Path | Workload,
+    workload: Given,
     options: RunOptions,
     change: Change = lambda machine: machine,
     corrections: Collection[Correction] = (),
@@ -83,6 +87,10 @@ def prepare(
     given = {name: getattr(options, name) for name in MACHINE} | {"corrections": corrections}
     profile, machine = options.profile, read_machine(**given, profile=options.profile)
     named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NOBODY
+    if options.isolated and not is_several(workload):
+        raise UsageError("--isolated is about several jobs", remedy="run a job file, or leave it out")
+    is_open, npus = named_by is NamedBy.NOBODY, machine.network.ranks
+    workload = merged(workload, npus, alone=options.alone, groups=options.groups, is_open=is_open)
     if not isinstance(workload, Workload):
         if is_layer_file(workload):
             if options.alone:
@@ -98,10 +106,39 @@ def prepare(
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
     machine = change(machine)
+    if workload.jobs:
+        machine = replace(machine, groups=workload.job_groups)
     if options.alone:
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
     return Task(workload, machine, None, profile, named_by)
+
+
+def is_several(workload: Given) -> bool:
+    """Whether several jobs are given, whatever the form."""
+    if isinstance(workload, Workload):
+        return bool(workload.jobs)
+    return isinstance(workload, Mapping) or kind_of(Path(workload)) is Kind.JOBS
+
+
+def merged(workload: Given, npus: int | None, *, alone: bool, groups: object, is_open: bool) -> One:
+    """Several jobs, a file or a mapping with the keys of one, as one workload; anything else as it is.
+
+    `npus`: how many the machine has, if that is known; `is_open`: nothing but the jobs says which profile is
+    simulated.
+    """
+    if isinstance(workload, Workload) or (not isinstance(workload, Mapping) and not is_several(workload)):
+        return workload
+    if alone:
+        raise UsageError("--alone is about the ranks of one workload", remedy="give the prefix of a job")
+    if groups is not None:
+        raise UsageError(
+            "--groups is about the ranks of one workload, and jobs have groups of their own",
+            remedy='name the file in the job file, as "groups" of the job',
+        )
+    if npus is None:
+        raise UsageError("jobs are placed on the NPUs of a machine", remedy="give --network, too")
+    return read_jobs(workload, npus, profile_is_open=is_open)
 
 
 @dataclass(frozen=True, slots=True)

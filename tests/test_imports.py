@@ -50,6 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "result": {"tables", "timeline", "engine", "views"},
     "run_options": {"network"},
     "alone": {"trace", "machine"},
+    "jobs": {"trace", "machine", "plan.splitmix"},
+    "isolated": {"jobs", "simulation", "trace", "machine", "plan", "engine"},
     "layer_file_run": {"layerfile", "trace", "machine", "plan", "engine", "timeline"},
     "simulation": {
         "alone",
@@ -60,12 +62,14 @@ ALLOWED: dict[str, set[str]] = {
         "engine",
         "timeline",
         "result",
+        "jobs",
         "layer_file_run",
         "run_options",
     },
     "other_profile": {"simulation", "machine", "plan", "engine", "trace", "run_options"},
     "api": {
         "alone",
+        "isolated",
         "simulation",
         "other_profile",
         "trace",

@@ -20,6 +20,8 @@ CONTENTS = {
     "et.json": (Kind.RECORDING, '{\n "schema": "1.0.1", "pid": 1, "nodes": []}'),
     "lines.jsonl": (Kind.JSON_TRACE, '{"et_sim_trace": 1, "version": ""}\n'),
     "algo.xml": (Kind.ALGORITHM, '<algo name="x">'),
+    "jobs.yaml": (Kind.JOBS, "# two\njobs:\n  - { name: a, workload: step, npus: 0-3 }\n"),
+    "jobs.json": (Kind.JOBS, '{ "jobs": [{"name": "a", "workload": "step"}]}'),
     "net.yml": (Kind.NETWORK, "# mine\ntopology: [ Ring ]\n"),
     "net1.json": (Kind.NETWORK, '{"topology-name": "Hierarchical"}'),
     "sys.json": (Kind.SYSTEM, '{"scheduling-policy": "LIFO"}'),

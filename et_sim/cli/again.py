@@ -56,9 +56,9 @@ class Again:
         except EtSimError as error:
             reason = f"cannot be simulated again: {error}"
             raise UsageError(reason, place=str(self._run.path), remedy=AGAIN) from None
-        known = {entry["file"]: entry["sha256"] for entry in self._run.manifest["inputs"]}
+        known = {(entry["file"], entry["sha256"]) for entry in self._run.manifest["inputs"]}
         for entry in result.manifest["inputs"]:
-            if known.get(entry["file"]) != entry["sha256"]:
+            if (entry["file"], entry["sha256"]) not in known:
                 reason = f"{entry['file']} has changed since the run, so it cannot be simulated again"
                 raise UsageError(reason, place=str(self._run.path), remedy=AGAIN)
         return result

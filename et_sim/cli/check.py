@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,7 +57,10 @@ def run(options: argparse.Namespace) -> int:
     if machine and workload.profile and not machine.names_profile:
         found.clear()
         machine = _whole_machine(options, found, workload.profile)
+    if machine and workload.jobs:
+        machine = replace(machine, groups=workload.job_groups)
     groups = machine.groups if machine else _read_parts(options, workload.ranks, found)
+    groups = workload.job_groups if workload.jobs else groups
     found += [_warning("workload", text) for text in workload.notices]
     rules = _rules(machine)
     if options.alone:
@@ -76,9 +79,14 @@ def _workload(
     """The workload; a layer file may divide dimensions of the machine."""
     from et_sim.alone import machine_alone, read_alone, refuse_without_times
     from et_sim.layer_file_run import LayerFileRun, is_layer_file, workload_without_machine
-    from et_sim.trace import read_workload
+    from et_sim.simulation import merged
+    from et_sim.trace import Workload, read_workload
 
     path = options.workload
+    is_open = not options.profile and machine is not None and not machine.names_profile
+    jobs = merged(path, ranks, alone=options.alone, groups=options.groups, is_open=is_open)
+    if isinstance(jobs, Workload):
+        return jobs, machine
     if options.alone and not is_layer_file(path):
         workload = read_alone(path)
         refuse_without_times(workload)

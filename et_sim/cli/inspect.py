@@ -58,6 +58,7 @@ def add_parser(commands: Any) -> None:
         "--csv", type=Path, metavar="DIR", help="where the layers go as the result files of ASTRA-sim 1.0"
     )
     parser.add_argument("--ranks", help='only these ranks, such as "0-3,6"')
+    parser.add_argument("--job", metavar="NAME", help="only the ranks of this job of a job file")
     parser.add_argument("--window", metavar="FROM:TO", help="only this time, such as 10ms:20ms")
     parser.add_argument("--top", type=int, metavar="N", help="no more than N lines of each table")
     parser.add_argument(
@@ -92,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
             "--vary belongs to the critical path, without --verify",
             remedy="et-sim inspect RUN critical-path --vary",
         )
+    if options.job is not None:
+        options.ranks = _ranks_of_job(options)
     _check_cuts(options)
     if options.vary is not None:
         from et_sim.cli.vary import vary_text
@@ -138,6 +141,16 @@ def show(text: str) -> None:
     from et_sim.views.terminal import write_styled
 
     write_styled(text, sys.stdout)
+
+
+def _ranks_of_job(options: argparse.Namespace) -> str:
+    """What --ranks would say."""
+    from et_sim.views import open_run
+    from et_sim.views.summary.jobs import ranks_of_job
+
+    if options.ranks is not None:
+        raise UsageError("--job and --ranks both choose ranks", remedy="leave one of them out")
+    return ranks_of_job(open_run(options.directory), options.job)
 
 
 def _check_cuts(options: argparse.Namespace) -> None:

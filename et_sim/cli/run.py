@@ -11,7 +11,7 @@ from et_sim.cli.options import add_run_options, run_options
 
 WORKLOAD_HELP = (
     "trace prefix: PREFIX for PREFIX.0.et, PREFIX.1.et, …; a workload manifest; "
-    "or a layer file of ASTRA-sim 1.0"
+    "a job file; or a layer file of ASTRA-sim 1.0"
 )
 
 
@@ -44,10 +44,9 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.cli.run_models import check_ladder, simulate_ladder
     from et_sim.cli.simulating import simulate_into
     from et_sim.timeline import OutputFilter, check_target
-    from et_sim.trace.manifest import ENDING
 
     names = _models(options)
-    target = options.out or Path(f"{Path(options.workload).name.removesuffix(ENDING)}.run")
+    target = options.out or Path(f"{_name(options.workload)}.run")
     if names:
         check_ladder(target, names)
     else:
@@ -64,6 +63,15 @@ def run(options: argparse.Namespace) -> int:
             target, options.workload, wanted, names, as_json=options.json, output_filter=output_filter
         )
     return simulate_into(target, options.workload, wanted, as_json=options.json, output_filter=output_filter)
+
+
+def _name(workload: str) -> str:
+    """What a run is called if nobody says it."""
+    from et_sim.recognise import Kind, kind_of
+    from et_sim.trace.manifest import ENDING
+
+    path = Path(workload)
+    return path.stem if kind_of(path) is Kind.JOBS else path.name.removesuffix(ENDING)
 
 
 def _models(options: argparse.Namespace) -> list[str]:

@@ -110,6 +110,11 @@ class Result(RecordedRun):
     def _of_ranks(self, figure: Any) -> Any:
         return figure[self.measurement.actor_of_rank]
 
+    @property
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """Of a job file: every job by its name, with the keys that `jobs` has in summary.json."""
+        return {job["name"]: job for job in self.manifest["jobs"]}
+
     @cached_property
     def timeline(self) -> Any:
         """The timeline as a pyarrow.Table: one row per executed node per actor."""

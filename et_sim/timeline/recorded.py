@@ -82,6 +82,7 @@ class RecordedRun:
             "uneven": self.manifest["uneven"],
             "time_factors": self.manifest["time_factors"],
             "detail": self.manifest["detail"],
+            "jobs": self.manifest["jobs"],
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             **figures_of_ranks(self.measurement),

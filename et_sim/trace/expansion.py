@@ -48,6 +48,15 @@ class Expansion:
         return found
 
     @property
+    def rule_of_group(self) -> dict[str, tuple[str, int]]:
+        """The rule of each of these groups, and which of its groups it is, counted from 0."""
+        return {
+            str(self._first_number[name] + index): (name, index)
+            for name, rule in self._workload.group_rules.items()
+            for index in range(self._workload.ranks // rule.size)
+        }
+
+    @property
     def is_needed(self) -> bool:
         """Whether anything is said by distance or by rule."""
         return any(self._workload.relative_peers) or bool(self._workload.group_rules)

@@ -47,6 +47,18 @@ class GroupRule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One of several workloads side by side: its rank r runs on `npus[r]`, which is the rank of the run."""
+
+    name: str
+    workload: str  # as the job file names it
+    npus: RowColumn
+    placed: str  # how the NPUs were found: given, packed, spread, random
+    seed: int | None = None  # of a random placement
+    start_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Workload:
     """`templates[template_of_rank[r]]` is the trace of rank r."""
 
@@ -66,6 +78,10 @@ class Workload:
     has_file_per_rank: bool = False
     # The profile it is to be simulated in where no machine names one; empty: whichever is the default.
     profile: str = ""
+    # Several jobs on one machine, in the order of the job file; ranks of none of them do nothing.
+    jobs: tuple[Job, ...] = ()
+    # Groups that jobs bring, instead of those of the machine.
+    job_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_templates(self)
@@ -86,6 +102,19 @@ class Workload:
         """Nodes of all ranks together."""
         sizes = np.array([len(trace) for trace in self.templates], np.int64)
         return int(sizes @ self.ranks_per_template)
+
+    def is_idle(self, rank: int) -> bool:
+        """Whether there are jobs, and the rank has none."""
+        return bool(self.jobs) and not any((job.npus == rank).any() for job in self.jobs)
+
+    @property
+    def late_ns(self) -> int:
+        """How much later than its first rank the last one begins; of several jobs, the largest such span."""
+        starts = np.array([trace.start_ns for trace in self.templates], np.int64)
+        if not self.jobs:
+            return int(starts.max(initial=0))
+        of_rank = starts[self.template_of_rank]
+        return max(int(of_rank[job.npus].max()) - job.start_ns for job in self.jobs)
 
     def trace(self, rank: int) -> Trace:
         """The trace of one rank."""

@@ -28,7 +28,7 @@ def check_dependencies(index: TemplateIndex) -> list[Problem]:
         if not found and len(trace):
             continue
         place, who = index.place(ranks), format_ranks(ranks)
-        if not len(trace):
+        if not len(trace) and not index.workload.is_idle(int(ranks[0])):
             text = f"{place}: the trace has no nodes, so there is nothing to do"
             problems.append(Problem("warning", "empty-trace", who, text, "check how the trace was made"))
         problems += [Problem("error", kind, who, f"{place}: {text}", remedy) for kind, text, remedy in found]

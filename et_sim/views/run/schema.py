@@ -85,6 +85,16 @@ EXPLAINED = {
     "gaps": [GAP],
     "longest": [{**GAP, "start_ns": int, "before": str}],
 }
+JOB = {
+    "name": str,
+    "npus": str,
+    "ranks": int,
+    "start_ns": int,
+    "finish_ns": (int, NONE),
+    "duration_ns": (int, NONE),
+    "alone_ns": (int, NONE),
+    "slowdown": (float, NONE),
+}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "status": str,
@@ -107,6 +117,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "warnings": [NOTICE],
         "defaults": [NOTICE],
         "slowest": (dict, NONE),
+        "jobs": [JOB],
     }
 )
 WAIT = {

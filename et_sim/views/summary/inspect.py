@@ -22,6 +22,7 @@ from et_sim.views.summary.explained import explained_text
 from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
 from et_sim.views.summary.factors import factors_text
 from et_sim.views.summary.groups import group_lines, group_totals
+from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
 from et_sim.views.summary.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
 from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
@@ -50,6 +51,7 @@ def summary_text(path: str | Path, part: Selection = EVERYTHING, width: int | No
     sections = (
         _wrapped(_status(run), width),
         _wrapped(_facts(run), width, FACT_INDENT),
+        job_lines(run, width),
         part.heading()[:1],
         _wrapped(_ranks(run, part, width), width),
         _wrapped(_operations(run, part, width), width),
@@ -173,6 +175,7 @@ def _facts(run: RunDirectory) -> list[str]:
     facts = (
         ("makespan", makespan_text(summary)),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
+        ("jobs", jobs_text(run)),
         ("model", f"{summary['model']} network, {profile_text(summary)}"),
         *_corrections(summary),
         ("uneven", _unevenness(run)),
@@ -219,10 +222,12 @@ def _dominant(run: RunDirectory) -> str:
     makespan, entries = run.summary["makespan_ns"], run.summary["per_rank"]
     if not makespan:
         return "nothing: no time passes in this run"
+    counts = counts_with_jobs(run, entries)
     spent = {
-        part.text: sum(rank_count(entry["ranks"]) * entry[part.figure] for entry in entries) for part in PARTS
+        part.text: sum(count * entry[part.figure] for count, entry in zip(counts, entries, strict=True))
+        for part in PARTS
     }
-    whole = makespan * run.summary["ranks"]
+    whole = makespan * sum(counts)
     order = sorted(spent, key=lambda name: -spent[name])
     return ", ".join(f"{name} {share(spent[name], whole)}" for name in order if spent[name])
 

@@ -1,0 +1,224 @@
+"""The job file: which workloads run, on which NPUs, and from when on.
+
+    jobs:
+      - name: training
+        workload: step              # a trace prefix or a manifest, from this file's folder
+        npus: 0-7                   # rank r runs on the r-th of these; or packed, spread, random
+      - { name: serving, workload: serve, npus: random, seed: 1, start: 20us }
+
+Everything is checked where it stands. Not here: traces (`merging`), and which NPUs are free (`placement`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import EtSimError, TraceError, UsageError
+from et_sim.machine.checks import nearest, show
+from et_sim.machine.texts import parse_yaml
+from et_sim.machine.topology.fields import MOST, FieldError, Fields, line_of
+from et_sim.trace.disk import read_bytes
+from et_sim.trace.workload import Workload
+from et_sim.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
+
+GIVEN, PACKED, SPREAD, RANDOM = "given", "packed", "spread", "random"
+PLACEMENTS = (PACKED, SPREAD, RANDOM)
+IN_PYTHON = "<jobs>"
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
+_NPUS_FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, spread or random'
+_MOST_SEED = (1 << 63) - 1
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """A job as the file has it."""
+
+    path: Path_  # where it stands in the file
+    name: str
+    workload: str | Workload
+    groups: str | Mapping[str, Any] | None
+    placed: str
+    npus: tuple[int, ...]  # only where they are given
+    seed: int | None
+    start_ns: int
+
+    def fault(self, key: str, cause: str, remedy: str) -> FieldError:
+        """An error about one of its keys."""
+        return FieldError((*self.path, key), f"job {show(self.name)} {cause}", remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """All jobs, in the order of the file."""
+
+    place: str
+    text: str  # empty: it is no file
+    digest: str  # sha256 of the file
+    entries: tuple[JobEntry, ...]
+
+    def error(self, fault: FieldError) -> TraceError:
+        """What is wrong there, with the line."""
+        return _error(fault, self.place, self.text)
+
+    def beside(self, name: str) -> Path:
+        """A file that the job file names, which is looked for in its folder."""
+        return Path(self.place).parent / name if self.text else Path(name)
+
+
+def read_job_file(given: str | Path | Mapping[str, Any]) -> JobFile:
+    """Read the file at a path, or take a dict with the same keys."""
+    if isinstance(given, Mapping):
+        place, text, content, digest = IN_PYTHON, "", dict(given), ""
+    else:
+        place, raw = str(given), read_bytes(Path(given))
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise TraceError(f"byte {error.start} is not UTF-8 text", place=place) from None
+        content, digest = parse_yaml(text, place), hashlib.sha256(raw).hexdigest()
+    try:
+        if isinstance(content, dict):
+            _refuse_odd_keys(content, ())
+        return JobFile(place, text, digest, _entries(Fields(content)))
+    except FieldError as fault:
+        raise _error(fault, place, text) from None
+
+
+def _error(fault: FieldError, place: str, text: str) -> TraceError:
+    if text:
+        place = f"{place}: line {line_of(text, fault.path)}"
+    elif fault.path:
+        place = f"{place}: {'.'.join(map(str, fault.path))}"
+    return TraceError(fault.cause, place=place, remedy=fault.remedy)
+
+
+def _entries(fields: Fields) -> tuple[JobEntry, ...]:
+    for place, entry in enumerate(fields.entries("jobs")):
+        if isinstance(entry, dict):
+            _refuse_odd_keys(entry, ("jobs", place))
+    parts = fields.parts("jobs")
+    fields.done()
+    if not parts:
+        remedy = "list them: jobs: [ { name: training, workload: step, npus: 0-7 }, … ]"
+        raise FieldError(("jobs",), "there are no jobs", remedy)
+    entries = tuple(_entry(part) for part in parts)
+    known: dict[str, int] = {}
+    for row, entry in enumerate(entries):
+        if entry.name in known:
+            cause = f"is named like the one at index {known[entry.name]}"
+            raise entry.fault("name", cause, "give every job a name of its own")
+        known[entry.name] = row
+    return entries
+
+
+def _refuse_odd_keys(content: dict[Any, Any], path: Path_) -> None:
+    for key in content:
+        if not isinstance(key, str):
+            raise FieldError(path, f"key {show(key)} is not known", "keys are texts, such as name")
+
+
+def _entry(part: Fields) -> JobEntry:
+    name = part.value("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        remedy = "allowed: a letter, then letters, digits and . _ -"
+        if name is None:
+            raise part.missing("name", remedy)
+        raise part.fault("name", f"a job cannot be called {show(name)}", remedy)
+    workload = part.value("workload")
+    if not isinstance(workload, Workload) and (not isinstance(workload, str | Path) or not str(workload)):
+        if workload is None:
+            raise part.missing("workload", "give the prefix of its traces, or its manifest")
+        cause = f"the workload of job {show(name)} is {show(workload)}"
+        raise part.fault("workload", cause, "give the prefix of its traces, or its manifest, as a text")
+    groups = part.value("groups")
+    if groups is not None and not isinstance(groups, str | Path | Mapping):
+        cause = f"the groups of job {show(name)} are {show(groups)}"
+        raise part.fault("groups", cause, "give a groups file, in which ranks are those of the job")
+    placed, npus = _npus(part, name)
+    entry = JobEntry(
+        path=part.path,
+        name=name,
+        workload=workload if isinstance(workload, Workload) else str(workload),
+        groups=str(groups) if isinstance(groups, Path) else groups,
+        placed=placed,
+        npus=npus,
+        seed=_seed(part, name, placed),
+        start_ns=_start_ns(part, name),
+    )
+    part.done()
+    return entry
+
+
+def _npus(part: Fields, name: str) -> tuple[str, tuple[int, ...]]:
+    """How the job is placed, and the NPUs if they are given, in the order of the ranks."""
+    value = part.value("npus", PACKED)
+    if isinstance(value, str) and value.isalpha():
+        if value in PLACEMENTS:
+            return value, ()
+        raise part.fault("npus", f"job {show(name)} is placed {show(value)}", _hint(value))
+    try:
+        if isinstance(value, str):
+            pieces = parse_ranks(value)
+            beyond = max(piece[-1] for piece in pieces)
+            if beyond >= MOST:
+                raise part.fault("npus", f"job {show(name)} is placed on NPU {beyond}", _NPUS_FORMS)
+            return GIVEN, tuple(npu for piece in pieces for npu in piece)
+        listed = [value] if _is_whole(value) else list(value) if _is_list(value) else None
+    except UsageError as error:
+        cause = f"the NPUs of job {show(name)}: {error.cause}"
+        raise part.fault("npus", cause, _NPUS_FORMS) from None
+    if not listed or not all(_is_whole(npu) for npu in listed):
+        raise part.fault("npus", f"the NPUs of job {show(name)} are {show(value)}", _NPUS_FORMS)
+    return GIVEN, tuple(int(npu) for npu in listed)
+
+
+def _hint(word: str) -> str:
+    return nearest(word, PLACEMENTS) or _NPUS_FORMS
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) or hasattr(value, "tolist")
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and hasattr(value, "__index__")
+
+
+def _seed(part: Fields, name: str, placed: str) -> int | None:
+    value = part.value("seed")
+    forms = f"allowed: a whole number from 0 to {_MOST_SEED}"
+    if placed != RANDOM:
+        if value is not None:
+            cause = f"the seed of job {show(name)} has no effect: its NPUs are {placed}"
+            raise part.fault("seed", cause, "leave it out, or write npus: random")
+        return None
+    if value is None:
+        cause = f"job {show(name)} is placed at random, and has no seed"
+        raise part.fault("npus", cause, "give one, so that the run can be repeated: seed: 1")
+    if not _is_whole(value) or not 0 <= value <= _MOST_SEED:
+        raise part.fault("seed", f"the seed of job {show(name)} is {show(value)}", forms)
+    return int(value)
+
+
+def _start_ns(part: Fields, name: str) -> int:
+    value = part.value("start", 0)
+    forms = "allowed: whole nanoseconds from 0 on, such as 500ns or 20us; a bare number is in ns"
+    called = f"the start of job {show(name)} is {show(value)}"
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        raise part.fault("start", f"{called}, which is before the beginning", forms)
+    try:
+        start = parse_time_ns(value)
+    except EtSimError:
+        raise part.fault("start", called, forms) from None
+    if start != int(start):
+        raise part.fault("start", f"{called}, which is no whole number of nanoseconds", forms)
+    if start > LONGEST_NS:
+        raise part.fault("start", called, f"allowed: at most {format_ns(LONGEST_NS)}")
+    return int(start)

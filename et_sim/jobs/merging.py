@@ -1,0 +1,170 @@
+"""A job file -> one workload: rank p of it is NPU p, and NPUs without a job have nothing to do.
+
+Templates stand in the order of the jobs' lowest NPUs, so that the order of the file makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import EtSimError
+from et_sim.jobs.job_file import JobEntry, JobFile, read_job_file
+from et_sim.jobs.placement import place_jobs
+from et_sim.jobs.renaming import Renaming
+from et_sim.machine.groups_file import read_groups
+from et_sim.machine.recognise import Role
+from et_sim.machine.sources import load
+from et_sim.machine.topology.fields import FieldError
+from et_sim.recognise import Kind, kind_of
+from et_sim.trace import TraceBuilder, Workload, read_workload
+from et_sim.trace.columns import Trace
+from et_sim.trace.expansion import Expansion
+from et_sim.trace.workload import Job
+
+_INSTEAD = {
+    Kind.LAYERS: "make traces of it first: et-convert text",
+    Kind.JOBS: "list its jobs in this file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A job and what it runs."""
+
+    entry: JobEntry
+    workload: Workload
+    groups: Mapping[str, tuple[int, ...]]
+    inputs: tuple[tuple[str, str], ...]  # of its groups
+
+
+def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_open: bool) -> Workload:
+    """The workload that a job file, or a dict like one, describes on a machine of so many NPUs.
+
+    `profile_is_open`: nothing else says which profile it is simulated in, so the jobs must agree on one.
+    """
+    file = read_job_file(given)
+    parts = [_part(file, entry) for entry in file.entries]
+    try:
+        placed = place_jobs(file.entries, [part.workload.ranks for part in parts], npus)
+        profile = _profile(parts, profile_is_open=profile_is_open)
+    except FieldError as fault:
+        raise file.error(fault) from None
+    jobs = tuple(_job(part.entry, chosen) for part, chosen in zip(parts, placed, strict=True))
+    inputs = dict.fromkeys(one for part in parts for one in (*part.workload.inputs, *part.inputs))
+    merger = _Merger(npus)
+    for job, part in sorted(zip(jobs, parts, strict=True), key=lambda pair: int(pair[0].npus.min())):
+        merger.add(job, part)
+    return Workload(
+        *merger.templates(),
+        source=file.place,
+        inputs=((file.place, file.digest), *inputs) if file.text else tuple(inputs),
+        notices=tuple(dict.fromkeys(text for part in parts for text in part.workload.notices)),
+        profile=profile,
+        jobs=jobs,
+        job_groups=merger.groups,
+    )
+
+
+def only(workload: Workload, job: Job) -> Workload:
+    """The workload without its other jobs."""
+    kept = np.zeros(workload.ranks, np.bool_)
+    kept[job.npus] = True
+    of_rank = np.where(kept, workload.template_of_rank, len(workload.templates))
+    used, of_rank = np.unique(of_rank, return_inverse=True)
+    templates = (*workload.templates, TraceBuilder().build())
+    return replace(
+        workload,
+        templates=tuple(templates[number] for number in used.tolist()),
+        template_of_rank=of_rank.reshape(-1).astype(np.int32),
+        jobs=(job,),
+    )
+
+
+def _part(file: JobFile, entry: JobEntry) -> _Part:
+    """Read a job's files; what is wrong with them is told with the line that names them."""
+    key = "workload"
+    try:
+        workload = _workload(file, entry)
+        if not workload.ranks:
+            raise entry.fault("workload", "has a workload of no ranks", "give one with traces")
+        if entry.groups is None:
+            return _Part(entry, workload, {}, ())
+        key = "groups"
+        path = file.beside(entry.groups) if isinstance(entry.groups, str) else entry.groups
+        source = load(path, Role.GROUPS)
+        inputs = ((source.place, source.digest),)
+        return _Part(entry, workload, read_groups(source, workload.ranks), inputs)
+    except FieldError as fault:
+        raise file.error(fault) from None
+    except EtSimError as error:
+        what = "a workload" if key == "workload" else "a groups file"
+        cause = f"has {what} that cannot be used: {error.place}: {error.cause}"
+        raise file.error(entry.fault(key, cause, error.remedy)) from None
+
+
+def _workload(file: JobFile, entry: JobEntry) -> Workload:
+    if isinstance(entry.workload, Workload):
+        return entry.workload
+    path = file.beside(entry.workload)
+    kind = kind_of(path)
+    if kind in _INSTEAD:
+        raise entry.fault("workload", f"has as its workload {kind}, {path}", _INSTEAD[kind])
+    return read_workload(path)
+
+
+def _profile(parts: list[_Part], *, profile_is_open: bool) -> str:
+    named = {part.workload.profile: part.entry for part in parts if part.workload.profile}
+    if len(named) > 1 and profile_is_open:
+        first, second = named
+        cause = f"is to run in the profile {second}, and job {named[first].name} in {first}"
+        raise named[second].fault("workload", cause, "say which: --profile corrected")
+    return next(iter(named)) if len(named) == 1 else ""
+
+
+def _job(entry: JobEntry, npus: Any) -> Job:
+    source = entry.workload if isinstance(entry.workload, str) else entry.workload.source
+    return Job(entry.name, source, npus, entry.placed, entry.seed, entry.start_ns)
+
+
+class _Merger:
+    """Collects the templates of jobs, and the groups that these name."""
+
+    def __init__(self, npus: int) -> None:
+        self._npus = npus
+        self._templates: list[Trace] = []
+        self._of_rank = np.full(npus, -1, np.int32)
+        self.groups: dict[str, tuple[int, ...]] = {}
+
+    def add(self, job: Job, part: _Part) -> None:
+        """Add a job, each rank of which gets a template that names NPUs."""
+        workload, expansion = part.workload, Expansion(part.workload)
+        labels = _labels(expansion, part.groups)
+        renaming = Renaming(job, self._npus, labels)
+        listed = {**part.groups, **expansion.groups, "": range(workload.ranks)}
+        named = {renaming.group(name): renaming.members(of) for name, of in listed.items()}
+        self.groups |= {name: members for name, members in named.items() if name}
+        number_of: dict[tuple[int, ...], int] = {}
+        for rank, npu in enumerate(job.npus.tolist()):
+            number = number_of.setdefault(expansion.variant(rank), len(self._templates))
+            if number == len(self._templates):
+                self._templates.append(renaming.trace(expansion.trace(rank)))
+            self._of_rank[npu] = number
+
+    def templates(self) -> tuple[tuple[Trace, ...], Any]:
+        """All templates, and which of them each NPU runs."""
+        idle = self._of_rank < 0
+        if idle.any():
+            self._of_rank[idle] = len(self._templates)
+            self._templates.append(TraceBuilder().build())
+        return tuple(self._templates), self._of_rank
+
+
+def _labels(expansion: Expansion, listed: Mapping[str, Any]) -> dict[str, str]:
+    """What groups that follow a rule are called, instead of a number."""
+    labels = {number: f"{name}[{index}]" for number, (name, index) in expansion.rule_of_group.items()}
+    return {number: label for number, label in labels.items() if label not in listed}

@@ -1,0 +1,90 @@
+"""The jobs of a run: when each ran, where, and how much the others slowed it down.
+
+Not here: what a job's ranks did, which the other views show of a selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.units import format_ns, format_ranks, parse_ranks, plural, rank_mask
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.summary.rank_table import rank_count, ranks_named
+from et_sim.views.text import fitted, shortened
+
+_NPUS_WIDTH = 16
+_NONE, _SLOWER, _FASTER = "none", ">1.00x", "<1.00x"
+
+
+def jobs_of(run: RunDirectory) -> list[dict[str, Any]]:
+    """What the summary says of them; runs of one workload have none."""
+    jobs: list[dict[str, Any]] = run.summary["jobs"]
+    return jobs
+
+
+def ranks_of_job(run: RunDirectory, name: str) -> str:
+    """The NPUs of a job, in ascending order."""
+    jobs = {str(job["name"]): str(job["npus"]) for job in jobs_of(run)}
+    if name not in jobs:
+        cause = f"the run has no job {name!r}" if jobs else "this is not the run of a job file"
+        remedy = did_you_mean(name, list(jobs)) or (f"jobs: {', '.join(jobs)}" if jobs else "leave out --job")
+        raise UsageError(cause, place=str(run.path), remedy=remedy)
+    return format_ranks(np.flatnonzero(_mask(jobs[name], run)))
+
+
+def counts_with_jobs(run: RunDirectory, entries: Sequence[dict[str, Any]]) -> list[int]:
+    """How many ranks of entries have something to do: all, unless there are jobs."""
+    if not jobs_of(run):
+        return [rank_count(entry["ranks"]) for entry in entries]
+    busy = _mask(",".join(str(job["npus"]) for job in jobs_of(run)), run)
+    return [int(busy[ranks_named(entry["ranks"])].sum()) for entry in entries]
+
+
+def _mask(npus: str, run: RunDirectory) -> Any:
+    return rank_mask(parse_ranks(npus), run.summary["ranks"])
+
+
+def jobs_text(run: RunDirectory) -> str:
+    """How many there are, and on how many NPUs."""
+    jobs = jobs_of(run)
+    if not jobs:
+        return ""
+    ranks, npus = sum(job["ranks"] for job in jobs), run.summary["ranks"]
+    idle = f"; {npus - ranks:,} idle" if ranks < npus else ""
+    return f"{len(jobs):,} on {ranks:,} of {plural(npus, 'NPU')}{idle}"
+
+
+def job_lines(run: RunDirectory, width: int) -> list[str]:
+    """A table, in the order of the job file."""
+    jobs = jobs_of(run)
+    if not jobs:
+        return []
+    is_isolated = any(job["alone_ns"] is not None for job in jobs)
+    head = ["job", "NPUs", "start", "finish", "duration", *(["alone", "slow-down"] * is_isolated)]
+    rows: list[Sequence[str]] = [head]
+    for job in jobs:
+        row = [job["name"], shortened(job["npus"], _NPUS_WIDTH), format_ns(job["start_ns"])]
+        row += [_time(job["finish_ns"]), _time(job["duration_ns"])]
+        rows.append([*row, *([_time(job["alone_ns"]), _slowdown(job)] * is_isolated)])
+    lines = fitted(rows, "<<" + ">" * (len(head) - 2), width, shrink={0: 8, 1: 6}, names={0}, drop=(3, 2))
+    if is_isolated:
+        return [*lines, "slow-down: duration beside the other jobs by that alone on the same NPUs"]
+    return lines
+
+
+def _time(span: int | None) -> str:
+    return "never" if span is None else format_ns(span)
+
+
+def _slowdown(job: dict[str, Any]) -> str:
+    factor = job["slowdown"]
+    if factor is None:
+        return "-"
+    if factor == 1:
+        return _NONE
+    text = f"{factor:.2f}x"
+    return text if text != "1.00x" else _SLOWER if factor > 1 else _FASTER

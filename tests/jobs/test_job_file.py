@@ -1,0 +1,260 @@
+"""What a user can mistype in a job file is refused in one sentence with file, line and remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.cli import main as simulate
+from et_sim.jobs import read_jobs
+from et_sim.trace import TraceBuilder, Workload, write_workload
+
+GOOD = "  - { name: good, workload: four, npus: 0-3 }\n"
+
+
+def workload(ranks: int, group: str = "", **more: Any) -> Workload:
+    """Every rank takes part in one all-reduce."""
+    build = TraceBuilder()
+    build.collective("all_reduce", 4096, group=group, **more)
+    return Workload.of([build.build()] * ranks)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of eight NPUs, and a workload of four ranks."""
+    monkeypatch.chdir(tmp_path)
+    Path("network.yml").write_text(
+        "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
+    )
+    Path("system.json").write_text(
+        json.dumps({"all-reduce-implementation": ["ring"], "profile": "corrected"})
+    )
+    write_workload(workload(4), "four")
+    Path("layers.txt").write_text("DATA\n1\nl -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 64 1\n")
+    Path("other.yaml").write_text("jobs:\n" + GOOD)
+    Path("bad.groups.json").write_text('{"1": [0, 4]}')
+    return tmp_path
+
+
+def refusal(text: str, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    Path("jobs.yaml").write_text(text)
+    machine = ["--system=system.json", "--network=network.yml", "--out=run"]
+    assert main(["run", "jobs.yaml", *machine, *more]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    sentence = captured.err.rstrip("\n").splitlines()[-1]  # before it, compiling may be told
+    assert captured.err.count("et-sim: error: ") == 1
+    assert not Path("run").exists()
+    assert sentence.startswith("et-sim: error: ")
+    return sentence.removeprefix("et-sim: error: ")
+
+
+ONE = "jobs:\n  - name: a\n    workload: four\n    "
+FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, spread or random'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "cause", "remedy"),
+    [
+        (
+            "jobs:\n" + GOOD + "  - { name: b, workload: four, npus: [7, 5, 3, 2] }\n",
+            3,
+            'job "b" overlaps with job "good" on NPU 2 and 1 more',
+            "an NPU runs one job: give each of them other NPUs",
+        ),
+        (ONE + "npus: 0-2\n", 4, 'job "a" has 4 ranks and is placed on 3 NPUs', "name one NPU for each rank"),
+        (ONE + "npus: 0-4\n", 4, 'job "a" has 4 ranks and is placed on 5 NPUs', "name one NPU for each rank"),
+        (ONE + "npus: 3\n", 4, 'job "a" has 4 ranks and is placed on 1 NPU', "name one NPU for each rank"),
+        (
+            ONE + "npus: 5-8\n",
+            4,
+            'job "a" is placed on NPU 8, and the network has 8 NPUs',
+            "NPUs from 0 to 7",
+        ),
+        (ONE + "npus: [0, 1, 2, -1]\n", 4, 'job "a" is placed on NPU -1', "allowed: NPUs from 0 to 7"),
+        (ONE + "npus: [0, 1, 1, 2]\n", 4, 'job "a" names NPU 1 twice', "an NPU runs one rank"),
+        (ONE + "npus: [0, 1, x]\n", 4, 'the NPUs of job "a" are [0, 1, "x"]', FORMS),
+        (ONE + "npus: []\n", 4, 'the NPUs of job "a" are []', FORMS),
+        (ONE + "npus: 1.5\n", 4, 'the NPUs of job "a" are 1.5', FORMS),
+        (ONE + "npus: 7-4\n", 4, "has the empty range 7-4", FORMS),
+        (ONE + "npus: 0-99999999999\n", 4, "cannot be understood", FORMS),
+        (ONE + "npus: 0-999999999\n", 4, 'job "a" is placed on NPU 999999999', FORMS),
+        (ONE + "npus: sprad\n", 4, 'job "a" is placed "sprad"', "did you mean 'spread'?"),
+        (ONE + "npus: random\n", 4, 'job "a" is placed at random, and has no seed', "seed: 1"),
+        (ONE + "npus: random\n    seed: 1.5\n", 5, 'the seed of job "a" is 1.5', "a whole number from 0"),
+        (ONE + "npus: random\n    seed: -1\n", 5, 'the seed of job "a" is -1', "a whole number from 0"),
+        (ONE + "npus: random\n    seed: x\n", 5, 'the seed of job "a" is "x"', "a whole number from 0"),
+        (ONE + "npus: packed\n    seed: 1\n", 5, "has no effect: its NPUs are packed", "npus: random"),
+        (ONE + "start: -5us\n", 4, 'the start of job "a" is "-5us"', "whole nanoseconds from 0 on"),
+        (ONE + "start: -5\n", 4, "which is before the beginning", "whole nanoseconds from 0 on"),
+        (ONE + "start: 0.5ns\n", 4, "which is no whole number of nanoseconds", "allowed: whole nanoseconds"),
+        (ONE + "start: soon\n", 4, 'the start of job "a" is "soon"', "allowed: whole nanoseconds"),
+        (ONE + "start: true\n", 4, 'the start of job "a" is', "allowed: whole nanoseconds"),
+        (ONE + "start: 99999999999s\n", 4, 'the start of job "a" is "99999999999s"', "allowed: at most"),
+        (ONE + "nqus: 0-3\n", 4, 'key "nqus" is not known', "did you mean 'npus'?"),
+        (
+            "jobs:\n" + GOOD + "  - { name: good, workload: four, npus: 4-7 }\n",
+            3,
+            'job "good" is named like the one at index 0',
+            "give every job a name of its own",
+        ),
+        ("jobs:\n  - { name: 7, workload: four }\n", 2, "a job cannot be called", "a letter, then letters"),
+        ("jobs:\n  - { name: a/b, workload: four }\n", 2, 'a job cannot be called "a/b"', "a letter, then"),
+        ("jobs:\n  - { workload: four }\n", 2, 'key "name" is missing', "a letter, then letters"),
+        ("jobs:\n  - { name: a }\n", 2, 'key "workload" is missing', "give the prefix of its traces"),
+        (
+            "jobs:\n  - { name: a, workload: [four] }\n",
+            2,
+            'the workload of job "a" is ["four"]',
+            "the prefix",
+        ),
+        (
+            "jobs:\n" + GOOD + "  - name: b\n    workload: for\n",
+            4,
+            'job "b" has a workload that cannot be used: for: no file for.0.et',
+            "did you mean 'four'?",
+        ),
+        (
+            "jobs:\n  - { name: a, workload: layers.txt }\n",
+            2,
+            "as its workload a layer file",
+            "et-convert text",
+        ),
+        ("jobs:\n  - { name: a, workload: other.yaml }\n", 2, "as its workload a job file", "list its jobs"),
+        (ONE + "groups: none.json\n", 4, 'job "a" has a groups file that cannot be used: none.json', ""),
+        (ONE + "groups: bad.groups.json\n", 4, 'group "1" index 1 is 4', "an integer from 0 to 3"),
+        (ONE + "groups: 4\n", 4, 'the groups of job "a" are 4', "ranks are those of the job"),
+        (
+            "jobs:\n" + GOOD + "  - { name: b, workload: four }\n  - { name: c, workload: four }\n",
+            4,
+            'job "c" has 4 ranks, and 0 of 8 NPUs are free',
+            "run fewer jobs together",
+        ),
+        ("jobs: []\n", 1, "there are no jobs", "list them"),
+        ("jobs: 3\n", 1, 'key "jobs" is 3', "allowed: a list"),
+        ("jobs:\n  - four\n", 2, '"four" stands where an object belongs', "write keys with values"),
+        ("job: 1\njobs:\n" + GOOD, 1, 'key "job" is not known', "did you mean 'jobs'?"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_a_remedy(
+    text: str, line: int, cause: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refusal(text, capsys)
+    assert told.startswith(f"jobs.yaml: line {line}: ")
+    assert cause in told
+    assert remedy in told
+    assert told.endswith(")") or not remedy
+
+
+def test_what_is_no_yaml_is_told_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "jobs.yaml: line 3, column" in refusal("jobs:\n  - { name: a\n", capsys)
+    assert 'key "name" is given more than once' in refusal("jobs:\n  - { name: a, name: b }\n", capsys)
+
+
+@pytest.mark.parametrize(
+    ("option", "cause", "remedy"),
+    [
+        ("--alone", "--alone is about the ranks of one workload", "give the prefix of a job"),
+        ("--groups=bad.groups.json", "jobs have groups of their own", 'as "groups" of the job'),
+    ],
+)
+def test_options_of_one_workload_are_refused(
+    option: str, cause: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refusal("jobs:\n" + GOOD, capsys, option)
+    assert cause in told or "bad.groups.json" in told
+    if "bad.groups.json" not in told:
+        assert remedy in told
+
+
+def test_isolated_is_refused_without_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    machine = ["--system=system.json", "--network=network.yml"]
+    assert main(["run", "four", *machine, "--isolated"]) == 2
+    assert "--isolated is about several jobs (run a job file, or leave it out)" in capsys.readouterr().err
+
+
+def test_a_trace_that_leaves_its_job_is_refused() -> None:
+    build = TraceBuilder(source="rank 0")
+    build.send(4, 64, name="gift")
+    jobs = {"jobs": [{"name": "a", "workload": Workload.of([build.build(), TraceBuilder().build()])}]}
+    with pytest.raises(et_sim.TraceError, match=r'"gift" names rank 4, and job "a" has ranks 0 to 1'):
+        read_jobs(jobs, 8, profile_is_open=False)
+    root = workload(2)
+    build = TraceBuilder()
+    build.collective("broadcast", 64, root=2)
+    jobs["jobs"][0]["workload"] = Workload.of([build.build()] * root.ranks)
+    with pytest.raises(et_sim.TraceError, match=r'names rank 2, and job "a" has ranks 0 to 1'):
+        read_jobs(jobs, 8, profile_is_open=False)
+    build = TraceBuilder()
+    build.process_groups({"1": [0, 2]})
+    jobs["jobs"][0]["workload"] = Workload.of([build.build()] * 2)
+    with pytest.raises(
+        et_sim.TraceError, match=r'process group "1" lists rank 2, and job "a" has ranks 0 to 1'
+    ):
+        read_jobs(jobs, 8, profile_is_open=False)
+
+
+def test_a_group_that_nobody_defines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write_workload(workload(4, group="7"), "grouped")
+    told = refusal("jobs:\n  - { name: a, workload: grouped }\n", capsys)
+    assert "communicator group 'a/7' is not defined" in told
+
+
+def test_jobs_that_name_different_profiles_are_refused_unless_somebody_decides() -> None:
+    jobs = {"jobs": []}
+    for name, profile in (("a", "reference"), ("b", "corrected")):
+        two = workload(2)
+        named = Workload(two.templates, two.template_of_rank, profile=profile)
+        jobs["jobs"].append({"name": name, "workload": named})
+    with pytest.raises(et_sim.TraceError, match="profile corrected, and job a in reference"):
+        read_jobs(jobs, 8, profile_is_open=True)
+    assert read_jobs(jobs, 8, profile_is_open=False).profile == ""
+    del jobs["jobs"][0]
+    assert read_jobs(jobs, 8, profile_is_open=True).profile == "corrected"
+
+
+def test_check_looks_at_jobs_and_does_not_mind_idle_npus(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("jobs.yaml").write_text("jobs:\n" + GOOD)
+    machine = ["--system=system.json", "--network=network.yml"]
+    assert simulate(["check", "jobs.yaml", *machine]) == 0
+    assert capsys.readouterr().out == "no problems found: 8 ranks, 4 nodes, 2 distinct traces\n"
+    assert simulate(["check", "jobs.yaml"]) == 2
+    assert "jobs are placed on the NPUs of a machine (give --network, too)" in capsys.readouterr().err
+    build = TraceBuilder()
+    build.send(1, 64)
+    write_workload(Workload.of([build.build(), TraceBuilder().build()]), "lost")
+    Path("jobs.yaml").write_text("jobs:\n  - { name: a, workload: lost, npus: [5, 2] }\n")
+    assert simulate(["check", "jobs.yaml", *machine]) == 2
+    assert "rank 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("jobs", "place", "cause"),
+    [
+        ({1: 2}, "<jobs>: ", "key 1 is not known"),
+        ({"jobs": [{1: 2}]}, "<jobs>: jobs.0: ", "key 1 is not known"),
+        ({"jobs": [{"name": "a"}]}, "<jobs>: jobs.0: ", 'key "workload" is missing'),
+        ({"jobs": [{"name": "a", "workload": "four", "npus": None}]}, "<jobs>: jobs.0.npus: ", "are null"),
+        (
+            {"jobs": [{"name": "a", "workload": "four", "npus": {0}}]},
+            "<jobs>: jobs.0.npus: ",
+            "the NPUs of job",
+        ),
+        ({"jobs": [{"name": "a", "workload": "four", "start": [1]}]}, "<jobs>: jobs.0.start: ", "is [1]"),
+        (
+            {"jobs": [{"name": "a", "workload": "four", "groups": {"1": [7]}}]},
+            "<jobs>: jobs.0.groups: ",
+            "is 7",
+        ),
+    ],
+)
+def test_dicts_are_refused_by_the_place_in_them(jobs: Any, place: str, cause: str) -> None:
+    with pytest.raises(et_sim.EtSimError) as refused:
+        et_sim.simulate(jobs, system="system.json", network="network.yml")
+    assert str(refused.value).startswith(place)
+    assert cause in str(refused.value)
