@@ -14,13 +14,14 @@ Not here: sends and receives (`partition`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from et_sim.fold.hashing import exchanges, rotations
-from et_sim.fold.path_keys import PathKeys
+from et_sim.fold.path_keys import Messages, PathKeys
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import NO_AXIS
@@ -97,9 +98,10 @@ class SystemAxes:
         shares_links: bool,
     ) -> None:
         grid = lowering.machine.network.grid
+        self._paths, self._shares_links = paths, shares_links
+        self._ranks = np.arange(grid.ranks)
         self._grids: list[tuple[int, int, Pattern]] = []  # stride, members, pattern
-        self.fixed: list[Any] = []  # per rank, what never changes
-        self.can_be_folded = True
+        self._with_paths: list[tuple[int, int, Pattern]] = []  # with paths that may differ
         for (axis, members), pattern in sorted(patterns.items(), key=lambda item: item[0]):
             if axis == NO_AXIS:
                 continue
@@ -109,28 +111,34 @@ class SystemAxes:
             if through_all and pattern.places:
                 continue  # a tree through all ranks tells every one of them from the others anyway
             if (through_all and len(grid.dimensions) > 1) or paths.differ_along_axes:
-                ranks = np.arange(grid.ranks)
-                place = ranks // stride % members
-                self._add_paths(paths, ranks, place, stride, members, pattern)
-                if pattern.pairs:
-                    code = paths.codes if pattern.shifts or shares_links else paths.costs
-                    self._add_partners(code, ranks, place, stride, members)
+                self._with_paths.append((stride, members, pattern))
 
-    def _add_partners(self, code: Any, ranks: Any, place: Any, stride: int, members: int) -> None:
-        """Whom exchanges in pairs are with: ahead for some, behind for others."""
-        for distance, partner in _partners(members):
-            peer = ranks + (partner[place] - place) * stride
-            self.fixed.append(splitmix64(code(ranks, peer), members + distance))
+    def can_be_folded(self) -> bool:
+        """Whether the codes of paths say all about them."""
+        return all(self._paths.can_be_folded(sources, targets) for sources, targets, _ in self.messages())
 
-    def _add_paths(
-        self, paths: PathKeys, ranks: Any, place: Any, stride: int, members: int, pattern: Pattern
-    ) -> None:
-        for distance in _both_ways(pattern, members):
-            peer = ranks + ((place + distance) % members - place) * stride
-            self.fixed.append(splitmix64(paths.codes(ranks, peer), distance))
-            if not paths.can_be_folded(ranks, peer):
-                self.can_be_folded = False
-                return
+    def messages(self) -> Iterator[Messages]:
+        """All that ranks may send along these axes."""
+        for number, (stride, members, pattern) in enumerate(self._with_paths):
+            place = self._ranks // stride % members
+            for distance in _both_ways(pattern, members):
+                peer = self._ranks + ((place + distance) % members - place) * stride
+                yield Messages(self._ranks, peer, number * self._ranks.size + distance)
+
+    def seen_paths(self) -> Any:
+        """Per rank a number for its paths to others."""
+        seen = np.zeros(len(self._ranks), np.uint64)
+        for stride, members, pattern in self._with_paths:
+            place = self._ranks // stride % members
+            for distance in _both_ways(pattern, members):
+                peer = self._ranks + ((place + distance) % members - place) * stride
+                seen = splitmix64(seen + splitmix64(self._paths.codes(self._ranks, peer), distance), 5)
+            if pattern.pairs:
+                code = self._paths.codes if pattern.shifts or self._shares_links else self._paths.costs
+                for distance, partner in _partners(members):
+                    peer = self._ranks + (partner[place] - place) * stride
+                    seen = splitmix64(seen + splitmix64(code(self._ranks, peer), members + distance), 5)
+        return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
         """What every rank sees, given its own and the others' mixed colours."""
@@ -161,36 +169,40 @@ class GroupAxes:
     """Groups that do not span the system: for every use of one by a template, its members."""
 
     def __init__(self, lowering: Lowering, patterns: dict[tuple[int, int], Pattern], paths: PathKeys) -> None:
+        self._paths, self._ranks = paths, lowering.workload.ranks
         self._blocks: list[tuple[Any, Any, Pattern]] = []  # members (group x place), usage, pattern
-        self.fixed = np.zeros(lowering.workload.ranks, np.uint64)
-        self.can_be_folded = True
         for usage_of_rank, members in _groups_in_use(lowering):
             pattern = patterns.get((NO_AXIS, members.shape[1]))
             if pattern is not None:
-                usage = usage_of_rank[members]
-                self._blocks.append((members, usage, pattern))
-                self._add_paths(paths, members, usage, pattern)
+                self._blocks.append((members, usage_of_rank[members], pattern))
 
-    def _add_paths(self, paths: PathKeys, members: Any, usage: Any, pattern: Pattern) -> None:
-        with np.errstate(over="ignore"):
+    def can_be_folded(self) -> bool:
+        """Whether the codes of paths say all about them."""
+        return all(self._paths.can_be_folded(sources, targets) for sources, targets, _ in self.messages())
+
+    def messages(self) -> Iterator[Messages]:
+        """All that ranks may send within these groups."""
+        for members, usage, pattern in self._blocks:
             for distance in _both_ways(pattern, members.shape[1]):
                 peer = np.roll(members, -distance, axis=1)
-                code = paths.codes(members, peer)
-                np.add.at(
-                    self.fixed,
-                    members,
-                    splitmix64(splitmix64(code, distance), 1) * (splitmix64(usage, 3) | np.uint64(1)),
-                )
-                if not paths.can_be_folded(members, peer):
-                    self.can_be_folded = False
-                    return
-            if pattern.pairs and paths.differ_along_axes:
-                of_pair = paths.codes if paths.messages_queue else paths.costs
-                for distance, partner in _partners(members.shape[1]):
-                    code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)
-                    np.add.at(
-                        self.fixed, members, splitmix64(code, 2) * (splitmix64(usage, 3) | np.uint64(1))
-                    )
+                kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
+                yield Messages(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
+
+    def seen_paths(self) -> Any:
+        """Per rank a number for its paths to others."""
+        seen, paths = np.zeros(self._ranks, np.uint64), self._paths
+        with np.errstate(over="ignore"):
+            for members, usage, pattern in self._blocks:
+                odd = splitmix64(usage, 3) | np.uint64(1)
+                for distance in _both_ways(pattern, members.shape[1]):
+                    code = paths.codes(members, np.roll(members, -distance, axis=1))
+                    np.add.at(seen, members, splitmix64(splitmix64(code, distance), 1) * odd)
+                if pattern.pairs and paths.differ_along_axes:
+                    of_pair = paths.codes if paths.messages_queue or paths.shared_links else paths.costs
+                    for distance, partner in _partners(members.shape[1]):
+                        code = splitmix64(of_pair(members, members[:, partner]), members.shape[1] + distance)
+                        np.add.at(seen, members, splitmix64(code, 2) * odd)
+        return seen
 
     def look(self, mixed: Any, seed: int) -> Any:
         """What every rank sees in its groups."""

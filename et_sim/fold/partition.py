@@ -6,6 +6,9 @@ places they have with each other, until nothing changes. Ranks of one colour the
 the same times; what could still differ is the order of things that happen to one rank within a nanosecond,
 and the engine watches for that (`engine.observe.ties`).
 
+Where messages share links fairly, links are told apart by the messages on them, and ranks by the links that
+their messages take, by turns.
+
 Not folded at all, because ranks share something besides messages: custom collectives, the shared memory bus,
 and on the link model, or where links differ in speed, everything that crosses links of third ranks; switches
 that reduce, where messages wait for links, or where members pay differently.
@@ -13,6 +16,8 @@ that reduce, where messages wait for links, or where members pay differently.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +29,7 @@ from et_sim.fold.axes import (
     numbers_of_spanning_groups,
     patterns_of_axes,
 )
-from et_sim.fold.path_keys import PathKeys
+from et_sim.fold.path_keys import Messages, PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
 from et_sim.plan.actors import Actors
@@ -50,25 +55,34 @@ def fold(lowering: Lowering, paths: PathKeys | None) -> Actors:
     if len(np.unique(colours)) == ranks:
         return alone
     patterns = patterns_of_axes(lowering)
-    messages = _Messages(lowering, paths)
+    messages = _PointToPoint(lowering, paths)
     shares_links = paths.messages_queue and (messages.are_any or _crosses_dimensions(lowering, patterns))
-    system = SystemAxes(lowering, patterns, paths, shares_links=shares_links)
+    system = SystemAxes(
+        lowering, patterns, paths, shares_links=shares_links or paths.shared_links is not None
+    )
     groups = GroupAxes(lowering, patterns, paths)
-    if not (system.can_be_folded and groups.can_be_folded and messages.can_be_folded):
+    sights = system, groups, messages
+    if not all(sight.can_be_folded() for sight in sights):
         return alone
-    fixed = groups.fixed + messages.fixed
-    for column in system.fixed:
-        fixed = splitmix64(fixed + column, 5)
+    while True:
+        fixed = splitmix64(groups.seen_paths() + messages.seen_paths() + system.seen_paths(), 5)
 
-    def refined(colours: Any, seed: int) -> Any:
-        mixed = splitmix64(colours, seed)
-        with np.errstate(over="ignore"):
-            seen = splitmix64(system.look(mixed, seed), 1) + splitmix64(groups.look(mixed, seed), 2)
-            seen += splitmix64(messages.look(mixed, seed), 3) + splitmix64(fixed, 4) + mixed
-        return np.unique(splitmix64(seen, seed), return_inverse=True)[1].reshape(-1)
+        def refined(colours: Any, seed: int, fixed: Any = fixed) -> Any:
+            mixed = splitmix64(colours, seed)
+            with np.errstate(over="ignore"):
+                seen = splitmix64(system.look(mixed, seed), 1) + splitmix64(groups.look(mixed, seed), 2)
+                seen += splitmix64(messages.look(mixed, seed), 3) + splitmix64(fixed, 4) + mixed
+            return np.unique(splitmix64(seen, seed), return_inverse=True)[1].reshape(-1)
 
-    classes = _refine_until_stable(colours, refined)
-    return alone if classes is None else Actors.of_classes(classes)
+        classes = _refine_until_stable(colours, refined)
+        if classes is None:
+            return alone
+        if paths.shared_links is None:
+            return Actors.of_classes(classes)
+        sent = itertools.chain.from_iterable(sight.messages() for sight in sights)
+        if not paths.shared_links.tell_apart(sent, classes):
+            return Actors.of_classes(classes, paths.shared_links.classes())
+        colours = classes
 
 
 def _refine_until_stable(colours: Any, refined: Any) -> Any:
@@ -97,7 +111,8 @@ def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
     if not collectives.switched_axes and not collectives.switched_groups:
         return True
     grid = lowering.machine.network.grid
-    return not paths.messages_queue and can_be_folded(collectives, lowering.groups, grid)
+    meets_others = paths.messages_queue or paths.shared_links is not None
+    return not meets_others and can_be_folded(collectives, lowering.groups, grid)
 
 
 def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Pattern]) -> bool:
@@ -129,7 +144,7 @@ def _first_colours(lowering: Lowering) -> Any:
     return colours
 
 
-class _Messages:
+class _PointToPoint:
     """Sends and receives: every rank's peers, slot by slot."""
 
     def __init__(self, lowering: Lowering, paths: PathKeys) -> None:
@@ -137,25 +152,37 @@ class _Messages:
         self._owner, self._slot, self._peer = _peers_of_ranks(lowering)
         self.are_any = len(self._owner) > 0
         self._back = _slots_back(self._owner, self._slot, self._peer, ranks)
-        code = paths.codes(self._owner, self._peer)
-        self.can_be_folded = paths.can_be_folded(self._owner, self._peer)
+        self._paths, self._ranks = paths, ranks
+        self._edge: Any = None
+
+    def can_be_folded(self) -> bool:
+        """Whether the codes of paths say all about them."""
+        return self._paths.can_be_folded(self._owner, self._peer)
+
+    def messages(self) -> Iterator[Messages]:
+        """All that ranks may send so."""
+        kinds = splitmix64(splitmix64(self._slot, 6) + splitmix64(self._back, 7), 8)
+        yield Messages(self._owner, self._peer, kinds)
+
+    def seen_paths(self) -> Any:
+        """Per rank a number for its paths to others."""
+        code = self._paths.codes(self._owner, self._peer)
         with np.errstate(over="ignore"):
-            edge = splitmix64(
+            self._edge = splitmix64(
                 splitmix64(splitmix64(code, 1) + self._slot.astype(np.uint64), 2) + splitmix64(self._back, 3),
                 4,
             )
-        self._edge = edge
-        self.fixed = self._sum(edge, ranks)
+        return self._sum(self._edge)
 
-    def _sum(self, values: Any, ranks: int) -> Any:
-        out = np.zeros(ranks, np.uint64)
+    def _sum(self, values: Any) -> Any:
+        out = np.zeros(self._ranks, np.uint64)
         np.add.at(out, self._owner, values)
         return out
 
     def look(self, mixed: Any, seed: int) -> Any:
         """What every rank sees of those it sends to and receives from."""
         with np.errstate(over="ignore"):
-            return self._sum(splitmix64(mixed[self._peer] + self._edge, seed), len(mixed))
+            return self._sum(splitmix64(mixed[self._peer] + self._edge, seed))
 
 
 def _peers_of_ranks(lowering: Lowering) -> tuple[Any, Any, Any]:

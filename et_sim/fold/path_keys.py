@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
+
+
+class Messages(NamedTuple):
+    """Messages that ranks may send, as columns."""
+
+    sources: Any
+    targets: Any
+    kinds: Any  # numbers: a rank sends one message of a kind at a time; or one number for all of them
+
+
+class SharedLinks(Protocol):
+    """Links on which messages slow each other: they are told apart together with the ranks."""
+
+    def tell_apart(self, messages: Iterable[Messages], colours: Any) -> bool:
+        """Tell links apart by the messages on them, whose ends have colours; whether any now are."""
+
+    def classes(self) -> Any:
+        """A number for each link: equal numbers, equal links."""
 
 
 class PathKeys(Protocol):
@@ -11,6 +30,10 @@ class PathKeys(Protocol):
     differ_along_axes: bool  # whether pairs equally far apart along one dimension can have different paths
 
     messages_queue: bool  # whether messages wait for each other on links
+
+    @property
+    def shared_links(self) -> SharedLinks | None:
+        """Those whose classes the codes are made of."""
 
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair of ranks."""

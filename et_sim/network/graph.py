@@ -17,6 +17,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.resources import SENDING, ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.errors import MachineError
+from et_sim.fold.path_keys import SharedLinks
 from et_sim.machine.link_classes import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.topology.reach import longest_way
@@ -128,6 +129,7 @@ class GraphPaths:
 
     differ_along_axes = True
     messages_queue = False
+    shared_links: SharedLinks | None = None
 
     def __init__(self, fabric: GraphTables) -> None:
         self._fabric = fabric

@@ -79,7 +79,18 @@ def tables(network: Network, plan: Plan) -> Tables:
     """All links, idle; actors share theirs."""
     if isinstance(network.fabric, GraphFabric):
         return graph_links.link_tables(network)
-    wired, fabric, home = grid.wired(network), grid.tables(network), plan.actor_of_rank
+    return _tables_of(network, plan.actor_of_rank)
+
+
+def tables_of_ranks(network: Network) -> Tables:
+    """All links, idle; every rank has its own."""
+    if isinstance(network.fabric, GraphFabric):
+        return graph_links.link_tables(network)
+    return _tables_of(network, np.arange(network.ranks))
+
+
+def _tables_of(network: Network, home: Any) -> LinkTables:
+    wired, fabric = grid.wired(network), grid.tables(network)
     homes = int(home.max()) + 1
     counts = np.array([homes * ports_of(dimension) for dimension in wired.dimensions])
     links, first = table(link_queues.LINK, int(counts.sum())), np.cumsum(counts) - counts
@@ -93,6 +104,13 @@ def tables(network: Network, plan: Plan) -> Tables:
         links["speed"][first[link.dimension] + home[npu] * of.ports + port] = speed
     links["home"] = np.concatenate([np.repeat(np.arange(homes), count // homes) for count in counts])
     return LinkTables(fabric, links, first, home)
+
+
+def resources_of_ranks(network: Network) -> ResourceTable:
+    """Every link of every rank."""
+    if isinstance(network.fabric, GraphFabric):
+        return graph_links.link_resources(network)
+    return grid.link_resources(network, np.arange(network.ranks))
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from et_sim.fold.path_keys import SharedLinks
 from et_sim.machine.model import AT_SWITCH, Dimension, GridFabric, Level, LevelFabric, Shape, strides_of
 from et_sim.plan.splitmix import splitmix64
 
@@ -21,6 +22,8 @@ Tier = TypeVar("Tier", Dimension, Level)
 
 class LevelPaths:
     """Paths over the levels of ASTRA-sim 1.0: the highest in which the ends differ, and the hops there."""
+
+    shared_links: SharedLinks | None = None
 
     def __init__(self, fabric: LevelFabric) -> None:
         self._levels = fabric.levels
@@ -50,6 +53,8 @@ class GridPaths:
     `on_links`: messages queue for links. `whole`: they pay for all dimensions they cross, not for the lowest
     one only.
     """
+
+    shared_links: SharedLinks | None = None
 
     def __init__(self, fabric: GridFabric, *, on_links: bool, whole: bool) -> None:
         self._fabric, self.messages_queue, self._whole = fabric, on_links, whole

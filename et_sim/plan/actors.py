@@ -17,6 +17,7 @@ class Actors:
 
     of_rank: Any  # int32
     representative: Any  # int64, ascending
+    link_classes: Any = None  # of each link, where actors share links that messages share; None: each its own
 
     def __len__(self) -> int:
         return len(self.representative)
@@ -32,10 +33,10 @@ class Actors:
         return Actors(np.arange(ranks, dtype=np.int32), np.arange(ranks, dtype=np.int64))
 
     @staticmethod
-    def of_classes(classes: Any) -> Actors:
+    def of_classes(classes: Any, link_classes: Any = None) -> Actors:
         """One actor per distinct value of `classes`, numbered by lowest rank."""
         _, first, of_rank = np.unique(classes, return_index=True, return_inverse=True)
         order = np.argsort(first)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        return Actors(place[of_rank.reshape(-1)], first[order].astype(np.int64))
+        return Actors(place[of_rank.reshape(-1)], first[order].astype(np.int64), link_classes)

@@ -181,6 +181,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
             dict.fromkeys((*lowering.notices, *lowering.customs.notices, *lowering.too_little.notices()))
         ),
         is_folded=actors.is_folded,
+        link_classes=actors.link_classes if actors.is_folded else None,
         version_1=_version_1_rules(lowering),
         latest=LONGEST_NS,
         compute=lowering.compute,

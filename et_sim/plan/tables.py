@@ -295,6 +295,7 @@ class Plan:
     corrections: frozenset[Correction]
     notices: tuple[Notice, ...]  # what was accepted, but somebody should know
     is_folded: bool  # some actor stands for several ranks
+    link_classes: Any  # of each link that messages share: equal numbers, equal links; None: each its own
     version_1: Version1Rules
     latest: int  # the time that no run may pass, in units of time
     # Not for the engine, but for whoever measures or explains what it did:

@@ -363,11 +363,12 @@ RESOURCES = Table(
         Column(
             "actor",
             "int32",
-            "the class of identical ranks that has it; each of them has one like it",
+            "the class of identical ranks that has it, or others like it",
             refers_to="actors",
         ),
         Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
         Column("link", TEXT, "which of the rank's links, as in `links.arrow`"),
+        Column("links", "int32", "how many there are like it, itself included: all tables show one of them"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
         Column("bytes_per_ns", "float64", "its bandwidth; null where there is no link, but all that is sent"),
     ),

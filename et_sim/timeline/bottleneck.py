@@ -23,10 +23,10 @@ def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str,
     if not used.any():
         return None
     has_bandwidth = (resources.bytes_per_ns > 0).any()
-    ranks = np.bincount(actor_of_rank)[resources.actor]
-    links = ranks * ((resources.bytes_per_ns > 0) | ~has_bandwidth)  # that each resource stands for
+    alike_links = resources.links_like(actor_of_rank)
+    links = alike_links * ((resources.bytes_per_ns > 0) | ~has_bandwidth)
     counts = np.bincount(resources.tier, links, len(resources.tier_names))
-    sums = np.bincount(resources.tier, used * ranks, len(counts))
+    sums = np.bincount(resources.tier, used * alike_links, len(counts))
     found: dict[str, Any] = {"link": None, "ranks": None}
     if resources.tier_links is None:
         at = int(np.argmax(used))

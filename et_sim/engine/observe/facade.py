@@ -88,9 +88,10 @@ message_hops = event_actor.message_hops
 notes_traffic = traffic.is_noted
 actor_sends = traffic.actor_sends
 link_passed = traffic.link_passed
-message_shares = message_causes.message_shares
-message_joins_link = traffic.message_joins_link
-message_leaves_link = traffic.message_leaves_link
+message_through = ties.message_through
+links_differ = ties.links_differ
+messages_join_link = traffic.messages_join_link
+messages_leave_link = traffic.messages_leave_link
 link_carries = traffic.link_carries
 link_reached = tie_rules.link_reached
 link_was_free = message_causes.link_was_free
@@ -383,6 +384,13 @@ def link_freed(run: Run, link: Any, link_row: int, actor_row: int) -> None:
     """A link of an actor is free again."""
     tie_rules.link_freed(run, link, link_row, actor_row)
     message_causes.link_freed(run, link_row)
+
+
+@works_on_tables
+def message_shares(run: Run, row: int) -> None:
+    """A message is under way with others from now on."""
+    message_causes.message_shares(run, row)
+    ties.message_sent(run, run.messages[row])
 
 
 @works_on_tables

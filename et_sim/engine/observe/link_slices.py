@@ -36,6 +36,15 @@ def note_busy(run: Run, link: int, begin: int, length: int, size: int) -> None:
 
 
 @works_on_tables
+def note_begun(run: Run, link: int, messages: int) -> None:
+    """So many messages begin to be serialised."""
+    traffic, now = run.traffic, run.clock[0].now
+    if len(traffic.slices) > 0:
+        _reach(run, now)
+        traffic.slices[link * traffic.grid[PER_LINK] + (now >> traffic.grid[SHIFT])].messages += messages
+
+
+@works_on_tables
 def note_carried(run: Run, link: int, begin: float, end: float, before: float, after: float) -> None:
     """A link has carried bytes at one rate: so many before that time, so many after it."""
     traffic = run.traffic

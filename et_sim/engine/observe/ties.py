@@ -134,6 +134,28 @@ def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
 
 
 @works_on_tables
+def message_sent(run: Run, message: Any) -> None:
+    """A message is sent that will end in an event of the network's."""
+    if is_watched(run):
+        clock = run.clock[0]
+        message.origin = mixed(mixed(clock.origin, clock.group), clock.now)
+
+
+@works_on_tables
+def message_through(run: Run, message: Any) -> None:
+    """The event is the network's; what it puts on the calendar comes from who sent the message."""
+    if is_watched(run):
+        run.clock[0].origin = message.origin
+
+
+@works_on_tables
+def links_differ(run: Run) -> None:
+    """Links that one record stands for do not carry equally many messages."""
+    if is_watched(run):
+        run.clock[0].ties += 1
+
+
+@works_on_tables
 def _begin(run: Run, actor_row: int, is_bucket: bool) -> None:
     clock, actor = run.clock[0], run.actors[actor_row]
     if actor.group_ns != clock.now:

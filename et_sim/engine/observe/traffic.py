@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.link_slices import note_busy, note_carried, note_wait, note_waiting
+from et_sim.engine.observe.link_slices import note_begun, note_busy, note_carried, note_wait, note_waiting
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
 from et_sim.engine.state.phase_key import PHASE_BITS
 from et_sim.engine.state.run import NONE, Run
@@ -203,19 +203,18 @@ def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length
 
 
 @works_on_tables
-def message_joins_link(run: Run, link_row: int, messages: int) -> None:
-    """A message is on a link from now on, which so many share; all but one of them wait."""
+def messages_join_link(run: Run, link_row: int, count: int, messages: int) -> None:
+    """So many messages more are on a link from now on, which all share; all but one of these wait."""
     if is_noted(run):
-        note_busy(run, link_row, run.clock[0].now, 0, 0)
-        if messages > 1:
-            note_waiting(run, link_row, 1)
+        note_begun(run, link_row, count)
+        note_waiting(run, link_row, max(messages - 1, 0) - max(messages - count - 1, 0))
 
 
 @works_on_tables
-def message_leaves_link(run: Run, link_row: int, messages: int) -> None:
-    """A message has left a link, which so many still share."""
-    if is_noted(run) and messages > 0:
-        note_waiting(run, link_row, -1)
+def messages_leave_link(run: Run, link_row: int, count: int, messages: int) -> None:
+    """So many messages are through, and those that are left share the link."""
+    if is_noted(run):
+        note_waiting(run, link_row, max(messages - 1, 0) - max(messages + count - 1, 0))
 
 
 @works_on_tables

@@ -30,9 +30,14 @@ class ResourceTable:
     are_shared: bool = False  # fairly by all messages that are on them
     are_owned: bool = True  # by the ranks of their actors, each of which has one like it
     tier_links: Any = None  # where a resource is a tier of links: how many the tier has in all
+    links: Any = None  # how many links a row stands for; None: one of each rank of the actor
 
     def __len__(self) -> int:
         return len(self.actor)
+
+    def links_like(self, actor_of_rank: Any) -> Any:
+        """How many links each row stands for."""
+        return np.bincount(actor_of_rank)[self.actor] if self.links is None else self.links
 
 
 def sendings(

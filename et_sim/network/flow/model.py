@@ -10,7 +10,7 @@ With a protocol (`Network.protocol`), a message is as large as its packets, whos
 of the links on the way back; it arrives a packet later for each link but the narrowest, if these are stored
 and forwarded, and with completion at acknowledgement, both ends hear of it when the last one is back.
 
-Every rank is simulated by itself: which messages share a link is not the same for ranks that look alike.
+Links that are alike are folded with the ranks: one record stands for all of them (`paths`, `routes`).
 Not here: rates (`shares`), routes (`network.link`), and what a protocol means for links (`protocols`).
 """
 
@@ -26,15 +26,17 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import chain_rows, empty_index, grow_pool
 from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.machine.model import Network
+from et_sim.machine.model import GraphFabric, GridFabric, Network
 from et_sim.network import link
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow import protocols
 from et_sim.network.flow.heap import Heap, first_of, heap_for
+from et_sim.network.flow.paths import FlowPaths
 from et_sim.network.flow.records import MESSAGE, ROUTE, SHARED, STATE, USE
 from et_sim.network.flow.routes import (
     bytes_of_first_packet,
@@ -49,6 +51,7 @@ from et_sim.network.flow.routes import (
 from et_sim.network.flow.shares import plan_end, set_rates
 from et_sim.network.link_queues import arrive_at_once, is_wired_to_itself
 from et_sim.plan.tables import Plan, table
+from et_sim.units import LONGEST_NS
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
@@ -62,8 +65,10 @@ class FlowTables(Tables):
     """What compiled code knows."""
 
     hops: Any  # the tables of the link model
+    class_of: Any  # per link of these: the row of those that are alike
+    ranks_of: Any  # per actor
     state: Any
-    shared: Any  # per link
+    shared: Any  # per class of links
     routes: Any
     uses: Any
     index: Any  # of the routes, by their ends
@@ -82,16 +87,22 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 def tables(network: Network, plan: Plan) -> FlowTables:
     """All links, idle."""
-    hops: Any = link.tables(network, plan)
-    state, shared = table(STATE, 1), table(SHARED, len(hops.links))
+    hops: Any = link.tables_of_ranks(network)
+    class_of, first = _classes_of_links(plan, len(hops.links))
+    state, shared = table(STATE, 1), table(SHARED, len(first))
+    state["head"] = state["tail"] = NONE
     state["free_route"] = state["free_use"] = state["changed"] = state["planned_ns"] = NONE
-    shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][hops.links["speed"]]
+    shared["speed"] = hops.links["speed"][first]
+    shared["capacity"] = hops.fabric.speeds["bytes_per_ns"][shared["speed"]]
+    shared["links"] = np.bincount(class_of)
     shared["head"] = NONE
     if network.protocol is not None:
         protocols.set_capacities(shared, network.protocol, 1 << network.fraction_bits)
     longest = fabric_of(network).most_links(network)
     return FlowTables(
         hops,
+        class_of,
+        np.bincount(plan.actor_of_rank),
         state,
         shared,
         table(ROUTE, 0),
@@ -106,9 +117,18 @@ def tables(network: Network, plan: Plan) -> FlowTables:
     )
 
 
+def _classes_of_links(plan: Plan, links: int) -> tuple[Any, Any]:
+    """(the class of each link, the first link of each class)."""
+    if plan.link_classes is None:
+        return np.arange(links, dtype=np.int32), np.arange(links)
+    return plan.link_classes, np.unique(plan.link_classes, return_index=True)[1]
+
+
 def grown(tables: FlowTables, rows: int) -> FlowTables:
     """The same with so many routes left, and their links."""
-    state, uses = tables.state[0], rows * int(tables.longest[0])
+    state = tables.state[0]
+    rows += int(state.to_begin)
+    uses = rows * int(tables.longest[0])
     if state.free_routes < rows:
         routes = grow_pool(tables.routes, state, "free_route", "next", rows)
         tables = replace(
@@ -132,19 +152,41 @@ def _index_of(routes: Any) -> Any:
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
-    """Every link of every actor."""
-    found = link.resources(network, plan)
-    capacities = protocols.capacities(found.bytes_per_ns, network.protocol)
-    return replace(found, are_shared=True, bytes_per_ns=capacities)
+    """Every link, or the first of those that are alike."""
+    found = link.resources_of_ranks(network)
+    class_of, first = _classes_of_links(plan, len(found))
+    owner = found.actor[first]
+    return replace(
+        found,
+        actor=plan.actor_of_rank[owner],
+        dimension=found.dimension[first],
+        port=found.port[first],
+        tier=found.tier[first],
+        bytes_per_ns=protocols.capacities(found.bytes_per_ns[first], network.protocol),
+        are_shared=True,
+        links=np.bincount(class_of),
+    )
 
 
 def carried(tables: FlowTables) -> Any:
-    """Bytes, by link."""
+    """Bytes, by link, or by those that are alike: of each of them."""
     return tables.shared["bytes"]
 
 
-def path_keys(network: Network, *, whole: bool) -> None:
-    """Ranks are not folded."""
+def path_keys(network: Network, **_: bool) -> FlowPaths | None:
+    """What folding must tell apart: links as well as ranks; None: ways differ from message to message."""
+    found = link.resources_of_ranks(network)
+    hops: Any = link.tables_of_ranks(network)
+    if isinstance(network.fabric, GraphFabric) and len(hops.sent):
+        return None
+    of_port = found.port if isinstance(network.fabric, GridFabric) else np.zeros_like(found.port)
+    kinds = np.stack([found.tier, of_port, hops.links["speed"]])
+    return FlowPaths(
+        hops,
+        np.unique(kinds, axis=1, return_inverse=True)[1].reshape(-1),
+        fabric_of(network).most_links(network),
+        goes_back=protocols.goes_back(network.protocol),
+    )
 
 
 def needs(_network: Network) -> Needs:
@@ -156,21 +198,23 @@ def needs(_network: Network) -> Needs:
 def rows_left(run: Run) -> int:
     """Messages, and routes with their links."""
     state = run.network.state[0]
-    return min(run.clock[0].free_messages, state.free_routes, state.free_uses // run.network.longest[0])
+    routes = min(state.free_routes, state.free_uses // run.network.longest[0])
+    return min(run.clock[0].free_messages, routes - state.to_begin)
 
 
 @works_on_tables
 def inject(
     run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
 ) -> None:
-    """It is under way from now on, and changes the rates of others."""
+    """It is under way when all else in this nanosecond has happened, and changes the rates of others."""
     if source == target and not is_wired_to_itself(run.network.hops):
         arrive_at_once(run, target, size, kind, a, b, c, done)
         return
     message_row = new_message(run, target, size, kind, a, b, c, done)
     observe.message_shares(run, message_row)
-    route_row = route_between(run, source, target, message_row)
-    join_route(run, route_row, message_row)
+    run.messages[message_row].source = source
+    join(run.messages, run.network.state[0], message_row)
+    run.network.state[0].to_begin += 1
     _share_later(run)
 
 
@@ -185,14 +229,27 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
             schedule(run, clock.now, NETWORK + SHARE, 0, 0, 0)
             return NONE
         state.is_due = 0
+        _begin_all(run)
         set_rates(run)
+        _plan_next(run)
     elif version == state.planned_ns:  # otherwise something ends earlier, or later, than was planned
         state.planned_ns = NONE
-        first = first_of(run.network.ends)
-        if run.network.routes[first].ends_ns + SAME_NS < clock.now + 1:
-            _end(run, first)
-    _plan_next(run)
+        _end(run, first_of(run.network.ends))
+        if _ends_ns(run) <= clock.now:
+            _plan_next(run)
     return NONE
+
+
+@works_on_tables
+def _begin_all(run: Run) -> None:
+    """The messages that were sent in this nanosecond are under way."""
+    state = run.network.state[0]
+    while state.head != NONE:
+        message_row = leave(run.messages, state)
+        message = run.messages[message_row]
+        route_row = route_between(run, message.source, message.target, message_row)
+        join_route(run, route_row, message_row)
+    state.to_begin = 0
 
 
 @works_on_tables
@@ -211,9 +268,10 @@ def _end(run: Run, route_row: int) -> None:
     state.changes_ns = max(state.changes_ns, route.ends_ns)
     message_row = leave_route(run, route_row)
     message = run.messages[message_row]
+    observe.message_through(run, message)
     arrives = int(_arrives(run, route, message) + SAME_NS)
     alone = int(bytes_on_wire(run.network, message.bytes) / route.narrowest)
-    link_class = run.network.hops.links[route.bottleneck].speed
+    link_class = run.network.shared[route.bottleneck].speed
     through = observe.message_shared(
         run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, alone
     )
@@ -244,11 +302,17 @@ def _arrives(run: Run, route: Any, message: Any) -> float:
 def _plan_next(run: Run) -> None:
     """Have the next message end in time."""
     state, clock = run.network.state[0], run.clock[0]
-    first = first_of(run.network.ends)
-    if first == NONE:
+    if first_of(run.network.ends) == NONE:
         state.planned_ns = NONE
         return
-    ends = max(int(run.network.routes[first].ends_ns + SAME_NS), clock.now)
+    ends = max(_ends_ns(run), clock.now)
     if ends != state.planned_ns:
         state.planned_ns = ends
         schedule(run, ends, NETWORK + END, 0, ends, 0)
+
+
+@works_on_tables
+def _ends_ns(run: Run) -> int:
+    """When the next message ends; never, if none is under way."""
+    first = first_of(run.network.ends)
+    return LONGEST_NS if first == NONE else int(run.network.routes[first].ends_ns + SAME_NS)

@@ -2,6 +2,9 @@
 
 Messages of one route are told apart by how much the route has to carry until they are through, so that one
 number per route changes with its rate, however many messages there are.
+
+Where ranks are folded, links that are alike are one record, too, and a message of a route stands for those of
+all ranks of its source's actor: for `weight` messages on each of these links.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.plan.tables import record
 
 STATE = record(
+    ("head", "i4"),  # messages that begin when all else in this nanosecond has happened
+    ("tail", "i4"),
+    ("to_begin", "i4"),  # how many they are
     ("free_route", "i4"),
     ("free_routes", "i4"),
     ("free_use", "i4"),
@@ -35,6 +41,7 @@ ROUTE = record(
     ("chain", "i4"),
     ("next", "i4"),  # on the free list
     ("first_use", "i4"),
+    ("last_use", "i4"),
     ("flows", "i4"),  # messages under way
     ("head", "i4"),  # the one that is through first
     ("tail", "i4"),
@@ -54,6 +61,7 @@ USE = record(
     ("route", "i4"),
     ("link", "i4"),
     ("next", "i4"),  # link of the route, or on the free list
+    ("weight", "i4"),  # how many messages on one link a message of the route stands for
     ("before", "i4"),  # among the uses of the link
     ("after", "i4"),
     ("is_back", "i1"),  # for acknowledgements
@@ -62,6 +70,8 @@ SHARED = record(
     ("capacity", "f8"),  # bytes per ns
     ("back", "f8"),  # what acknowledgements take of it, as a part of what they acknowledge would take
     ("back_ns", "f8"),  # of an acknowledgement
+    ("speed", "i4"),  # the class of its figures
+    ("links", "i4"),  # how many links it stands for
     ("head", "i4"),  # its uses
     ("flows", "i4"),
     ("flows_back", "i4"),  # whose acknowledgements it carries
@@ -95,6 +105,7 @@ MESSAGE = record(
     ("source", "i4"),
     ("ports", "i8"),
     ("begin_ns", "i8"),
+    ("origin", "i8"),  # of the event that sent it, to notice ties
     ("until", "f8"),  # what its route has served when it is through
     *MESSAGE_FIELDS,
 )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.lists import join, join_after, leave, unchain
@@ -37,9 +39,10 @@ def route_between(run: Run, source: int, target: int, message_row: int) -> int:
     network.index[first] = row
     route.head = route.tail = route.bottleneck = NONE
     route.flows, route.served, route.rate, route.since_ns = 0, 0.0, 0.0, float(run.clock[0].now)
-    _take_links(network, row, run.messages[message_row])
+    _take_links(run, row, run.messages[message_row])
     if network.protocol[0].goes_back:
-        _take_links_back(network, row, run.messages[message_row])
+        _take_links_back(run, row, run.messages[message_row])
+    _weigh_uses(run, row)
     route.part = state.part + 1  # it is among the first whose rates are set then
     network.part_routes[state.opened] = row
     state.opened += 1
@@ -94,10 +97,10 @@ def join_route(run: Run, row: int, message_row: int) -> None:
         use = network.uses[at]
         link = network.shared[use.link]
         if use.is_back:
-            link.flows_back += 1
+            link.flows_back += use.weight
         else:
-            link.flows += 1
-            observe.message_joins_link(run, use.link, link.flows)
+            link.flows += use.weight
+            observe.messages_join_link(run, use.link, use.weight, link.flows)
         mark_changed(network, use.link)
         at = use.next
 
@@ -115,15 +118,16 @@ def leave_route(run: Run, row: int) -> int:
         use = network.uses[at]
         link = network.shared[use.link]
         carry(run, use.link, route.ends_ns)
+        rate = route.rate * use.weight
         if use.is_back:
-            link.bytes += size * link.back
-            link.flows_back -= 1
-            link.rate -= route.rate * link.back
+            link.bytes += size * use.weight * link.back
+            link.flows_back -= use.weight
+            link.rate -= rate * link.back
         else:
-            link.bytes += size
-            link.flows -= 1
-            observe.message_leaves_link(run, use.link, link.flows)
-            link.rate -= route.rate
+            link.bytes += size * use.weight
+            link.flows -= use.weight
+            observe.messages_leave_link(run, use.link, use.weight, link.flows)
+            link.rate -= rate
         mark_changed(network, use.link)
         at = use.next
     return message_row
@@ -132,11 +136,11 @@ def leave_route(run: Run, row: int) -> int:
 @works_on_tables
 def flight_class(network: Any, route: Any) -> int:
     """The class of links that sets all of a message's latency; NONE: there is no single one."""
-    at, found = route.first_use, network.hops.links[network.uses[route.first_use].link].speed
+    at, found = route.first_use, network.shared[network.uses[route.first_use].link].speed
     while at != NONE:
         use = network.uses[at]
         at = use.next
-        if network.hops.links[use.link].speed != found:
+        if network.shared[use.link].speed != found:
             return NONE
     return int(found)
 
@@ -193,62 +197,82 @@ def bytes_of_first_packet(network: Any, size: int) -> int:
 
 
 @works_on_tables
-def _take_links(network: Any, row: int, message: Any) -> None:
+def _take_links(run: Run, row: int, message: Any) -> None:
     """Walk along the links from a route's source to its target."""
+    network = run.network
     route = network.routes[row]
     set_out(network.hops, message, route.source, route.ports)
-    route.first_use, route.dimension, route.latency_ns, last = NONE, NONE, 0.0, NONE
-    route.narrowest, route.stored_ns = 0.0, 0.0
-    while last == NONE or message.at != route.target or message.via_switch:
-        link_row = take_hop(network.hops, message)
-        at = _use_link(network, row, link_row)
-        capacity = network.shared[link_row].capacity
-        if last == NONE:
-            route.first_use, route.dimension, route.narrowest = at, message.dimension, capacity
-        else:
-            network.uses[last].next = at
-            if network.protocol[0].stores_packets:
-                route.stored_ns += 1 / max(capacity, route.narrowest)
-            route.narrowest = min(route.narrowest, capacity)
-        route.latency_ns += network.hops.fabric.speeds[network.hops.links[link_row].speed].latency_ns
-        last = at
+    route.first_use, route.dimension, route.latency_ns = NONE, NONE, 0.0
+    route.narrowest, route.stored_ns = np.inf, 0.0
+    while route.first_use == NONE or message.at != route.target or message.via_switch:
+        link_row = network.class_of[take_hop(network.hops, message)]
+        link = network.shared[link_row]
+        if route.first_use == NONE:
+            route.dimension = message.dimension
+        elif network.protocol[0].stores_packets:
+            route.stored_ns += 1 / max(link.capacity, route.narrowest)
+        route.narrowest = min(route.narrowest, link.capacity)
+        route.latency_ns += network.hops.fabric.speeds[link.speed].latency_ns
+        _use_link(network, row, link_row, 0)
 
 
 @works_on_tables
-def _take_links_back(network: Any, row: int, message: Any) -> None:
+def _take_links_back(run: Run, row: int, message: Any) -> None:
     """Walk back from a route's target, as acknowledgements do."""
-    route, last = network.routes[row], network.routes[row].first_use
-    while network.uses[last].next != NONE:
-        last = network.uses[last].next
-    target = message.target
+    network = run.network
+    route, target = network.routes[row], message.target
     message.target = route.source
     set_out(network.hops, message, target, ports_back(route.ports))
     route.back_ns = 0.0
     is_there = False
     while not is_there:
-        link_row = take_hop(network.hops, message)
+        link_row = network.class_of[take_hop(network.hops, message)]
         is_there = message.at == route.source and not message.via_switch
-        route.back_ns += network.hops.fabric.speeds[network.hops.links[link_row].speed].latency_ns
-        route.back_ns += network.shared[link_row].back_ns
-        if network.shared[link_row].back > 0:
-            at = _use_link(network, row, link_row)
-            network.uses[at].is_back = 1
-            network.uses[last].next = at
-            last = at
+        link = network.shared[link_row]
+        route.back_ns += network.hops.fabric.speeds[link.speed].latency_ns + link.back_ns
+        if link.back > 0:
+            _use_link(network, row, link_row, 1)
     message.target = target
 
 
 @works_on_tables
-def _use_link(network: Any, row: int, link_row: int) -> int:
-    """Note that a route takes a link; returns the row of that note."""
-    state = network.state[0]
+def _weigh_uses(run: Run, row: int) -> None:
+    """How many messages on a link a route's message stands for: so far, uses count links that are alike."""
+    network, at = run.network, run.network.routes[row].first_use
+    source = network.routes[row].source
+    is_rank = source < len(run.plan.actor_of_rank)  # otherwise, it is a switch that reduces
+    ranks = network.ranks_of[run.plan.actor_of_rank[source]] if is_rank else 1
+    while at != NONE:
+        use = network.uses[at]
+        links = network.shared[use.link].links
+        if use.weight * ranks % links:
+            observe.links_differ(run)
+        use.weight = max(use.weight * ranks // links, 1)
+        at = use.next
+
+
+@works_on_tables
+def _use_link(network: Any, row: int, link_row: int, is_back: int) -> None:
+    """Note that a route takes a link; it may take several that are alike."""
+    state, route, link = network.state[0], network.routes[row], network.shared[link_row]
+    at = route.first_use if link.links > 1 else NONE
+    while at != NONE:
+        use = network.uses[at]
+        if use.link == link_row and use.is_back == is_back:
+            use.weight += 1
+            return
+        at = use.next
     at = state.free_use
-    use, link = network.uses[at], network.shared[link_row]
+    use = network.uses[at]
     state.free_use = use.next
     state.free_uses -= 1
-    use.route, use.link, use.next, use.is_back = row, link_row, NONE, 0
+    use.route, use.link, use.weight, use.is_back, use.next = row, link_row, 1, is_back, NONE
+    if route.first_use == NONE:
+        route.first_use = at
+    else:
+        network.uses[route.last_use].next = at
+    route.last_use = at
     use.before, use.after = NONE, link.head
     if link.head != NONE:
         network.uses[link.head].before = at
     link.head = at
-    return at

@@ -160,9 +160,9 @@ def _count(network: Any, link_row: int) -> None:
         route = network.routes[use.route]
         if route.part == part:
             if use.is_back:
-                link.back_to_set += route.flows
+                link.back_to_set += route.flows * use.weight
             else:
-                link.to_set += route.flows
+                link.to_set += route.flows * use.weight
         else:
             link.kept += _taken(network, use)
             link.top_kept = max(link.top_kept, route.rate)
@@ -174,7 +174,7 @@ def _count(network: Any, link_row: int) -> None:
 def _taken(network: Any, use: Any) -> float:
     """What a route's flows take of a link, at their rate."""
     route = network.routes[use.route]
-    taken = route.rate * route.flows
+    taken = route.rate * (route.flows * use.weight)
     return taken * network.shared[use.link].back if use.is_back else taken
 
 
@@ -208,9 +208,9 @@ def _subtract(network: Any, route: Any) -> None:
         link = network.shared[use.link]
         link.left -= _taken(network, use)
         if use.is_back:
-            link.open_back -= route.flows
+            link.open_back -= route.flows * use.weight
         else:
-            link.open -= route.flows
+            link.open -= route.flows * use.weight
         link.top_set = max(link.top_set, route.rate)
         at = use.next
 

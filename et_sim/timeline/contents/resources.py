@@ -19,6 +19,7 @@ def resources_content(run: RecordedRun, _: OutputFilter) -> Content | None:
         "actor": resources.actor,
         "dimension": resources.dimension,
         "link": Texts(resources.port, resources.port_names),
+        "links": resources.links_like(run.outcome.plan.actor_of_rank).astype(np.int32),
         "tier": Texts(resources.tier, resources.tier_names),
         "bytes_per_ns": np.ma.masked_equal(resources.bytes_per_ns, 0),
     }

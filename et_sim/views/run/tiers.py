@@ -39,10 +39,10 @@ def tier_uses(
     if not run.holds("resources") or not len(table.actor):
         return []
     begin, length = part.window[0] if part.window else 0, max(part.length_ns(run.summary["makespan_ns"]), 1)
-    rate, counts = _rates(run, table), _counts(run)
+    (rate, alike), counts = _rates(run, table), _counts(run)
     names, of_link = np.unique(np.array(table.tier), return_inverse=True)
     links = np.array([counts.get(str(name), (0, 0)) for name in names], np.int64).reshape(-1, 2)
-    weight = run.rank_counts()[table.actor] / np.maximum(links[of_link, 0], 1)
+    weight = alike / np.maximum(links[of_link, 0], 1)
     row, figures = table.of_row, table.figures
     start, end = (np.clip(figures[name] - begin, 0, length) for name in ("start_ns", "end_ns"))
     whole = np.maximum(figures["end_ns"] - figures["start_ns"], 1)
@@ -55,9 +55,8 @@ def tier_uses(
     most = np.zeros(len(names))
     np.maximum.at(most, of_link, of_each)
     used = np.bincount(of_link, of_each * weight, len(names))
-    ranks = run.rank_counts()[table.actor][row]
     size, waited = (
-        np.bincount(of_link[row], np.maximum(figures[name], 0) * within * ranks, len(names))
+        np.bincount(of_link[row], np.maximum(figures[name], 0) * within * alike[row], len(names))
         for name in ("bytes", "wait_ns")
     )
     at_once = np.zeros(len(names), np.int64)
@@ -79,22 +78,23 @@ def tier_uses(
     return sorted(found, key=lambda one: (-one.used, one.tier))
 
 
-def _rates(run: RunDirectory, table: LinkTable) -> Any:
-    """Bytes per ns of every link in the table; 0: it has no bandwidth."""
-    columns = run.table("resources", ("actor", "dimension", "link", "bytes_per_ns")).to_pydict()
+def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
+    """(bytes per ns of every link in the table, 0: it has no bandwidth; how many links are like it)."""
+    columns = run.table("resources", ("actor", "dimension", "link", "bytes_per_ns", "links")).to_pydict()
     keys = zip(columns["actor"], columns["dimension"], columns["link"], strict=True)
-    known = dict(zip(keys, columns["bytes_per_ns"], strict=True))
+    known = dict(zip(keys, zip(columns["bytes_per_ns"], columns["links"], strict=True), strict=True))
     wanted = zip(table.actor.tolist(), table.dimension.tolist(), table.name, strict=True)
-    return np.array([known.get(key) or 0.0 for key in wanted])
+    found = [known[key] for key in wanted]
+    return np.array([rate or 0.0 for rate, _ in found]), np.array([alike for _, alike in found])
 
 
 def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:
     """Of each tier, how many links there are, and whether they are links."""
-    rows = run.table("resources", ("actor", "tier", "bytes_per_ns")).unify_dictionaries().combine_chunks()
+    rows = run.table("resources", ("tier", "bytes_per_ns", "links")).unify_dictionaries().combine_chunks()
     tier, rate = words(rows["tier"]), np.nan_to_num(numbers(rows["bytes_per_ns"]))
-    ranks = run.rank_counts()[integers(rows["actor"], missing=0)]
+    alike = integers(rows["links"], missing=0)
     are_links = bool((rate > 0).any())
-    counts = np.bincount(tier.codes, ranks * ((rate > 0) | (not are_links)), len(tier.texts))
+    counts = np.bincount(tier.codes, alike * ((rate > 0) | (not are_links)), len(tier.texts))
     return {
         text: (int(count), are_links)
         for text, count in zip(tier.texts, counts.tolist(), strict=True)

@@ -30,6 +30,7 @@ class NoDifference:
 
     differ_along_axes = False
     messages_queue = False
+    shared_links = None
 
     def codes(self, source: Any, target: Any) -> Any:
         return np.zeros(np.broadcast(source, target).shape, np.int64)

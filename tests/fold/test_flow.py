@@ -1,0 +1,149 @@
+"""Ranks whose messages share links are folded together with the links, exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import system
+from random_cases import Case, actors_of, outcome, random_case
+
+from et_sim.api import run
+from et_sim.timeline import write_run
+from et_sim.trace import TraceBuilder, Workload
+from et_sim.views import open_run
+from et_sim.views.run.link_table import link_table
+from et_sim.views.run.tiers import tier_uses
+
+A_FEW, PER_TEST, DEEP = 20, 200, 4000
+FIRST_OF_DEEP = 2_000_000
+SPEED = {"bandwidth": "50GB/s", "latency": "500ns"}
+
+
+def flow_case(seed: int) -> Case:
+    """The random case of a seed on the flow model, on its dimensions or on a graph."""
+    draw, case = Random(seed), random_case(seed)
+    npus = case.machine["network"]["npus_count"]
+    net = case.machine["network"] if draw.random() < 0.4 else _graph(draw, npus)
+    if draw.random() < 0.3:
+        net = net | {"protocol": {"preset": draw.choice(("roce", "tcp"))}}
+    return Case(case.workload, case.machine | {"network": net, "model": "flow"})
+
+
+def _graph(draw: Random, npus: list[int]) -> dict[str, Any]:
+    ranks = int(np.prod(npus))
+    rate = {"bandwidth": draw.choice(("1GB/s", "50GB/s", "33GB/s")), "latency": draw.choice((0, 10, 500))}
+    graphs: list[dict[str, Any]] = [
+        {"generator": "ring", "npus": ranks},
+        {"generator": "switch", "npus": ranks},
+        {
+            "generator": "torus" if draw.random() < 0.5 else "mesh",
+            "sizes": npus if len(npus) > 1 else [ranks],
+        },
+    ]
+    if ranks % 2 == 0:
+        pair, rest = ({"generator": "switch", "npus": count, **rate} for count in (2, ranks // 2))
+        rails = {"generator": "nested", "attach": "rails", "copies": 2, "inner": rest, "outer": pair}
+        leaves = {"generator": "leaf-spine", "npus-per-leaf": ranks // 2, "leaves": 2}
+        graphs += [rails, {**leaves, "spines": 1}, {**leaves, "spines": 2}]
+    routing = draw.choice(("shortest", "shortest", "ecmp", "ecmp-ns3", "dimension-order"))
+    return {"graph": draw.choice(graphs) | rate, "routing": routing, "logical-dimensions": npus}
+
+
+def assert_same(seed: int) -> None:
+    assert outcome(flow_case(seed), fold=True) == outcome(flow_case(seed), fold=False), seed
+
+
+def test_random_cases_fold_exactly_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    folded = 0
+    for seed in range(A_FEW):
+        assert_same(seed)
+        case = flow_case(seed)
+        folded += not isinstance(outcome(case, fold=True), str) and actors_of(case) < case.workload.ranks
+    assert folded >= A_FEW // 6
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, PER_TEST))
+def test_many_random_cases_fold_exactly(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        assert_same(seed)
+
+
+def collective(kind: str, ranks: int, size: int) -> Workload:
+    build = TraceBuilder()
+    build.collective(kind, size)
+    return Workload.of([build.build()] * ranks)
+
+
+RAILS = {
+    "generator": "rail-optimised",
+    "nodes": 4,
+    "npus-per-node": 4,
+    "inside": {"bandwidth": "450GB/s", "latency": "300ns"},
+}
+LEAVES = {"generator": "leaf-spine", "npus-per-leaf": 4, "leaves": 4, "spines": 1}
+FOLDED = [
+    ("all_to_all", "direct", {"generator": "switch", "npus": 16}, [16], 1),
+    ("all_reduce", "ring", {"generator": "switch", "npus": 16}, [16], 1),
+    ("all_reduce", "ring", {"generator": "torus", "sizes": [4, 4]}, [4, 4], 1),
+    ("all_reduce", "ring", RAILS, [4, 4], 1),
+    ("all_to_all", "direct", LEAVES, [4, 4], 1),
+    ("all_to_all", "direct", LEAVES, [16], 4),  # a place behind a leaf says at which distances are whom
+]
+
+
+@pytest.mark.parametrize(("kind", "algorithm", "graph", "dimensions", "actors"), FOLDED)
+def test_symmetric_collectives_are_few_actors(
+    kind: str,
+    algorithm: str,
+    graph: dict[str, Any],
+    dimensions: list[int],
+    actors: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    on = system(algorithm, len(dimensions), **{"preferred-dataset-splits": 3})
+    net = {"graph": graph | SPEED, "logical-dimensions": dimensions}
+    case = Case(collective(kind, 16, 1 << 20), {"network": net, "system": on, "model": "flow"})
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+    assert actors_of(case) == actors
+
+
+def test_an_exchange_of_all_behind_an_oversubscribed_leaf_takes_what_its_uplink_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each leaf sends 4 * 12 of 16 shares up one link; nothing else is as slow."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    size, latency = 16 * 2**20, 4 * 500
+    on = system("direct", **{"endpoint-delay": 0, "active-chunks-per-dimension": 16})
+    net = {"graph": LEAVES | SPEED, "logical-dimensions": [16]}
+    result = run(collective("all_to_all", 16, size), network=net, system=on, model="flow")
+    taken = result.makespan_ns - 4 * 12 * 2**20 / 50
+    assert -1 <= taken - latency < 15 * (latency + 1)
+
+
+def test_a_link_that_stands_for_others_is_counted_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes, messages, waiting and load of every tier, and the bottleneck, are those of the unfolded run."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    net = {"graph": LEAVES | SPEED, "logical-dimensions": [4, 4]}
+    on = system("ring", 2, **{"preferred-dataset-splits": 2})
+    seen, rows = [], []
+    for fold in (True, False):
+        workload = collective("all_reduce", 16, 1 << 20)
+        result = run(workload, network=net, system=on, model="flow", fold=fold, detail="links")
+        write_run(result, tmp_path / str(fold))
+        written = open_run(tmp_path / str(fold))
+        table = link_table(written)
+        assert table is not None
+        rows.append(len(table.actor))
+        bottleneck = {name: written.summary["bottleneck"][name] for name in ("tier", "used", "tier_used")}
+        seen.append((tier_uses(written, table, 20), bottleneck))
+    assert rows == [4, 2 * (16 + 4)]
+    assert seen[0] == seen[1]
