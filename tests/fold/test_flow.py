@@ -18,7 +18,7 @@ from et_sim.views import open_run
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 
-A_FEW, PER_TEST, DEEP = 20, 200, 4000
+A_FEW, PER_TEST, DEEP = 20, 200, 2000
 FIRST_OF_DEEP = 2_000_000
 SPEED = {"bandwidth": "50GB/s", "latency": "500ns"}
 
