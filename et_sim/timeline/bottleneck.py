@@ -33,7 +33,7 @@ def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str,
         tier, most = int(resources.tier[at]), float(used[at])
         alike = (resources.tier == tier) & (used >= AS_LOADED * most)
         found["link"] = resources.port_names[resources.port[at]]
-        named, as_loaded = links[at], int(links[alike].sum())
+        named, as_loaded = 1, int(links[alike].sum())
         if resources.are_owned:
             alike &= resources.port == resources.port[at]
             owners = np.isin(actor_of_rank, resources.actor[alike])
