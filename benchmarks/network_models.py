@@ -1,4 +1,4 @@
-"""What network models take, not folded: exchanges, permutations and a ring, on dimensions and graphs.
+"""What network models take: exchanges, permutations and a ring, on dimensions and graphs, most not folded.
 
     python benchmarks/network_models.py [--models flow,link] [--cases "exchange, leaf-spine" ...]
 
@@ -29,6 +29,7 @@ class Case(NamedTuple):
     traffic: str
     algorithm: str = "direct"
     chunks: int = 1
+    fold: bool = False
 
 
 def grid(shapes: list[str], npus: list[int]) -> dict[str, Any]:
@@ -57,6 +58,8 @@ CASES = {
     "permutation, torus": Case(4096, 3, grid(["Ring"] * 3, [16] * 3), "permutation"),
     "permutation, fat tree": Case(4096, 1, FAT_TREE, "permutation"),
     "ring, rails": Case(1024, 1, RAILS, "ring", "ring", 64),
+    "folded exchange, leaf-spine": Case(512, 1, {**LEAVES, "routing": "shortest"}, "exchange", fold=True),
+    "folded ring, rails": Case(1024, 1, {**RAILS, "routing": "shortest"}, "ring", "ring", 64, fold=True),
 }
 
 
@@ -88,7 +91,7 @@ def run(name: str, model: str) -> None:
     system: dict[str, Any] = {f"{one}-implementation": [case.algorithm] * case.dimensions for one in NAMES}
     system |= {"scheduling-policy": "LIFO", "collective-optimization": "baseline", "profile": "corrected"}
     system |= {"preferred-dataset-splits": case.chunks, "active-chunks-per-dimension": case.chunks}
-    result = et_sim.simulate(workload(case), model=model, fold=False, system=system, network=case.network)
+    result = et_sim.simulate(workload(case), model=model, fold=case.fold, system=system, network=case.network)
     used = resource.getrusage(resource.RUSAGE_SELF)
     print(
         f"| {name} | {model} | {result.makespan_ns / 1e6:.3f} ms | {result.outcome.messages:,} |"
