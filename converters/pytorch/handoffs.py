@@ -104,7 +104,9 @@ def _reasons(threads: Threads, own: Column, other: Column, lane: int, name: Colu
         return []
     idle = other[is_gap[other]]
     found = []
-    at = np.searchsorted(ends[busy], ends[gaps], "right") - 1  # what it had done last
+    done = np.searchsorted(ends[busy], ends[gaps], "right")
+    begun = np.searchsorted(starts[busy], ends[gaps])  # what begins as late as this has let nobody go
+    at = np.minimum(done, begun) - 1  # what it had done last
     resting = np.searchsorted(starts[idle], ends[gaps]) - 1  # its gap around that moment
     for gap, last, rest in zip(gaps.tolist(), at.tolist(), resting.tolist(), strict=True):
         if last < 0:

@@ -124,6 +124,10 @@ class SystemAxes:
             for distance in _both_ways(pattern, members):
                 peer = self._ranks + ((place + distance) % members - place) * stride
                 yield Messages(self._ranks, peer, number * self._ranks.size + distance)
+            if pattern.pairs:  # ahead for some, behind for others: which of these are sent
+                for distance, partner in _partners(members):
+                    peer = self._ranks + (partner[place] - place) * stride
+                    yield Messages(self._ranks, peer, splitmix64(number * self._ranks.size + distance, 9))
 
     def seen_paths(self) -> Any:
         """Per rank a number for its paths to others."""
@@ -187,6 +191,10 @@ class GroupAxes:
                 peer = np.roll(members, -distance, axis=1)
                 kinds = splitmix64(splitmix64(usage, members.shape[1]), distance)
                 yield Messages(members.reshape(-1), peer.reshape(-1), kinds.reshape(-1))
+            if pattern.pairs:
+                for distance, partner in _partners(members.shape[1]):
+                    kinds = splitmix64(splitmix64(usage, members.shape[1]) + np.uint64(1), distance)
+                    yield Messages(members.reshape(-1), members[:, partner].reshape(-1), kinds.reshape(-1))
 
     def seen_paths(self) -> Any:
         """Per rank a number for its paths to others."""

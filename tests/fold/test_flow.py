@@ -14,12 +14,14 @@ from random_cases import Case, actors_of, outcome, random_case
 from et_sim.api import run
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
+from et_sim.trace.columns import NodeKind
 from et_sim.views import open_run
 from et_sim.views.run.link_table import link_table
 from et_sim.views.run.tiers import tier_uses
 
 A_FEW, PER_TEST, DEEP = 20, 200, 2000
 FIRST_OF_DEEP = 2_000_000
+SYSTEM_OF_PAIRS = system("halvingDoubling", 1)
 SPEED = {"bandwidth": "50GB/s", "latency": "500ns"}
 
 
@@ -112,6 +114,51 @@ def test_symmetric_collectives_are_few_actors(
     case = Case(collective(kind, 16, 1 << 20), {"network": net, "system": on, "model": "flow"})
     assert outcome(case, fold=True) == outcome(case, fold=False)
     assert actors_of(case) == actors
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
+def test_links_are_told_apart_by_exchanges_in_pairs_as_they_are_sent(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two switches in the middle, one for some of the exchanges of every rank; no other messages are sent."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    fast = {"bandwidth": "500GB/s", "latency": "500ns", "one-way": True}
+    slow = {**fast, "bandwidth": "50GB/s"}
+    npus = [f"npu{rank}" for rank in range(4)]
+    links: list[Any] = [{"from": npus, "to": "x", **fast}, {"from": "y", "to": npus, **fast}]
+    for middle in ("m1", "m2"):
+        links += [{"from": "x", "to": middle, **slow}, {"from": middle, "to": "y", **slow}]
+    first = {(0, 1), (2, 3), (1, 0), (3, 2), (0, 2), (1, 3)}
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    ways = [["x", "m1" if pair in first else "m2", "y"] for pair in pairs]
+    routes = [{"path": [npus[a], *way, npus[b]]} for (a, b), way in zip(pairs, ways, strict=True)]
+    net = {"npus": 4, "switches": ["x", "y", "m1", "m2"], "links": links, "routes": routes}
+    net["logical-dimensions"] = [4]
+    case = Case(collective(kind, 4, 1 << 20), {"network": net, "system": SYSTEM_OF_PAIRS, "model": "flow"})
+    assert outcome(case, fold=True) == outcome(case, fold=False)
+
+
+@pytest.mark.parametrize("profile", ["reference", "corrected"])
+def test_sends_of_one_rank_that_end_in_one_nanosecond_are_watched(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To whom the first one goes depends on the ranks' numbers, and decides what is computed first."""
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    build = TraceBuilder()
+    for tag, micros in ((1, 1), (2, 3)):
+        values = {
+            "is_cpu": False,
+            "comm_bytes": 1000,
+            "comm_tag": tag,
+            "comm_dst": tag,
+            "is_concurrent": True,
+        }
+        build.compute(micros=micros, after=[build._add(NodeKind.SEND, "send", values)])
+        build.receive(4 - tag, 1000, tag=tag)
+    net = {"graph": {"generator": "switch", "npus": 4, **SPEED}, "logical-dimensions": [4]}
+    workload = Workload((build.build(),), np.zeros(4, np.int32), relative_peers=(True,))
+    case = Case(workload, {"network": net, "system": system("ring", 1, profile=profile), "model": "flow"})
+    assert outcome(case, fold=True) == outcome(case, fold=False)
 
 
 def test_an_exchange_of_all_behind_an_oversubscribed_leaf_takes_what_its_uplink_takes(

@@ -135,10 +135,10 @@ def begin_arrival_from_anywhere(run: Run, actor_row: int) -> None:
 
 @works_on_tables
 def message_sent(run: Run, message: Any) -> None:
-    """A message is sent that will end in an event of the network's."""
+    """A message is sent that will end in an event of the network's, where targets decide its turn."""
     if is_watched(run):
         clock = run.clock[0]
-        message.origin = mixed(mixed(clock.origin, clock.group), clock.now)
+        message.origin = mixed(mixed(mixed(clock.origin, clock.group), clock.now), message.target)
 
 
 @works_on_tables

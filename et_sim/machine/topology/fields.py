@@ -36,7 +36,8 @@ class Fields:
             raise FieldError(
                 path, f"{show(content)} stands where an object belongs", "write keys with values"
             )
-        self._content, self._asked = content, dict.fromkeys(("generator",))
+        self._content = content
+        self._asked: dict[str, None] = {}
 
     def __contains__(self, key: str) -> bool:
         self._asked[key] = None

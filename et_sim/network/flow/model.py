@@ -57,6 +57,7 @@ HAS_CONTENTION = True
 HAS_PROTOCOLS = True
 REACHES_SWITCHES = True
 SHARE, END, ARRIVAL = 0, 1, 2  # rates are due; a message is through; a message is at its target
+MOST_PLANS = (1 << 30) - 1  # told apart
 SAME_NS = 2.0**-11  # a flow that ends so shortly before a nanosecond ends in it: rates are rounded
 
 
@@ -232,7 +233,7 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         _begin_all(run)
         set_rates(run)
         _plan_next(run)
-    elif version == state.planned_ns:  # otherwise something ends earlier, or later, than was planned
+    elif state.planned_ns != NONE and version == state.plans:  # otherwise something else has been planned
         state.planned_ns = NONE
         _end(run, first_of(run.network.ends))
         if _ends_ns(run) <= clock.now:
@@ -308,7 +309,8 @@ def _plan_next(run: Run) -> None:
     ends = max(_ends_ns(run), clock.now)
     if ends != state.planned_ns:
         state.planned_ns = ends
-        schedule(run, ends, NETWORK + END, 0, ends, 0)
+        state.plans = (state.plans + 1) & MOST_PLANS
+        schedule(run, ends, NETWORK + END, 0, state.plans, 0)
 
 
 @works_on_tables

@@ -25,6 +25,7 @@ STATE = record(
     ("part", "i4"),  # how often rates have been set
     ("is_due", "i4"),  # rates are set at the end of this nanosecond
     ("planned_ns", "i8"),  # when the next message ends; NONE: none does
+    ("plans", "i4"),  # how often that was said
     ("changes_ns", "f8"),  # when rates change: as soon as all that ends in this nanosecond has ended
 )
 PROTOCOL = record(
