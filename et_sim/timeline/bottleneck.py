@@ -16,8 +16,8 @@ AS_LOADED = 0.99  # of the most loaded link: links from here on are as loaded
 
 
 def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
-    """The most loaded link and its tier; None if nothing was carried, or it is not known."""
-    if load is None or time_ns == 0:
+    """The most loaded link and its tier; None if nothing was carried, or links are not told apart."""
+    if load is None or time_ns == 0 or load.resources.tier_links is not None:
         return None
     resources, used = load.resources, _used(load) / time_ns
     if not used.any():
@@ -27,30 +27,24 @@ def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str,
     links = alike_links * ((resources.bytes_per_ns > 0) | ~has_bandwidth)
     counts = np.bincount(resources.tier, links, len(resources.tier_names))
     sums = np.bincount(resources.tier, used * alike_links, len(counts))
-    found: dict[str, Any] = {"link": None, "ranks": None}
-    if resources.tier_links is None:
-        at = int(np.argmax(used))
-        tier, most = int(resources.tier[at]), float(used[at])
-        alike = (resources.tier == tier) & (used >= AS_LOADED * most)
-        found["link"] = resources.port_names[resources.port[at]]
-        named, as_loaded = 1, int(links[alike].sum())
-        if resources.are_owned:
-            alike &= resources.port == resources.port[at]
-            owners = np.isin(actor_of_rank, resources.actor[alike])
-            named, found["ranks"] = int(links[alike].sum()), format_ranks(np.flatnonzero(owners).tolist())
-    else:  # the links of a tier are not told apart
-        counts = resources.tier_links
-        tier = int(np.argmax(sums / counts))
-        most, named, as_loaded = float(sums[tier] / counts[tier]), counts[tier], 0
+    at = int(np.argmax(used))
+    tier, most = int(resources.tier[at]), float(used[at])
+    alike = (resources.tier == tier) & (used >= AS_LOADED * most)
+    named, as_loaded, ranks = 1, int(links[alike].sum()), None
+    if resources.are_owned:
+        alike &= resources.port == resources.port[at]
+        owners = np.isin(actor_of_rank, resources.actor[alike])
+        named, ranks = int(links[alike].sum()), format_ranks(np.flatnonzero(owners).tolist())
     return {
         "tier": resources.tier_names[tier],
-        **found,
+        "link": resources.port_names[resources.port[at]],
+        "ranks": ranks,
         "used": round(most, 6),
         "links": int(named),
-        "links_as_loaded": int(as_loaded),
+        "links_as_loaded": as_loaded,
         "tier_links": int(counts[tier]),
         "tier_used": round(float(sums[tier] / counts[tier]), 6),
-        "of": "bandwidth" if has_bandwidth or resources.tier_links is not None else "time",
+        "of": "bandwidth" if has_bandwidth else "time",
         "has_contention": resources.are_links,
     }
 

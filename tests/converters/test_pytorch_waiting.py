@@ -38,6 +38,17 @@ def test_a_thread_is_let_go_by_one_that_works_on_at_the_same_place_again(timelin
     assert found.rank.graph.kind.tolist().count(Link.CROSS_THREAD) == 4
 
 
+def test_threads_that_both_go_on_at_one_instant_have_not_let_each_other_go(timeline: Timeline) -> None:
+    """Otherwise the time before would be nobody's."""
+    timeline.operator("here", 0, 1)
+    timeline.operator("there", 0, 1, tid=OTHER)
+    timeline.operator("here again", 50, 0)
+    timeline.operator("there again", 50, 0, tid=OTHER)
+    graph = timeline.converted().rank.graph
+    assert Link.CROSS_THREAD not in graph.kind
+    assert graph.replayed()[0].max() == graph.end_ns.max()
+
+
 def test_nodes_of_autograd_on_two_threads_wait_for_each_other(timeline: Timeline) -> None:
     node = "autograd::engine::evaluate_function: "
     for number in range(4):

@@ -125,7 +125,7 @@ def test_acknowledgements_share_the_links_on_the_way_back_exactly(
         sender.send(target, size, tag=source, after=[before])
         builders[target].receive(source, size, tag=source)
     net = chain(3, ends=half) | {"protocol": protocol}
-    result = simulate(builders, net, system(profile="corrected"), model="flow", detail="messages")
+    result = simulate(builders, net, system(profile="corrected"), model="flow", detail="messages", fold=False)
     table = result.table("messages").to_pydict()
 
     def way(source: int, target: int) -> tuple[Hashable, ...]:

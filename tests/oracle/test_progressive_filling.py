@@ -69,7 +69,7 @@ def test_random_traffic_is_shared_as_progressive_filling_does(data: st.DataObjec
         builders[sent.source].send(sent.target, sent.size, tag=tag, after=[before])
         builders[sent.target].receive(sent.source, sent.size, tag=tag)
     described = system(dimensions=len(machine["npus_count"]), profile="corrected")
-    result = simulate(builders, machine, described, model="flow", detail="messages,links")
+    result = simulate(builders, machine, described, model="flow", detail="messages,links", fold=False)
     table = result.table("messages").to_pydict()
     sources, targets, sizes = table["actor"], table["peer"], table["bytes"]
     flows = [
@@ -148,7 +148,9 @@ def check_on_graph(data: st.DataObject, messages: int) -> None:
         wait = builders[source].compute("wait", micros=data.draw(st.integers(0, 12)))
         builders[source].send(target, size, tag=tag, after=[wait])
         builders[target].receive(source, size, tag=tag)
-    result = simulate(builders, described, system(profile="corrected"), model="flow", detail="messages")
+    result = simulate(
+        builders, described, system(profile="corrected"), model="flow", detail="messages", fold=False
+    )
     table = result.table("messages").to_pydict()
     flows = [
         Flow(begin, size, tuple(path_between(ways, source, target)))

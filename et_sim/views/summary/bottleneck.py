@@ -33,8 +33,6 @@ def _load(found: dict[str, Any]) -> str:
             whose = "each rank" if alike == links else f"each of {whose}"
         return f"{tier}: what {whose} sends takes {percent} of the run, message after message"
     several, one = ("use", "uses") if found["has_contention"] else ("would need", "would need")
-    if found["link"] is None:
-        return f"{tier}: its {links:,} links together {several} {percent} of their bandwidth over the run"
     if alike == links:
         them = "its link" if links == 1 else f"each of its {links:,} links"
         return f"{tier}: {them} {one} {percent} of its bandwidth over the run"
