@@ -115,7 +115,7 @@ def sending_resources(network: Network, actors: int) -> ResourceTable:
         dimension=np.tile(rows, actors),
         port=found.tier,
         port_names=tuple(f"{SENDING}, {name}" for name in names),
-        tier_links=np.bincount(of_link, minlength=len(names)),
+        are_tiers=True,
     )
 
 

@@ -17,7 +17,7 @@ AS_LOADED = 0.99  # of the most loaded link: links from here on are as loaded
 
 def bottleneck(load: Load | None, actor_of_rank: Any, time_ns: int) -> dict[str, Any] | None:
     """The most loaded link and its tier; None if nothing was carried, or links are not told apart."""
-    if load is None or time_ns == 0 or load.resources.tier_links is not None:
+    if load is None or time_ns == 0 or load.resources.are_tiers:
         return None
     resources, used = load.resources, _used(load) / time_ns
     if not used.any():

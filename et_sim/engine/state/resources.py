@@ -29,7 +29,7 @@ class ResourceTable:
     are_links: bool  # which have a capacity that messages wait for
     are_shared: bool = False  # fairly by all messages that are on them
     are_owned: bool = True  # by the ranks of their actors, each of which has one like it
-    tier_links: Any = None  # where a resource is a tier of links: how many the tier has in all
+    are_tiers: bool = False  # a row is all links of a tier that an actor's messages cross
     links: Any = None  # how many links a row stands for; None: one of each rank of the actor
 
     def __len__(self) -> int:
