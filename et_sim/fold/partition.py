@@ -108,7 +108,7 @@ def _refine_until_stable(colours: Any, refined: Any) -> Any:
 def _can_fold_switches(lowering: Lowering, paths: PathKeys) -> bool:
     """Whether actors can stand for ranks on switches that reduce, if there are any."""
     collectives = lowering.collectives
-    if not collectives.switched_axes and not collectives.switched_groups:
+    if not collectives.switches.axes and not collectives.switches.groups:
         return True
     grid = lowering.machine.network.grid
     meets_others = paths.messages_queue or paths.shared_links is not None

@@ -13,22 +13,19 @@ from typing import Any
 import numpy as np
 
 from et_sim.collectives import (
-    IN_NETWORK,
     OVER_A_TREE,
-    RING,
-    TREE,
     Algorithm,
     CostFixes,
     Operation,
     lower,
-    parse_algorithm,
 )
 from et_sim.collectives.tree import BY_SUBTREE
 from et_sim.errors import MachineError
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import GridFabric, Machine, Notice, System
-from et_sim.machine.switch_trees import SwitchTrees
+from et_sim.machine.model import Machine, System
 from et_sim.plan import tables
+from et_sim.plan.algorithms import AlgorithmChoice, SwitchReach
+from et_sim.plan.axes import Axes
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.dimension_order import (
     GREEDY,
@@ -56,8 +53,6 @@ from et_sim.plan.program_tables import CustomProgram, Program, program_tables
 from et_sim.plan.tables import QueueCursor
 from et_sim.units import MOST_BYTES
 
-# Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
-SUBGROUP_ENDPOINT_NS = 10
 # Without `involved_dim`, a collective takes part in the first four dimensions.
 DEFAULT_INVOLVED_DIMENSIONS = 4
 # A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
@@ -68,13 +63,6 @@ MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 Loads = tuple[tuple[int, float], ...]  # (dimension, time) in the planner's order; (): nothing is planned
 
 PhaseRow = tuple[int, int, int, int, int, int]  # the columns of the phase table
-
-KEY_OF_OPERATION = {
-    Operation.ALL_REDUCE: "all-reduce-implementation",
-    Operation.ALL_GATHER: "all-gather-implementation",
-    Operation.REDUCE_SCATTER: "reduce-scatter-implementation",
-    Operation.ALL_TO_ALL: "all-to-all-implementation",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +96,9 @@ class CollectiveTables:
         self._machine = machine
         self._groups = groups
         self._customs = customs
-        self._system_axis = len(machine.network.grid.dimensions)
-        self._axes = self._dimension_axes()
+        self._axes = Axes(machine)
+        self.switches = SwitchReach(machine, groups, self._axes)
+        self._choice = AlgorithmChoice(machine, self.switches)
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._loads_after: dict[CollectiveRequest, Loads] = {}
         self._program_rows: dict[_ProgramKey, int] = {}
@@ -120,12 +109,6 @@ class CollectiveTables:
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
         self._chunk_plans: list[tuple[int, int]] = []
         self._collectives: list[tuple[int, int, int, int, int, int]] = []
-        self.switch_trees = SwitchTrees(machine.network)
-        self.switched_axes: dict[int, None] = {}  # axes of the system that some program leaves to switches
-        self.switched_groups: dict[str, None] = {}  # and groups that do not span it, by canonical name
-        self.broadcasts_by_switches = False
-        self._reached: dict[tuple[int, str], bool] = {}
-        self.notices: dict[Notice, None] = {}
 
     @property
     def sees_others(self) -> bool:
@@ -142,7 +125,7 @@ class CollectiveTables:
     def shape(self, row: int) -> GroupShape:
         """What a collective of a group is lowered by; where switches reduce, that may be the group itself."""
         shape = self._groups.shape(row)
-        if shape.spans_system or not self.switch_trees.are_any:
+        if shape.spans_system or not self.switches.trees.are_any:
             return shape
         return replace(shape, name=self._groups.canonical_names[row])
 
@@ -156,7 +139,7 @@ class CollectiveTables:
         if request.operation in OVER_A_TREE:
             return self._lower_tree(request)
         spanning = request.group.spans_system
-        algorithms = self._algorithms(request.operation, request.group)
+        algorithms = self._choice.along_dimensions(request.operation, request.group)
         parts = (
             self._parts(request, algorithms) if spanning else self._group_part(request.group, algorithms[0])
         )
@@ -253,17 +236,16 @@ class CollectiveTables:
 
     def _lower_tree(self, request: CollectiveRequest) -> int | None:
         """One phase along one axis, in a queue of dimension 0."""
-        axis = self._tree_axis(request)
+        axis = self._axes.of_tree(request.operation.name.lower(), request.group, request.involved)
         runs = self._split(request)
         if axis is None or not runs:
             return None
-        members, root, algorithm = request.group.members, request.root, TREE
-        chosen = self._machine.system.implementations.broadcast or ()
-        if request.operation is Operation.BROADCAST and IN_NETWORK.family in chosen:
-            axis = self._same_dimension(axis)
-            algorithm = self._by_switches(request.operation, axis, request.group)
+        members, root = request.group.members, request.root
+        if self._choice.is_left_to_switches(request.operation):
+            axis = self._axes.in_one_dimension(axis)
+        algorithm = self._choice.of_tree(request.operation, axis, request.group)
         if axis != tables.NO_AXIS:
-            stride, members = self._axes[axis][:2]
+            stride, members, _ = self._axes[axis]
             root = root // stride % members
         phase_lists = []
         for run in runs:
@@ -272,110 +254,8 @@ class CollectiveTables:
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
 
-    def _same_dimension(self, axis: int) -> int:
-        """The only dimension that has NPUs, in place of the axis through all ranks."""
-        real = [d for d, dimension in enumerate(self._machine.network.grid.dimensions) if dimension.npus > 1]
-        return real[0] if axis == self._system_axis and len(real) == 1 else axis
-
-    def _tree_axis(self, request: CollectiveRequest) -> int | None:
-        """The group's own, the whole system's, or that of one dimension; None: nobody but oneself."""
-        if not request.group.spans_system:
-            return tables.NO_AXIS if request.group.members > 1 else None
-        dimensions = self._machine.network.grid.dimensions
-        real = [d for d, dimension in enumerate(dimensions) if dimension.npus > 1]
-        involved = request.involved
-        if involved is None or request.group.listed:
-            involved = (True,) * len(dimensions)
-        chosen = [d for d in real if d < len(involved) and involved[d]]
-        if chosen == real and real:
-            return self._system_axis
-        if len(chosen) > 1:
-            raise MachineError(
-                f"a {request.operation.name.lower()} over {len(chosen)} of {len(real)} dimensions is asked "
-                "for, and it goes over one of them or all",
-                place="involved_dim",
-                remedy="use a communicator group instead of involved_dim",
-            )
-        return chosen[0] if chosen else None
-
-    def _algorithms(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
-        """One algorithm per dimension; the list ends at the first that spans the system."""
-        key = KEY_OF_OPERATION[operation]
-        names = getattr(self._machine.system.implementations, operation.name.lower())
-        if not names:
-            raise MachineError(
-                f"the workload has {operation.name.lower()} collectives, and key {key!r} is not given",
-                place="system configuration",
-                remedy="add it with one algorithm per network dimension, such as ring",
-            )
-        if not group.spans_system:
-            if IN_NETWORK.family in names:
-                return (self._by_switches(operation, tables.NO_AXIS, group),)
-            return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)
-        chosen: list[Algorithm] = []
-        for dimension, name in enumerate(names):
-            algorithm = parse_algorithm(name)
-            if algorithm == IN_NETWORK:
-                algorithm = self._by_switches(operation, dimension, group)
-            chosen.append(algorithm)
-            if algorithm.spans_system:
-                break
-        return tuple(chosen)
-
-    def _by_switches(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
-        """In-network if switches that reduce reach all members along an axis; else a ring, with a notice."""
-        key = KEY_OF_OPERATION.get(operation, "broadcast-implementation")
-        if not self.switch_trees.are_any:
-            raise MachineError(
-                f'key "{key}" is inNetwork, and no switch of the network reduces',
-                place="system configuration",
-                remedy='name those that do under "in-network" in the network file, or take another algorithm',
-            )
-        if operation is Operation.ALL_TO_ALL:
-            raise MachineError(
-                "inNetwork cannot do an all-to-all, in which there is nothing to reduce or to copy",
-                place=f'system key "{key}"',
-                remedy="use ring or direct for all-to-all",
-            )
-        place = (axis, group.name if axis == tables.NO_AXIS else "")
-        if place not in self._reached:
-            self._reached[place] = self._are_reached(*place)
-        if self._reached[place]:
-            self.broadcasts_by_switches |= operation is Operation.BROADCAST
-            if axis == tables.NO_AXIS:
-                self.switched_groups[group.name] = None
-            else:
-                self.switched_axes[axis] = None
-            return IN_NETWORK
-        instead = TREE if operation is Operation.BROADCAST else RING
-        where = (
-            f"group {self._groups.used(group.name).name}" if axis == tables.NO_AXIS else f"dimension {axis}"
-        )
-        if axis == self._system_axis:
-            where = "the system"
-        text = (
-            f"no switches that reduce reach all members of {where}: {operation.name.lower()} there takes a "
-            f"{instead.family} instead of inNetwork"
-        )
-        self.notices[Notice("system configuration", key, text)] = None
-        return instead
-
-    def _are_reached(self, axis: int, name: str) -> bool:
-        """Whether there is a tree for every line along an axis, or for every group of a name."""
-        if axis == tables.NO_AXIS:
-            return all(self.switch_trees.over(members) is not None for members in self._groups.all_of(name))
-        if isinstance(self._machine.network.fabric, GridFabric) and axis != self._system_axis:
-            return any(number == axis for number, _ in self._machine.network.reducers)
-        stride, members = self._axes[axis][:2]
-        every = np.arange(self._machine.network.ranks)
-        lines = every[every // stride % members == 0]
-        return all(
-            self.switch_trees.over(first + np.arange(members) * stride) is not None
-            for first in lines.tolist()
-        )
-
     def _parts(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> list[Part]:
-        self._check_reach(request, algorithms)
+        self._choice.check_reach(request.operation, request.involved, algorithms)
         involved = request.involved
         listed = request.group.listed
         if involved is None or listed:
@@ -387,20 +267,6 @@ class CollectiveTables:
             if members > 1 and dimension < len(involved) and involved[dimension]:
                 parts.append(self._part(dimension, members, algorithm))
         return parts
-
-    def _check_reach(self, request: CollectiveRequest, algorithms: tuple[Algorithm, ...]) -> None:
-        """Refuse a collective of all NPUs that would leave some of them out without the trace saying so."""
-        left = self._machine.network.grid.dimensions[len(algorithms) :]
-        if request.involved is not None or algorithms[-1].spans_system or all(d.npus == 1 for d in left):
-            return
-        if self._machine.system.behaviour.must_reach_all:
-            count = len(self._machine.network.grid.dimensions)
-            raise MachineError(
-                f"key {KEY_OF_OPERATION[request.operation]!r} has an algorithm for {len(algorithms)} of "
-                f"{count} dimensions, and the workload has a {request.operation.name.lower()} of all NPUs",
-                place="system configuration",
-                remedy="give one algorithm per dimension, or say which take part in the trace (involved_dim)",
-            )
 
     def _group_part(self, group: GroupShape, algorithm: Algorithm) -> list[Part]:
         return [self._part(0, group.members, algorithm)] if group.members > 1 else []
@@ -414,7 +280,7 @@ class CollectiveTables:
         if not spanning:
             axis = tables.NO_AXIS
         else:
-            axis = self._system_axis if algorithm.spans_system else phase.part.dimension
+            axis = self._axes.of_system if algorithm.spans_system else phase.part.dimension
         key = _ProgramKey(axis, phase.part.members, algorithm, phase.operation, phase.size)
         most = phase.size
         if not self._machine.system.behaviour.wait_by_input:
@@ -434,7 +300,7 @@ class CollectiveTables:
             most = key.size * key.members if key.operation in BY_SUBTREE else key.size
             _check_bytes(key.operation, most)
             subgroup = key.axis == tables.NO_AXIS
-            dimension = -1 if subgroup else self._axes[key.axis][4]
+            dimension = -1 if subgroup else self._axes[key.axis].dimension
             program = lower(
                 key.algorithm,
                 key.operation,
@@ -453,31 +319,9 @@ class CollectiveTables:
             self._programs.append((program, dimension))
         return self._program_rows[key]
 
-    def _dimension_axes(self) -> list[tuple[int, int, int, int, int]]:
-        """An axis per dimension, then one through the whole system in rank order."""
-        grid, endpoint = self._machine.network.grid, self._machine.system.endpoint_delay_ns
-        axes = [
-            (stride, dimension.npus, -1, endpoint, d)
-            for d, (stride, dimension) in enumerate(zip(grid.strides, grid.dimensions, strict=True))
-        ]
-        along = 0 if len(grid.dimensions) == 1 else -1
-        return [*axes, (1, grid.ranks, -1, endpoint, along)]
-
     def axes(self) -> tuple[Any, Any]:
         """(axis table, the row of every group's own axis)."""
-        small = [
-            (0, len(self._groups.members(row)), self._groups.first_member(row))
-            for row in range(1, len(self._groups))
-        ]
-        out = tables.table(tables.AXIS, len(self._axes) + len(small))
-        for row, values in enumerate(self._axes):
-            out[row].stride, out[row].members, out[row].members_first = values[:3]
-            out[row].endpoint_ns = values[3]
-        if small:
-            rest = out[len(self._axes) :]
-            rest["stride"], rest["members"], rest["members_first"] = np.array(small, np.int64).T
-            rest["endpoint_ns"] = SUBGROUP_ENDPOINT_NS
-        return out, np.arange(self._system_axis, len(out))
+        return self._axes.finish(self._groups)
 
     def collectives(self) -> np.ndarray:
         """The collective table, but for the numbers of chunks in all programs (`first_sequence`)."""

@@ -92,7 +92,7 @@ class Lowering:
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
-        self.notices = [*self.variants.check_all_met(), *self.collectives.notices]
+        self.notices = [*self.variants.check_all_met(), *self.collectives.switches.notices]
         self.templates, self.nodes, self.children = templates.finish()
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         ranks = np.arange(machine.network.ranks, dtype=np.int32)

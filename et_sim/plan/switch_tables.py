@@ -25,13 +25,13 @@ from et_sim.plan.groups import GroupTable
 
 def can_be_folded(collectives: CollectiveTables, groups: GroupTable, grid: LogicalGrid) -> bool:
     """Whether all trees along an axis or of a name are regular and cost the same."""
-    every = [_lines(grid, axis) for axis in collectives.switched_axes]
-    every += [groups.all_of(name) for name in collectives.switched_groups]
+    every = [_lines(grid, axis) for axis in collectives.switches.axes]
+    every += [groups.all_of(name) for name in collectives.switches.groups]
     for lines in every:
-        trees = [collectives.switch_trees.over(line) for line in lines]
+        trees = [collectives.switches.trees.over(line) for line in lines]
         if any(tree is None or tree.figures is None for tree in trees):
             return False
-        if collectives.broadcasts_by_switches and any(tree and len(tree.switches) > 1 for tree in trees):
+        if collectives.switches.has_broadcasts and any(tree and len(tree.switches) > 1 for tree in trees):
             return False  # who is nearer to the root hears of it earlier
         if len({tree.figures for tree in trees if tree is not None}) > 1:
             return False
@@ -65,7 +65,7 @@ class SwitchTables:
             key = np.unique(found).tobytes() if self._actors.is_folded else found.tobytes()
             if key not in known:
                 known.add(key)
-                rows = self._add(collectives.switch_trees.over(line), np.full(len(line), NOBODY), line)
+                rows = self._add(collectives.switches.trees.over(line), np.full(len(line), NOBODY), line)
                 for actor, branch in rows:
                     self._own[actor * self._axes + axis] = branch
 
@@ -76,7 +76,7 @@ class SwitchTables:
         members = self._group_members[first : first + len(ranks)]
         if self._own[len(self._actors) * self._axes + members[0]] != NOBODY:
             return  # a group of the same actors is already there
-        for actor, branch in self._add(collectives.switch_trees.over(ranks), members, ranks):
+        for actor, branch in self._add(collectives.switches.trees.over(ranks), members, ranks):
             place = np.flatnonzero(self._actors.of_rank[ranks] == actor)[0]
             self._own[len(self._actors) * self._axes + members[place]] = branch
 
@@ -147,10 +147,10 @@ def switch_tables(
 ) -> dict[str, Any]:
     """All trees of a plan; `group_members` are the rows of the listed members, `members` all rows."""
     found = SwitchTables(actors, group_members, members, len(grid.dimensions) + 1)
-    for axis in collectives.switched_axes:
+    for axis in collectives.switches.axes:
         found.add_axis(collectives, grid, axis)
     for row in range(1, len(groups)):
-        if groups.canonical_names[row] in collectives.switched_groups:
+        if groups.canonical_names[row] in collectives.switches.groups:
             found.add_group(collectives, groups, row)
-    trees = collectives.switch_trees
+    trees = collectives.switches.trees
     return found.finish() | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}

@@ -1,0 +1,160 @@
+"""Which algorithm a collective takes: what the system file says, and whether its switches reach all members.
+
+Not here: what an algorithm does (`collectives`), and which switches serve whom (`machine.switch_trees`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from et_sim.collectives import IN_NETWORK, RING, TREE, Algorithm, Operation, parse_algorithm
+from et_sim.errors import MachineError
+from et_sim.machine.model import GridFabric, Machine, Notice
+from et_sim.machine.switch_trees import SwitchTrees
+from et_sim.plan import tables
+from et_sim.plan.axes import Axes
+from et_sim.plan.groups import GroupShape, GroupTable
+
+KEY_OF_OPERATION = {
+    Operation.ALL_REDUCE: "all-reduce-implementation",
+    Operation.ALL_GATHER: "all-gather-implementation",
+    Operation.REDUCE_SCATTER: "reduce-scatter-implementation",
+    Operation.ALL_TO_ALL: "all-to-all-implementation",
+    Operation.BROADCAST: "broadcast-implementation",
+}
+
+
+class SwitchReach:
+    """Which axes and groups leave collectives to switches."""
+
+    def __init__(self, machine: Machine, groups: GroupTable, axes: Axes) -> None:
+        self._network = machine.network
+        self._groups = groups
+        self._row_of = axes
+        self._reached: dict[tuple[int, str], bool] = {}
+        self.trees = SwitchTrees(machine.network)
+        self.axes: dict[int, None] = {}  # axes of the system that some program leaves to switches
+        self.groups: dict[str, None] = {}  # and groups that do not span it, by canonical name
+        self.has_broadcasts = False
+        self.notices: dict[Notice, None] = {}
+
+    def algorithm(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
+        """In-network if switches that reduce reach all members along an axis; else a ring, with a notice."""
+        self._check(operation)
+        place = (axis, group.name if axis == tables.NO_AXIS else "")
+        if place not in self._reached:
+            self._reached[place] = self._are_reached(*place)
+        if not self._reached[place]:
+            return self._instead(operation, *place)
+        self.has_broadcasts |= operation is Operation.BROADCAST
+        if axis == tables.NO_AXIS:
+            self.groups[group.name] = None
+        else:
+            self.axes[axis] = None
+        return IN_NETWORK
+
+    def _check(self, operation: Operation) -> None:
+        key = KEY_OF_OPERATION[operation]
+        if not self.trees.are_any:
+            raise MachineError(
+                f'key "{key}" is inNetwork, and no switch of the network reduces',
+                place="system configuration",
+                remedy='name those that do under "in-network" in the network file, or take another algorithm',
+            )
+        if operation is Operation.ALL_TO_ALL:
+            raise MachineError(
+                "inNetwork cannot do an all-to-all, in which there is nothing to reduce or to copy",
+                place=f'system key "{key}"',
+                remedy="use ring or direct for all-to-all",
+            )
+
+    def _are_reached(self, axis: int, name: str) -> bool:
+        """Whether there is a tree for every line along an axis, or for every group of a name."""
+        if axis == tables.NO_AXIS:
+            return all(self.trees.over(members) is not None for members in self._groups.all_of(name))
+        if isinstance(self._network.fabric, GridFabric) and axis != self._row_of.of_system:
+            return any(number == axis for number, _ in self._network.reducers)
+        stride, members, _ = self._row_of[axis]
+        every = np.arange(self._network.ranks)
+        lines = every[every // stride % members == 0]
+        return all(
+            self.trees.over(first + np.arange(members) * stride) is not None for first in lines.tolist()
+        )
+
+    def _instead(self, operation: Operation, axis: int, name: str) -> Algorithm:
+        instead = TREE if operation is Operation.BROADCAST else RING
+        where = f"dimension {axis}"
+        if axis == tables.NO_AXIS:
+            where = f"group {self._groups.used(name).name}"
+        elif axis == self._row_of.of_system:
+            where = "the system"
+        text = (
+            f"no switches that reduce reach all members of {where}: {operation.name.lower()} there takes a "
+            f"{instead.family} instead of inNetwork"
+        )
+        self.notices[Notice("system configuration", KEY_OF_OPERATION[operation], text)] = None
+        return instead
+
+
+class AlgorithmChoice:
+    """Reads the system file's lists of algorithms."""
+
+    def __init__(self, machine: Machine, switches: SwitchReach) -> None:
+        self._system = machine.system
+        self._dimensions = machine.network.grid.dimensions
+        self._switches = switches
+
+    def of_tree(self, operation: Operation, axis: int, group: GroupShape) -> Algorithm:
+        """That of an operation that goes over a tree of members or of switches."""
+        if self.is_left_to_switches(operation):
+            return self._switches.algorithm(operation, axis, group)
+        return TREE
+
+    def is_left_to_switches(self, operation: Operation) -> bool:
+        """Whether the system file asks for switches in an operation over a tree."""
+        chosen = self._system.implementations.broadcast or ()
+        return operation is Operation.BROADCAST and IN_NETWORK.family in chosen
+
+    def along_dimensions(self, operation: Operation, group: GroupShape) -> tuple[Algorithm, ...]:
+        """One algorithm per dimension; the list ends at the first that spans the system."""
+        names = self._names(operation)
+        if not group.spans_system:
+            if IN_NETWORK.family in names:
+                return (self._switches.algorithm(operation, tables.NO_AXIS, group),)
+            return (parse_algorithm(names[0] if len(names) == 1 else "ring"),)
+        chosen: list[Algorithm] = []
+        for dimension, name in enumerate(names):
+            algorithm = parse_algorithm(name)
+            if algorithm == IN_NETWORK:
+                algorithm = self._switches.algorithm(operation, dimension, group)
+            chosen.append(algorithm)
+            if algorithm.spans_system:
+                break
+        return tuple(chosen)
+
+    def _names(self, operation: Operation) -> tuple[str, ...]:
+        names: tuple[str, ...] = getattr(self._system.implementations, operation.name.lower())
+        if not names:
+            raise MachineError(
+                f"the workload has {operation.name.lower()} collectives, and key "
+                f"{KEY_OF_OPERATION[operation]!r} is not given",
+                place="system configuration",
+                remedy="add it with one algorithm per network dimension, such as ring",
+            )
+        return names
+
+    def check_reach(
+        self, operation: Operation, involved: tuple[bool, ...] | None, algorithms: tuple[Algorithm, ...]
+    ) -> None:
+        """Refuse a collective of all NPUs that would leave some of them out without the trace saying so."""
+        left = self._dimensions[len(algorithms) :]
+        if involved is not None or algorithms[-1].spans_system or all(d.npus == 1 for d in left):
+            return
+        if self._system.behaviour.must_reach_all:
+            raise MachineError(
+                f"key {KEY_OF_OPERATION[operation]!r} has an algorithm for {len(algorithms)} of "
+                f"{len(self._dimensions)} dimensions, and the workload has a {operation.name.lower()} of "
+                "all NPUs",
+                place="system configuration",
+                remedy="give one algorithm per dimension, or say which take part in the trace (involved_dim)",
+            )
