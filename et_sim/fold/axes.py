@@ -56,14 +56,15 @@ class Pattern:
 
 def patterns_of_axes(lowering: Lowering) -> dict[tuple[int, int], Pattern]:
     """By (axis, members) what is run there; NO_AXIS for groups."""
-    programs = lowering.collectives.programs()
+    programs, rings = lowering.collectives.programs(), lowering.collectives.rings
     found: dict[tuple[int, int], Pattern] = {}
     phases = lowering.collectives.phases()
     pairs = np.unique(np.stack((phases["axis"], phases["program"]), axis=1), axis=0)
     for axis, program in pairs.tolist():
         row = programs["programs"][program]
-        key = (axis, int(row["members"]))
+        key = (rings.dimension(axis), int(row["members"]))
         found.setdefault(key, Pattern()).add(row, programs["steps"])
+        found[key].places |= rings.is_ring(axis)
     return found
 
 

@@ -90,6 +90,8 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
         case Kind.PREFIX:
             if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and value[0]:
                 return value[0]
+        case Kind.RINGS:
+            return _rings(key, value, place)
         case Kind.TEXT:
             if isinstance(value, str) and value:
                 return value
@@ -228,6 +230,22 @@ def _algorithms(key: Key, value: Any, place: str) -> tuple[str, ...]:
             raise _unknown_algorithm(key, name, place, index)
         names.append(normal)
     return tuple(names)
+
+
+def _rings(key: Key, value: Any, place: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """By dimension, the orders of its NPUs around rings."""
+    if not isinstance(value, list) or not any(value):
+        raise refusal(key, value, place)
+    for dimension, rings in enumerate(value):
+        if not isinstance(rings, list):
+            raise refusal(key, rings, place, index=dimension)
+        for ring in rings:
+            if not (isinstance(ring, list) and all(type(one) is int for one in ring)):
+                raise refusal(key, ring, place, index=dimension)
+            if sorted(ring) != list(range(len(ring))):
+                why = f"it does not name each NPU from 0 to {len(ring) - 1} once"
+                raise refusal(key, ring, place, why=why, index=dimension)
+    return tuple(tuple(tuple(ring) for ring in rings) for rings in value)
 
 
 def _unknown_algorithm(key: Key, name: Any, place: str, index: int) -> MachineError:

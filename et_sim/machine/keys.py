@@ -41,6 +41,7 @@ class Kind(StrEnum):
     CHOICE = "choice"
     ALGORITHMS = "list of algorithms"
     PREFIX = "list of one path"
+    RINGS = "list of rings per dimension"
     TEXT = "text"
     SWITCHES = "named switches"
     OBJECT = "object"
@@ -92,6 +93,11 @@ class Key:
                 return f'a list such as ["ring"], one name per network dimension, each among {names}'
             case Kind.PREFIX:
                 return 'a list with exactly one trace prefix, such as ["custom/all_reduce"]'
+            case Kind.RINGS:
+                return (
+                    "a list per network dimension, of lists that name each NPU of the dimension once, "
+                    "such as [[[0, 1, 2, 3], [0, 2, 1, 3]]]"
+                )
             case Kind.CHOICE | Kind.TEXT:
                 return "a text in quotes"
             case Kind.OBJECT:

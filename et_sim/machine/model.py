@@ -394,6 +394,7 @@ class System:
     local_reduction_delay: int = 1
     shared_bus: SharedBus | None = None
     custom_implementations: dict[str, str] = field(default_factory=dict)  # type key -> trace prefix
+    rings: tuple[tuple[tuple[int, ...], ...], ...] = ()  # by dimension, the orders of its NPUs around rings
     per_node_implementation: str | None = None
     track_local_mem: bool = False
     stragglers: tuple[Straggler, ...] = ()

@@ -30,6 +30,7 @@ from et_sim.machine.model import (
 from et_sim.machine.network_file import read_network
 from et_sim.machine.profiles import DEFAULT, Profile
 from et_sim.machine.recognise import Role, is_graph
+from et_sim.machine.rings import check_rings
 from et_sim.machine.sources import Given, Source, load
 from et_sim.machine.stragglers import check_ranks_exist
 from et_sim.machine.system_file import read_system
@@ -60,6 +61,7 @@ def read_machine(
     sources = [network_source, system_source]
     network_value, system_value, layers = _read_network_and_system(network_source, system_source, remarks)
     _check_dimensions(system_value, network_value, system_source.place, remarks)
+    check_rings(system_value, network_value.grid, system_source.place, remarks)
     ranks = network_value.ranks
     for key, entries in (
         ("stragglers", system_value.stragglers),

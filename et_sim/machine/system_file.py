@@ -46,6 +46,7 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["shared_bus"] = _shared_bus(values)
     fields["implementations"] = _implementations(given, source.place, remarks)
     fields["custom_implementations"] = _custom_implementations(given)
+    fields["rings"] = given.get("rings", ())
     profile = Profile(given.get("profile", DEFAULT))
     fields["behaviour"] = behaviour = behaviour_of(profile, given.get("corrections"))
     fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)

@@ -111,6 +111,14 @@ _COLLECTIVE_KEYS = (
     ),
     *(key for collective in COLLECTIVES for key in _implementation(collective)),
     Key(
+        "rings",
+        Kind.RINGS,
+        "In which order rings visit the NPUs of a dimension; chunks take turns among the rings of a "
+        "dimension ([several rings](collectives.md#several-rings)). Without the key, or with an empty list "
+        "for a dimension, there is one ring, in ascending order.",
+        "Not known there.",
+    ),
+    Key(
         "broadcast-implementation",
         Kind.CHOICE,
         "How broadcasts are done: over a `tree` of their members, or `inNetwork`, by "

@@ -1,7 +1,8 @@
 """Axes: along what phases of collectives run, by row of the axis table.
 
-There is one for each dimension, one through the whole system in rank order, and one for each group. Not here:
-which axis a phase takes (`collective_lowering`), or who the members of a group are (`groups`).
+There is one for each dimension, one through the whole system in rank order, one for each ring whose order the
+system file gives, and one for each group. Not here: which axis a phase takes (`collective_lowering`), or who
+the members of a group are (`groups`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.model import Machine
 from et_sim.plan import tables
 from et_sim.plan.groups import GroupShape, GroupTable
+from et_sim.plan.rings import RingAxes
 
 # Sub-groups pay this fixed time per endpoint transfer, whatever the system file says.
 SUBGROUP_ENDPOINT_NS = 10
@@ -41,6 +43,8 @@ class Axes:
         self._real = [d for d, axis in enumerate(self._rows) if axis.members > 1]
         self.of_system = len(self._rows)
         self._rows.append(Axis(1, grid.ranks, 0 if len(self._rows) == 1 else SEVERAL_DIMENSIONS))
+        self.rings = RingAxes(machine.system.rings, len(self._rows))
+        self._rows += [self._rows[d]._replace(dimension=SEVERAL_DIMENSIONS) for d in self.rings.dimension_of]
 
     def __getitem__(self, row: int) -> Axis:
         return self._rows[row]
@@ -67,8 +71,8 @@ class Axes:
             )
         return chosen[0] if chosen else None
 
-    def finish(self, groups: GroupTable) -> tuple[Any, Any]:
-        """(axis table, the row of every group's own axis)."""
+    def finish(self, groups: GroupTable) -> tuple[Any, Any, Any]:
+        """(axis table, orders of rings, the row of every group's own axis)."""
         small = [
             (0, len(groups.members(row)), groups.first_member(row), SUBGROUP_ENDPOINT_NS)
             for row in range(1, len(groups))
@@ -78,4 +82,5 @@ class Axes:
         columns = np.array(first + small, np.int64).T
         for name, column in zip(("stride", "members", "members_first", "endpoint_ns"), columns, strict=True):
             out[name] = column
-        return out, np.arange(self.of_system, len(out))
+        of_groups = np.arange(len(first), len(out))
+        return out, self.rings.fill(out), np.concatenate([[self.of_system], of_groups])

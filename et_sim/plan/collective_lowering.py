@@ -6,6 +6,7 @@ Equal collectives share rows, and equal phases share programs: the tables grow w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +15,12 @@ import numpy as np
 
 from et_sim.collectives import (
     OVER_A_TREE,
+    RING,
     Algorithm,
     CostFixes,
     Operation,
+    Peer,
+    StepProgram,
     lower,
 )
 from et_sim.collectives.tree import BY_SUBTREE
@@ -97,6 +101,7 @@ class CollectiveTables:
         self._groups = groups
         self._customs = customs
         self._axes = Axes(machine)
+        self.rings = self._axes.rings
         self.switches = SwitchReach(machine, groups, self._axes)
         self._choice = AlgorithmChoice(machine, self.switches)
         self._rows: dict[CollectiveRequest, int | None] = {}
@@ -150,16 +155,20 @@ class CollectiveTables:
         by_dimension = {part.dimension: part for part in parts}
         scheduler = self._machine.system.dimension_order
         rules = replace(self._rules, everywhere=spanning and scheduler in SCATTERING_EVERYWHERE)
-        known: dict[tuple[int, Order], list[PhaseRow]] = {}
+        rings = self.rings.count(list(by_dimension)) if spanning else 1
+        known: dict[tuple[int, Order, int], list[PhaseRow]] = {}
         phase_lists = []
         for route in routes:
-            for order in route.orders:
-                key = (route.chunks.size, order)
-                if key not in known:
+            turns = [
+                (route.chunks.size, route.orders[turn % len(route.orders)], turn % rings)
+                for turn in range(math.lcm(len(route.orders), rings))
+            ]
+            for size, order, turn in dict.fromkeys(turns):
+                if (size, order, turn) not in known:
                     visited = [by_dimension[dimension] for dimension in order if dimension in by_dimension]
-                    phases = plan_phases(request.operation, route.chunks.size, visited, rules)
-                    known[key] = [self._phase(p, algorithms, spanning) for p in phases]
-            phase_lists.append([known[route.chunks.size, order] for order in route.orders])
+                    phases = plan_phases(request.operation, size, visited, rules)
+                    known[size, order, turn] = [self._phase(p, algorithms, spanning, turn) for p in phases]
+            phase_lists.append([known[turn] for turn in turns])
         return self._add_collective(request, [route.chunks for route in routes], phase_lists)
 
     def _routes(
@@ -275,10 +284,14 @@ class CollectiveTables:
         keeps_size = algorithm.keeps_size(self._accounting)
         return Part(dimension, members, keeps_size, self._accounting.whole_pieces)
 
-    def _phase(self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool) -> PhaseRow:
+    def _phase(
+        self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool, turn: int
+    ) -> PhaseRow:
         algorithm = algorithms[phase.part.dimension]
         if not spanning:
             axis = tables.NO_AXIS
+        elif algorithm.used_for(phase.operation, self._accounting) == RING:
+            axis = self.rings.axis(phase.part.dimension, turn)
         else:
             axis = self._axes.of_system if algorithm.spans_system else phase.part.dimension
         key = _ProgramKey(axis, phase.part.members, algorithm, phase.operation, phase.size)
@@ -310,6 +323,9 @@ class CollectiveTables:
                 fixes=self._accounting,
                 root=key.root,
             )
+            if self.rings.is_ring(key.axis):
+                assert isinstance(program, StepProgram)
+                program = replace(program, peer=Peer.AHEAD)  # the other way round is a ring of its own
             if len(self._programs) == MOST_PROGRAMS:
                 raise MachineError(
                     f"the workload has more than {MOST_PROGRAMS} collective phases that differ in size",
@@ -319,8 +335,8 @@ class CollectiveTables:
             self._programs.append((program, dimension))
         return self._program_rows[key]
 
-    def axes(self) -> tuple[Any, Any]:
-        """(axis table, the row of every group's own axis)."""
+    def axes(self) -> tuple[Any, Any, Any]:
+        """(axis table, orders of rings, the row of every group's own axis)."""
         return self._axes.finish(self._groups)
 
     def collectives(self) -> np.ndarray:

@@ -123,7 +123,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     customs = lowering.customs.finish(channel_tables)
     channels, actor_channels = channel_tables.finish()
     member_tables = MemberTables(workload, actors, lowering.groups, lowering.used_groups)
-    axes, group_axes = lowering.collectives.axes()
+    axes, orders, group_axes = lowering.collectives.axes()
     groups, group_ranks = lowering.groups.tables(group_axes)
     members, actor_members, group_members = member_tables.finish(groups, len(group_ranks))
     programs = lowering.collectives.programs()
@@ -166,6 +166,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
             len(members),
         ),
         axes=axes,
+        orders=orders,
         groups=groups,
         group_names=tuple(lowering.groups.names),
         group_ranks=group_ranks,

@@ -54,6 +54,7 @@ LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
 NO_AXIS = -1
+NO_ORDER = -1
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
 NO_REDUCTION = -1  # differs from a reduction that takes no time
 
@@ -216,6 +217,8 @@ AXIS = record(
     ("members", "i4"),
     ("stride", "i4"),  # distance in ranks between neighbours
     ("members_first", "i8"),  # into `group_ranks`; -1: ranks follow from the stride
+    # Into `orders`, where the place at each position begins, then each place's position; -1: they are equal.
+    ("order_first", "i8"),
     ("endpoint_ns", "i8"),
 )
 GROUP = record(
@@ -283,6 +286,7 @@ class Plan:
     transfers: Any
     bus: Any  # LogGP parameters of the shared memory bus; empty: there is none
     axes: Any
+    orders: Any  # of NPUs around rings
     groups: Any
     group_names: tuple[str, ...]  # "": the whole system
     group_ranks: Any  # ranks of the listed groups

@@ -292,6 +292,8 @@ def _enter_phase(run: Run, chunk_row: int, index: int) -> None:
         chunk.position = run.plan.members[chunk.member].position
     else:
         chunk.position = (run.plan.actors[chunk.actor].rank // axis.stride) % axis.members
+        if axis.order_first >= 0:
+            chunk.position = run.plan.orders[axis.order_first + axis.members + chunk.position]
     chunk.started = 0
     chunk.sent = chunk.received = chunk.credit = chunk.transfers = 0
     chunk.step = chunk.transfer = 0

@@ -28,7 +28,11 @@ def rank_at(run: Run, chunk_row: int, position: int) -> int:
     axis = run.plan.axes[chunk.axis]
     if axis.members_first >= 0:
         return run.plan.group_ranks[axis.members_first + position]
-    return run.plan.actors[chunk.actor].rank + (position - chunk.position) * axis.stride
+    here = chunk.position
+    if axis.order_first >= 0:
+        here = run.plan.orders[axis.order_first + here]
+        position = run.plan.orders[axis.order_first + position]
+    return run.plan.actors[chunk.actor].rank + (position - here) * axis.stride
 
 
 @works_on_tables

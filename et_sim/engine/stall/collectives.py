@@ -131,7 +131,7 @@ class Collectives:
         base = 0
         if axis["members_first"] < 0:
             rank = int(self._still.rank[states["actor"][chunk_row]])
-            base = rank - int(states["position"][chunk_row]) * int(axis["stride"])
+            base = rank - rank // int(axis["stride"]) % int(axis["members"]) * int(axis["stride"])
         running = states["running"][chunk_row]
         return SharedPhase(
             axis=axis_row,

@@ -77,6 +77,7 @@ class PlanTables(Tables):
     transfers: Any
     bus: Any
     axes: Any
+    orders: Any
     groups: Any
     group_ranks: Any
     group_members: Any

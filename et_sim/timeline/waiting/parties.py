@@ -86,7 +86,7 @@ def _one_way(plan: Plan, collective: Any) -> OneWay | None:
 
 
 def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
-    """All axes that phases of its chunks go along."""
+    """All axes that phases of its chunks go along; rings of a dimension count as one."""
     axes: set[int] = set()
     chunk, row = 0, int(collective["chunk_plan_first"])
     phases = int(collective["phases"]) * int(collective["rotations"])
@@ -94,7 +94,10 @@ def _axes_of(plan: Plan, collective: Any) -> tuple[int, ...]:
         chunk, first = plan.chunk_plans[row].tolist()
         axes.update(plan.phases["axis"][first : first + phases].tolist())
         row += 1
-    return tuple(sorted(axes))
+    lines: dict[tuple[int, int], int] = {}
+    for one in sorted(axes - {NO_AXIS}):
+        lines.setdefault((int(plan.axes["stride"][one]), int(plan.axes["members"][one])), one)
+    return (*(axes & {NO_AXIS}), *lines.values())
 
 
 def _members_of(plan: Plan, group: int) -> Any:
