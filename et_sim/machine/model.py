@@ -239,6 +239,92 @@ class Completion(StrEnum):
     ACKNOWLEDGEMENT = "acknowledgement"
 
 
+class Window(StrEnum):
+    """How many bytes of a message may be under way without being acknowledged."""
+
+    NONE = "none"
+    PAIR = "pair"  # what fits on its way there and back
+    LARGEST = "largest"  # the same of the longest way in the network
+
+
+class CongestionControl(StrEnum):
+    """How senders react to congestion."""
+
+    NONE = "none"
+    DCQCN = "dcqcn"
+    HPCC = "hpcc"
+    TIMELY = "timely"
+    DCTCP = "dctcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """When packets that leave a queue are marked (ECN), for ports up to a bandwidth."""
+
+    bits_per_s: int
+    least_bytes: int
+    most_bytes: int
+    probability: float  # at the most
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The constants of congestion control; times in ns, rates in bits per second."""
+
+    algorithm: CongestionControl = CongestionControl.NONE
+    least_rate: int = 100_000_000
+    step: int = 50_000_000
+    large_step: int = 100_000_000
+    gain: float = 1 / 256
+    alpha_ns: float = 1000.0
+    decrease_ns: float = 4000.0
+    increase_ns: float = 900_000.0
+    recoveries: int = 1
+    clamps_target: bool = False
+    wanted_use: float = 0.95
+    most_steps: int = 0
+    reacts_fast: bool = True
+    samples: bool = False
+    units: int = 1
+    dctcp_step: int = 1_000_000_000
+    timely_alpha: float = 0.875
+    timely_beta: float = 0.8
+    low_ns: float = 50_000.0
+    high_ns: float = 500_000.0
+    least_rtt_ns: float = 20_000.0
+    stamps: bool = True  # packets say when they were sent
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """What switches keep of packets that wait; sizes in bytes."""
+
+    size: int = 32 << 20  # of a switch
+    pauses: bool = True  # priority flow control
+    reserve: int = 4096  # of each port, before what all share is used
+    resume_below: int = 3072  # the threshold
+    threshold_shift: int = 3  # a port may use 2^-shift of what is free
+    queue_packets: int = 1 << 30  # of a port, without pauses; this and the next two
+    queue_bytes: int = 1 << 60
+    share: float = 1.0  # of what is free
+    marking: tuple[Marking, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Packets:
+    """What the packet model needs of a transport besides."""
+
+    window: Window = Window.PAIR
+    window_shrinks: bool = True  # with the rate
+    paced: bool = True  # by the rate; else by the line
+    answers_pass: bool = False  # acknowledgements leave a host that is paused
+    wakes_any: bool = False  # as in ns-3: see `roce.nic`
+    refuses_ns: float = 500_000.0  # between two requests for the same packet
+    seed: int = 1
+    control: Control = Control()
+    buffers: Buffers = Buffers()
+
+
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """What a transport makes of messages; sizes in bytes. This one leaves them as they are."""
@@ -249,6 +335,7 @@ class Protocol:
     store_and_forward: bool = False  # devices pass on packets when they have all of them
     completion: Completion = Completion.RECEIPT
     whole_ns: bool = False  # the time of a packet on a link is rounded to whole ns
+    packets: Packets = Packets()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,44 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import Completion, Protocol
+from et_sim.machine.model import Buffers, Completion, CongestionControl, Control, Marking, Packets, Protocol
 
 MOST_BYTES = 1 << 20  # of a packet
+
+# ECN by bandwidth, as HPCC's authors chose it: Gb/s, and from how many kB and to how many it takes effect.
+MARKING = tuple(
+    Marking(rate * 10**9, least * 1000, most * 1000, 0.2)
+    for rate, least, most in (
+        (25, 100, 400),
+        (40, 200, 800),
+        (100, 400, 1600),
+        (200, 600, 2400),
+        (400, 800, 3200),
+        (2400, 800, 3200),
+    )
+)
+DEFAULT_PRESET = "datacenter"  # of the packet model
 
 PRESETS = MappingProxyType(
     {
         "roce": Protocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT),
         "tcp": Protocol(1448, 54, 54, store_and_forward=True),
+        "datacenter": Protocol(
+            4096,
+            62,
+            66,
+            store_and_forward=True,
+            packets=Packets(control=Control(CongestionControl.DCQCN), buffers=Buffers(marking=MARKING)),
+        ),
+        "ns3-parity": Protocol(
+            1000,
+            36,
+            48,
+            store_and_forward=True,
+            completion=Completion.ACKNOWLEDGEMENT,
+            whole_ns=True,
+            packets=Packets(wakes_any=True, control=Control(stamps=False), buffers=Buffers(marking=MARKING)),
+        ),
     }
 )
 
@@ -24,7 +54,9 @@ PROTOCOL_KEYS = (
         "preset",
         Kind.CHOICE,
         "What the other keys are unless they are given: `roce` as ns-3 models it (1000, 36, 48, true, "
-        "`acknowledgement`), `tcp` over IPv4 with timestamps (1448, 54, 54, true, `receipt`).",
+        "`acknowledgement`), `tcp` over IPv4 with timestamps (1448, 54, 54, true, `receipt`), `datacenter` "
+        "for RoCE as it is run (4096, 62, 66, true, `receipt`; DCQCN), `ns3-parity` as `roce` with all that "
+        "ns-3 does to packets.",
         choices=tuple(PRESETS),
     ),
     Key(

@@ -18,6 +18,7 @@ MODELS = {
     "analytical": "et_sim.network.analytical",
     "link": "et_sim.network.link",
     "flow": "et_sim.network.flow.model",
+    "packet": "et_sim.network.packet.model",
 }
 DEFAULT = "analytical"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")

@@ -34,11 +34,20 @@ def one_after_the_other(hops: int, size: int) -> int:
     return hops * int(LATENCY + size / BANDWIDTH)
 
 
+def packets(hops: int, size: int) -> int:
+    """Packets of 4096 and 62 bytes, stored and forwarded; the last may be smaller."""
+    full, rest = divmod(max(size, 1) - 1, 4096)
+    whole, last = (round((payload + 62) * 1000 / BANDWIDTH) for payload in (4096, rest + 1))
+    serial = (full + hops - 1) * whole + last if full else hops * last
+    return (serial + hops * LATENCY * 1000) // 1000
+
+
 # What a lone message takes over so many hops, as documented.
 LONE: dict[str, Callable[[int, int], int]] = {
     "analytical": lambda hops, size: int(hops * LATENCY + size / BANDWIDTH),
     "link": one_after_the_other,
     "flow": lambda hops, size: int(hops * LATENCY + size / BANDWIDTH),
+    "packet": packets,
     "toys.fixed_delay": lambda _hops, _size: DELAY_NS,
     "toys.shared_medium": lambda _hops, size: math.ceil(size / BYTES_PER_NS),
 }

@@ -395,8 +395,8 @@ def message_shares(run: Run, row: int) -> None:
 
 @works_on_tables
 def message_shared(
-    run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, alone: int
+    run: Run, row: int, link_row: int, link_class: int, dimension: int, begin: int, end: int, alone: int
 ) -> int:
     """A message that shared links is through; one link held it up; returns what its end is caused by."""
-    traffic.message_shared(run, row, link_row, dimension, begin, alone)
-    return message_causes.message_shared(run, row, link_row, link_class, begin)
+    traffic.message_shared(run, row, link_row, dimension, begin, end, alone)
+    return message_causes.message_shared(run, row, link_row, link_class, begin, end)

@@ -150,13 +150,13 @@ def message_shares(run: Run, row: int) -> None:
 
 
 @works_on_tables
-def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: int) -> int:
+def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: int, end: int) -> int:
     """A message that shared a link is through; returns the causal event at which it is."""
     if not is_recorded(run):
         return NONE
     now, kept = run.causes.now[0], run.causes.messages[row]
     now.link, now.resource, now.node = link_class, link_row, kept.node
-    through = new_causal_event(run, kept.cause, NONE, SERIALISATION, begin, run.clock[0].now)
+    through = new_causal_event(run, kept.cause, NONE, SERIALISATION, begin, end)
     now.link = now.resource = NONE
     return through
 

@@ -225,12 +225,14 @@ def link_carries(run: Run, link_row: int, begin: float, end: float, before: floa
 
 
 @works_on_tables
-def message_shared(run: Run, row: int, link_row: int, dimension: int, begin: int, alone: int) -> None:
+def message_shared(
+    run: Run, row: int, link_row: int, dimension: int, begin: int, end: int, alone: int
+) -> None:
     """A message that shared links is through, held up by one of them; it would have taken so long alone."""
     if is_noted(run):
-        message, now = run.traffic.messages[row], run.clock[0].now
-        message.start_ns, message.left_ns, message.dimension = begin, now, dimension
-        message.waited_ns = max(now - begin - alone, 0)
+        message = run.traffic.messages[row]
+        message.start_ns, message.left_ns, message.dimension = begin, end, dimension
+        message.waited_ns = max(end - begin - alone, 0)
         note_wait(run, link_row, message.waited_ns)
 
 

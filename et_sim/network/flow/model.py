@@ -274,7 +274,7 @@ def _end(run: Run, route_row: int) -> None:
     alone = int(bytes_on_wire(run.network, message.bytes) / route.narrowest)
     link_class = run.network.shared[route.bottleneck].speed
     through = observe.message_shared(
-        run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, alone
+        run, message_row, route.bottleneck, link_class, route.dimension, message.begin_ns, now, alone
     )
     if observe.describes_causes(run):
         observe.next_event_flies(run, through, now, flight_class(run.network, route))

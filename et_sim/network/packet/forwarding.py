@@ -1,0 +1,179 @@
+"""Devices pass packets on, and ask the devices before them to wait.
+
+Pauses go in front of all else, and hold until they are taken back.
+
+Not here: what a host sends of its own (the transports), and when a buffer is full (`buffers`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.buffers import admits, is_marked, may_resume, must_pause, releases
+from et_sim.network.packet.ports import (
+    arm,
+    dequeue,
+    dequeue_urgent,
+    enqueue,
+    enqueue_urgent,
+    is_sending,
+    land,
+    new_packet,
+    release_packet,
+    transmit,
+)
+from et_sim.network.packet.records import DATA, PAUSE, RESUME
+
+PAUSE_BYTES = 31
+
+# What transports are asked; their functions stand in the module of their tables (`PacketTables.transport`).
+# (network, port): the packet that a host sends next over a port; NONE: none.
+next_packet = chosen_by_tables("next_packet", "transport")
+# (network, port): whether a host may have something to send when the port is free.
+wants_port = chosen_by_tables("wants_port", "transport")
+# (network, packet): a packet is at the host where its way ends.
+received = chosen_by_tables("received", "transport")
+# (network, packet, port): note in a packet with data what it finds at a port that it leaves.
+passes = chosen_by_tables("passes", "transport")
+
+
+@works_on_tables
+def packet_lands(network: Any, port_row: int) -> None:
+    """A packet is at the far end of a link."""
+    port = network.ports[port_row]
+    row = land(network, port)
+    packet = network.packets[row]
+    if packet.kind >= PAUSE:
+        _obey(network, port.back, int(packet.kind == PAUSE))
+        release_packet(network, row)
+        return
+    packet.hop += 1
+    packet.port = port_row
+    out = network.ways[packet.flow * network.stride[0] + packet.hop]
+    if out == NONE:
+        received(network, row)
+    else:
+        _forward(network, row, out)
+
+
+@works_on_tables
+def _obey(network: Any, port_row: int, is_pause: int) -> None:
+    """A port was told to wait, or to go on."""
+    port, now = network.ports[port_row], network.state[0].now_ps
+    if is_pause:
+        port.paused += 1
+        if port.is_paused == 0:
+            port.paused_since_ps = now
+        port.is_paused = 1
+        return
+    if port.is_paused:
+        port.paused_ps += now - port.paused_since_ps
+    port.is_paused = 0
+    send_next(network, port_row)
+
+
+@works_on_tables
+def _forward(network: Any, packet_row: int, out: int) -> None:
+    """A packet goes on over another port, if it is kept."""
+    packet, port = network.packets[packet_row], network.ports[out]
+    if not admits(network, packet, port):
+        port.drops += 1
+        network.state[0].lost += 1
+        release_packet(network, packet_row)
+        return
+    if network.rules[0].has_pauses:
+        came = network.ports[packet.port]
+        if must_pause(network, came):
+            came.pauses = 1
+            _ask(network, came.back, PAUSE)
+    enqueue(network, port, packet_row)
+    send_next(network, out)
+
+
+@works_on_tables
+def _ask(network: Any, port_row: int, kind: int) -> None:
+    """Send a pause, or a resumption, back over a link."""
+    port = network.ports[port_row]
+    row = new_packet(network, kind, NONE, PAUSE_BYTES)
+    if is_sending(network, port):
+        enqueue_urgent(network, port, row)
+        arm(network, port_row)
+    else:  # nothing urgent waits for a port that is free
+        transmit(network, port_row, row)
+        _arm_if_wanted(network, port_row)
+
+
+@works_on_tables
+def send_next(network: Any, port_row: int) -> None:
+    """A port sends what is next, if it is free and there is something."""
+    port = network.ports[port_row]
+    if is_sending(network, port):
+        if port.is_armed == 0 and _is_wanted(network, port_row):
+            arm(network, port_row)
+        return
+    if port.urgent != NONE:
+        row = dequeue_urgent(network, port)
+    elif port.is_host == 0:
+        row = _next_in_queue(network, port_row)
+    else:
+        row = _next_of_host(network, port_row)
+    if row != NONE:
+        transmit(network, port_row, row)
+        _arm_if_wanted(network, port_row)
+
+
+@works_on_tables
+def _arm_if_wanted(network: Any, port_row: int) -> None:
+    if _is_wanted(network, port_row):
+        arm(network, port_row)
+
+
+@works_on_tables
+def _is_wanted(network: Any, port_row: int) -> bool:
+    """Whether something waits for a port."""
+    port = network.ports[port_row]
+    if port.urgent != NONE or port.head != NONE:
+        return True
+    return bool(port.is_host and wants_port(network, port_row))
+
+
+@works_on_tables
+def _next_in_queue(network: Any, port_row: int) -> int:
+    """The first packet in a port's queue leaves it, and the buffer."""
+    port = network.ports[port_row]
+    if port.head == NONE or port.is_paused:
+        return NONE
+    row = dequeue(network, port)
+    packet, rules = network.packets[row], network.rules[0]
+    releases(network, packet, port)
+    if rules.marks and packet.kind == DATA and is_marked(network, port):
+        packet.is_marked = 1
+        port.marks += 1
+    if rules.has_pauses:
+        came = network.ports[packet.port]
+        if may_resume(network, came):
+            came.pauses = 0
+            _ask(network, came.back, RESUME)
+    if packet.kind == DATA:
+        passes(network, row, port)
+    return row
+
+
+@works_on_tables
+def _next_of_host(network: Any, port_row: int) -> int:
+    """A host takes turns between what it passes on and what is its own."""
+    port = network.ports[port_row]
+    if port.head == NONE:
+        return next_packet(network, port_row)
+    row = NONE
+    if port.has_turn:
+        row = next_packet(network, port_row)
+        port.has_turn = 0
+    if row == NONE:
+        row = _next_in_queue(network, port_row)
+        port.has_turn = 1
+    if row == NONE:
+        row = next_packet(network, port_row)
+    return row

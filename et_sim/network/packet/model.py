@@ -1,0 +1,361 @@
+"""Packet network: messages as packets that queue at ports, with buffers, pauses and congestion control.
+
+A packet takes its time on each link, is stored, and goes on; it waits where others are before it. The kernel
+has a calendar of its own: the engine's has one event for it, at which the kernel goes on until the engine's
+next event, or until a message has arrived or left. Within an instant, packets come before what the engine
+does then, and messages that are sent in it set out after both, in the order in which they were sent. Times
+are picoseconds in the kernel; what the engine hears is cut to whole nanoseconds.
+
+A message to oneself arrives at once. Nothing is folded. Not here: what happens to packets (`kernel`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.pools import grow_pool
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
+from et_sim.engine.transport.network_seam import Needs
+from et_sim.machine.model import Network, Protocol
+from et_sim.machine.protocol_tables import DEFAULT_PRESET, PRESETS
+from et_sim.network import graph, graph_links, link
+from et_sim.network.flow import protocols
+from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.link_queues import arrive_at_once
+from et_sim.network.packet import setup
+from et_sim.network.packet.flows import flow_to_begin, new_flow
+from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
+from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
+from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
+from et_sim.network.packet.roce.tables import RoceTables
+from et_sim.plan.tables import Plan, table
+from et_sim.units import LONGEST_NS
+
+HAS_CONTENTION = True
+HAS_PROTOCOLS = True
+GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
+MOST_PLANS = (1 << 30) - 1  # told apart
+PS_PER_NS = setup.PS_PER_NS
+
+begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
+
+
+@dataclass(frozen=True, slots=True)
+class PacketTables(Tables):
+    """What compiled code knows."""
+
+    hops: Any  # the tables of the link model
+    transport: Any
+    rules: Any  # one row
+    state: Any
+    ports: Any  # by link
+    devices: Any
+    packets: Any
+    flows: Any
+    ways: Any  # by flow: the links there, NONE, the links back, NONE
+    stride: Any  # how many entries a flow has there
+    heap: Any
+    places: Any  # in it, by source of events
+    units: Any  # of the engine's time, in a nanosecond
+    log: Any  # what ports sent since the engine looked, if links are recorded
+    spare: Any  # how many packets one event of the engine may make, at most
+
+
+def check(network: Network, most_bytes: int = 0) -> None:
+    """Refuse networks without single links, and messages that would take too long."""
+    link.check(network, protocols.most_bytes(_protocol(network), most_bytes))
+
+
+def _protocol(network: Network) -> Protocol:
+    return network.protocol or PRESETS[DEFAULT_PRESET]
+
+
+def tables(network: Network, _plan: Plan) -> PacketTables:
+    """All links, idle."""
+    wired, protocol = as_graph(network), _protocol(network)
+    buffers = protocol.packets.buffers
+    ports = setup.ports_of(wired, buffers)
+    spare = EVENTS_AT_ONCE * PACKETS_PER_EVENT + len(ports)
+    state = table(STATE, 1)
+    for name in ("current", "free_packet", "free_flow", "head", "tail", "arrived", "left", "planned_ns"):
+        state[name] = NONE
+    transport = RoceTables(
+        setup.roce_rules_of(protocol, 0, 0),
+        table(PAIR, 0),
+        setup.nics_of(ports),
+        np.zeros(0, np.int64),
+        np.zeros(0, np.int64),
+    )
+    return PacketTables(
+        hops=graph_links.link_tables(replace(wired, fraction_bits=network.fraction_bits)),
+        transport=transport,
+        rules=setup.rules_of(protocol),
+        state=state,
+        ports=ports,
+        devices=setup.devices_of(wired, ports, buffers),
+        packets=table(PACKET, 0),
+        flows=table(FLOW, 0),
+        ways=np.zeros(0, np.int32),
+        stride=np.array([2 * (graph.most_links(wired) + 1)]),
+        heap=table(ENTRY, len(ports)),
+        places=np.full(len(ports), NONE, np.int32),
+        units=np.array([1 << network.fraction_bits]),
+        log=table(SENDING, spare),
+        spare=np.array([spare]),
+    )
+
+
+def grown(tables: PacketTables, rows: int) -> PacketTables:
+    """The same with so many flows left, and packets for many events."""
+    state = tables.state[0]
+    if state.free_packets < tables.spare[0]:
+        packets = grow_pool(tables.packets, state, "free_packet", "next", int(tables.spare[0]))
+        noted = np.zeros(len(packets) * MOST_HOPS * _has_figures(tables), np.int64)
+        noted[: len(tables.transport.noted)] = tables.transport.noted
+        tables = replace(tables, packets=packets, transport=replace(tables.transport, noted=noted))
+    if state.free_flows < rows:
+        flows = grow_pool(tables.flows, state, "free_flow", "next", rows)
+        pairs = table(PAIR, len(flows))
+        pairs[: len(tables.transport.pairs)] = tables.transport.pairs
+        known = np.zeros(len(flows) * MOST_HOPS * _has_figures(tables), np.int64)
+        known[: len(tables.transport.known)] = tables.transport.known
+        sources = len(tables.ports) + len(flows) * TIMERS
+        tables = replace(
+            tables,
+            flows=flows,
+            transport=replace(tables.transport, pairs=pairs, known=known),
+            ways=_longer(tables.ways, len(flows) * int(tables.stride[0]), NONE),
+            heap=_longer(tables.heap, sources, 0),
+            places=_longer(tables.places, sources, NONE),
+        )
+    return tables
+
+
+def _has_figures(tables: PacketTables) -> bool:
+    return bool(tables.transport.rules[0].control == HPCC)
+
+
+def _longer(array: Any, rows: int, empty: int) -> Any:
+    longer = np.full(rows, empty, array.dtype) if not array.dtype.names else np.zeros(rows, array.dtype)
+    longer[: len(array)] = array
+    return longer.view(np.recarray) if array.dtype.names else longer
+
+
+def resources(network: Network, _plan: Plan) -> ResourceTable:
+    """Every link."""
+    return replace(graph_links.link_resources(as_graph(network)), are_shared=True)
+
+
+def carried(tables: PacketTables) -> Any:
+    """Bytes, by link."""
+    return tables.ports["bytes"]
+
+
+def path_keys(_network: Network, **_: bool) -> None:
+    """Packets of all ranks meet."""
+    return
+
+
+def needs(_network: Network) -> Needs:
+    """A row of the message pool for each message; the kernel may go on once more, and messages begin."""
+    return Needs(causal_events=4, record=MESSAGE, events=3)
+
+
+@works_on_tables
+def rows_left(run: Run) -> int:
+    """Messages, and flows; none if there are too few packets."""
+    state = run.network.state[0]
+    if state.free_packets < run.network.spare[0]:
+        return 0
+    return min(run.clock[0].free_messages, state.free_flows)
+
+
+@works_on_tables
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """It sets out when all else of this nanosecond has happened."""
+    if source == target:
+        arrive_at_once(run, target, size, kind, a, b, c, done)
+        return
+    message_row = new_message(run, target, size, kind, a, b, c, done)
+    observe.message_shares(run, message_row)
+    run.messages[message_row].begin_ns = run.clock[0].now
+    run.messages[message_row].left_ns = NONE
+    new_flow(run, source, target, message_row)
+    state = run.network.state[0]
+    if state.is_due == 0:
+        state.is_due = 1
+        schedule(run, run.clock[0].now, NETWORK + BEGIN, 0, 0, 0)
+
+
+@works_on_tables
+def network_event(run: Run, kind: int, row: int, version: int) -> int:
+    """Messages set out, or the kernel goes on; returns a message that is at its target."""
+    if kind == ARRIVAL:
+        return row
+    network = run.network
+    state, now = network.state[0], run.clock[0].now
+    state.logs = observe.notes_traffic(run)
+    if kind == BEGIN:
+        go_on(network, _ps(network, now))
+        _tell_links(run)
+        if _tells(run) or (state.waiting > 0 and next_ps(network) <= _ps(network, now)):
+            schedule(run, now, NETWORK + BEGIN, 0, 0, 0)
+            return NONE
+        _begin_all(run)
+        _tell_links(run)
+    elif state.planned_ns == NONE or version != state.plans:  # something else has been planned
+        return NONE
+    else:
+        state.planned_ns = NONE
+    if not _tells(run):
+        go_on(network, _ps(network, _until(run)))
+        _tells(run)
+        _tell_links(run)
+    _plan_next(run)
+    return NONE
+
+
+@works_on_tables
+def _begin_all(run: Run) -> None:
+    """The messages that were sent in this nanosecond set out."""
+    network = run.network
+    state = network.state[0]
+    state.is_due = 0
+    state.now_ps = max(state.now_ps, _ps(network, run.clock[0].now))
+    state.now_order = state.order
+    row = flow_to_begin(network)
+    while row != NONE:
+        network.flows[row].begin_ps = state.now_ps
+        begin_flow(network, row)
+        row = flow_to_begin(network)
+
+
+@works_on_tables
+def _until(run: Run) -> int:
+    """Until when nobody can send anything."""
+    clock = run.clock[0]
+    if run.slots[clock.slot].head != NONE:  # more happens in this nanosecond
+        return int(clock.now)
+    return int(run.heap_time[0]) if clock.times > 0 else LONGEST_NS
+
+
+@works_on_tables
+def _tells(run: Run) -> bool:
+    """Let the engine know of messages that have left or arrived; whether there were any."""
+    network = run.network
+    state = network.state[0]
+    if state.left == NONE and state.arrived == NONE:
+        return False
+    if state.left != NONE:
+        _message_left(run, state.left)
+        state.left = NONE
+    while state.arrived != NONE:
+        row = state.arrived
+        state.arrived = network.flows[row].next_told
+        _message_arrived(run, row)
+    return True
+
+
+@works_on_tables
+def _tell_links(run: Run) -> None:
+    """What ports have sent keeps links busy."""
+    network = run.network
+    state = network.state[0]
+    for row in range(state.logged):
+        sending = network.log[row]
+        begin, end = _engine_time(network, sending.begin_ps), _engine_time(network, sending.end_ps)
+        observe.link_passed(run, sending.port, begin, end - begin, sending.bytes)
+    state.logged = 0
+
+
+@works_on_tables
+def _message_left(run: Run, row: int) -> None:
+    """The last byte of a message is on the way."""
+    _note_left(run, row)
+    message = run.messages[run.network.flows[row].message]
+    if message.done != NONE:
+        observe.next_event_follows(run, message.through, message.left_ns)
+        schedule(run, message.left_ns, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        message.done = NONE
+
+
+@works_on_tables
+def _note_left(run: Run, row: int) -> None:
+    """Say what held a message up: the slowest link on its way."""
+    network = run.network
+    flow = network.flows[row]
+    message = run.messages[flow.message]
+    at = row * network.stride[0]
+    slowest, rate = NONE, NEVER
+    while network.ways[at] != NONE:
+        port = network.ports[network.ways[at]]
+        if port.bits_per_s < rate:
+            slowest, rate = network.ways[at], port.bits_per_s
+        at += 1
+    hops = network.hops
+    message.left_ns = max(_engine_time(network, flow.left_ps), message.begin_ns)
+    alone = int(message.bytes / hops.fabric.speeds[hops.fabric.speed_of[slowest]].bytes_per_ns)
+    message.through = observe.message_shared(
+        run,
+        flow.message,
+        slowest,
+        hops.fabric.speed_of[slowest],
+        hops.tier[flow.port],
+        message.begin_ns,
+        message.left_ns,
+        alone,
+    )
+
+
+@works_on_tables
+def _message_arrived(run: Run, row: int) -> None:
+    """A message is there; if it ends with its acknowledgement, it has left, too."""
+    flow = run.network.flows[row]
+    message = run.messages[flow.message]
+    arrives = max(_engine_time(run.network, flow.arrived_ps), run.clock[0].now)
+    if message.left_ns == NONE:
+        _note_left(run, row)
+    observe.next_event_flies(run, message.through, message.left_ns, NONE)
+    schedule(run, arrives, NETWORK + ARRIVAL, flow.message, 0, 0)
+    if message.done != NONE:
+        observe.next_event_flies(run, message.through, message.left_ns, NONE)
+        schedule(run, arrives, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        message.done = NONE
+
+
+@works_on_tables
+def _plan_next(run: Run) -> None:
+    """Have the kernel go on in time."""
+    network = run.network
+    state, clock = network.state[0], run.clock[0]
+    if state.waiting == 0:
+        return
+    time = max(_engine_time(network, next_ps(network)), clock.now)
+    if state.planned_ns == NONE or time < state.planned_ns:
+        state.planned_ns = time
+        state.plans = (state.plans + 1) & MOST_PLANS
+        observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
+        schedule(run, time, NETWORK + GO_ON, 0, state.plans, 0)
+
+
+@works_on_tables
+def _ps(network: Any, time: int) -> int:
+    """The engine's time as the kernel's."""
+    return time * PS_PER_NS // network.units[0]
+
+
+@works_on_tables
+def _engine_time(network: Any, time: int) -> int:
+    """The kernel's time as the engine's."""
+    return time * network.units[0] // PS_PER_NS

@@ -1,0 +1,137 @@
+"""What the packet model keeps: packets, ports, devices, flows, and the kernel's own state.
+
+A port is a directed link with all that its sending end has: a link's number is its port's. Time is counted in
+picoseconds. Events have an order besides their time: the number of events that were planned before them.
+"""
+
+from __future__ import annotations
+
+from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.plan.tables import record
+
+DATA, ACKNOWLEDGEMENT, NEGATIVE, PAUSE, RESUME = range(5)  # what packets are
+NEVER = 2**63 - 1
+
+STATE = record(
+    ("now_ps", "i8"),
+    ("now_order", "i8"),  # of the event under way
+    ("order", "i8"),  # of the next one that is planned
+    ("current", "i4"),  # the source of the event under way, whose place on the calendar is set afterwards
+    ("waiting", "i4"),  # entries of the kernel's calendar
+    ("free_packet", "i4"),
+    ("free_packets", "i4"),
+    ("free_flow", "i4"),
+    ("free_flows", "i4"),
+    ("head", "i4"),  # flows that begin when all else of this instant has happened
+    ("tail", "i4"),
+    ("is_due", "i4"),  # they are about to
+    ("arrived", "i4"),  # flows whose messages have arrived, or left, and whose engine does not know
+    ("left", "i4"),
+    ("planned_ns", "i8"),  # when the kernel goes on; NONE: it has nothing to do
+    ("plans", "i4"),  # how often that was said
+    ("random", "i8"),  # numbers drawn
+    ("logs", "i4"),  # what ports send is written down, because links are recorded
+    ("logged", "i4"),
+    ("sent", "i8"),  # packets with data, retransmitted ones included
+    ("lost", "i8"),
+    ("returned", "i8"),  # acknowledgements
+)
+PACKET = record(
+    ("arrives_ps", "i8"),
+    ("order", "i8"),  # of this event
+    ("sequence", "i8"),  # of its first byte; of an acknowledgement: of the next one expected
+    ("sent_ps", "i8"),
+    ("next", "i4"),  # in a queue, on a link, or on the free list
+    ("flow", "i4"),
+    ("bytes", "i4"),  # on the wire
+    ("payload", "i4"),
+    ("port", "i4"),  # over which it came
+    ("hop", "i2"),  # into the ways of its flow
+    ("kind", "u1"),
+    ("is_marked", "u1"),
+)
+PORT = record(
+    ("free_ps", "i8"),  # when it can send again
+    ("free_order", "i8"),
+    ("wakes_ps", "i8"),  # a host's port: when one of its flows may send again
+    ("wakes_order", "i8"),
+    ("delay_ps", "i8"),
+    ("bits_per_s", "i8"),
+    ("ns_per_byte", "f8"),
+    ("is_armed", "u1"),  # that it is free again is an event, because something waits
+    ("wakes", "u1"),
+    ("is_host", "u1"),  # its sending end is an NPU
+    ("is_paused", "u1"),
+    ("has_turn", "u1"),  # a host that forwards: its own packets are next
+    ("at_host", "u1"),  # its receiving end is an NPU
+    ("back", "i4"),  # the port in the other direction; NONE: there is none
+    ("device", "i4"),  # at its sending end
+    ("to", "i4"),  # at its receiving end
+    ("flying", "i4"),  # packets under way on the link
+    ("flying_tail", "i4"),
+    ("head", "i4"),  # packets that wait
+    ("tail", "i4"),
+    ("urgent", "i4"),  # pauses and resumptions that wait
+    ("urgent_tail", "i4"),
+    ("queued", "i8"),  # bytes that wait, pauses included
+    ("waiting", "i8"),  # without them
+    ("packets", "i4"),  # that wait
+    ("least_marked", "i8"),  # ECN: bytes, and the probability at the most
+    ("all_marked", "i8"),
+    ("marked_at_most", "f8"),
+    # Of packets that came over this link and are still in the device that it leads to.
+    ("held", "i8"),
+    ("in_headroom", "i8"),
+    ("headroom", "i8"),
+    ("shift", "i4"),
+    ("pauses", "u1"),  # the sending end was told to wait
+    # Figures
+    ("bytes", "i8"),
+    ("busy_ps", "i8"),
+    ("carried_packets", "i8"),
+    ("deepest", "i8"),
+    ("deepest_ps", "i8"),  # when that was
+    ("paused", "i8"),  # how often this port was told to wait, and how long it did
+    ("paused_ps", "i8"),
+    ("paused_since_ps", "i8"),
+    ("marks", "i8"),
+    ("drops", "i8"),
+)
+DEVICE = record(
+    ("shared", "i8"),  # bytes of its buffer that packets share
+    ("used", "i8"),  # by them
+)
+FLOW = record(
+    ("size", "i8"),  # bytes, at least one
+    ("padding", "i8"),  # one if there are none
+    ("begin_ps", "i8"),
+    ("message", "i4"),
+    ("source", "i4"),
+    ("target", "i4"),
+    ("next", "i4"),  # among those that begin, or on the free list
+    ("next_told", "i4"),
+    ("packets", "i4"),  # in the network
+    ("port", "i4"),  # over which it leaves
+    ("back_port", "i4"),  # over which acknowledgements do
+    ("back", "i4"),  # where their way begins
+    ("told", "u1"),  # the engine knows that the message has arrived
+    ("retransmitted", "i4"),  # packets
+    ("left_ps", "i8"),
+    ("arrived_ps", "i8"),
+)
+SENDING = record(("begin_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("bytes", "i4"))
+ENTRY = record(("time", "i8"), ("order", "i8"), ("source", "i8"))
+MESSAGE = record(
+    ("at", "i4"),  # while its way is looked up
+    ("via_switch", "i4"),
+    ("dimension", "i4"),
+    ("device", "i4"),
+    ("stop", "i4"),
+    ("source", "i4"),
+    ("ports", "i8"),
+    ("begin_ns", "i8"),
+    ("left_ns", "i8"),  # when its last byte was on the way; NONE: it is not
+    ("through", "i8"),  # the causal event of this
+    ("origin", "i8"),  # of the event that sent it, to notice ties
+    *MESSAGE_FIELDS,
+)

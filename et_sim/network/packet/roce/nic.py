@@ -1,0 +1,214 @@
+"""What a host sends next over a port: acknowledgements first, then one packet of each pair in turn.
+
+A pair may send unless its window is full, its port is paused, or its rate has it wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.flows import message_leaves, release_flow
+from et_sim.network.packet.ports import new_packet, sending_ps, wake_at
+from et_sim.network.packet.records import DATA, NEVER
+
+
+@works_on_tables
+def wants_port(network: Any, port_row: int) -> bool:
+    """Whether something may be to be sent when a port is free."""
+    nic = network.transport.nics[port_row]
+    return bool(nic.count > 0 or nic.answers != NONE)
+
+
+@works_on_tables
+def join_pairs(network: Any, port_row: int, row: int) -> None:
+    """A pair begins: it comes last among those of its port."""
+    transport = network.transport
+    nic, pair = transport.nics[port_row], transport.pairs[row]
+    pair.next = NONE
+    pair.is_listed = 1
+    if nic.tail == NONE:
+        nic.head = row
+    else:
+        transport.pairs[nic.tail].next = row
+    nic.tail = row
+    nic.count += 1
+
+
+@works_on_tables
+def queue_answer(network: Any, port_row: int, packet_row: int) -> None:
+    """An acknowledgement waits for a port."""
+    nic, packets = network.transport.nics[port_row], network.packets
+    packets[packet_row].next = NONE
+    if nic.answers_tail == NONE:
+        nic.answers = packet_row
+    else:
+        packets[nic.answers_tail].next = packet_row
+    nic.answers_tail = packet_row
+
+
+@works_on_tables
+def next_packet(network: Any, port_row: int) -> int:
+    """The packet that a host sends next over a port, which is free; NONE: none."""
+    transport, port = network.transport, network.ports[port_row]
+    nic, rules = transport.nics[port_row], transport.rules[0]
+    if nic.answers != NONE and (port.is_paused == 0 or rules.answers_pass):
+        row = nic.answers
+        nic.answers = network.packets[row].next
+        if nic.answers == NONE:
+            nic.answers_tail = NONE
+        return row
+    row = _pair_in_turn(network, port_row)
+    if row == NONE:
+        _wake_later(network, port_row)
+        return NONE
+    return _packet_of(network, port_row, row)
+
+
+@works_on_tables
+def _pair_in_turn(network: Any, port_row: int) -> int:
+    """The next pair that may send; those that are done and were looked at are forgotten."""
+    pairs, nic = network.transport.pairs, network.transport.nics[port_row]
+    if nic.count == 0:
+        return NONE
+    is_paused, now = network.ports[port_row].is_paused, network.state[0].now_ps
+    at, row = _after_last(network, nic)
+    first_done, found, found_at = NEVER, NONE, NONE
+    for _ in range(nic.count):
+        pair, size = pairs[row], network.flows[row].size
+        if is_paused == 0 and pair.sent < size and not _is_window_full(pair):
+            if pair.next_ps <= now:
+                found, found_at = row, at
+                break
+        elif pair.acknowledged >= size:
+            first_done = min(first_done, at)
+        row = pair.next
+        at += 1
+        if row == NONE:
+            row, at = nic.head, 0
+    if found != NONE:
+        nic.last, nic.last_row = found_at, found
+    if first_done != NEVER:
+        _forget_done(network, nic, first_done, found)
+    return found
+
+
+@works_on_tables
+def _after_last(network: Any, nic: Any) -> tuple[int, int]:
+    """The pair behind the one that sent last: its number, and its row."""
+    pairs = network.transport.pairs
+    if nic.last_row == NONE:
+        nic.last_row = nic.head
+        for _ in range(nic.last % nic.count):
+            nic.last_row = pairs[nic.last_row].next
+        nic.last = nic.last % nic.count
+    row = pairs[nic.last_row].next
+    if row == NONE:
+        return 0, int(nic.head)
+    return int(nic.last + 1), int(row)
+
+
+@works_on_tables
+def _forget_done(network: Any, nic: Any, first_done: int, found: int) -> None:
+    """Drop the done pairs from a number on; the one that was found keeps its turn."""
+    pairs = network.transport.pairs
+    before, row, kept = NONE, nic.head, 0
+    for _ in range(first_done):
+        before, row = row, pairs[row].next
+        kept += 1
+    nic.last_row = found
+    while row != NONE:
+        pair = pairs[row]
+        after = pair.next
+        if pair.acknowledged >= network.flows[row].size:
+            pair.is_listed = 0
+            if before == NONE:
+                nic.head = after
+            else:
+                pairs[before].next = after
+            nic.count -= 1
+            release_if_done(network, row)
+        else:
+            if row == found:
+                nic.last = kept
+            before = row
+            kept += 1
+        row = after
+    nic.tail = before
+
+
+@works_on_tables
+def release_if_done(network: Any, row: int) -> None:
+    """Give back a flow of which nothing is left."""
+    pair, flow = network.transport.pairs[row], network.flows[row]
+    if flow.told and pair.is_listed == 0 and flow.packets == 0 and pair.acknowledged >= flow.size:
+        release_flow(network, row)
+
+
+@works_on_tables
+def _is_window_full(pair: Any) -> bool:
+    return bool(pair.window > 0 and pair.sent - pair.acknowledged >= current_window(pair))
+
+
+@works_on_tables
+def current_window(pair: Any) -> int:
+    """It shrinks with the rate, if that is wanted."""
+    if pair.shrinks == 0 or pair.rate == pair.line_rate:
+        return int(pair.window)
+    if pair.window < 9 * 10**18 // pair.line_rate:
+        return max(int(pair.window * pair.rate // pair.line_rate), 1)
+    return max(int(pair.window * (pair.rate / pair.line_rate)), 1)
+
+
+@works_on_tables
+def _wake_later(network: Any, port_row: int) -> None:
+    """Nothing may be sent now: have the port look again when a rate lets a pair send.
+
+    As in ns-3, nothing is planned if any pair could send as far as its rate goes, though its window be full:
+    with `wakes_any`; otherwise only pairs matter that have something to send, and may.
+    """
+    transport, port = network.transport, network.ports[port_row]
+    nic, now = transport.nics[port_row], network.state[0].now_ps
+    if port.wakes:
+        return
+    first, row, any_pair = NEVER, nic.head, transport.rules[0].wakes_any
+    while row != NONE:
+        pair = transport.pairs[row]
+        if any_pair or (pair.sent < network.flows[row].size and not _is_window_full(pair)):
+            first = min(first, pair.next_ps)
+        row = pair.next
+    if now < first < NEVER:
+        wake_at(network, port_row, first)
+
+
+@works_on_tables
+def _packet_of(network: Any, port_row: int, row: int) -> int:
+    """The next packet of a pair; the pair then waits as its rate wants it."""
+    transport, flow = network.transport, network.flows[row]
+    pair, rules, state = transport.pairs[row], transport.rules[0], network.state[0]
+    payload = min(flow.size - pair.sent, rules.payload)
+    packet_row = new_packet(network, DATA, row, payload - flow.padding + rules.header)
+    packet = network.packets[packet_row]
+    packet.sequence, packet.payload = pair.sent, payload
+    pair.sent += payload
+    state.sent += 1
+    if pair.sent <= pair.highest:
+        flow.retransmitted += 1
+    else:
+        pair.highest = pair.sent
+    rate = pair.rate if rules.has_rates else pair.line_rate
+    pair.last_bytes = packet.bytes
+    pair.next_ps = state.now_ps + rate_ps(network, rate, packet.bytes)
+    if pair.sent == flow.size:
+        left = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)
+        message_leaves(network, row, left, rules.ends_acknowledged == 0)
+    return packet_row
+
+
+@works_on_tables
+def rate_ps(network: Any, rate: int, size: int) -> int:
+    """How long so many bytes take at a rate."""
+    if network.rules[0].whole_ns:
+        return int(size * 8e9 / rate + 0.5) * 1000
+    return int(size * 8e12 / rate + 0.5)

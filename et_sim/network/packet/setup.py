@@ -1,0 +1,190 @@
+"""The tables of the packet model, made from a network.
+
+Not here: what happens (`kernel`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+
+from et_sim.machine.graph import NPU
+from et_sim.machine.model import (
+    Buffers,
+    Completion,
+    CongestionControl,
+    GraphFabric,
+    Network,
+    Protocol,
+    Window,
+)
+from et_sim.network.packet.records import DEVICE, NEVER, PORT
+from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTROL, TIMELY
+from et_sim.network.routes import NONE
+from et_sim.plan.tables import record, table
+
+PS_PER_NS = 1000
+CODES = {
+    CongestionControl.NONE: NO_CONTROL,
+    CongestionControl.DCQCN: DCQCN,
+    CongestionControl.HPCC: HPCC,
+    CongestionControl.TIMELY: TIMELY,
+    CongestionControl.DCTCP: DCTCP,
+}
+HEADROOM = 3  # of what is under way on a link
+RULES = record(
+    ("whole_ns", "u1"),
+    ("has_pauses", "u1"),
+    ("marks", "u1"),
+    ("reserve", "i8"),
+    ("resume_below", "i8"),
+    ("queue_packets", "i8"),
+    ("queue_bytes", "i8"),
+    ("share", "f8"),
+    ("seed", "i8"),
+)
+ROCE_RULES = record(
+    ("payload", "i8"),
+    ("header", "i8"),
+    ("answer", "i8"),
+    ("ends_acknowledged", "u1"),
+    ("has_window", "u1"),  # 2: the same for all
+    ("window_shrinks", "u1"),
+    ("has_rates", "u1"),
+    ("answers_pass", "u1"),
+    ("answers_again", "u1"),
+    ("wakes_any", "u1"),
+    ("control", "u1"),
+    ("clamps_target", "u1"),
+    ("reacts_fast", "u1"),
+    ("samples", "u1"),
+    ("stamps", "u1"),
+    ("longest_ps", "i8"),
+    ("most_bytes", "i8"),
+    ("refuses_ps", "i8"),
+    ("least_rate", "i8"),
+    ("step", "i8"),
+    ("large_step", "i8"),
+    ("dctcp_step", "i8"),
+    ("gain", "f8"),
+    ("alpha_ps", "i8"),
+    ("decrease_ps", "i8"),
+    ("increase_ps", "i8"),
+    ("recoveries", "i8"),
+    ("wanted_use", "f8"),
+    ("most_steps", "i8"),
+    ("units", "i8"),
+    ("timely_alpha", "f8"),
+    ("timely_beta", "f8"),
+    ("low_ps", "i8"),
+    ("high_ps", "i8"),
+    ("least_rtt_ps", "i8"),
+)
+
+
+def rules_of(protocol: Protocol) -> Any:
+    """What holds for all transports."""
+    row, buffers = table(RULES, 1), protocol.packets.buffers
+    row.whole_ns, row.has_pauses, row.marks = protocol.whole_ns, buffers.pauses, bool(buffers.marking)
+    for name in ("reserve", "resume_below", "queue_packets", "queue_bytes", "share"):
+        row[name] = getattr(buffers, name)
+    row.seed = protocol.packets.seed & 0xFFFFFFFF
+    return row
+
+
+def roce_rules_of(protocol: Protocol, longest_ps: int, most_bytes: int) -> Any:
+    """What holds for RoCE; the last two are for a window that all have."""
+    row, packets = table(ROCE_RULES, 1), protocol.packets
+    control = packets.control
+    row.payload, row.header, row.answer = protocol.payload, protocol.header, protocol.acknowledgement
+    row.ends_acknowledged = protocol.completion is Completion.ACKNOWLEDGEMENT
+    row.has_window = list(Window).index(packets.window)
+    row.window_shrinks, row.has_rates = packets.window_shrinks, packets.paced
+    row.answers_pass, row.wakes_any = packets.answers_pass, packets.wakes_any
+    row.longest_ps, row.most_bytes = longest_ps, most_bytes
+    row.refuses_ps = int(packets.refuses_ns * PS_PER_NS)
+    row.control = CODES[control.algorithm]
+    for name in ("least_rate", "step", "large_step", "dctcp_step", "gain", "recoveries", "wanted_use"):
+        row[name] = getattr(control, name)
+    for name in ("most_steps", "units", "timely_alpha", "timely_beta"):
+        row[name] = getattr(control, name)
+    for name in ("clamps_target", "reacts_fast", "samples", "stamps"):
+        row[name] = getattr(control, name)
+    for name in ("alpha", "decrease", "increase", "low", "high", "least_rtt"):
+        row[f"{name}_ps"] = int(getattr(control, f"{name}_ns") * PS_PER_NS)
+    return row
+
+
+def ports_of(network: Network, buffers: Buffers) -> Any:
+    """Every link, idle."""
+    assert isinstance(network.fabric, GraphFabric)
+    graph = network.fabric.graph
+    ports = table(PORT, len(graph.sources))
+    for name in ("back", "flying", "flying_tail", "head", "tail", "urgent", "urgent_tail"):
+        ports[name] = NONE
+    ports["free_ps"], ports["free_order"] = NONE, NONE
+    ports["delay_ps"] = np.rint(graph.latency_ns * PS_PER_NS)
+    ports["bits_per_s"] = np.rint(graph.bytes_per_ns * 8e9)
+    ports["device"], ports["to"] = graph.sources, graph.targets
+    ports["is_host"] = graph.kinds[graph.sources] == NPU
+    ports["at_host"] = graph.kinds[graph.targets] == NPU
+    ports["back"] = _links_back(graph)
+    _set_marking(ports, buffers)
+    _set_headroom(ports, buffers)
+    return ports
+
+
+def _links_back(graph: Any) -> Any:
+    """By link, one between the same devices in the other direction: the n-th for the n-th."""
+    found: dict[tuple[int, int, int], int] = {}
+    rows: dict[tuple[int, int], int] = {}
+    for link, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
+        number = rows[ends] = rows.get(ends, -1) + 1
+        found[(*ends, number)] = link
+    back = np.full(len(graph.sources), NONE, np.int32)
+    for (one, other, number), link in found.items():
+        back[link] = found.get((other, one, number), NONE)
+    return back
+
+
+def _set_marking(ports: Any, buffers: Buffers) -> None:
+    """Of the given bandwidths, the lowest that is not below the port's; of faster ports, the highest."""
+    ports["least_marked"] = ports["all_marked"] = NEVER
+    if not buffers.marking:
+        return
+    rows = sorted(buffers.marking, key=lambda one: one.bits_per_s)
+    at = np.searchsorted([row.bits_per_s for row in rows], ports["bits_per_s"])
+    at = np.minimum(at, len(rows) - 1)
+    _, least, most, probability = (np.array(column) for column in zip(*map(astuple, rows), strict=True))
+    ports["least_marked"], ports["all_marked"] = least[at], most[at]
+    ports["marked_at_most"] = probability[at]
+
+
+def _set_headroom(ports: Any, buffers: Buffers) -> None:
+    """What is under way on a link, three times; ports faster than an NPU's may use more of what is free."""
+    under_way = ports["bits_per_s"] * (ports["delay_ps"] // PS_PER_NS) // 8 // 1_000_000_000
+    ports["headroom"] = under_way * HEADROOM
+    hosts = ports["bits_per_s"][ports["is_host"] == 1]
+    doublings = np.ceil(np.log2(np.maximum(ports["bits_per_s"] / hosts[0], 1.0)))
+    ports["shift"] = np.maximum(buffers.threshold_shift - doublings, 0)
+
+
+def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
+    """Every device, its buffer empty."""
+    assert isinstance(network.fabric, GraphFabric)
+    count = len(network.fabric.graph)
+    devices = table(DEVICE, count)
+    headroom = np.bincount(ports["to"], ports["headroom"], minlength=count)
+    own = headroom + buffers.reserve * np.bincount(ports["to"], minlength=count)
+    devices["shared"] = buffers.size - (own.astype(np.int64) if buffers.pauses else 0)
+    return devices
+
+
+def nics_of(ports: Any) -> Any:
+    """By port, no pairs."""
+    nics = table(NIC, len(ports))
+    for name in ("head", "tail", "last_row", "answers", "answers_tail"):
+        nics[name] = NONE
+    return nics
