@@ -38,6 +38,7 @@ class Report:
     nodes: dict[str, int]
     operations: dict[str, tuple[int, int]]  # name -> (nodes, bytes)
     notes: tuple[tuple[str, str], ...]  # (label, sentence)
+    is_total: bool = False  # of all files together
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def as_text(conversions: list[Converted]) -> Iterable[str]:
         outputs = _first_to_last([path for conversion in group for path in conversion.outputs])
         yield f"{inputs} ({group[0].format}) -> {outputs}"
         each = " in each file" if sum(len(conversion.outputs) for conversion in group) > 1 else ""
+        each = " in all" if group[0].report.is_total else each
         yield from _table(group[0].report, each)
 
 

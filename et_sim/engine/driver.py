@@ -64,6 +64,11 @@ def run_plan(
     None: some actors do not behave like all their ranks (`ties`), so a plan of ranks must be run instead.
     """
     _check(plan, network, model)
+    if (record or messages or links) and getattr(model, "RECORDS_NODES_ONLY", False):
+        raise UsageError(
+            "this network model records nodes, and neither messages, links nor what caused what",
+            remedy="leave messages, links and path out of --detail, or choose another --model",
+        )
     bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
     reserve = reserve_per_event(in_units, needs)

@@ -339,6 +339,18 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
+class LogGops:
+    """Constants of the LogGOPS model, in ns, and in ns per byte after the first."""
+
+    latency: int  # L
+    overhead: int  # o, of a processor for a message
+    gap: int  # g, of a NIC between messages
+    gap_per_byte: float  # G
+    overhead_per_byte: int  # O
+    most_eager: int  # S: the bytes of the largest message that nobody has to be ready for
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """What collectives run along, and what their messages cross."""
 
@@ -346,6 +358,7 @@ class Network:
     fabric: Fabric
     fraction_bits: int = 0  # time is counted in 2^-bits ns while a run lasts
     protocol: Protocol | None = None
+    loggops: LogGops | None = None  # then nothing is known of links
 
     @staticmethod
     def of_dimensions(

@@ -17,6 +17,7 @@ from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
+from et_sim.machine.loggops_file import is_loggops, read_loggops
 from et_sim.machine.memory_file import read_memory
 from et_sim.machine.model import (
     Implementations,
@@ -96,6 +97,8 @@ def read_network_alone(given: Given) -> Network:
     source = load(given, Role.NETWORK)
     if is_hierarchy(source.content):
         return read_hierarchy(source, {}, Remarks())
+    if is_loggops(source.content):
+        return read_loggops(source, Remarks())
     if is_graph(source.content):
         return read_graph(source, Remarks())
     return read_network(source, Remarks(), may_be_plain=True)
@@ -151,6 +154,8 @@ def _read_network_and_system(
             place=system.place,
             remedy="change the network file instead",
         )
+    if is_loggops(network.content):
+        return read_loggops(network, remarks), system_value, layers
     if is_graph(network.content):
         return read_graph(network, remarks), system_value, layers
     may_be_plain = system_value.behaviour.profile is Profile.ASTRA_1

@@ -31,11 +31,14 @@ _SIGNS: dict[Role, frozenset[str]] = {
 NETWORK_1_SIGNS = frozenset({"topology-name", "topologies-per-dim", "dimensions-count"})
 # Keys that only a network file has that describes a graph.
 GRAPH_SIGNS = frozenset({"graph", "npus", "switches", "nics", "devices", "nodes"})
+LOGGOPS_SIGNS = frozenset({"loggops"})  # and one with the constants of LogGOPS
 
 
 def refuse_other_role(content: Mapping[str, Any], expected: Role, place: str) -> None:
     """Raise if the content is plainly another file than the expected one."""
-    if expected is Role.NETWORK and not content.keys().isdisjoint(NETWORK_1_SIGNS | GRAPH_SIGNS):
+    if expected is Role.NETWORK and not content.keys().isdisjoint(
+        NETWORK_1_SIGNS | GRAPH_SIGNS | LOGGOPS_SIGNS
+    ):
         return
     if expected is not Role.GROUPS and not content.keys().isdisjoint(_SIGNS[expected]):
         return
@@ -55,7 +58,7 @@ def mixed_up(actual: Role, expected: Role, place: str) -> MachineError:
 
 def role_of(content: Mapping[str, Any]) -> Role | None:
     """The kind of file that the content looks like."""
-    if not content.keys().isdisjoint(NETWORK_1_SIGNS | {"graph"}):
+    if not content.keys().isdisjoint(NETWORK_1_SIGNS | LOGGOPS_SIGNS | {"graph"}):
         return Role.NETWORK
     # Memory before system: local-mem-bw is a key of both.
     for role in (Role.NETWORK, Role.MEMORY, Role.SYSTEM):

@@ -19,6 +19,7 @@ MODELS = {
     "link": "et_sim.network.link",
     "flow": "et_sim.network.flow.model",
     "packet": "et_sim.network.packet.model",
+    "loggops": "et_sim.network.loggops.model",
 }
 DEFAULT = "analytical"
 ASKED_FOR = ("HAS_CONTENTION", "check", "tables", "resources", "path_keys", "needs", "inject")
@@ -59,5 +60,11 @@ def check_network(model: NetworkModel, network: Network) -> None:
         raise UsageError(
             'key "protocol" of the network configuration means nothing to this network model',
             remedy="take --model flow, or leave the key out",
+        )
+    if network.loggops is not None and not getattr(model, "HAS_LOGGOPS", False):
+        raise UsageError(
+            "the network configuration gives the constants of LogGOPS, and says nothing of links",
+            remedy="take --model loggops, or describe the network with topology, npus_count, bandwidth and"
+            " latency",
         )
     model.check(network)

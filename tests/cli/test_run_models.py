@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import MODELS
 
 import et_sim
 from et_sim.cli import main
-from et_sim.network.registry import MODELS
 from et_sim.trace import TraceBuilder, Workload, write_workload
 
 pytestmark = pytest.mark.usefixtures("warm_engine")

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import network, simulate, system
+from machines import MODELS, network, simulate, system
 from test_network_models import EVERYTHING, everybody, exchange
 
 from et_sim.machine import read_network_alone
-from et_sim.network.registry import MODELS
 from et_sim.network.routes import path_between, route_tables
 from et_sim.timeline.writer import write_run
 

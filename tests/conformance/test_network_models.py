@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import finish_times, network, simulate, system
+from machines import MODELS, finish_times, network, simulate, system
 from toys.fixed_delay import DELAY_NS
 from toys.shared_medium import BYTES_PER_NS
 
 from et_sim.errors import UsageError
-from et_sim.network.registry import MODELS, model_named
+from et_sim.network.registry import model_named
 from et_sim.result import Result
 from et_sim.timeline.writer import write_run
 from et_sim.trace import TraceBuilder

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.api import run
+from et_sim.network import registry
 from et_sim.result import Result
 from et_sim.trace import TraceBuilder, Workload
+
+# Network models that run on any network; the other one has a network file of its own.
+MODELS = tuple(name for name in registry.MODELS if name != "loggops")
 
 
 def network(

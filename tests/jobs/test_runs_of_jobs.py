@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import network, system
+from machines import MODELS, network, system
 from random_cases import random_case
 
 import et_sim
 from et_sim.api import run
 from et_sim.cli import main
 from et_sim.generate.transformer import Transformer, make_transformer
-from et_sim.network.registry import MODELS
 from et_sim.trace import Trace, TraceBuilder, Workload, write_manifest, write_workload
 from et_sim.trace.workload import GroupRule
 

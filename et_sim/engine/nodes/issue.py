@@ -18,6 +18,7 @@ from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run, setting_of
+from et_sim.engine.transport.network_seam import take_time
 from et_sim.engine.transport.point_to_point import post_receive, send
 from et_sim.machine.corrections import Correction
 from et_sim.plan.tables import LANES, Action
@@ -102,7 +103,7 @@ def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     run.actors[actor_row].running += 1
     action = plan_node.action
     if action == DELAY:
-        schedule_own(run, actor_row, plan_node.duration_ns, NODE_DONE, actor_row, node, 0)
+        take_time(run, actor_row, node)
     elif action == COLLECTIVE:
         start_collective(run, actor_row, node)
     elif action == SEND:

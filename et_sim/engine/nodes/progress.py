@@ -29,11 +29,9 @@ from et_sim.engine.nodes.issue import complete
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import CUSTOM_DONE, TRANSFER_READY
 from et_sim.engine.state.records import BUS_SIDES
-from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run, setting_of
+from et_sim.engine.state.run import NONE, STARTS_TOGETHER, Run
+from et_sim.engine.transport.network_seam import is_eager
 from et_sim.engine.transport.point_to_point import match
-from et_sim.machine.corrections import Correction
-
-EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
@@ -180,7 +178,7 @@ def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
 def deliver(run: Run, channel_row: int, sender_node: int, sender: int) -> None:
     """A message of a rank arrived: its send is complete (if not before), and its receive if posted."""
     observe.message_delivered(run, sender)
-    if not run.plan.settings[EAGER_SENDS]:
+    if not is_eager(run, run.plan.channels[channel_row].bytes):
         thread = observe.pause(run)
         complete(run, sender, sender_node)
         observe.resume(run, thread)
@@ -192,7 +190,7 @@ def deliver_custom(run: Run, channel_row: int, sender_node: int, chunk_row: int)
     """The same for a message of a custom collective."""
     sender = run.plan.actor_of_rank[run.plan.channels[channel_row].source]
     observe.message_delivered(run, sender)
-    if not run.plan.settings[EAGER_SENDS]:  # else the chunk may be gone
+    if not is_eager(run, run.plan.channels[channel_row].bytes):  # else the chunk may be gone
         thread = observe.pause(run)
         custom_done(run, chunk_row, sender_node)
         observe.resume(run, thread)

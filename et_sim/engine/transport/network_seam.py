@@ -9,7 +9,9 @@ the pool (`message_pool`) and returns its row from `network_event` when it is th
 own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
 many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
 another one carries a version: the model compares it with its own and drops what is stale. A model that knows
-what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`.
+what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one
+that knows the constants of LogGOPS `HAS_LOGGOPS`, and one that tells only when nodes begin and end
+`RECORDS_NODES_ONLY`.
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import NODE_DONE
 from et_sim.engine.state.resources import ResourceTable
-from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.fold.path_keys import PathKeys
+from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network
 from et_sim.plan.tables import Plan
 
 PLENTY = 1 << 40
 UP, DOWN = 0, 1  # over a branch of a tree of switches
+EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,25 @@ def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
 
 
 @works_on_tables
+def _as_set(run: Run, _size: int) -> bool:
+    """A model on which the machine says when sends are done."""
+    return run.plan.settings[EAGER_SENDS] != 0
+
+
+@works_on_tables
+def _takes_its_time(run: Run, actor_row: int, node: int) -> None:
+    """A model that messages alone need."""
+    actor = run.plan.actors[actor_row]
+    duration = run.plan.nodes[run.plan.templates[actor.template].node_first + node].duration_ns
+    schedule_own(run, actor_row, duration, NODE_DONE, actor_row, node, 0)
+
+
+@works_on_tables
+def _not_needed(_run: Run, _channel_row: int, _kind: int, _a: int, _b: int) -> None:
+    """A model on which messages take as long whether or not their receives are posted."""
+
+
+@works_on_tables
 def _plenty(_run: Run) -> int:
     """A model without pools."""
     return PLENTY
@@ -138,6 +163,12 @@ network_event = chosen_by_tables("network_event", "network", _no_event)
 step_flight_ns = chosen_by_tables("step_flight_ns", "network", _not_known)
 # (run, source, target, size): how long a message that sets out is under way, on models where that is known.
 flight_ns = chosen_by_tables("flight_ns", "network", _not_told)
+# (run, size): whether a send is done when its last byte has left, not when it has arrived.
+is_eager = chosen_by_tables("is_eager", "network", _as_set)
+# (run, actor, node): a node that takes its duration is issued; its NODE_DONE is to come.
+take_time = chosen_by_tables("take_time", "network", _takes_its_time)
+# (run, channel, kind, a, b): a receive is posted.
+receive_posted = chosen_by_tables("receive_posted", "network", _not_needed)
 # (run): how many rows are left in the shortest of the model's pools; a message needs one.
 rows_left = chosen_by_tables("rows_left", "network", _plenty)
 # The next two are for models with REACHES_SWITCHES, which deliver messages to switches that reduce.

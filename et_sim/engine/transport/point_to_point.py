@@ -3,8 +3,8 @@
 The k-th send of a channel meets its k-th receive. A message that arrives before its receive is posted
 waits at the channel, and the receive then completes as a new event at the time it is posted. With
 rendezvous, a receive first asks its source for a message, and is posted when the request is there; the source
-holds its next message between the two ranks and with this tag, whatever its size, back until then. With
-EAGER_SENDS, a send is complete when its last byte has left; without, when it has arrived.
+holds its next message between the two ranks and with this tag, whatever its size, back until then. A send is
+complete when its message has arrived, or, if it is eager, when its last byte has left.
 
 Not here: what completes (`ranks`), and how messages travel (the network model).
 """
@@ -28,12 +28,9 @@ from et_sim.engine.state.kinds import (
     NODE_DONE,
 )
 from et_sim.engine.state.lists import join, leave
-from et_sim.engine.state.run import NONE, RENDEZVOUS, Run, setting_of
-from et_sim.engine.transport.network_seam import inject
-from et_sim.machine.corrections import Correction
+from et_sim.engine.state.run import NONE, RENDEZVOUS, Run
+from et_sim.engine.transport.network_seam import inject, is_eager, receive_posted
 from et_sim.plan.tables import REQUEST_BYTES
-
-EAGER_SENDS = setting_of(Correction.EAGER_SENDS)
 
 
 @works_on_tables
@@ -69,7 +66,7 @@ def send_now(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
 def _inject(run: Run, channel_row: int, kind: int, b: int, c: int) -> None:
     channel = run.plan.channels[channel_row]
     done = NONE
-    if run.plan.settings[EAGER_SENDS]:
+    if is_eager(run, channel.bytes):
         done = NODE_DONE if kind == MESSAGE else CUSTOM_DONE
     inject(run, channel.source, channel.target, channel.bytes, kind, channel_row, b, c, done)
 
@@ -79,6 +76,7 @@ def post_receive(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
     """Post a receive, or with rendezvous ask for its message; (kind, a, b) happens when this is here."""
     if not run.plan.settings[RENDEZVOUS]:
         _await_message(run, channel_row, kind, a, b)
+        receive_posted(run, channel_row, kind, a, b)
         return
     channel = run.plan.channels[channel_row]
     observe.message_asked_for(run, kind, a, b)

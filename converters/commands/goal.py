@@ -1,0 +1,76 @@
+"""`et-convert goal`: a GOAL text of LogGOPSim or ATLAHS to one trace file per rank."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from converters.goal.schedule import Totals
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "goal",
+        help="a GOAL text (LogGOPSim, ATLAHS) to traces",
+        description="Convert the schedules of a GOAL text into PREFIX.<rank>.et, for `et-sim run --model"
+        " loggops` or any other model.",
+    )
+    parser.add_argument("input", metavar="FILE.goal", type=Path, help="the schedules; may be gzipped")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.0.et, PREFIX.1.et, …"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Read and write rank by rank, then report."""
+    import json
+
+    from converters.files import refuse_overwriting, trace_path
+    from converters.goal.reading import schedules
+    from converters.goal.schedule import Totals
+    from converters.report import Converted, as_plain, as_text
+    from et_sim.trace.disk import replace_all
+    from et_sim.trace.encode import encode_trace
+
+    totals, outputs = Totals(), list[Path]()
+
+    def files() -> Iterator[tuple[Path, bytes]]:
+        for rank, trace in schedules(options.input, totals):
+            outputs.append(trace_path(options.output, rank))
+            refuse_overwriting([options.input], outputs[-1:])
+            yield outputs[-1], encode_trace(trace)
+
+    replace_all(files())
+    paths = tuple(str(trace_path(options.output, rank)) for rank in range(totals.ranks))
+    converted = Converted(str(options.input), "GOAL", paths, _report(totals, options.output))
+    if options.json:
+        yield json.dumps(as_plain([converted], []), indent=2, ensure_ascii=False)
+    else:
+        yield from as_text([converted])
+
+
+def _report(totals: Totals, prefix: str) -> Any:
+    from converters.goal.schedule import KINDS
+    from converters.report import Report
+    from et_sim.units import format_ns
+
+    nodes = {KINDS[kind].name: count for kind, count in totals.count.items() if count}
+    operations = {
+        name: (totals.count[kind], totals.size[kind])
+        for name, kind in (("send", "send"), ("receive", "recv"))
+        if totals.count[kind]
+    }
+    notes = []
+    if totals.count["calc"]:
+        notes.append(("computing", f"{format_ns(totals.size['calc'])} in all"))
+    if totals.irequires:
+        begun = f"{totals.irequires:,} times, of a receive: comes after whatever the receive comes after"
+        notes.append(("irequires", begun))
+    notes.append(("run with", f"et-sim run {prefix} --model loggops --network FILE --system FILE"))
+    return Report(nodes, operations, tuple(notes), is_total=True)

@@ -1,0 +1,1 @@
+"""GOAL, the schedules of LogGOPSim and ATLAHS, as traces."""

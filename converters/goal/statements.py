@@ -1,0 +1,157 @@
+"""The statements of a GOAL text, one after the other, each with its line.
+
+    num_ranks 2
+    rank 0 {
+    l1: calc 100 cpu 0
+    l2: send 8b to 1 tag 7 cpu 0 nic 0
+    l2 requires l1
+    }
+
+A statement ends with its line, or with `;`. `//` comments to the end of the line, `/* */` also over lines.
+Not here: what statements mean together (`schedule`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from et_sim.errors import TraceError, did_you_mean
+
+CALC, SEND, RECEIVE = "calc", "send", "recv"
+REQUIRES, IREQUIRES = "requires", "irequires"
+WORDS = (CALC, SEND, RECEIVE, REQUIRES, IREQUIRES, "rank", "num_ranks", "to", "from", "tag", "cpu", "nic")
+
+_OPERATION = re.compile(
+    r"(?:([A-Za-z_]\w*)\s*:\s*)?"
+    r"(?:calc\s+(\d+)|send\s+(\d+)\s*b\s+to\s+(\d+)|recv\s+(\d+)\s*b\s+from\s+(-1|\d+))"
+    r"(?:\s+tag\s+(-1|\d+))?(?:\s+cpu\s+(\d+))?(?:\s+nic\s+(\d+))?",
+    re.ASCII,
+)
+_DEPENDENCY = re.compile(r"([A-Za-z_]\w*)\s+(i?requires)\s+([A-Za-z_]\w*)", re.ASCII)
+_HEAD = re.compile(r"(num_ranks|rank)\s+(\d+)", re.ASCII)
+_COMMENT = re.compile(r"//.*|/\*.*?\*/")
+_FORMS = (
+    'forms: "num_ranks N", "rank R {", "l: calc NS", "l: send SIZEb to RANK tag T", '
+    '"l: recv SIZEb from RANK tag T", "l2 requires l1", "l2 irequires l1", "}"'
+)
+LARGEST = 2**63 - 1
+
+
+class Operation(NamedTuple):
+    """A line that does something."""
+
+    line: int
+    label: str
+    kind: str
+    size: int  # bytes; of a calculation ns
+    peer: int  # of a message
+    tag: int
+
+
+class Dependency(NamedTuple):
+    """A line that orders two operations."""
+
+    line: int
+    later: str
+    kind: str
+    earlier: str
+
+
+class Head(NamedTuple):
+    """`num_ranks N` or `rank R`."""
+
+    line: int
+    word: str
+    number: int
+
+
+class End(NamedTuple):
+    """`}`"""
+
+    line: int
+
+
+Statement = Operation | Dependency | Head | End
+
+
+def statements(lines: Iterable[str], source: str) -> Iterator[Statement]:
+    """What the lines say; `{` goes without saying."""
+    is_comment = False
+    for line, full in enumerate(lines, 1):
+        text = full.strip()
+        if is_comment or "/" in text:
+            text, is_comment = _without_comments(text, is_comment)
+        if not text:
+            continue
+        found = _operation(text, line, source)
+        if found is not None:
+            yield found
+            continue
+        for part in text.replace("{", ";").replace("}", ";};").split(";"):
+            if part := part.strip():
+                yield _statement(part, line, source)
+    if is_comment:
+        raise TraceError("a comment is not closed", place=source, remedy='write "*/" after it')
+
+
+def _without_comments(text: str, is_comment: bool) -> tuple[str, bool]:
+    """(what is left of a line, whether a comment goes on)."""
+    if is_comment:
+        _, end, text = text.partition("*/")
+        if not end:
+            return "", True
+    text = _COMMENT.sub(" ", text)
+    before, begin, _ = text.partition("/*")
+    return before.strip(), bool(begin)
+
+
+def _statement(text: str, line: int, source: str) -> Statement:
+    if text == "}":
+        return End(line)
+    found = _operation(text, line, source)
+    if found is not None:
+        return found
+    if match := _DEPENDENCY.fullmatch(text):
+        return Dependency(line, match[1], match[2], match[3])
+    if match := _HEAD.fullmatch(text):
+        return Head(line, match[1], int(match[2]))
+    words = re.findall(r"[A-Za-z_]+", text.partition(":")[2] or text)
+    near = next((hint for word in words if word not in WORDS and (hint := did_you_mean(word, WORDS))), "")
+    raise TraceError(f'"{text}" is no statement of GOAL', place=at(source, line), remedy=near or _FORMS)
+
+
+def _operation(text: str, line: int, source: str) -> Operation | None:
+    match = _OPERATION.fullmatch(text)
+    if match is None:
+        return None
+    label, calc, sent, target, received, origin, tag, cpu, nic = match.groups()
+    size = int(calc or sent or received)
+    if size > LARGEST:
+        raise TraceError(f"{size} is too large", place=at(source, line), remedy=f"at most {LARGEST}")
+    for what, number in (("cpu", cpu), ("nic", nic)):
+        if number is not None and int(number):
+            raise TraceError(
+                f"{what} {number}: a trace has one {what} per rank, and so has the LogGOPS model",
+                place=at(source, line),
+                remedy=f"write {what} 0, or make a rank of its own of what runs on another {what}",
+            )
+    if calc is not None:
+        if tag is not None or nic is not None:
+            raise TraceError("a calc has no tag and no nic", place=at(source, line), remedy="leave them out")
+        return Operation(line, label or "", CALC, size, -1, 0)
+    kind, peer = (SEND, int(target)) if sent is not None else (RECEIVE, int(origin))
+    for what, given in (("source", peer), ("tag", int(tag or 0))):
+        if given < 0:
+            raise TraceError(
+                f"any {what} (-1): a receive of a trace takes one message, whichever comes first",
+                place=at(source, line),
+                remedy=f"name the {what} of the message that was received",
+            )
+    return Operation(line, label or "", kind, size, peer, int(tag or 0))
+
+
+def at(source: str, line: int) -> str:
+    """How a place in a file is named."""
+    return f"{source}: line {line}"

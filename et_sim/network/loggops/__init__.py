@@ -1,0 +1,1 @@
+"""LogGOPS: messages take the time of processors and NICs at both ends, and meet nowhere else."""

@@ -1,0 +1,211 @@
+"""LogGOPS network: computing and messages take turns on a rank's processor, messages also on its NIC.
+
+A message of s bytes needs the processor and the sending side of the NIC of its source: the one for
+o + (s-1)O, the other for g + (s-1)G. It is at its target L + (s-1)G after the processor is free again. There
+it needs the posted receive, the processor and the receiving side of the NIC: this for g, the processor for
+g + o + (s-1)O. (s-1)G is cut to whole nanoseconds; an empty message counts as one byte.
+
+A send of up to S bytes is done when the processor of its source is free, a larger one when the receive is
+done; when it begins to be received, that processor and NIC are taken until it is. All pairs of ranks are
+alike, and messages meet nowhere but at their ends: neither on links, nor is a receiving NIC busy while bytes
+come in. So LogGOPSim has it, in the version of ATLAHS. As there, operations are put in order when the end of
+all that they come after is known, which is before that end: ties depend on it (`heap`).
+
+Steps of collectives count as messages whose receive is posted. Nothing is folded: ties tell ranks apart.
+Not here: what an operation does (`operations`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule, schedule_own
+from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NETWORK, NODE_DONE
+from et_sim.engine.state.lists import join
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.network_seam import Needs
+from et_sim.errors import MachineError, UsageError
+from et_sim.machine.model import Network
+from et_sim.network import grid
+from et_sim.network.loggops.heap import first_ns, put, take_first
+from et_sim.network.loggops.operations import (
+    ARRIVAL,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    go_on,
+    is_on_processor,
+    new_operation,
+)
+from et_sim.network.loggops.records import CHANNEL, CONSTANTS, EARLY, NODE, OPERATION, RANK, STATE
+from et_sim.plan.tables import Plan, table
+from et_sim.units import LONGEST_NS, format_bytes, format_ns
+
+HAS_CONTENTION = True
+HAS_LOGGOPS = True
+RECORDS_NODES_ONLY = True
+MOST_PLANS = (1 << 30) - 1  # told apart
+
+
+@dataclass(frozen=True, slots=True)
+class LogGopsTables(Tables):
+    """What compiled code knows."""
+
+    constants: Any  # one row
+    state: Any  # one row
+    ranks: Any
+    nodes: Any  # of all actors
+    channels: Any
+    early: Any  # by channel
+
+
+def check(network: Network, most_bytes: int = 0) -> None:
+    """Refuse networks without the constants, and messages that would take too long."""
+    constants = network.loggops
+    if constants is None:
+        raise UsageError(
+            "the LogGOPS model needs a network file that gives its constants",
+            remedy="write loggops: {npus: 8, L: 1000, o: 200, g: 5, G: 0.04, O: 0, S: 65535}, or take another"
+            " --model",
+        )
+    per_byte = constants.gap_per_byte + 2 * constants.overhead_per_byte
+    fixed = constants.latency + 2 * (constants.overhead + constants.gap)
+    if fixed + most_bytes * per_byte > LONGEST_NS:
+        raise MachineError(
+            f"a message of {format_bytes(most_bytes)} could take longer than {format_ns(LONGEST_NS)}",
+            place="network configuration",
+            remedy="correct L, o, g (ns), G or O (ns per byte)",
+        )
+
+
+def tables(network: Network, plan: Plan) -> LogGopsTables:
+    """All idle."""
+    given = network.loggops
+    assert given is not None  # or it was refused
+    if plan.rendezvous:
+        raise UsageError(
+            "the LogGOPS model has a rendezvous of its own, for messages of more than S bytes",
+            remedy="leave rendezvous-protocol out of the system file, or take another --model",
+        )
+    constants, state, ranks = table(CONSTANTS, 1), table(STATE, 1), table(RANK, plan.ranks)
+    constants["latency"], constants["overhead"], constants["gap"] = given.latency, given.overhead, given.gap
+    constants["gap_per_byte"], constants["overhead_per_byte"] = given.gap_per_byte, given.overhead_per_byte
+    constants["most_eager"] = given.most_eager
+    state["planned_ns"] = NONE
+    last = plan.actors[-1]
+    nodes = table(NODE, int(last.node_first) + int(plan.templates[last.template].nodes))
+    nodes["operation"] = NONE
+    channels, early = table(CHANNEL, len(plan.channels)), table(EARLY, len(plan.channels))
+    for one in (channels, early):
+        one["head"] = one["tail"] = NONE
+    return LogGopsTables(constants, state, ranks, nodes, channels, early)
+
+
+def resources(network: Network, plan: Plan) -> ResourceTable:
+    """All that a rank sends."""
+    return grid.sending_resources(network, len(plan.actors))
+
+
+def path_keys(_network: Network, **_: bool) -> None:
+    """Never fold: ties decide who goes first, and ranks that are alike go one after the other."""
+
+
+def needs(_network: Network) -> Needs:
+    """Operations are kept in the pool of messages; each is put on the calendar a few times."""
+    return Needs(causal_events=0, record=OPERATION, events=2)
+
+
+@works_on_tables
+def rows_left(run: Run) -> int:
+    """Operations are kept in the pool of messages."""
+    return run.clock[0].free_messages
+
+
+@works_on_tables
+def is_eager(run: Run, size: int) -> bool:
+    """Whether a send is done before its message is received."""
+    return size <= run.network.constants[0].most_eager
+
+
+@works_on_tables
+def take_time(run: Run, actor_row: int, node: int) -> None:
+    """A node that computes waits for the processor; one that only lasts does not."""
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    if not is_on_processor(plan_node.lane):
+        schedule_own(run, actor_row, plan_node.duration_ns, NODE_DONE, actor_row, node, 0)
+    elif run.network.nodes[actor.node_first + node].operation == NONE:
+        row = new_operation(run, COMPUTE, actor.rank, actor.rank, plan_node.duration_ns)
+        run.messages[row].b, run.messages[row].c = node, actor_row
+        _put(run, row)
+
+
+@works_on_tables
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """A message waits for processor and NIC, unless it has been known before that it would."""
+    if kind == MESSAGE and run.network.nodes[run.plan.actors[c].node_first + b].operation != NONE:
+        return
+    row = new_operation(run, SEND, source, target, size)
+    operation = run.messages[row]
+    operation.kind, operation.done = kind, done
+    operation.a, operation.b, operation.c = a, b, c
+    _put(run, row)
+
+
+@works_on_tables
+def receive_posted(run: Run, channel_row: int, kind: int, a: int, b: int) -> None:
+    """A receive takes its place among those of its channel."""
+    row = NONE
+    if kind == LATE_RECEIVE:
+        row = run.network.nodes[run.plan.actors[a].node_first + b].operation
+    if row == NONE:
+        target = run.plan.channels[channel_row].target
+        row = new_operation(run, RECEIVE, target, target, 0)
+        operation = run.messages[row]
+        operation.a, operation.uses = channel_row, 2
+        operation.b, operation.c = (b, a) if kind == LATE_RECEIVE else (NONE, NONE)
+        _put(run, row)
+    join(run.messages, run.network.channels[channel_row], row)
+
+
+@works_on_tables
+def network_event(run: Run, kind: int, row: int, version: int) -> int:
+    """The first operation goes on when all else in this nanosecond has happened; or a message is received."""
+    if kind == ARRIVAL:
+        return row
+    state, clock = run.network.state[0], run.clock[0]
+    if version != state.planned:  # an earlier one has been planned
+        return NONE
+    if run.slots[clock.slot].head != NONE:
+        schedule(run, clock.now, NETWORK, 0, version, 0)
+        return NONE
+    state.planned_ns = NONE
+    while not go_on(run, take_first(run)) and first_ns(run) <= clock.now:
+        pass  # it waits, and is back in the heap
+    _plan_first(run)
+    return NONE
+
+
+@works_on_tables
+def _put(run: Run, row: int) -> None:
+    """An operation may go on now."""
+    put(run, row, run.clock[0].now)
+    _plan_first(run)
+
+
+@works_on_tables
+def _plan_first(run: Run) -> None:
+    """Have the first operation go on in time."""
+    state = run.network.state[0]
+    if state.waiting == 0:
+        return
+    time = max(first_ns(run), run.clock[0].now)
+    if state.planned_ns == NONE or time < state.planned_ns:
+        state.planned_ns = time
+        state.planned = (state.planned + 1) & MOST_PLANS
+        schedule(run, time, NETWORK, 0, state.planned, 0)

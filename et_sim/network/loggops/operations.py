@@ -1,0 +1,212 @@
+"""What an operation does when it goes on: it takes processor and NIC, or waits until they are free.
+
+As soon as an operation has them, the end of its node is known. A node that comes after nothing else is then
+given an operation of its own, ahead of the time at which the engine issues it; this one only nodes that
+no lane can hold up. All other nodes get theirs when they are issued.
+
+Not here: who goes first (`heap`), and the constants (`model`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.nodes.ready import is_unlimited
+from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message, release_message
+from et_sim.network.loggops.heap import put
+from et_sim.plan.tables import Action, Lane
+
+FIRST, ARRIVAL = 0, 1  # events: the first operation goes on; a message is received
+COMPUTE, SEND, RECEIVE, ARRIVE, MEET = range(5)  # stages
+DELAY, TO_SEND, TO_RECEIVE = int(Action.DELAY), int(Action.SEND), int(Action.RECEIVE)
+COMPUTE_LANE, FREE_COMPUTE_LANE = int(Lane.COMPUTE), int(Lane.FREE_COMPUTE)
+CPU_LANE, FREE_CPU_LANE = int(Lane.CPU), int(Lane.FREE_CPU)
+
+
+@works_on_tables
+def new_operation(run: Run, stage: int, source: int, target: int, size: int) -> int:
+    """One that is not yet in the heap."""
+    row = new_message(run, target, size, NONE, NONE, NONE, NONE, NONE)
+    operation = run.messages[row]
+    operation.stage, operation.source, operation.receive = stage, source, NONE
+    return row
+
+
+@works_on_tables
+def is_on_processor(lane: int) -> bool:
+    """Whether nodes of a lane compute."""
+    return lane in (COMPUTE_LANE, FREE_COMPUTE_LANE, CPU_LANE, FREE_CPU_LANE)
+
+
+@works_on_tables
+def go_on(run: Run, row: int) -> bool:
+    """The next stage of an operation; False: it waits for processor or NIC."""
+    stage = run.messages[row].stage
+    if stage == COMPUTE:
+        return _compute(run, row)
+    if stage == SEND:
+        return _send(run, row)
+    if stage == RECEIVE:
+        _post(run, row)
+        return True
+    return _take_in(run, row)
+
+
+@works_on_tables
+def _waits(run: Run, row: int, free: int) -> bool:
+    """Whether what an operation needs is not yet free; then it goes on when that is."""
+    if free > run.clock[0].now:
+        put(run, row, free)
+        return True
+    return False
+
+
+@works_on_tables
+def _compute(run: Run, row: int) -> bool:
+    operation, now = run.messages[row], run.clock[0].now
+    rank = run.network.ranks[operation.source]
+    if _waits(run, row, rank.processor_ns):
+        return False
+    end, node, actor_row = now + operation.bytes, operation.b, operation.c
+    rank.processor_ns = end
+    release_message(run, row)
+    schedule(run, end, NODE_DONE, actor_row, node, 0)
+    _end_is_known(run, actor_row, node, end)
+    return True
+
+
+@works_on_tables
+def _send(run: Run, row: int) -> bool:
+    operation, now, constants = run.messages[row], run.clock[0].now, run.network.constants[0]
+    rank = run.network.ranks[operation.source]
+    if _waits(run, row, max(rank.processor_ns, rank.sending_ns)):
+        return False
+    after_first = max(operation.bytes, 1) - 1
+    wire = int(after_first * constants.gap_per_byte)
+    left = now + constants.overhead + after_first * constants.overhead_per_byte
+    rank.processor_ns, rank.sending_ns = left, now + constants.gap + wire
+    operation.stage = ARRIVE
+    put(run, row, left + constants.latency + wire)
+    if operation.done != NONE:
+        schedule(run, left, operation.done, operation.c & LOWEST_31_BITS, operation.b, 0)
+        if operation.kind == MESSAGE:
+            _end_is_known(run, operation.c, operation.b, left)
+    return True
+
+
+@works_on_tables
+def _post(run: Run, row: int) -> None:
+    """A message that came before its receive goes on."""
+    channel_row = run.messages[row].a
+    _leave_one(run, row)
+    early = leave(run.messages, run.network.early[channel_row])
+    if early == NONE:
+        run.network.channels[channel_row].open += 1
+        return
+    run.messages[early].receive = leave(run.messages, run.network.channels[channel_row])
+    run.messages[early].stage = MEET
+    put(run, early, run.clock[0].now)
+
+
+@works_on_tables
+def _take_in(run: Run, row: int) -> bool:
+    """A message at its target, which has met its receive or may do so."""
+    operation = run.messages[row]
+    is_point_to_point = operation.kind in (MESSAGE, CUSTOM_MESSAGE)
+    waits_for_receive = is_point_to_point and operation.stage == ARRIVE
+    if waits_for_receive and run.network.channels[operation.a].open == 0:
+        join(run.messages, run.network.early[operation.a], row)
+        return True
+    rank = run.network.ranks[operation.target]
+    if _waits(run, row, max(rank.processor_ns, rank.receiving_ns)):
+        return False
+    if waits_for_receive:
+        run.network.channels[operation.a].open -= 1
+        operation.receive = leave(run.messages, run.network.channels[operation.a])
+    _receive(run, row)
+    return True
+
+
+@works_on_tables
+def _receive(run: Run, row: int) -> None:
+    """Processor and NIC of the target take a message; a large one then frees those of its source."""
+    operation, now, constants = run.messages[row], run.clock[0].now, run.network.constants[0]
+    rank = run.network.ranks[operation.target]
+    taken = now + constants.gap
+    end = taken + constants.overhead + (max(operation.bytes, 1) - 1) * constants.overhead_per_byte
+    rank.processor_ns, rank.receiving_ns = end, taken
+    schedule(run, end, NETWORK + ARRIVAL, row, 0, 0)
+    if operation.bytes > constants.most_eager:
+        source = run.network.ranks[operation.source]
+        source.processor_ns = max(source.processor_ns, end)
+        source.sending_ns = max(source.sending_ns, taken)
+        if operation.kind == MESSAGE:
+            _end_is_known(run, operation.c, operation.b, end)
+    if operation.receive != NONE:
+        receive = run.messages[operation.receive]
+        node, actor_row = receive.b, receive.c
+        _leave_one(run, operation.receive)
+        if node != NONE:
+            _end_is_known(run, actor_row, node, end)
+
+
+@works_on_tables
+def _leave_one(run: Run, row: int) -> None:
+    """A receive is not in the heap any more, or not in its channel."""
+    run.messages[row].uses -= 1
+    if run.messages[row].uses == 0:
+        release_message(run, row)
+
+
+@works_on_tables
+def _end_is_known(run: Run, actor_row: int, node: int, end: int) -> None:
+    """Nodes that come after one whose end is known, and after no other, get their operations."""
+    actor = run.plan.actors[actor_row]
+    first = run.plan.templates[actor.template].node_first
+    plan_node = run.plan.nodes[first + node]
+    for index in range(plan_node.children_first, plan_node.children_first + plan_node.children):
+        child = run.plan.children[index]
+        state = run.network.nodes[actor.node_first + child]
+        state.parents += 1
+        state.ready_ns = max(state.ready_ns, end)
+        if state.parents == run.plan.nodes[first + child].indegree:
+            _put_ahead(run, actor_row, child, state.ready_ns)
+
+
+@works_on_tables
+def _put_ahead(run: Run, actor_row: int, node: int, time: int) -> None:
+    """A node will be ready at that time, and nothing but processor and NIC can hold it up then."""
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    if not is_unlimited(plan_node.lane):
+        return
+    rank = run.network.ranks[actor.rank]
+    if plan_node.action == DELAY and is_on_processor(plan_node.lane):
+        row = new_operation(run, COMPUTE, actor.rank, actor.rank, plan_node.duration_ns)
+        time = max(time, rank.processor_ns)
+    elif plan_node.action == TO_SEND:
+        row = _new_send(run, run.plan.actor_channels[actor.channel_first + plan_node.detail])
+        time = max(time, rank.sending_ns)
+    elif plan_node.action == TO_RECEIVE:
+        row = new_operation(run, RECEIVE, actor.rank, actor.rank, 0)
+        run.messages[row].a = run.plan.actor_channels[actor.channel_first + plan_node.detail]
+        run.messages[row].uses = 2
+    else:
+        return
+    run.messages[row].b, run.messages[row].c = node, actor_row
+    run.network.nodes[actor.node_first + node].operation = row
+    put(run, row, time)
+
+
+@works_on_tables
+def _new_send(run: Run, channel_row: int) -> int:
+    channel = run.plan.channels[channel_row]
+    row = new_operation(run, SEND, channel.source, channel.target, channel.bytes)
+    operation = run.messages[row]
+    operation.kind, operation.a = MESSAGE, channel_row
+    if channel.bytes <= run.network.constants[0].most_eager:
+        operation.done = NODE_DONE
+    return row
