@@ -10,6 +10,7 @@ from et_sim.explain.meaning import Meaning
 from et_sim.machine.checks import show
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.reference_page import EXAMPLES, GROUPS
@@ -39,6 +40,7 @@ FILES = (
     KeyFile("entry of links, in the network file", LINK_KEYS),
     KeyFile("protocol, in the network file", PROTOCOL_KEYS),
     KeyFile("entry of in-network, in the network file", IN_NETWORK_KEYS),
+    KeyFile("loggops, in the network file", LOGGOPS_KEYS),
     KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),
     KeyFile("system file of ASTRA-sim 1.0", SYSTEM_1_KEYS),
     KeyFile("network file of ASTRA-sim 1.0", LEVEL_KEYS),

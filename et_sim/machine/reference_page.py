@@ -12,6 +12,7 @@ from pathlib import Path
 
 from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
@@ -62,7 +63,7 @@ latency: [ 500.0, 1000.0 ]
 Four lists with one entry per dimension, innermost first; they are required. This example has 4 x 2 = 8
 NPUs; rank 6 has coordinate 2 in dimension 0 and coordinate 1 in dimension 1. Bandwidths and latencies may be
 written with units: `bandwidth: [ 50GiB/s, 200Gbps ]`, `latency: [ 500ns, 1us ]`. A network file may also
-describe [a graph](networks.md).
+describe [a graph](networks.md), or give [the constants of LogGOPS](#loggops).
 """
 
 _LINKS = """
@@ -76,6 +77,17 @@ Each entry of `in-network` is about the switches of one dimension:
 _PROTOCOL = """
 `protocol` is for the flow model alone: the others refuse it. Of what a preset says, single keys may differ.
 Without the key, messages are as large as their payload, and links carry nothing else:
+"""
+
+_LOGGOPS = """
+### LogGOPS
+
+```yaml
+loggops: { npus: 8, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }
+```
+
+A network file with the one key `loggops` is for `--model loggops`, and for no other; see
+[networks](networks.md#loggops):
 """
 
 _STRAGGLERS = """
@@ -182,7 +194,7 @@ def configuration_page() -> str:
     memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
     parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS)]
-    parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS)]
+    parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
     parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_MEMORY, _table(memory), GROUPS, _ignored_table(ignored)]
