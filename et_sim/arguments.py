@@ -17,6 +17,7 @@ class Parser(argparse.ArgumentParser):
 
     given: Sequence[str] = ()
     words = ""  # the argument, a list, that words which look like unknown options belong to
+    late: argparse.Action | None = None  # a last argument that need not be there, and may come behind options
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Like argparse's, and remembers what was given."""
@@ -31,9 +32,21 @@ class Parser(argparse.ArgumentParser):
             if asked.words:
                 getattr(found, asked.words).extend(unknown)
                 return found
+            if asked._takes_late(found, unknown):
+                return found
             asked._refuse_options(unknown)
             asked._refuse(f"{unknown[0]!r} is one argument too many", "put a text with spaces in quotes")
         return found
+
+    def _takes_late(self, found: argparse.Namespace, unknown: Sequence[str]) -> bool:
+        """Whether a single word is the last argument; argparse looks for that only before the options."""
+        late = self.late
+        is_one = late is not None and len(unknown) == 1 and not unknown[0].startswith("-")
+        if late is None or not is_one or getattr(found, late.dest) is not None:
+            return False
+        self._check_value(late, unknown[0])
+        setattr(found, late.dest, unknown[0])
+        return True
 
     def error(self, message: str) -> NoReturn:
         """A refusal of argparse's own; what is missing may only be misspelt."""

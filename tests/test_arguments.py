@@ -13,6 +13,8 @@ from et_sim.cli import main as simulate
     [
         ("chekc x", "et-sim: error: there is no command 'chekc' (did you mean 'check'?; see et-sim --help)"),
         ("inspect r sumary", "there is no view 'sumary' (did you mean 'summary'?"),
+        ("inspect r --top 3 sumary", "there is no view 'sumary' (did you mean 'summary'?"),
+        ("inspect r ops --top 3 links", "'links' is one argument too many"),
         ("inspect r zzz", "there is no view 'zzz' (there are summary, ranks,"),
         ("run x --sistem y --network z", "there is no option --sistem (did you mean '--system'?"),
         ("compare a b --tpo=3", "et-sim compare: error: there is no option --tpo (did you mean '--top'?"),

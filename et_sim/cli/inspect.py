@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
-    parser.add_argument("view", nargs="?", choices=tuple(VIEWS), default="summary", metavar="VIEW")
+    parser.late = parser.add_argument("view", nargs="?", choices=tuple(VIEWS), metavar="VIEW")
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     parser.add_argument(
         "--csv", type=Path, metavar="DIR", help="where the layers go as the result files of ASTRA-sim 1.0"
@@ -77,6 +77,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one view."""
+    options.view = options.view or "summary"
     if (options.view == "picture") != (options.svg is not None):
         raise UsageError(
             "the picture view and --svg FILE belong together",
@@ -159,14 +160,15 @@ def _check_cuts(options: argparse.Namespace) -> None:
         if getattr(options, name) is None:
             continue
         able = [view for view, cuts in CUTS.items() if name in cuts]
+        said = "job" if name == "ranks" and options.job is not None else name
         if options.view not in able:
             raise UsageError(
-                f"the view {options.view} does not know --{name}", remedy=f"views that do: {', '.join(able)}"
+                f"the view {options.view} does not know --{said}", remedy=f"views that do: {', '.join(able)}"
             )
         if options.view == "summary" and options.json:
             raise UsageError(
-                f"--json is the whole summary.json and does not know --{name}",
-                remedy=f"et-sim inspect {options.directory} ranks --json --{name} {getattr(options, name)}",
+                f"--json is the whole summary.json and does not know --{said}",
+                remedy=f"et-sim inspect {options.directory} ranks --json --{said} {getattr(options, said)}",
             )
 
 

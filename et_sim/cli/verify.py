@@ -59,9 +59,12 @@ def _makespan(again: Again, parameter: Parameter, multiple: float) -> tuple[int,
 
 
 def _scaled(machine: Machine, parameter: Parameter, multiple: float) -> Scaled:
-    from et_sim.machine.scaling import OF_SYSTEM, scale_bandwidth, scale_latency, scale_system
+    from et_sim.machine.scaling import OF_SYSTEM, figures, scale_bandwidth, scale_latency, scale_system
     from et_sim.views.critical.sensitivity import Quantity
 
+    if parameter.quantity in (Quantity.SWITCH_RATE, Quantity.SWITCH_LATENCY):
+        known = figures(machine)
+        return known[parameter.name](multiple) if parameter.name in known else None
     if parameter.quantity is Quantity.BANDWIDTH:
         return scale_bandwidth(machine, parameter.link, multiple)
     if parameter.quantity is Quantity.LATENCY:

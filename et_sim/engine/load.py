@@ -26,6 +26,9 @@ class Load:
     resources: ResourceTable
     bytes: Any
     busy_ns: Any  # of messages one after the other
+    switches_ns: dict[
+        str, float
+    ]  # how long the busiest of each sort of switches that reduce worked at its rate
 
 
 def load_of(
@@ -35,9 +38,18 @@ def load_of(
     carried, slices = getattr(model, "carried", None), run.traffic.slices
     if carried is not None:
         resources = known or model.resources(network, plan)
-        return Load(resources, carried(run.network), np.zeros(len(resources), np.int64))
+        switches_ns = _of_switches(plan, run, network.fraction_bits)
+        return Load(resources, carried(run.network), np.zeros(len(resources), np.int64), switches_ns)
     if known is None or not len(slices):
         return None
     per_link = slices.reshape(-1, int(run.traffic.grid[PER_LINK]))
     busy_ns = per_link["busy_ns"].sum(axis=1) >> network.fraction_bits
-    return Load(known, per_link["bytes"].sum(axis=1), busy_ns)
+    switches_ns = _of_switches(plan, run, network.fraction_bits)
+    return Load(known, per_link["bytes"].sum(axis=1), busy_ns, switches_ns)
+
+
+def _of_switches(plan: Plan, run: Run, bits: int) -> dict[str, float]:
+    switches, longest = plan.switches, np.zeros(len(plan.switch_sorts))
+    work = run.switches["bytes"][switches["server"]] / switches["bytes_per_ns"] / (1 << bits)
+    np.maximum.at(longest, switches["sort"], work)
+    return dict(zip(plan.switch_sorts, longest.tolist(), strict=True))

@@ -25,7 +25,8 @@ class Option:
 
 def all_meanings(options: Iterable[Option]) -> list[Meaning]:
     """In the order in which they are listed."""
-    return [*of_keys(), *of_corrections(), *_of_options(options), *_of_parts(), *_of_tables()]
+    words = *_of_options(options), *_of_parts(), *_of_lines()
+    return [*of_keys(), *of_corrections(), *words, *_of_tables()]
 
 
 def find(word: str, meanings: Iterable[Meaning]) -> list[Meaning]:
@@ -78,6 +79,27 @@ def _of_parts() -> Iterator[Meaning]:
         facts |= {"column": f"{part.figure} in {ACTORS.file}", "in bars": part.mark.strip() or "blank"}
         text = columns[part.figure].meaning
         yield Meaning(part.text, "part of a rank's time", "summary", text, facts, (part.short, part.figure))
+
+
+def _of_lines() -> Iterator[Meaning]:
+    yield Meaning(
+        "bottleneck",
+        "line of the summary",
+        "summary, summary.json",
+        "The link that had the most to carry for its bandwidth over the run, and its tier; or the switches "
+        "that reduce, if their rate was used more than any link.",
+        {"to get it": "link and flow models always know it, the analytical model with --detail links"},
+        ("bottleneck_unknown",),
+    )
+    yield Meaning(
+        "jobs",
+        "file",
+        "job file",
+        "Several workloads on one machine, in place of WORKLOAD: a list of jobs, each with its name, "
+        "workload and npus, and maybe seed, start and groups.",
+        {"example": "jobs: [ { name: a, workload: step, npus: 0-7 }, { name: b, workload: more } ]"},
+        ("job-file",),
+    )
 
 
 def _of_tables() -> Iterator[Meaning]:

@@ -49,9 +49,9 @@ class JobEntry:
     seed: int | None
     start_ns: int
 
-    def fault(self, key: str, cause: str, remedy: str) -> FieldError:
-        """An error about one of its keys."""
-        return FieldError((*self.path, key), f"job {show(self.name)} {cause}", remedy)
+    def fault(self, key: str, cause: str, remedy: str, *index: int) -> FieldError:
+        """An error about one of its keys, or an entry of the list that stands there."""
+        return FieldError((*self.path, key, *index), f"job {show(self.name)} {cause}", remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def read_job_file(given: str | Path | Mapping[str, Any]) -> JobFile:
     try:
         if isinstance(content, dict):
             _refuse_odd_keys(content, ())
-        return JobFile(place, text, digest, _entries(Fields(content)))
+        return JobFile(place, text, digest, _entries(Fields(content), text))
     except FieldError as fault:
         raise _error(fault, place, text) from None
 
@@ -99,7 +99,7 @@ def _error(fault: FieldError, place: str, text: str) -> TraceError:
     return TraceError(fault.cause, place=place, remedy=fault.remedy)
 
 
-def _entries(fields: Fields) -> tuple[JobEntry, ...]:
+def _entries(fields: Fields, text: str) -> tuple[JobEntry, ...]:
     for place, entry in enumerate(fields.entries("jobs")):
         if isinstance(entry, dict):
             _refuse_odd_keys(entry, ("jobs", place))
@@ -112,8 +112,9 @@ def _entries(fields: Fields) -> tuple[JobEntry, ...]:
     known: dict[str, int] = {}
     for row, entry in enumerate(entries):
         if entry.name in known:
-            cause = f"is named like the one at index {known[entry.name]}"
-            raise entry.fault("name", cause, "give every job a name of its own")
+            first = entries[known[entry.name]].path
+            where = f"on line {line_of(text, (*first, 'name'))}" if text else f"at index {known[entry.name]}"
+            raise entry.fault("name", f"is named like the one {where}", "give every job a name of its own")
         known[entry.name] = row
     return entries
 
@@ -174,8 +175,12 @@ def _npus(part: Fields, name: str) -> tuple[str, tuple[int, ...]]:
     except UsageError as error:
         cause = f"the NPUs of job {show(name)}: {error.cause}"
         raise part.fault("npus", cause, _NPUS_FORMS) from None
-    if not listed or not all(_is_whole(npu) for npu in listed):
+    if not listed:
         raise part.fault("npus", f"the NPUs of job {show(name)} are {show(value)}", _NPUS_FORMS)
+    for place, npu in enumerate(listed):
+        if not _is_whole(npu):
+            cause = f"job {show(name)} is placed on {show(npu)}"
+            raise FieldError((*part.path, "npus", place), cause, _NPUS_FORMS)
     return GIVEN, tuple(int(npu) for npu in listed)
 
 

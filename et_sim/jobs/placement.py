@@ -42,17 +42,18 @@ def place_jobs(entries: Sequence[JobEntry], ranks: Sequence[int], npus: int) -> 
 
 
 def _as_given(entry: JobEntry, ranks: int, npus: int) -> Any:
-    beyond = next((npu for npu in entry.npus if not 0 <= npu < npus), None)
+    beyond = next((place for place, npu in enumerate(entry.npus) if not 0 <= npu < npus), None)
     if beyond is not None:
-        cause = f"is placed on NPU {beyond}, and the network has {plural(npus, 'NPU')}"
-        raise entry.fault("npus", cause, f"allowed: NPUs from 0 to {npus - 1}")
+        cause = f"is placed on NPU {entry.npus[beyond]}, and the network has {plural(npus, 'NPU')}"
+        raise entry.fault("npus", cause, f"allowed: NPUs from 0 to {npus - 1}", beyond)
     if len(entry.npus) != ranks:
         cause = f"has {plural(ranks, 'rank')} and is placed on {plural(len(entry.npus), 'NPU')}"
         raise entry.fault("npus", cause, "name one NPU for each rank of its workload")
     chosen = np.array(entry.npus, np.int64)
     twice = np.flatnonzero(np.bincount(chosen) > 1)
     if len(twice):
-        raise entry.fault("npus", f"names NPU {twice[0]} twice", "an NPU runs one rank")
+        again = int(np.flatnonzero(chosen == twice[0])[1])
+        raise entry.fault("npus", f"names NPU {twice[0]} twice", "an NPU runs one rank", again)
     return chosen
 
 
@@ -63,7 +64,7 @@ def _refuse_overlap(entries: Sequence[JobEntry], entry: JobEntry, owners: Any, c
         more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
         other = entries[int(owners[first])].name
         cause = f"overlaps with job {show(other)} on NPU {chosen[first]}{more}"
-        raise entry.fault("npus", cause, "an NPU runs one job: give each of them other NPUs")
+        raise entry.fault("npus", cause, "an NPU runs one job: give each of them other NPUs", int(first))
 
 
 def _chosen(entry: JobEntry, ranks: int, free: Any, npus: int) -> Any:

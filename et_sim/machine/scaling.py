@@ -7,6 +7,7 @@ dimensions, then links with figures of their own; of levels, four each (`Part`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
@@ -15,6 +16,7 @@ from typing import Any
 
 from et_sim.machine.link_classes import link_classes
 from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
+from et_sim.machine.switch_sorts import switch_sorts
 
 Scaled = tuple[Machine, float] | None
 
@@ -51,6 +53,9 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
     for link, name in enumerate(_classes(machine.network)):
         found[f"bandwidth of {name}"] = partial(scale_bandwidth, machine, link)
         found[f"latency of {name}"] = partial(scale_latency, machine, link)
+    for sort, one in enumerate(switch_sorts(machine.network)[1]):
+        found[f"rate of {one.name}"] = partial(scale_switches, machine, sort, "bytes_per_ns")
+        found[f"latency of {one.name}"] = partial(scale_switches, machine, sort, "latency_ns")
     for name, key in OF_SYSTEM.items():
         found[name] = partial(scale_system, machine, key)
     found["time of all kernels"] = partial(_scale_kernels, machine)
@@ -91,6 +96,22 @@ def scale_latency(machine: Machine, link: int, multiple: float) -> Scaled:
     level, part = divmod(link, len(Part))
     name = LATENCY_OF[Part(part)] if machine.network.levels else "latency_ns"
     return _scale_link(machine, link, level, name, multiple)
+
+
+def scale_switches(machine: Machine, sort: int, name: str, multiple: float) -> Scaled:
+    """A figure of a sort of switches that reduce, if they have it."""
+    network = machine.network
+    of_entry, sorts = switch_sorts(network)
+    found = _scale(sorts[sort].reducer, name, multiple)
+    if found is None or math.isinf(getattr(found[0], name)):
+        return None
+    reducers = tuple(
+        (at, found[0] if own == sort else reducer)
+        for (at, reducer), own in zip(network.reducers, of_entry, strict=True)
+    )
+    fabric: Any = network.fabric  # levels have no such switches
+    changed = replace(network, fabric=replace(fabric, reducers=reducers))
+    return replace(machine, network=changed), found[1]
 
 
 def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:

@@ -21,6 +21,7 @@ import numpy as np
 
 from et_sim.machine.graph import NIC, NPU, Graph
 from et_sim.machine.model import GraphFabric, GridFabric, Network, Reducer
+from et_sim.machine.switch_sorts import switch_sorts
 
 NOBODY = -1
 FAR = 1 << 20
@@ -33,6 +34,7 @@ class TreeSwitch:
 
     endpoint: int
     server: int  # which of all switches of the network it is
+    sort: int  # of those with the same figures: a row of `SwitchTrees.sorts`
     reducer: Reducer
     parent: int  # its place in the tree; NOBODY: it is the root
     ranks: tuple[int, ...]  # that hang on it
@@ -53,7 +55,10 @@ class SwitchTrees:
     def __init__(self, network: Network) -> None:
         fabric = network.fabric
         self._grid = fabric if isinstance(fabric, GridFabric) else None
-        self._reach = _Reach(fabric) if isinstance(fabric, GraphFabric) and fabric.reducers else None
+        self._sort_of, self.sorts = switch_sorts(network)
+        self._reach = None
+        if isinstance(fabric, GraphFabric) and fabric.reducers:
+            self._reach = _Reach(fabric, self._sort_of)
         self._reducers = network.reducers
         self._ranks = network.ranks
 
@@ -83,13 +88,14 @@ class SwitchTrees:
     def _of_line(self, ranks: Any) -> SwitchTree | None:
         assert self._grid is not None
         first_server = 0
-        for number, reducer in self._reducers:
+        for entry, (number, reducer) in enumerate(self._reducers):
             npus, stride = self._grid.dimensions[number].npus, self._grid.strides[number]
             lines = ranks // (stride * npus) * stride + ranks % stride
             if (lines == lines[0]).all():
                 uneven = any(link.dimension == number for link in self._grid.links)
                 server, members = first_server + int(lines[0]), tuple(ranks.tolist())
-                switch = TreeSwitch(self._ranks + number, server, reducer, NOBODY, members, len(members))
+                stands = self._ranks + number, server, self._sort_of[entry]
+                switch = TreeSwitch(*stands, reducer, NOBODY, members, len(members))
                 return SwitchTree((switch,), None if uneven else (number,))
             first_server += self._ranks // npus
         return None
@@ -98,9 +104,9 @@ class SwitchTrees:
 class _Reach:
     """A graph's switches that reduce: how far each is from each, and on which of them ranks hang."""
 
-    def __init__(self, fabric: GraphFabric) -> None:
+    def __init__(self, fabric: GraphFabric, sort_of: list[int]) -> None:
         graph = fabric.graph
-        self._fabric, self._graph = fabric, graph
+        self._fabric, self._graph, self._sort_of = fabric, graph, sort_of
         self._place = {device: place for place, (device, _) in enumerate(fabric.reducers)}
         self._figures = _cables(graph)
         nics = np.flatnonzero(graph.kinds == NIC).tolist()
@@ -173,6 +179,7 @@ class _Reach:
             TreeSwitch(
                 endpoint=len(self._graph.npus) + place,
                 server=place,
+                sort=self._sort_of[place],
                 reducer=self._fabric.reducers[place][1],
                 parent=NOBODY if place == root else place_in_tree[before[place]],
                 ranks=tuple(hanging[place]),

@@ -73,11 +73,13 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
         return known[id(node)]
     value: Any
     if isinstance(node, yaml.MappingNode):
-        if not all(isinstance(key, yaml.ScalarNode) for key, _ in node.value):
-            raise MachineError("a key is not a plain text", place=place)
+        odd = next((key for key, _ in node.value if not isinstance(key, yaml.ScalarNode)), None)
+        if odd is not None:
+            raise MachineError("a key is not a plain text", place=_at_line(place, odd))
         names = [str(key.value) for key, _ in node.value]
         if len(set(names)) < len(names):
-            raise json_text.repeated(names, place, MachineError)
+            again = next(at for at, name in enumerate(names) if name in names[:at])
+            raise json_text.repeated(names, _at_line(place, node.value[again][0]), MachineError)
         value = {
             name: _value_of(entry, place, known) for name, (_, entry) in zip(names, node.value, strict=True)
         }
@@ -88,6 +90,10 @@ def _value_of(node: yaml.Node, place: str, known: dict[int, Any]) -> Any:
         value = _scalar(str(node.value), quoted=quoted)
     known[id(node)] = value
     return value
+
+
+def _at_line(place: str, node: yaml.Node) -> str:
+    return f"{place}: line {node.start_mark.line + 1}"
 
 
 def _scalar(text: str, *, quoted: bool) -> Any:

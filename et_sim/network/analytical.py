@@ -31,7 +31,17 @@ from et_sim.engine.transport.network_seam import DOWN, UP, Needs, ends_of_branch
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import GraphFabric, Network
-from et_sim.network.fabric import NONE, describe_leg, leaving_class, leaving_ns, leg_ns, next_leg, note_leg
+from et_sim.network.fabric import (
+    NONE,
+    Leg,
+    add_serialisation,
+    describe_leaving,
+    describe_leg,
+    leaving_ns,
+    leg_ns,
+    next_leg,
+    note_leg,
+)
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.graph_links import link_resources
 from et_sim.plan.tables import Plan, record, table
@@ -40,8 +50,11 @@ HAS_CONTENTION = False
 REACHES_SWITCHES = True
 SLOWEST = record(  # of what a chunk passes in a tree of switches
     ("program", "i4"),  # for which it is known
-    ("link", "i4"),  # class of links; NONE: a switch
     ("ns", "i8"),
+)
+LONGEST = record(  # of what a chunk passes there, by class of links and sort of switches
+    ("root", "i4"),  # of the tree and
+    ("program", "i4"),  # for which that is known
 )
 WHOLE_PATH = setting_of(Correction.WHOLE_PATH)
 
@@ -53,6 +66,10 @@ class AnalyticalTables(Tables):
     fabric: Any
     step_flight_ns: Any  # per row of the plan's steps; NONE: it depends on who sends
     slowest: Any  # per switch that reduces; of use where it is a root
+    longest: Any  # one row, about
+    links_ns: Any  # per class of links and
+    rates_ns: Any  # per sort of switches: the longest
+    own_ns: Any  # per class of links: to put together what a sender needs
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -76,7 +93,11 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
             flights[rows] = known
     slowest = table(SLOWEST, len(plan.switches))
     slowest["program"] = NONE
-    return AnalyticalTables(fabric.tables(network), flights, slowest)
+    longest = table(LONGEST, 1)
+    longest["root"] = longest["program"] = NONE
+    links_ns, own_ns = np.zeros((2, fabric.causal_classes(network) if len(plan.switches) else 0), np.int64)
+    rates_ns = np.zeros(len(plan.switch_sorts), np.int64)
+    return AnalyticalTables(fabric.tables(network), flights, slowest, longest, links_ns, rates_ns, own_ns)
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
@@ -96,8 +117,11 @@ def path_keys(network: Network, *, whole: bool) -> PathKeys:
 
 
 def needs(network: Network) -> Needs:
-    """Nothing is kept of a message."""
-    return Needs(causal_events=fabric_of(network).causal_events_of_message(network))
+    """Nothing is kept of a message. What bounds a chunk in switches are all links, and the switches."""
+    events = fabric_of(network).causal_events_of_message(network)
+    if network.reducers:
+        events += 2 * (fabric_of(network).causal_classes(network) + len(network.reducers))
+    return Needs(causal_events=events)
 
 
 @works_on_tables
@@ -137,7 +161,7 @@ def _leaving_ns(run: Run, source: int, target: int, size: int) -> int:
     leg = next_leg(run.network.fabric, source, target)
     if leg.row == NONE:
         return 0
-    observe.next_event_is_serialised(run, leaving_class(run.network.fabric, leg))
+    describe_leaving(run.network.fabric, run, leg, size)
     return leaving_ns(run.network.fabric, leg, size)
 
 
@@ -160,58 +184,96 @@ def pass_branch(
     c: int,
     done: int,
 ) -> None:
-    """Latency; on the way from a rank, everything else too that the chunk will take."""
+    """Latency; on the way from a rank, everything else too that the chunk will take.
+
+    What comes later streams through: it set out as much earlier.
+    """
     fabric, now = run.network.fabric, run.clock[0].now
     source, target = ends_of_branch(run, branch_row, way)
     leg = next_leg(fabric, source, target)
-    flight, left = leg_ns(fabric, leg, 0), now
+    slowest = _slowest(run, branch_row, program_row)
+    flight, left, begin = leg_ns(fabric, leg, 0), now, now - slowest
     if way == UP and run.plan.branches[branch_row].below == NONE:
-        slowest, link = _slowest(run, branch_row, program_row)
-        own = leaving_ns(fabric, leg, size)
-        if own > slowest:  # of a broadcast
-            slowest, link = own, leaving_class(fabric, leg)
-        left, flight = now + slowest, flight + slowest
-        observe.describe_slowest(run, link, left)
+        slowest = max(slowest, leaving_ns(fabric, leg, size))  # more, of a broadcast
+        left, flight, begin = now + slowest, flight + slowest, now
+        _describe_all(run, branch_row, program_row, leg, size)
+        through = observe.described_so_far(run)
         schedule(run, left, done, 0, b, 0)
-        observe.describe_slowest(run, link, left)
+        observe.describe_from(run, through, left)
     if observe.is_recording(run) and leg.here != NONE:  # what a dimension's switch sends is no rank's
-        note_leg(fabric, run, leg, now, size)
+        note_leg(fabric, run, leg, begin, size)
     describe_leg(fabric, run, leg, 0)
     observe.message_flies(run, target, size, left, flight, leg.row)
     schedule(run, now + flight, kind, a, b, c)
 
 
 @works_on_tables
-def switch_done_ns(run: Run, switch_row: int, _size: int) -> int:
+def switch_done_ns(run: Run, switch_row: int, size: int) -> int:
     """Its rate is counted where the chunk sets out."""
-    return run.clock[0].now + int(run.plan.switches[switch_row].latency_ns)
+    switch = run.plan.switches[switch_row]
+    run.switches[switch.server].bytes += size
+    observe.switch_delays(run, switch.sort)
+    return run.clock[0].now + int(switch.latency_ns)
 
 
 @works_on_tables
-def _slowest(run: Run, branch_row: int, program_row: int) -> tuple[int, int]:
-    """What takes a chunk longest in a tree: the time, and the class of links."""
+def _slowest(run: Run, branch_row: int, program_row: int) -> int:
+    """What takes a chunk longest in a tree."""
     root = run.plan.switches[run.plan.branches[branch_row].switch].first_of_tree
     kept = run.network.slowest[root]
-    if kept.program == program_row:
-        return kept.ns, kept.link
-    program, first = run.plan.programs[program_row], run.plan.switches[root]
-    slowest, link = 0, NONE
-    for row in range(root, root + first.switches):
-        switch = run.plan.switches[row]
-        for below in range(switch.first_branch, switch.first_branch + switch.branches):
-            slowest, link = _slower(run, below, program, slowest, link)
+    if kept.program != program_row:
+        _find_longest(run, root, program_row)
+        kept.program, kept.ns = program_row, max(_most(run.network.links_ns), _most(run.network.rates_ns))
+    return int(kept.ns)
+
+
+@works_on_tables
+def _most(times: Any) -> int:
+    most = 0
+    for time in times:
+        most = max(most, time)
+    return most
+
+
+@works_on_tables
+def _describe_all(run: Run, branch_row: int, program_row: int, leg: Leg, size: int) -> None:
+    """What a chunk takes on each class of links, and in each sort of switches: the longest of all that."""
+    if not observe.describes_causes(run):
+        return
+    network, now = run.network, run.clock[0].now
+    root, longest = run.plan.switches[run.plan.branches[branch_row].switch].first_of_tree, network.longest[0]
+    if longest.root != root or longest.program != program_row:
+        _find_longest(run, root, program_row)
+    for link in range(len(network.links_ns)):
+        network.own_ns[link] = network.links_ns[link]
+    add_serialisation(network.fabric, leg, size, network.own_ns)
+    cause = observe.described_so_far(run)
+    for link in range(len(network.own_ns)):
+        observe.describe_beside(run, link, cause, now, now + network.own_ns[link])
+    for sort in range(len(network.rates_ns)):
+        observe.describe_rate_beside(run, sort, cause, now, now + network.rates_ns[sort])
+
+
+@works_on_tables
+def _find_longest(run: Run, root: int, program_row: int) -> None:
+    """What a chunk takes in a tree on each class of links, and in each sort of switches."""
+    network, program, first = run.network, run.plan.programs[program_row], run.plan.switches[root]
+    network.longest[0].root, network.longest[0].program = root, program_row
+    for times in (network.links_ns, network.rates_ns):
+        for row in range(len(times)):
+            times[row] = 0
     for row in range(root, root + first.switches):
         switch = run.plan.switches[row]
         size = program.up_fixed + program.up_each * switch.members
-        if int(size / switch.bytes_per_ns) > slowest:
-            slowest, link = int(size / switch.bytes_per_ns), NONE
-    kept.program, kept.ns, kept.link = program_row, slowest, link
-    return slowest, link
+        rate_ns = int(size / switch.bytes_per_ns)
+        network.rates_ns[switch.sort] = max(network.rates_ns[switch.sort], rate_ns)
+        for below in range(switch.first_branch, switch.first_branch + switch.branches):
+            _add_branch(run, below, program)
 
 
 @works_on_tables
-def _slower(run: Run, branch_row: int, program: Any, slowest: int, link: int) -> tuple[int, int]:
-    """The same, with one branch more; of a broadcast, ranks send nothing but for one."""
+def _add_branch(run: Run, branch_row: int, program: Any) -> None:
+    """The same of one branch; of a broadcast, ranks send nothing but for one."""
     fabric, branch = run.network.fabric, run.plan.branches[branch_row]
     for way in (UP, DOWN):
         if way == UP and not program.joins and branch.below == NONE:
@@ -221,6 +283,4 @@ def _slower(run: Run, branch_row: int, program: Any, slowest: int, link: int) ->
         size = program.up_fixed + program.up_each * branch.members
         if way == DOWN:
             size = program.down_fixed + program.down_each * branch.members
-        if leaving_ns(fabric, leg, size) > slowest:
-            slowest, link = leaving_ns(fabric, leg, size), leaving_class(fabric, leg)
-    return slowest, link
+        add_serialisation(fabric, leg, size, run.network.links_ns)

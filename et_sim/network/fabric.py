@@ -30,4 +30,6 @@ leg_ns = chosen_by_tables("leg_ns")  # (fabric, leg, size): until `size` bytes a
 leaving_ns = chosen_by_tables("leaving_ns")  # (fabric, leg, size): until they have left its beginning
 leaving_class = chosen_by_tables("leaving_class")  # (fabric, leg): the class of links that decides that
 describe_leg = chosen_by_tables("describe_leg")  # (fabric, run, leg, size): tells the record of causes
+describe_leaving = chosen_by_tables("describe_leaving")  # (fabric, run, leg, size): until they have left it
+add_serialisation = chosen_by_tables("add_serialisation")  # (fabric, leg, size, longest): by class of links
 note_leg = chosen_by_tables("note_leg")  # (fabric, run, leg, begin, size): tells the record of traffic

@@ -29,6 +29,9 @@ class Fabric(Protocol):
     def causal_events_of_message(self, network: Network, /) -> int:
         """The most causal events of the record of causes that a message may need."""
 
+    def causal_classes(self, network: Network, /) -> int:
+        """How many classes of links switches that reduce may use."""
+
     def path_keys(self, network: Network, /, *, on_links: bool, whole: bool) -> PathKeys:
         """What folding must tell apart; `on_links`: messages wait for links, `whole`: they pay per leg."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.compiled.entry_points import entry
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
 from et_sim.engine.observe import facade as observe
-from et_sim.engine.state.resources import SENDING, ResourceTable, sendings
+from et_sim.engine.state.resources import NOBODY, SENDING, ResourceTable, sendings
 from et_sim.engine.state.run import Run
 from et_sim.errors import MachineError
 from et_sim.fold.path_keys import SharedLinks
@@ -94,8 +94,12 @@ def most_links(network: Network) -> int:
 
 
 def causal_events_of_message(network: Network) -> int:
-    """The most causal events that a message may need: each link may be of another class."""
-    return 2 * most_links(network) + 2
+    """The most causal events that a message may need: each link may be of another class.
+
+    These are its latency, its serialisation until the message has left, and again until it arrives, and what
+    joins those.
+    """
+    return 5 * most_links(network) + 2
 
 
 def path_keys(network: Network, **_: bool) -> GraphPaths:
@@ -104,19 +108,26 @@ def path_keys(network: Network, **_: bool) -> GraphPaths:
 
 
 def sending_resources(network: Network, actors: int) -> ResourceTable:
-    """All that an actor sends over each tier of links."""
+    """All that an actor sends over each tier of links, and then what switches that reduce send each other."""
     graph = wired(network).graph
     of_link, names = link_tiers(graph)
     rows = np.zeros(len(names), np.int32)
     rows[of_link] = np.minimum(graph.tiers[graph.sources], graph.tiers[graph.targets])
-    found = sendings(len(names), actors, class_names(network), names)
+    senders = actors + bool(network.reducers)
+    found = sendings(len(names), senders, class_names(network), names)
     return replace(
         found,
-        dimension=np.tile(rows, actors),
+        actor=np.where(found.actor < actors, found.actor, NOBODY).astype(np.int32),
+        dimension=np.tile(rows, senders),
         port=found.tier,
         port_names=tuple(f"{SENDING}, {name}" for name in names),
         are_tiers=True,
     )
+
+
+def causal_classes(network: Network) -> int:
+    """How many classes of links there are."""
+    return len(link_classes(wired(network).graph)[1])
 
 
 def class_names(network: Network) -> tuple[str, ...]:
@@ -262,4 +273,43 @@ def describe_leg(fabric: GraphTables, run: Run, leg: Leg, size: int) -> None:
         device = fabric.routes.target[link]
     latency += count * fabric.speeds[last].latency_ns
     observe.describe_latency(run, last, begin + int(latency))
-    observe.describe_serialisation(run, leaving_class(fabric, leg), begin + leg_ns(fabric, leg, size))
+    _describe_serialisation(fabric, run, leg, size, begin, latency)
+
+
+@works_on_tables
+def describe_leaving(fabric: GraphTables, run: Run, leg: Leg, size: int) -> None:
+    """The serialisation alone."""
+    if observe.describes_causes(run):
+        _describe_serialisation(fabric, run, leg, size, observe.described_until(run), 0.0)
+
+
+@works_on_tables
+def _describe_serialisation(
+    fabric: GraphTables, run: Run, leg: Leg, size: int, begin: int, latency: float
+) -> None:
+    """That of the slowest link, and beside it that of each other class, which may become the slowest."""
+    sent, sent_ns = observe.described_so_far(run), observe.described_until(run)
+    slowest = leaving_class(fabric, leg)
+    time = latency + size / fabric.speeds[slowest].bytes_per_ns
+    observe.describe_serialisation(run, slowest, begin + int(time))
+    device, stop, last = leg.here, leg.at, slowest
+    while device != leg.there:
+        stop = _stop_after(fabric, leg, device, stop)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
+        speed = fabric.speed_of[link]
+        if speed not in (last, slowest):
+            time = latency + size / fabric.speeds[speed].bytes_per_ns
+            observe.describe_beside(run, speed, sent, sent_ns, begin + int(time))
+        last, device = speed, fabric.routes.target[link]
+
+
+@works_on_tables
+def add_serialisation(fabric: GraphTables, leg: Leg, size: int, longest: Any) -> None:
+    """What each class of links on the way takes for so many bytes, if that is longer than what is noted."""
+    device, stop = leg.here, leg.at
+    while device != leg.there:
+        stop = _stop_after(fabric, leg, device, stop)
+        link = next_link(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
+        speed = fabric.speed_of[link]
+        longest[speed] = max(longest[speed], int(size / fabric.speeds[speed].bytes_per_ns))
+        device = fabric.routes.target[link]

@@ -54,7 +54,7 @@ def link_tables(network: Network) -> GraphLinkTables:
     links = table(link_queues.LINK, len(fabric.speed_of))
     links["head"] = links["tail"] = links["joined_ns"] = links["mark_ns"] = NONE
     links["speed"] = fabric.speed_of
-    links["home"] = _owners(network)
+    links["home"] = np.maximum(_owners(network), 0)
     return GraphLinkTables(fabric, links, _tiers(network), _homes(network), _counters(network))
 
 
@@ -92,12 +92,12 @@ def _tiers(network: Network) -> Any:
 
 
 def _owners(network: Network) -> Any:
-    """Of each link the rank that it leaves, or else reaches; 0 if both ends are other devices."""
+    """Of each link the rank that it leaves, or else reaches; NONE if both ends are other devices."""
     wired = graph.wired(network).graph
     rank_of = np.full(len(wired), NONE)
     rank_of[wired.npus] = np.arange(len(wired.npus))
     leaves, reaches = rank_of[wired.sources], rank_of[wired.targets]
-    return np.where(leaves != NONE, leaves, np.maximum(reaches, 0)).astype(np.int32)
+    return np.where(leaves != NONE, leaves, reaches).astype(np.int32)
 
 
 def link_resources(network: Network) -> ResourceTable:

@@ -113,7 +113,13 @@ def _most_hops(dimension: Dimension) -> int:
 def causal_events_of_message(network: Network) -> int:
     """The most causal events that a message may need: latencies of links are told apart."""
     links = sum(dimension.npus // 2 + 1 for dimension in wired(network).dimensions)
-    return 2 * min(links, len(wired(network).links) + 2) + 2 * len(wired(network).dimensions)
+    told_apart = 2 * len(wired(network).links) + 1  # stretches of links of one speed
+    return 5 * min(links, told_apart + len(wired(network).dimensions)) + 2 * len(wired(network).dimensions)
+
+
+def causal_classes(network: Network) -> int:
+    """How many speeds of links there are."""
+    return len(tables(network).speeds)
 
 
 def most_links(network: Network) -> int:
@@ -299,4 +305,40 @@ def describe_leg(fabric: GridTables, run: Run, leg: Leg, size: int) -> None:
         latency += fabric.speeds[speed].latency_ns
         if hop + 1 == hops or _speed_of_hop(fabric, leg, hop + 1) != speed:
             observe.describe_latency(run, speed, begin + int(latency))
-    observe.describe_serialisation(run, leaving_class(fabric, leg), begin + leg_ns(fabric, leg, size))
+    _describe_serialisation(fabric, run, leg, size, begin, latency)
+
+
+@works_on_tables
+def describe_leaving(fabric: GridTables, run: Run, leg: Leg, size: int) -> None:
+    """The serialisation alone."""
+    if observe.describes_causes(run):
+        _describe_serialisation(fabric, run, leg, size, observe.described_until(run), 0.0)
+
+
+@works_on_tables
+def _describe_serialisation(
+    fabric: GridTables, run: Run, leg: Leg, size: int, begin: int, latency: float
+) -> None:
+    """That of the slowest link, and beside it those of other speeds, which may become the slowest."""
+    sent, sent_ns = observe.described_so_far(run), observe.described_until(run)
+    slowest = leaving_class(fabric, leg)
+    time = latency + size / fabric.speeds[slowest].bytes_per_ns
+    observe.describe_serialisation(run, slowest, begin + int(time))
+    dimension = fabric.dimensions[leg.row]
+    if dimension.uneven_first == dimension.uneven_end:
+        return
+    last = slowest
+    for hop in range(hops_of(fabric, leg)):
+        speed = _speed_of_hop(fabric, leg, hop)
+        if speed not in (last, slowest):
+            time = latency + size / fabric.speeds[speed].bytes_per_ns
+            observe.describe_beside(run, speed, sent, sent_ns, begin + int(time))
+        last = speed
+
+
+@works_on_tables
+def add_serialisation(fabric: GridTables, leg: Leg, size: int, longest: Any) -> None:
+    """What each link on the way takes for so many bytes, if that is longer than is noted of its speed."""
+    for hop in range(hops_of(fabric, leg)):
+        speed = _speed_of_hop(fabric, leg, hop)
+        longest[speed] = max(longest[speed], int(size / fabric.speeds[speed].bytes_per_ns))

@@ -105,6 +105,11 @@ def causal_events_of_message(_network: Network) -> int:
     return CAUSAL_EVENTS_OF_MESSAGE
 
 
+def causal_classes(_network: Network) -> int:
+    """None that switches that reduce may use: no switch does."""
+    return 0
+
+
 def path_keys(network: Network, **_: bool) -> LevelPaths:
     """What folding must tell apart: a message has one leg, and waits for none."""
     return LevelPaths(levels_of(network))
@@ -178,6 +183,19 @@ def describe_leg(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
     observe.describe_latency(run, link, begin + _over_level(level, distance, size, MEMORY_REACHED))
     observe.describe_serialisation(run, link, begin + _over_level(level, distance, size, MEMORY_PASSED))
     observe.describe_bound(run, through, through_ns)
+
+
+@works_on_tables
+def describe_leaving(fabric: LevelTables, run: Run, leg: Leg, size: int) -> None:
+    """The serialisation alone."""
+    if observe.describes_causes(run):
+        until = observe.described_until(run) + leaving_ns(fabric, leg, size)
+        observe.describe_serialisation(run, leaving_class(fabric, leg), until)
+
+
+@works_on_tables
+def add_serialisation(_fabric: LevelTables, _leg: Leg, _size: int, _longest: Any) -> None:
+    """No switch of such a network reduces."""
 
 
 @works_on_tables

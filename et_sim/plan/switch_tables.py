@@ -109,7 +109,7 @@ class SwitchTables:
             count = len(self._branches) - first
             stands = branch_of[place], first, count, switch.members, base, len(tree.switches)
             figures = switch.reducer.bytes_per_ns, switch.reducer.latency_ns
-            self._switches.append((switch.endpoint, switch.server, *stands, *figures))
+            self._switches.append((switch.endpoint, switch.server, switch.sort, *stands, *figures))
         return own
 
     def finish(self) -> dict[str, Any]:
@@ -153,4 +153,5 @@ def switch_tables(
         if groups.canonical_names[row] in collectives.switches.groups:
             found.add_group(collectives, groups, row)
     trees = collectives.switches.trees
-    return found.finish() | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}
+    names = {"switch_sorts": tuple(one.name for one in trees.sorts)}
+    return found.finish() | names | {"switch_endpoints": trees.endpoints, "switch_servers": trees.servers}

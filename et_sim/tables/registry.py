@@ -296,7 +296,8 @@ LINKS = Table(
         Column(
             "actor",
             "int32",
-            "the class of identical ranks that has the link; each of them has one like it",
+            "the class of identical ranks that has the link; each of them has one like it; null for links "
+            "of a graph between devices that are no NPUs",
             refers_to="actors",
         ),
         Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
@@ -341,7 +342,7 @@ LINKS = Table(
         ),
         Column(
             "most_waiting",
-            "int32",
+            "int64",
             "the most messages that waited for the link at a time; null on the analytical model",
         ),
         Column(
@@ -349,7 +350,7 @@ LINKS = Table(
             "float64",
             "how many messages were on the link or waited for it at a time, on average over the slice",
         ),
-        Column("most_at_once", "int32", "the most of them at a time; null on the analytical model"),
+        Column("most_at_once", "int64", "the most of them at a time; null on the analytical model"),
     ),
 )
 RESOURCES = Table(
@@ -363,7 +364,7 @@ RESOURCES = Table(
         Column(
             "actor",
             "int32",
-            "the class of identical ranks that has it, or others like it",
+            "the class of identical ranks that has it, or others like it; null for links of other devices",
             refers_to="actors",
         ),
         Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
@@ -427,7 +428,31 @@ PATH = Table(
         ),
     ),
 )
-TABLES = (TIMELINE, ACTORS, GROUPS, PEERS, LAYERS, PHASES, MESSAGES, LINKS, RESOURCES, MEMORY, PATH)
+JOBS = Table(
+    name="jobs",
+    about="one row for every job of a job file, in its order: where and when it ran, and what its neighbours "
+    "cost it",
+    writer="et_sim.timeline.contents.jobs:jobs_content",
+    remedy="only runs of job files hold it",
+    columns=(
+        Column("job", TEXT, "its name"),
+        Column("workload", STRING, "as the job file has it"),
+        Column("ranks", "int32", "how many it has"),
+        Column("npus", STRING, "those that its ranks run on, rank 0 first, such as `0-14/2`"),
+        Column("placed", WORD, "how these were found: `given`, `packed`, `spread` or `random`"),
+        Column("seed", "int64", "of a random placement; null of others"),
+        Column("start_ns", "int64", "when its ranks begin"),
+        Column("finish_ns", "int64", "when its last rank finished; null if one never did"),
+        Column("duration_ns", "int64", "from start to finish; null if it never finished"),
+        Column(
+            "alone_ns", "int64", "its duration when nobody else uses the machine; null without --isolated"
+        ),
+        Column(
+            "slowdown", "float64", "`duration_ns / alone_ns`: 1 if the other jobs cost it nothing; or null"
+        ),
+    ),
+)
+TABLES = (TIMELINE, ACTORS, JOBS, GROUPS, PEERS, LAYERS, PHASES, MESSAGES, LINKS, RESOURCES, MEMORY, PATH)
 
 
 def all_tables() -> tuple[Table, ...]:

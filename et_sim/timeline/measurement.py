@@ -56,6 +56,15 @@ class Measurement:
         """How many ranks every actor stands for."""
         return np.bincount(self.actor_of_rank, minlength=self.source.actors)
 
+    @cached_property
+    def has_work(self) -> Any:
+        """Which ranks are not just NPUs that no job runs on."""
+        jobs = self._workload.jobs
+        found = np.full(len(self.actor_of_rank), not jobs)
+        for job in jobs:
+            found[job.npus] = True
+        return found
+
     def ranks_of_actors(self) -> list[Any]:
         """Which these are."""
         ranks = np.argsort(self.actor_of_rank, kind="stable")

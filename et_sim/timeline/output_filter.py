@@ -62,7 +62,7 @@ class OutputFilter:
 
     def mask(self, actors: Any, actor: Any, start_ns: Any, end_ns: Any) -> Any:
         """Which rows are kept, as a mask, where `actors` tells which actors are; None: all."""
-        of_actors = None if actors is None else actors[actor]
+        of_actors = None if actors is None else actors[actor] & (actor >= 0)
         touched = self.touches(start_ns, end_ns)
         if of_actors is None or touched is None:
             return touched if of_actors is None else of_actors

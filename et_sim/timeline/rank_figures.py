@@ -25,7 +25,8 @@ def figures_of_ranks(measurement: Measurement) -> dict[str, Any]:
         figures = {key: column[of] for key, column in columns.items()}
         given = {key: None if v is np.ma.masked else v.item() for key, v in figures.items()}
         per_rank.append({"ranks": name, **given, "waits_for": None if most is None else names[most]})
-    found = slowest(waits, [one["waiting_ns"] for one in per_rank], counts.tolist())
+    at_work = np.bincount(of_rank[measurement.has_work], minlength=len(actor))
+    found = slowest(waits, [one["waiting_ns"] for one in per_rank], at_work.tolist())
     return {
         "slowest": found and {"ranks": names[found.place], "cost_ns": found.cost_ns},
         "per_rank": per_rank,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from et_sim.engine.outcome import Outcome
-from et_sim.timeline.bottleneck import bottleneck
+from et_sim.timeline.bottleneck import bottleneck, why_unknown
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
@@ -85,6 +85,7 @@ class RecordedRun:
             "jobs": self.manifest["jobs"],
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
+            "bottleneck_unknown": why_unknown(self.outcome.load),
             **figures_of_ranks(self.measurement),
             "explained": self.explained,
             "coverage": self.coverage,

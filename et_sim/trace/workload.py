@@ -57,6 +57,11 @@ class Job:
     seed: int | None = None  # of a random placement
     start_ns: int = 0
 
+    def named(self, npu: int) -> str:
+        """Which rank of the job an NPU is, in words; empty: none."""
+        own = np.flatnonzero(np.asarray(self.npus) == npu)
+        return f"rank {own[0]} of job {self.name}" if len(own) else ""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:

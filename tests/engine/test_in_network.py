@@ -333,6 +333,8 @@ def test_links_carry_each_byte_once() -> None:
         (star() | {"in-network": [{"switches": "nvswitch"}]}, {}, 'no device is named "nvswitch"'),
         (star() | {"in-network": [{"latency": 5}]}, {}, "the entry does not say which switches reduce"),
         (tree() | {"in-network": [{"tier": 3}]}, {}, "no switch stands in tier 3"),
+        (tree() | {"in-network": [{"tier": 1, "switches": "*"}]}, {}, '"tier" and "switches" both say which'),
+        (tree() | {"in-network": [{"dimension": 0}]}, {}, 'key "dimension" is for networks with a list per'),
         (tree() | {"in-network": [{"tier": 1}, {"switches": "*"}]}, {}, "is meant by two entries"),
     ],
 )

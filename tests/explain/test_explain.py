@@ -35,6 +35,12 @@ def test_every_declared_word_is_found(told: Any) -> None:
     assert {part.text for part in PARTS} | {"--no-fold", "--perfetto", "--top"} <= names
 
 
+def test_words_of_jobs_and_of_the_network_are_explained(told: Any) -> None:
+    assert {meaning["kind"] for meaning in told("jobs")} == {"file", "table"}
+    assert [meaning["kind"] for meaning in told("slowdown")] == ["column"]
+    assert "link that had the most to carry" in told("bottleneck")[0]["text"]
+
+
 def test_a_key_comes_with_its_place_default_range_and_example(told: Any) -> None:
     [meaning] = told("endpoint-delay")
     assert meaning["place"] == "system file, system file of ASTRA-sim 1.0"

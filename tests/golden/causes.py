@@ -22,7 +22,7 @@ def check(result: Result) -> None:
     needed = np.maximum(np.where(by < 0, 0, end[by]), np.where(also < 0, 0, end[also]))
     assert (causal_events["start_ns"] == needed).all()
     assert (end >= needed).all()
-    assert (causal_events["kind"][end > needed] <= CauseKind.SWITCH).all()  # meetings take no time
+    assert (causal_events["kind"][end > needed] <= CauseKind.SWITCH_RATE).all()  # meetings take no time
     _check_nodes(causal_events, result)
     last = np.flatnonzero((causal_events["kind"] == CauseKind.NODE_END) & (end == result.makespan_ns))
     if len(last):

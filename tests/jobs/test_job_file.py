@@ -78,7 +78,18 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
         ),
         (ONE + "npus: [0, 1, 2, -1]\n", 4, 'job "a" is placed on NPU -1', "allowed: NPUs from 0 to 7"),
         (ONE + "npus: [0, 1, 1, 2]\n", 4, 'job "a" names NPU 1 twice', "an NPU runs one rank"),
-        (ONE + "npus: [0, 1, x]\n", 4, 'the NPUs of job "a" are [0, 1, "x"]', FORMS),
+        (ONE + "npus: [0, 1, x]\n", 4, 'job "a" is placed on "x"', FORMS),
+        (ONE + "npus:\n    - 0\n    - x\n    - 2\n    - 3\n", 6, 'job "a" is placed on "x"', FORMS),
+        (ONE + "npus:\n    - 0\n    - 1\n    - 2\n    - 8\n", 8, "is placed on NPU 8", "NPUs from 0 to 7"),
+        (ONE + "npus:\n    - 0\n    - 1\n    - 0\n    - 2\n", 7, "names NPU 0 twice", "an NPU runs one rank"),
+        (
+            "jobs:\n"
+            + GOOD
+            + "  - name: b\n    workload: four\n    npus:\n    - 7\n    - 5\n    - 3\n    - 4\n",
+            8,
+            'overlaps with job "good" on NPU 3',
+            "an NPU runs one job",
+        ),
         (ONE + "npus: []\n", 4, 'the NPUs of job "a" are []', FORMS),
         (ONE + "npus: 1.5\n", 4, 'the NPUs of job "a" are 1.5', FORMS),
         (ONE + "npus: 7-4\n", 4, "has the empty range 7-4", FORMS),
@@ -100,7 +111,7 @@ FORMS = 'allowed: NPUs such as 0-7 or "0-14/2", a list of them, or packed, sprea
         (
             "jobs:\n" + GOOD + "  - { name: good, workload: four, npus: 4-7 }\n",
             3,
-            'job "good" is named like the one at index 0',
+            'job "good" is named like the one on line 2',
             "give every job a name of its own",
         ),
         ("jobs:\n  - { name: 7, workload: four }\n", 2, "a job cannot be called", "a letter, then letters"),
@@ -153,7 +164,9 @@ def test_a_mistake_is_told_with_its_line_and_a_remedy(
 
 def test_what_is_no_yaml_is_told_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "jobs.yaml: line 3, column" in refusal("jobs:\n  - { name: a\n", capsys)
-    assert 'key "name" is given more than once' in refusal("jobs:\n  - { name: a, name: b }\n", capsys)
+    twice = refusal("jobs:\n  - name: a\n    workload: four\n    name: b\n", capsys)
+    assert twice == 'jobs.yaml: line 4: key "name" is given more than once (keep one of them)'
+    assert "jobs.yaml: line 2: a key is not a plain text" in refusal("jobs:\n  - { [a]: b }\n", capsys)
 
 
 @pytest.mark.parametrize(

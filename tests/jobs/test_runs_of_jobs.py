@@ -19,8 +19,10 @@ import et_sim
 from et_sim.api import run
 from et_sim.cli import main
 from et_sim.generate.transformer import Transformer, make_transformer
+from et_sim.timeline import write_run
 from et_sim.trace import Trace, TraceBuilder, Workload, write_manifest, write_workload
 from et_sim.trace.workload import GroupRule
+from et_sim.views import open_run
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
@@ -281,6 +283,24 @@ def test_a_job_that_stalls_is_named_by_its_missing_times() -> None:
     assert result.jobs["good"]["slowdown"] == 1.0
 
 
+def test_a_stall_names_the_job_and_its_own_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = TraceBuilder()
+    build.receive(1, 64)
+    lost = Workload.of([build.build(), TraceBuilder().build()])
+    jobs = {"jobs": [job("lost", lost, [6, 4]), job("good", all_reduces(4))]}
+    result = run(jobs, system=CORRECTED, network=network(["Ring"], [8]))
+    assert result.stall is not None
+    assert "rank 6 (rank 0 of job lost) waits for " in result.stall.cause
+    assert "Unfinished jobs:\n  lost: its rank 0 is rank 6 here\n" in result.stall.text
+    write_run(result, tmp_path / "run", result.stall.as_dict())
+    assert main(["inspect", str(tmp_path / "run"), "stalls"]) == 0
+    assert "lost: its rank 0 is rank 6 here" in capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "run"), "--job", "lost", "notices"]) == 2
+    assert "the view notices does not know --job" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "run"), "--job", "good", "ops"]) == 0
+    assert "only ranks 0-3" in capsys.readouterr().out
+
+
 def test_a_straggler_s_node_need_not_be_in_every_job() -> None:
     slow = {**CORRECTED, "stragglers": [{"ranks": "0-3", "node": 0, "delay": "1us"}]}
     jobs = {"jobs": [job("a", all_reduces(4), "0-3"), job("b", message(4096), "4-5")]}
@@ -330,6 +350,16 @@ def test_a_run_of_files_tells_of_its_jobs(folder: Path, capsys: pytest.CaptureFi
     ranks = {int(npu) for npu in np.sort([*map(int, two["npus"].replace("-", ",").split(","))])}
     assert of_job.startswith("only ranks ")
     assert str(max(ranks)) in of_job.splitlines()[0]
+    table = open_run(folder / "both.run").table("jobs").to_pylist()
+    for row, said in zip(table, summary["jobs"], strict=True):
+        assert row == {"job": said["name"], **{name: said[name] for name in row if name != "job"}}
+    assert main(["sql", "both.run", "SELECT job, slowdown FROM jobs WHERE seed = 4", "--csv"]) == 0
+    assert capsys.readouterr().out == f"job,slowdown\ntwo,{two['slowdown']}\n"
+    assert main(["report", "both.run", "--html", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert '<h2 id="jobs-title">Jobs</h2>' in page
+    assert f">{two['npus']}</td>" in page
+    capsys.readouterr()
     for wrong, cause in (("too", "did you mean 'two'?"), ("x", "jobs: one, two")):
         assert main(["inspect", "both.run", "ranks", "--job", wrong]) == 2
         assert cause in capsys.readouterr().err
@@ -357,3 +387,16 @@ def test_the_same_job_file_gives_the_same_bytes(folder: Path) -> None:
         assert main(["run", "jobs/both.yaml", *MACHINE, "--model=link", "--isolated", "--out", out]) == 0
     for path in sorted((folder / "first").iterdir()):
         assert path.read_bytes() == (folder / "second" / path.name).read_bytes()
+
+
+def test_npus_without_a_job_do_not_count_among_those_that_wait() -> None:
+    late = TraceBuilder()
+    late.collective("all_reduce", MIB, after=[late.compute(micros=70)])
+    early = TraceBuilder()
+    early.collective("all_reduce", MIB, after=[early.compute(micros=10)])
+    workload = Workload.of([one.build() for one in (late, early, early, early)])
+    costs = [
+        run({"jobs": [job("a", workload)]}, system=CORRECTED, network=network(["Switch"], [npus])).summary()
+        for npus in (4, 40)
+    ]
+    assert costs[0]["slowest"] == costs[1]["slowest"] == {"ranks": "0", "cost_ns": 60_000}

@@ -100,7 +100,7 @@ def test_folding_changes_no_word_of_it(model: str, shape: str, tmp_path: Path) -
         assert line.startswith(f"{name}, ranks 0-3 (dimension 0): use ")
 
 
-def test_of_folded_ranks_on_a_graph_the_analytical_model_does_not_know_it() -> None:
+def test_of_folded_ranks_on_a_graph_the_analytical_model_says_why_it_does_not_know_it(tmp_path: Path) -> None:
     build = et_sim.TraceBuilder()
     build.collective("all_to_all", 6 * SIZE)
     workload = et_sim.Workload.of([build.build()] * 6)
@@ -110,6 +110,28 @@ def test_of_folded_ranks_on_a_graph_the_analytical_model_does_not_know_it() -> N
         result = et_sim.simulate(workload, **machine, fold=fold)
         assert len(result.outcome.plan.actors) == (1 if fold else 6)
         assert (result.summary()["bottleneck"] is None) == fold
+        assert (result.summary()["bottleneck_unknown"] is not None) == fold
+        line = _line(result, tmp_path / str(fold))
+        reason = (
+            "not known: ranks are folded, and the analytical model does not tell their links apart: --no-fold"
+        )
+        assert (line == reason) == fold
+
+
+def test_of_links_that_are_alike_the_first_is_named_folded_or_not() -> None:
+    """On the flow model, sums of fractions differ in their last digits."""
+    build = et_sim.TraceBuilder()
+    build.collective("all_to_all", 6 * 333_331)
+    workload = et_sim.Workload.of([build.build()] * 6)
+    system = SYSTEM | {"all-to-all-implementation": ["direct"]}
+    leaves = {"graph": LEAVES["graph"] | {"bandwidth": "47GB/s"}, "logical-dimensions": [6]}
+    for network in (leaves, RING | {"npus_count": [6], "bandwidth": ["47GB/s"]}):
+        found = [
+            et_sim.simulate(workload, system=system, network=network, model="flow", fold=fold).summary()
+            for fold in (True, False)
+        ]
+        assert found[0]["folded"] != found[1]["folded"]
+        assert found[0]["bottleneck"] == found[1]["bottleneck"]
 
 
 def test_links_of_other_speeds_count_with_their_own(tmp_path: Path) -> None:

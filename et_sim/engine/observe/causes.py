@@ -29,7 +29,8 @@ LATENCY, SERIALISATION, ENDPOINT = (
     int(CauseKind.SERIALISATION),
     int(CauseKind.ENDPOINT),
 )
-REDUCTION, BUS, SWITCH = int(CauseKind.REDUCTION), int(CauseKind.BUS), int(CauseKind.SWITCH)
+REDUCTION, BUS = int(CauseKind.REDUCTION), int(CauseKind.BUS)
+SWITCH, SWITCH_RATE = int(CauseKind.SWITCH), int(CauseKind.SWITCH_RATE)
 NODE_START, NODE_END = int(CauseKind.NODE_START), int(CauseKind.NODE_END)
 CHUNK_QUEUED, CHUNK_START = int(CauseKind.CHUNK_QUEUED), int(CauseKind.CHUNK_START)
 PARENTS, LANE, QUEUE_SLOT = int(CauseKind.PARENTS), int(CauseKind.LANE), int(CauseKind.QUEUE_SLOT)

@@ -16,23 +16,23 @@ from et_sim.engine.state.traffic_tables import PER_LINK, SHIFT
 
 
 @works_on_tables
-def note_busy(run: Run, link: int, begin: int, length: int, size: int) -> None:
-    """A link serialises a message from `begin` on, at one rate."""
+def note_busy(run: Run, link: int, begin: int, length: int, size: int, copies: int) -> None:
+    """A link serialises a message from `begin` on, at one rate; so many links like it do."""
     traffic, end = run.traffic, begin + length
     if len(traffic.slices) == 0:
         return
     _reach(run, max(end - 1, begin))
     shift, first = traffic.grid[SHIFT], link * traffic.grid[PER_LINK]
     begun = traffic.slices[first + (begin >> shift)]
-    begun.messages += 1
+    begun.messages += copies
     at, carried = begin, 0
     while at < end:
         until = min(end, ((at >> shift) + 1) << shift)
         part, so_far = traffic.slices[first + (at >> shift)], int(size * ((until - begin) / length))
-        part.busy_ns += until - at
-        part.bytes += so_far - carried
+        part.busy_ns += copies * (until - at)
+        part.bytes += copies * (so_far - carried)
         at, carried = until, so_far
-    traffic.slices[first + (max(end - 1, begin) >> shift)].bytes += size - carried
+    traffic.slices[first + (max(end - 1, begin) >> shift)].bytes += copies * (size - carried)
 
 
 @works_on_tables

@@ -18,6 +18,7 @@ from et_sim.engine.observe.causes import (
     REQUEST,
     SERIALISATION,
     SWITCH,
+    SWITCH_RATE,
     causal_event_at,
     current_cause,
     event_made,
@@ -47,10 +48,27 @@ def describe_serialisation(run: Run, link: int, time: int) -> None:
 
 
 @works_on_tables
-def describe_slowest(run: Run, link: int, time: int) -> None:
-    """Before the next event, the slowest link, or switch that reduces, takes until `time`."""
+def describe_beside(run: Run, link: int, cause: int, cause_ns: int, time: int) -> None:
+    """Besides what has been said, a link passes bytes from another causal event on until `time`."""
     if is_recorded(run):
-        _takes_first(run, SERIALISATION if link != NONE else SWITCH, link, time)
+        _takes_beside(run, SERIALISATION, link, cause, cause_ns, time)
+
+
+@works_on_tables
+def describe_rate_beside(run: Run, sort: int, cause: int, cause_ns: int, time: int) -> None:
+    """The same for switches of one sort that reduce, at their rate."""
+    if is_recorded(run):
+        _takes_beside(run, SWITCH_RATE, switch_link(sort), cause, cause_ns, time)
+
+
+@works_on_tables
+def _takes_beside(run: Run, kind: int, link: int, cause: int, cause_ns: int, time: int) -> None:
+    if time > cause_ns:
+        so_far, until = described_so_far(run), described_until(run)
+        describe_from(run, cause, cause_ns)
+        _takes_first(run, kind, link, time)
+        if until > cause_ns:
+            describe_bound(run, so_far, until)
 
 
 @works_on_tables
@@ -185,19 +203,34 @@ def link_was_free(run: Run, link_row: int) -> None:
 
 
 @works_on_tables
-def switch_taken(run: Run, server: int, begin: int, end: int) -> None:
-    """A switch that reduces works from then until then on what the next event is about."""
-    if not is_recorded(run) or end == begin:
+def switch_taken(run: Run, switch_row: int, begin: int, end: int) -> None:
+    """A switch passes on, from then until then, what the next event is about; then comes its latency."""
+    if not is_recorded(run):
         return
-    now, free = run.causes.now[0], run.causes.switches[server]
-    through = now.cause
+    switch, now = run.plan.switches[switch_row], run.causes.now[0]
+    free, through, link = run.causes.switches[switch.server], now.cause, switch_link(switch.sort)
     if begin > run.clock[0].now:
         through = new_causal_event(run, free, now.cause, BOUND, begin, begin)
-    elif free != NONE:
+    elif free != NONE and end > begin:
         through = new_causal_event(run, now.cause, free, BOUND, begin, begin)
-    through = new_causal_event(run, through, NONE, SWITCH, begin, end)
-    run.causes.switches[server] = through
-    follow(run, through, end, SWITCH, NONE)
+    if end > begin:
+        now.link = link
+        through = new_causal_event(run, through, NONE, SWITCH_RATE, begin, end)
+        run.causes.switches[switch.server] = through
+    follow(run, through, end, SWITCH, link)
+
+
+@works_on_tables
+def switch_delays(run: Run, sort: int) -> None:
+    """The next event follows after the latency of a switch that reduces."""
+    if is_recorded(run):
+        follow(run, run.causes.now[0].cause, run.clock[0].now, SWITCH, switch_link(sort))
+
+
+@works_on_tables
+def switch_link(sort: int) -> int:
+    """What stands for a sort of switches where a class of links may stand: below NONE."""
+    return NONE - 1 - sort
 
 
 @works_on_tables

@@ -52,9 +52,15 @@ def sent_by_switch(run: Run, actor_row: int, phase_key: int) -> None:
 
 @works_on_tables
 def sent_between_switches(run: Run, branch_row: int, phase_key: int) -> None:
-    """A switch sends to the next one above or below; the record names an actor below both."""
+    """A switch sends to the next one above or below; the record names an actor below both.
+
+    Where ranks are folded, switches of a level are, too.
+    """
     if is_noted(run):
         branch = run.plan.branches[branch_row]
+        if len(run.watch) > 0:
+            root = run.plan.switches[branch.switch].first_of_tree
+            run.traffic.copies[0] = run.plan.switches[root].members // branch.members
         while branch.below != NONE:
             branch = run.plan.branches[run.plan.switches[branch.below].first_branch]
         sent_by_switch(run, branch.actor, phase_key)
@@ -139,16 +145,24 @@ def send_held(run: Run, event_row: int) -> None:
 
 @works_on_tables
 def actor_sends(run: Run, tier: int, tiers: int, begin: int, length: int, size: int) -> None:
-    """The next message occupies all links that its sender has in one of the network's tiers."""
-    if is_noted(run):
-        note_busy(run, run.traffic.now[0].actor * tiers + tier, begin, length, size)
+    """The next message occupies all links that its sender has in one of the network's tiers.
+
+    What goes between switches is no rank's: it stands behind what all actors send.
+    """
+    if not is_noted(run):
+        return
+    now = run.traffic.now[0]
+    if now.what == BETWEEN_SWITCHES:
+        note_busy(run, len(run.actors) * tiers + tier, begin, length, size, run.traffic.copies[0])
+    else:
+        note_busy(run, now.actor * tiers + tier, begin, length, size, 1)
 
 
 @works_on_tables
 def link_passed(run: Run, link_row: int, begin: int, length: int, size: int) -> None:
     """A link that nothing waits for serialises the next message."""
     if is_noted(run):
-        note_busy(run, link_row, begin, length, size)
+        note_busy(run, link_row, begin, length, size, 1)
 
 
 @works_on_tables
@@ -196,7 +210,7 @@ def message_takes_link(run: Run, row: int, link_row: int, dimension: int, length
     """A link serialises a message from now on, for so long."""
     if is_noted(run):
         message, now = run.traffic.messages[row], run.clock[0].now
-        note_busy(run, link_row, now, length, message.bytes)
+        note_busy(run, link_row, now, length, message.bytes, 1)
         if message.start_ns == NONE:
             message.start_ns, message.left_ns = now, now + length
             message.dimension = dimension

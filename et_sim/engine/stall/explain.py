@@ -20,6 +20,7 @@ from et_sim.engine.stall.report import (
     chain_lines,
     dead_end_lines,
     grouped_waits,
+    job_lines,
     remedies,
     report,
     told_together,
@@ -28,7 +29,7 @@ from et_sim.engine.stall.report import (
 from et_sim.engine.stall.state import Chunk, StalledState, Vertex
 from et_sim.engine.stall.waits import Hop, Wait, WaitDescriber
 from et_sim.errors import StallError
-from et_sim.trace.workload import Workload
+from et_sim.trace.workload import Job, Workload
 from et_sim.units import format_ranks
 
 
@@ -38,6 +39,7 @@ class Stall:
 
     ranks: int
     alike: str  # what to know about ranks that were simulated together, if any were
+    jobs: tuple[str, ...]  # of several workloads side by side, which ranks of which cannot finish
     end_ns: int
     unfinished: tuple[int, ...]
     waits: tuple[Wait, ...]
@@ -46,12 +48,8 @@ class Stall:
     dead_ends: tuple[str, ...]  # what nobody will ever provide
     nearest: tuple[str, ...]  # near misses
     remedies: tuple[str, ...]
+    cause: str  # the stall in one sentence
     text: str
-
-    @property
-    def cause(self) -> str:
-        """The stall in one sentence."""
-        return _cause(self.ranks, self.unfinished, self.waits, self.knot)
 
     def as_error(self) -> StallError:
         """The stall as the exception that ends a run."""
@@ -62,6 +60,7 @@ class Stall:
         return {
             "ranks": self.ranks,
             "alike": self.alike,
+            "jobs": list(self.jobs),
             "end_ns": self.end_ns,
             "unfinished": format_ranks(self.unfinished),
             "cause": self.cause,
@@ -97,10 +96,11 @@ def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = (
         return _explain(outcome, workload, unfinished, alike, cures)
     except Exception as error:  # a broken explanation must not hide the stall itself
         note = f"the explanation itself failed: {type(error).__name__}: {error}"
-        head = _cause(outcome.plan.ranks, unfinished, (), ())
+        head = _cause(outcome.plan.ranks, unfinished, (), (), ())
         return Stall(
             ranks=outcome.plan.ranks,
             alike=alike,
+            jobs=(),
             end_ns=outcome.end_ns,
             unfinished=unfinished,
             waits=(),
@@ -109,6 +109,7 @@ def explain_stall(outcome: Outcome, workload: Workload, cures: Sequence[str] = (
             dead_ends=(),
             nearest=(),
             remedies=tuple(cures),
+            cause=head,
             text=f"{head}\n{note}",
         )
 
@@ -119,6 +120,7 @@ def _explain(
     graph = WaitGraph(StalledState(outcome, workload))
     describer = WaitDescriber(graph)
     waits = tuple(describer.waits())
+    jobs = tuple(job_lines(workload.jobs, unfinished))
     cycles = graph.knots()
     hops = tuple(describer.hops(cycles[0])) if cycles else ()
     dead_ends = tuple(dead_end_lines(describer.dead_ends()))
@@ -134,10 +136,12 @@ def _explain(
             misplaced=outcome.plan.misplaced_programs and any(wait.is_within_collective for wait in waits),
         ),
     )
+    cause = _cause(outcome.plan.ranks, unfinished, waits, hops, workload.jobs)
     text = report(
-        head=_cause(outcome.plan.ranks, unfinished, waits, hops),
+        head=cause,
         end_ns=outcome.end_ns,
         alike=alike,
+        jobs=jobs,
         waits=wait_lines(grouped_waits(waits)),
         chain=chain_lines(hops),
         knots=len(cycles),
@@ -148,6 +152,7 @@ def _explain(
     return Stall(
         ranks=outcome.plan.ranks,
         alike=alike,
+        jobs=jobs,
         end_ns=outcome.end_ns,
         unfinished=unfinished,
         waits=waits,
@@ -156,6 +161,7 @@ def _explain(
         dead_ends=dead_ends,
         nearest=nearest,
         remedies=help_texts,
+        cause=cause,
         text=text,
     )
 
@@ -164,14 +170,21 @@ def _is_queued(graph: WaitGraph, vertex: Vertex) -> bool:
     return isinstance(vertex, Chunk) and not graph.collectives.is_started(vertex)
 
 
-def _cause(ranks: int, unfinished: tuple[int, ...], waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> str:
-    """`4 of 8 ranks cannot finish: rank 3 waits for …`."""
+def _cause(
+    ranks: int,
+    unfinished: tuple[int, ...],
+    waits: tuple[Wait, ...],
+    knot: tuple[Hop, ...],
+    jobs: tuple[Job, ...],
+) -> str:
+    """`4 of 8 ranks cannot finish: rank 3 waits for …`; of several jobs, which rank of which it is."""
     head = f"{len(unfinished):,} of {ranks:,} ranks cannot finish"
     wait = _telling_wait(waits, knot)
     if wait is None:
         return head
     node = f' ({wait.operation} "{wait.node_name}", node {wait.node_id})' if wait.operation else ""
-    return f"{head}: rank {wait.rank} waits for {wait.what}{node}"
+    own = next((f" ({one})" for one in (job.named(wait.rank) for job in jobs) if one), "")
+    return f"{head}: rank {wait.rank}{own} waits for {wait.what}{node}"
 
 
 def _telling_wait(waits: tuple[Wait, ...], knot: tuple[Hop, ...]) -> Wait | None:

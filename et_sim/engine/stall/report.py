@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from et_sim.engine.stall.waits import WHO, DeadEnd, Hop, Wait
 from et_sim.engine.stall.words import ranks_text, short
+from et_sim.trace.workload import Job
 from et_sim.units import format_ns
 
 MOST_WAITS = 10
@@ -17,6 +20,7 @@ MOST_HOPS = 7
 MOST_DEAD_ENDS = 5
 MOST_NEAREST = 4
 MOST_REMEDIES = 6
+MOST_JOBS = 4
 # Waits that only follow from others are told last.
 CONSEQUENCES = ("lane",)
 # Dead ends in which each side lacks what the other one has: the sides are not told as one.
@@ -159,6 +163,7 @@ def report(
     head: str,
     end_ns: int,
     alike: str,
+    jobs: Sequence[str],
     waits: list[str],
     chain: list[str],
     knots: int,
@@ -171,6 +176,7 @@ def report(
         head,
         f"The last thing happened at {format_ns(end_ns)}.",
         *([alike] if alike else []),
+        *(["Unfinished jobs:", *_cut(list(jobs), MOST_JOBS)] if jobs else []),
         "Waiting:",
     ]
     lines += _cut(waits, MOST_WAITS)
@@ -195,6 +201,18 @@ def told_together(actors: int, ranks: int) -> str:
         f"The {ranks:,} ranks were simulated as {what}: each rank named here is the lowest of its actor, and "
         "stands for all of its ranks."
     )
+
+
+def job_lines(jobs: Iterable[Job], unfinished: Sequence[int]) -> list[str]:
+    """Which ranks of which job cannot finish, as the job numbers them, and as all else here does."""
+    found, stuck = [], np.asarray(unfinished, np.int64)
+    for job in jobs:
+        own = np.flatnonzero(np.isin(job.npus, stuck)).tolist()
+        if own:
+            named = ranks_text(job.npus[own].tolist())
+            verb = "is" if len(own) == 1 else "are"
+            found.append(f"{job.name}: its {ranks_text(own)} {verb} {named} here")
+    return found
 
 
 def _cut(lines: list[str], most: int) -> list[str]:

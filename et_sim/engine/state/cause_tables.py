@@ -31,27 +31,28 @@ class CauseKind(IntEnum):
     ENDPOINT = 5
     REDUCTION = 6
     BUS = 7
-    SWITCH = 8  # that reduces or copies
-    NODE_START = 9
-    NODE_END = 10
-    CHUNK_QUEUED = 11
-    CHUNK_START = 12
-    PARENTS = 13  # of a node
-    LANE = 14  # a node and its lane
-    QUEUE_SLOT = 15  # a chunk and its place in a queue
-    LINK = 16  # a message and its link, which was free
-    LINK_QUEUE = 17  # and which was not
-    SERVER = 18  # a request and the remote memory, which was free
-    SERVER_QUEUE = 19  # and which was not
-    BUS_SIDE = 20  # a transfer and its side of a bus
-    BUS_QUEUE = 21  # which was busy
-    RECEIVE = 22  # a message and its receive
-    REQUEST = 23  # a message and the request for it (rendezvous)
-    ENDPOINT_TRANSFERS = 24  # of a phase
-    HALF = 25  # endpoint transfers of a direct exchange, and all messages of its first half
-    CHUNKS = 26  # of a collective
-    BARRIER = 27  # what all actors must have done
-    BOUND = 28  # a message on its links and in the memory that bounds it
+    SWITCH = 8  # the latency of one that reduces or copies
+    SWITCH_RATE = 9  # what it passes on at its rate
+    NODE_START = 10
+    NODE_END = 11
+    CHUNK_QUEUED = 12
+    CHUNK_START = 13
+    PARENTS = 14  # of a node
+    LANE = 15  # a node and its lane
+    QUEUE_SLOT = 16  # a chunk and its place in a queue
+    LINK = 17  # a message and its link, which was free
+    LINK_QUEUE = 18  # and which was not
+    SERVER = 19  # a request and the remote memory, which was free
+    SERVER_QUEUE = 20  # and which was not
+    BUS_SIDE = 21  # a transfer and its side of a bus
+    BUS_QUEUE = 22  # which was busy
+    RECEIVE = 23  # a message and its receive
+    REQUEST = 24  # a message and the request for it (rendezvous)
+    ENDPOINT_TRANSFERS = 25  # of a phase
+    HALF = 26  # endpoint transfers of a direct exchange, and all messages of its first half
+    CHUNKS = 27  # of a collective
+    BARRIER = 28  # what all actors must have done
+    BOUND = 29  # a message and all that bounds it at once: links, the memory, switches
 
 
 CAUSAL_EVENT = record(
@@ -60,7 +61,7 @@ CAUSAL_EVENT = record(
     ("start_ns", "i8"),  # when both had come
     ("end_ns", "i8"),
     ("node", "i4"),  # it is about; row of the state's nodes
-    ("link", "i4"),  # LATENCY, SERIALISATION: row of the network's speeds
+    ("link", "i4"),  # LATENCY, SERIALISATION: row of the network's speeds; of switches: `switch_link`
     ("resource", "i4"),  # which lane, link, server, queue, or side of a bus
     ("kind", "u1"),
 )

@@ -259,6 +259,7 @@ JOIN = record(  # a chunk at a switch that waits for the rest of it
 )
 SWITCH_STATE = record(
     ("free_ns", "i8"),  # by server: when it has passed on what it has begun with
+    ("bytes", "i8"),  # by server: that it has begun with
     ("head", "i4"),  # by switch: its joins
 )
 BRANCH_STATE = record(  # of a member, on its switch

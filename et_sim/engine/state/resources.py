@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 SENDING = "all it sends"  # where there are no links
+NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceTable:
     """Resources by number, and the names of classes."""
 
-    actor: Any  # that owns the resource
+    actor: Any  # that owns the resource; NOBODY: it lies between devices that are no ranks
     dimension: Any  # or level
     port: Any  # which of the actor's there: a row of `port_names`
     port_names: tuple[str, ...]
@@ -37,7 +38,9 @@ class ResourceTable:
 
     def links_like(self, actor_of_rank: Any) -> Any:
         """How many links each row stands for."""
-        return np.bincount(actor_of_rank)[self.actor] if self.links is None else self.links
+        if self.links is not None:
+            return self.links
+        return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
 
 
 def sendings(

@@ -56,10 +56,10 @@ SLICE = record(
     ("messages", "i8"),
     ("waited_ns", "i8"),  # by messages for the link, summed
     ("longest_ns", "i8"),  # wait of a message that begins in it
-    ("waiting", "i4"),  # messages, at most at a time
+    ("waiting", "i8"),  # messages, at most at a time
 )
 LINK_QUEUE = record(
-    ("waiting", "i4"), ("since_ns", "i8")
+    ("waiting", "i8"), ("since_ns", "i8")
 )  # messages that wait for a link, since when so many
 
 
@@ -69,6 +69,7 @@ class Traffic(Tables):
 
     on: Any  # [1 if something is, else 0]
     now: Any  # one MESSAGE_LOG: about the message that sets out
+    copies: Any  # [how many such messages it stands for, if it goes between switches]
     log: Any  # a buffer that is emptied between events; empty if messages are not logged
     logged: Any  # how many are in it
     messages: Any  # MESSAGE_LOG beside the run's messages under way
@@ -93,6 +94,7 @@ def new_traffic(per_event: int, resources: int, *, links: bool, bits: int) -> Tr
     return Traffic(
         on=np.array([1 if per_event or links else 0], np.int64),
         now=table(MESSAGE_LOG, 1),
+        copies=np.ones(1, np.int64),
         log=table(MESSAGE_LOG, per_event and max(LOGGED_AT_ONCE, 2 * per_event)),
         logged=np.zeros(1, np.int64),
         messages=table(MESSAGE_LOG, 0),

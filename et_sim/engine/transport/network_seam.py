@@ -117,7 +117,8 @@ def _switch_in_turn(run: Run, switch_row: int, size: int) -> int:
     server = run.switches[switch.server]
     begin = max(now, server.free_ns)
     server.free_ns = begin + int(size / switch.bytes_per_ns)
-    observe.switch_taken(run, switch.server, begin, server.free_ns)
+    server.bytes += size
+    observe.switch_taken(run, switch_row, begin, server.free_ns)
     return server.free_ns + int(switch.latency_ns)
 
 

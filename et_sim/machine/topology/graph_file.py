@@ -263,6 +263,12 @@ def _reducers(build: GraphBuilder, fields: Fields) -> tuple[tuple[int, Reducer],
 
 
 def _switches_meant(build: GraphBuilder, entry: Fields) -> list[int]:
+    if "tier" in entry and "switches" in entry:
+        cause = '"tier" and "switches" both say which switches reduce'
+        raise entry.fault("switches", cause, "leave one of them out, or make two entries")
+    if "dimension" in entry:
+        cause = 'key "dimension" is for networks with a list per property, and this one is a graph'
+        raise entry.fault("dimension", cause, 'give "switches", a name or pattern, or "tier", counted from 1')
     if "tier" in entry:
         tier = entry.whole("tier")
         found = [row for row, kind in enumerate(build.kinds) if kind == SWITCH and build.tiers[row] == tier]

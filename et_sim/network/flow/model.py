@@ -27,7 +27,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import chain_rows, empty_index, grow_pool
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.lists import join, leave
-from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.resources import NOBODY, ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
@@ -159,7 +159,7 @@ def resources(network: Network, plan: Plan) -> ResourceTable:
     owner = found.actor[first]
     return replace(
         found,
-        actor=plan.actor_of_rank[owner],
+        actor=np.where(owner == NOBODY, NOBODY, plan.actor_of_rank[owner]),
         dimension=found.dimension[first],
         port=found.port[first],
         tier=found.tier[first],

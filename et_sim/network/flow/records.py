@@ -4,7 +4,8 @@ Messages of one route are told apart by how much the route has to carry until th
 number per route changes with its rate, however many messages there are.
 
 Where ranks are folded, links that are alike are one record, too, and a message of a route stands for those of
-all ranks of its source's actor: for `weight` messages on each of these links.
+all ranks of its source's actor: for `weight` messages on each of these links. These are as many as ranks
+times messages of each, more than 31 bits hold.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ USE = record(
     ("route", "i4"),
     ("link", "i4"),
     ("next", "i4"),  # link of the route, or on the free list
-    ("weight", "i4"),  # how many messages on one link a message of the route stands for
+    ("weight", "i8"),  # how many messages on one link a message of the route stands for
     ("before", "i4"),  # among the uses of the link
     ("after", "i4"),
     ("is_back", "i1"),  # for acknowledgements
@@ -72,10 +73,10 @@ SHARED = record(
     ("back", "f8"),  # what acknowledgements take of it, as a part of what they acknowledge would take
     ("back_ns", "f8"),  # of an acknowledgement
     ("speed", "i4"),  # the class of its figures
-    ("links", "i4"),  # how many links it stands for
+    ("links", "i8"),  # how many links it stands for
     ("head", "i4"),  # its uses
-    ("flows", "i4"),
-    ("flows_back", "i4"),  # whose acknowledgements it carries
+    ("flows", "i8"),
+    ("flows_back", "i8"),  # whose acknowledgements it carries
     ("bytes", "f8"),  # on the wire, of messages that are through
     ("next_changed", "i4"),
     ("is_changed", "i4"),
@@ -88,10 +89,10 @@ SHARED = record(
     ("kept", "f8"),  # what flows take whose rates stay as they are
     ("top_kept", "f8"),  # the highest rate of these
     ("bound_rate", "f8"),  # of those of them that it is the bottleneck of; 0: there are none
-    ("to_set", "i4"),  # the others
-    ("back_to_set", "i4"),
-    ("open", "i4"),  # of these, flows that have no rate yet
-    ("open_back", "i4"),
+    ("to_set", "i8"),  # the others
+    ("back_to_set", "i8"),
+    ("open", "i8"),  # of these, flows that have no rate yet
+    ("open_back", "i8"),
     ("sets_rate", "i4"),  # it is the bottleneck of some of them
     ("left", "f8"),  # capacity for those that are open
     ("share", "f8"),  # of each of them, at least

@@ -12,6 +12,7 @@ import numpy as np
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.traffic_tables import BITS, PER_LINK, SHIFT
+from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
@@ -71,4 +72,7 @@ def links_content(run: RecordedRun, output_filter: OutputFilter) -> Content | No
     """links.arrow."""
     if not len(run.outcome.run.traffic.slices):
         return None
-    return Content(LinkSource(run.outcome).blocks(output_filter))
+    resources = run.outcome.resources
+    is_shared = resources is not None and resources.are_shared
+    metadata = {SHARED_LINKS: "yes"} if is_shared else {}
+    return Content(LinkSource(run.outcome).blocks(output_filter), metadata)

@@ -30,7 +30,8 @@ class PathSource:
 
     def __init__(self, causal_events: CausalEvents, outcome: Outcome, workload: Workload) -> None:
         self._causal_events, self._plan, self._workload = causal_events, outcome.plan, workload
-        self._link_names = outcome.resources.class_names if outcome.resources else ()
+        classes = outcome.resources.class_names if outcome.resources else ()
+        self._link_names, self._classes = (*classes, *outcome.plan.switch_sorts), len(classes)
 
     def blocks(self) -> Iterator[dict[str, Any]]:
         """Columns of all causal events, block by block."""
@@ -50,9 +51,13 @@ class PathSource:
                 "kind": Texts(events["kind"], KIND_NAMES),
                 "actor": unless(actor.astype(np.int32), node == NONE),
                 "node": unless(ids, node == NONE),
-                "link": Texts(events["link"], self._link_names),
+                "link": Texts(self._links(events["link"]), self._link_names),
                 "resource": not_negative(events["resource"]),
             }
+
+    def _links(self, link: Any) -> Any:
+        """Classes of links, and then sorts of switches, which have numbers below NONE."""
+        return np.where(link < NONE, self._classes + NONE - 1 - link, link)
 
     @cached_property
     def _ids(self) -> Any:

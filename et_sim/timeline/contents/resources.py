@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from et_sim.timeline.content import Content, Texts
+from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
@@ -16,7 +16,7 @@ def resources_content(run: RecordedRun, _: OutputFilter) -> Content | None:
         return None
     columns = {
         "resource": np.arange(len(resources), dtype=np.int32),
-        "actor": resources.actor,
+        "actor": not_negative(resources.actor),
         "dimension": resources.dimension,
         "link": Texts(resources.port, resources.port_names),
         "links": resources.links_like(run.outcome.plan.actor_of_rank).astype(np.int32),

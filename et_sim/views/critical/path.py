@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
-from et_sim.views.critical.record import KINDS, NONE, QUEUES, PathRecord
+from et_sim.views.critical.record import KINDS, NONE, QUEUES, SWITCHES, PathRecord
 
 CAUSES = (
     "compute",
@@ -37,6 +37,7 @@ CAUSES = (
     "idle",
 )
 _PLAIN = ("latency", "serialisation", "endpoint", "reduction", "bus", "switch")
+_OF_LINKS = {"switch": "latency", "switch_rate": "serialisation"}  # what switches do, in the terms of links
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class CriticalPath:
         what = record.kind[self.rows]
         for name in _PLAIN:
             cause[what == KINDS.index(name)] = CAUSES.index(name)
+        cause[what == KINDS.index("switch_rate")] = CAUSES.index("switch")
         cause[what == KINDS.index("late_start")] = CAUSES.index("idle")
         is_node = (what == KINDS.index("node")) & (self.node != NONE)
         cause[is_node] = self.causes_of_nodes()[self.node[is_node]]
@@ -128,7 +130,7 @@ class CriticalPath:
         return sorted(found.items(), key=lambda one: (-one[1], one[0]))
 
     def by_link(self) -> list[dict[str, Any]]:
-        """Latency, serialisation and waiting per class of links, in the machine's order.
+        """Latency, serialisation and waiting per class of links, and sort of switches, in order.
 
         No latency is given where some of it is of links of several classes together.
         """
@@ -141,7 +143,10 @@ class CriticalPath:
                 continue
             sums = dict(zip(CAUSES, self._sums(on).tolist(), strict=True))
             named = {cause: sums[cause] for cause in ("latency", "serialisation", "queueing")}
-            if together.any():
+            for kind, cause in _OF_LINKS.items():
+                of_kind = on & record.is_kind(kind)[rows]
+                named[cause] += int((self.spent_ns - self.queued_ns)[of_kind].sum())
+            if together.any() and not record.is_kind(*SWITCHES)[rows][on].any():
                 named["latency"] = None
             found.append({"link": name, **named})
         return found

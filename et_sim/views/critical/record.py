@@ -25,7 +25,8 @@ from et_sim.views.text import shortened
 NONE = -1
 TO = "->"  # in the names of links of a graph, which say all by themselves
 # The words of the column `kind` that the views know; those in which time passes come first.
-TIMES = ("late_start", "node", "latency", "serialisation", "endpoint", "reduction", "bus", "switch")
+TIMES = ("late_start", "node", "latency", "serialisation", "endpoint", "reduction", "bus")
+SWITCHES = ("switch", "switch_rate")  # time passes there, too
 QUEUES = ("link_queue", "server_queue", "bus_queue")
 MEETINGS = (
     "begin",
@@ -49,7 +50,7 @@ OTHERS = (
     "barrier",
     "bound",
 )
-KINDS = (*TIMES, *QUEUES, *MEETINGS, *OTHERS)
+KINDS = (*TIMES, *SWITCHES, *QUEUES, *MEETINGS, *OTHERS)
 AT_ONCE = 1 << 20  # events
 NODE_COLUMNS = (
     "actor",
@@ -143,7 +144,7 @@ class PathRecord:
         ranks = self._run.actors()["ranks"].to_pylist()
         whose = [f"rank{'' if text.isdecimal() else 's'} {shortened(text, 16)}" for text in ranks]
         return [
-            link if TO in link else f"dimension {dimension}: {whose[actor]} {link}"
+            link if TO in link or actor is None else f"dimension {dimension}: {whose[actor]} {link}"
             for dimension, actor, link in rows
         ]
 

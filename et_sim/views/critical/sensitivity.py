@@ -37,6 +37,8 @@ class Quantity(StrEnum):
 
     BANDWIDTH = "bandwidth"  # of a class of links
     LATENCY = "latency"
+    SWITCH_RATE = "rate"  # of a sort of switches that reduce
+    SWITCH_LATENCY = "latency of switches"
     ENDPOINT_DELAY = "endpoint delay"
     SHARED_BUS = "time of the shared bus"
     LATE_STARTS = "late starts"
@@ -47,7 +49,13 @@ class Quantity(StrEnum):
     OPERATION = "time of an operation"
 
 
-RATES = (Quantity.BANDWIDTH, Quantity.PEAK_COMPUTE, Quantity.LOCAL_MEMORY_BANDWIDTH)
+OF_LINKS = (  # (what, of which events, what it is called)
+    (Quantity.BANDWIDTH, "serialisation", "bandwidth"),
+    (Quantity.LATENCY, "latency", "latency"),
+    (Quantity.SWITCH_RATE, "switch_rate", "rate"),
+    (Quantity.SWITCH_LATENCY, "switch", "latency"),
+)
+RATES = (Quantity.BANDWIDTH, Quantity.SWITCH_RATE, Quantity.PEAK_COMPUTE, Quantity.LOCAL_MEMORY_BANDWIDTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class Parameter:
 
     name: str
     quantity: Quantity
-    link: int  # row of the class of links whose figure it is; NONE: not of links
+    link: int  # row of the class of links, and then sort of switches, whose figure it is; NONE: not of these
     figures: Any  # how many of each duration's figures it sets: 0 of those that it does not concern
     scaled: Any  # per causal event, the part of its duration that follows the factor
     fixed: Any  # and below what it does not fall
@@ -178,8 +186,8 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
     for code, link in enumerate(record.link.texts):
         if link is not None:
             on = record.link.codes == code
-            for quantity, kind in ((Quantity.BANDWIDTH, "serialisation"), (Quantity.LATENCY, "latency")):
-                yield from times(quantity, on & record.is_kind(kind), f"{quantity.value} of {link}", code)
+            for quantity, kind, called in OF_LINKS:
+                yield from times(quantity, on & record.is_kind(kind), f"{called} of {link}", code)
     yield from times(Quantity.ENDPOINT_DELAY, record.is_kind("endpoint"))
     yield from times(Quantity.SHARED_BUS, record.is_kind("bus"))
     yield from times(Quantity.LATE_STARTS, record.is_kind("late_start"))

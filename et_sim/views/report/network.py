@@ -18,7 +18,7 @@ from et_sim.views.drawing.picture import TICKS, round_step
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import link_table
+from et_sim.views.run.link_table import NONE, link_table
 from et_sim.views.run.tiers import tier_uses
 from et_sim.views.text import share, shortened
 
@@ -107,7 +107,7 @@ def links(run: RunDirectory) -> Heat | None:
     ranks = run.actors()["ranks"].to_pylist()
     names = tuple(
         f"{table.name[at]}, {table.tier[at]}"
-        if TO in table.name[at]  # of a graph: it belongs to nobody
+        if TO in table.name[at] or table.actor[at] == NONE  # of a graph
         else f"{table.name[at]}, ranks {ranks[int(table.actor[at])]}, dimension {int(table.dimension[at])}"
         for at in chosen.tolist()
     )

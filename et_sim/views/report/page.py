@@ -20,7 +20,13 @@ from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section
 from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
-from et_sim.views.report.times import groups_section, headline, operations_section, ranks_section
+from et_sim.views.report.times import (
+    groups_section,
+    headline,
+    jobs_section,
+    operations_section,
+    ranks_section,
+)
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import Window
@@ -64,6 +70,7 @@ def report(
         headline(run),
         timeline_section(run, ranks, window, limit, found),
         critical_section(run, found),
+        jobs_section(run),
         ranks_section(run),
         groups_section(run),
         operations_section(run),

@@ -12,6 +12,7 @@ from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
+from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.profile_facts import makespan_text
@@ -135,6 +136,22 @@ def _rank_row(entry: Entry, makespan: int) -> tuple[str, ...]:
         *(f"{format_ns(figure)} <small>{share(figure, makespan)}</small>" for figure in figures),
         text(shortened(entry["waits_for"] or "", 16)),
     )
+
+
+def jobs_section(run: RunDirectory) -> str:
+    """The jobs of a job file; nothing of other runs."""
+    lines = job_rows(run)
+    if not lines:
+        return ""
+    (*head,), *rows = lines
+    note = (
+        "slow-down: duration beside the other jobs by that alone on the same NPUs"
+        if "slow-down" in head
+        else ""
+    )
+    cells = [tuple(text(cell) for cell in row) for row in rows]
+    shown = table("", tuple(head), cells, "<<" + ">" * (len(head) - 2))
+    return section("jobs", "Jobs", tag("p", note, class_="note"), shown)
 
 
 def operations_section(run: RunDirectory) -> str:

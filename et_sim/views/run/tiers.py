@@ -14,7 +14,7 @@ import numpy as np
 from et_sim.intervals import filled
 from et_sim.views.run.columns import integers, numbers, words
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import LinkTable
+from et_sim.views.run.link_table import NONE, LinkTable
 from et_sim.views.run.selection import EVERYTHING, Selection
 
 
@@ -53,7 +53,8 @@ def tier_uses(
     of_each = np.bincount(row, needed * within, len(table.actor)) / length
     tracks = filled(of_link[row], start, end, density * weight[row], (len(names), slices), length)
     most = np.zeros(len(names))
-    np.maximum.at(most, of_link, of_each)
+    named = table.has_links | (table.actor != NONE) | (rate > 0)  # otherwise, several links together
+    np.maximum.at(most, of_link, of_each * named)
     used = np.bincount(of_link, of_each * weight, len(names))
     size, waited = (
         np.bincount(of_link[row], np.maximum(figures[name], 0) * within * alike[row], len(names))
@@ -81,7 +82,8 @@ def tier_uses(
 def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
     """(bytes per ns of every link in the table, 0: it has no bandwidth; how many links are like it)."""
     columns = run.table("resources", ("actor", "dimension", "link", "bytes_per_ns", "links")).to_pydict()
-    keys = zip(columns["actor"], columns["dimension"], columns["link"], strict=True)
+    actors = (NONE if actor is None else actor for actor in columns["actor"])
+    keys = zip(actors, columns["dimension"], columns["link"], strict=True)
     known = dict(zip(keys, zip(columns["bytes_per_ns"], columns["links"], strict=True), strict=True))
     wanted = zip(table.actor.tolist(), table.dimension.tolist(), table.name, strict=True)
     found = [known[key] for key in wanted]
@@ -90,11 +92,13 @@ def _rates(run: RunDirectory, table: LinkTable) -> tuple[Any, Any]:
 
 def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:
     """Of each tier, how many links there are, and whether they are links."""
-    rows = run.table("resources", ("tier", "bytes_per_ns", "links")).unify_dictionaries().combine_chunks()
+    columns = ("actor", "tier", "bytes_per_ns", "links")
+    rows = run.table("resources", columns).unify_dictionaries().combine_chunks()
     tier, rate = words(rows["tier"]), np.nan_to_num(numbers(rows["bytes_per_ns"]))
     alike = integers(rows["links"], missing=0)
     are_links = bool((rate > 0).any())
-    counts = np.bincount(tier.codes, alike * ((rate > 0) | (not are_links)), len(tier.texts))
+    counted = rate > 0 if are_links else integers(rows["actor"], missing=NONE) != NONE
+    counts = np.bincount(tier.codes, alike * counted, len(tier.texts))
     return {
         text: (int(count), are_links)
         for text, count in zip(tier.texts, counts.tolist(), strict=True)

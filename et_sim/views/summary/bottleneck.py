@@ -18,7 +18,8 @@ def bottleneck_text(summary: dict[str, Any]) -> str:
     """Empty if nothing was carried, or it was not counted."""
     found = summary["bottleneck"]
     if found is None:
-        return ""
+        reason = summary["bottleneck_unknown"]
+        return f"not known: {reason}" if reason else ""
     waits = "" if found["has_contention"] else "; nothing waits on this model"
     return f"{_load(found)}{waits}"
 
@@ -26,6 +27,10 @@ def bottleneck_text(summary: dict[str, Any]) -> str:
 def _load(found: dict[str, Any]) -> str:
     used, tier, links, alike = (found[name] for name in ("used", "tier", "tier_links", "links_as_loaded"))
     percent = share(used, 1)
+    if found["of"] == "rate":
+        passes = "passes" if found["has_contention"] else "would pass"
+        rate = f"{passes} data on at its rate for {percent} of the run"
+        return f"{tier}: the busiest switch {rate}, more than any link"
     if found["of"] == "time":  # all that a rank sends, whichever links it takes
         ranks = found["ranks"]
         whose = called(ranks, MOST_LETTERS)

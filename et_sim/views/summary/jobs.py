@@ -58,8 +58,8 @@ def jobs_text(run: RunDirectory) -> str:
     return f"{len(jobs):,} on {ranks:,} of {plural(npus, 'NPU')}{idle}"
 
 
-def job_lines(run: RunDirectory, width: int) -> list[str]:
-    """A table, in the order of the job file."""
+def job_rows(run: RunDirectory) -> list[Sequence[str]]:
+    """A table with its head, in the order of the job file; empty if there are no jobs."""
     jobs = jobs_of(run)
     if not jobs:
         return []
@@ -70,8 +70,17 @@ def job_lines(run: RunDirectory, width: int) -> list[str]:
         row = [job["name"], shortened(job["npus"], _NPUS_WIDTH), format_ns(job["start_ns"])]
         row += [_time(job["finish_ns"]), _time(job["duration_ns"])]
         rows.append([*row, *([_time(job["alone_ns"]), _slowdown(job)] * is_isolated)])
-    lines = fitted(rows, "<<" + ">" * (len(head) - 2), width, shrink={0: 8, 1: 6}, names={0}, drop=(3, 2))
-    if is_isolated:
+    return rows
+
+
+def job_lines(run: RunDirectory, width: int) -> list[str]:
+    """The same as text."""
+    rows = job_rows(run)
+    if not rows:
+        return []
+    alignment = "<<" + ">" * (len(rows[0]) - 2)
+    lines = fitted(rows, alignment, width, shrink={0: 8, 1: 6}, names={0}, drop=(3, 2))
+    if "slow-down" in rows[0]:
         return [*lines, "slow-down: duration beside the other jobs by that alone on the same NPUs"]
     return lines
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from et_sim.intervals import filled
+from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.units import format_ns, plural
 from et_sim.views.run.alike import alike
 from et_sim.views.run.directory import RunDirectory
-from et_sim.views.run.link_table import LinkTable, link_table
+from et_sim.views.run.link_table import NONE, LinkTable, link_table
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.run.tiers import tier_uses
@@ -36,7 +37,7 @@ class LinkUse:
     """One link of each of these ranks."""
 
     dimension: int
-    ranks: str
+    ranks: str | None  # None: it lies between devices that are no NPUs
     tier: str
     link: str
     messages: int
@@ -81,15 +82,20 @@ def _from_table(run: RunDirectory, table: LinkTable, actors: list[str], part: Se
     np.add.at(there, table.of_row, density * (end - start))
     np.add.at(there, table.of_row, np.maximum(table.figures["wait_ns"], 0) / whole * (end - start))
     mean = np.round(there / max(length, 1), 9).tolist()
-    found = []
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    others: list[tuple[str, tuple[Any, ...]]] = []
     for at in np.flatnonzero((messages > 0) | (busy > 0)).tolist():
-        if ranks := actors[int(table.actor[at])]:
+        is_nobodys = table.actor[at] == NONE
+        ranks = "" if is_nobodys else actors[int(table.actor[at])]
+        if ranks or (is_nobodys and not part.ranks):
             waited = (int(waits[at]), int(longest[at]), int(waiting[at])) if has_links else (None, None, None)
             of_link = tuple(round(share, 9) for share in shares[at].tolist())
             most = int(at_once[at]) if has_links else None
             figures = (int(messages[at]), int(busy[at]), of_link, int(sizes[at]), *waited, mean[at], most)
-            found.append((ranks, (int(table.dimension[at]), table.tier[at], table.name[at], *figures)))
+            one = (int(table.dimension[at]), table.tier[at], table.name[at], *figures)
+            (others if is_nobodys else found).append((ranks, one))
     uses = [LinkUse(dimension, own, *rest) for own, (dimension, *rest) in alike(found)]
+    uses += [LinkUse(dimension, None, *rest) for _, (dimension, *rest) in others]
     return sorted(uses, key=lambda one: (-one.busy_ns, one.dimension, one.link))
 
 
@@ -130,7 +136,7 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
         track = "".join(LEVELS[round(min(used, 1) * (len(LEVELS) - 1))] for used in one.busy_shares)
         waited = "" if one.wait_ns is None else format_ns(one.wait_ns)
         counted, of_all = f"{one.messages:,}", share(one.busy_ns, length)
-        cells = (str(one.dimension), one.ranks, one.link, counted, format_ns(one.busy_ns), of_all)
+        cells = (str(one.dimension), one.ranks or "", one.link, counted, format_ns(one.busy_ns), of_all)
         rows.append((*cells, waited, f"|{track}|"))
     alignment = "<<<>>>><"
     if all(one.wait_ns is None for one in shown):
@@ -143,7 +149,9 @@ def link_lines(run: RunDirectory, found: list[LinkUse], part: Selection, width: 
     whole = "the window" if part.window else "the makespan"
     notes = [f"shares are of {whole}, which is cut into {SLICES} slices; a full bar is busy throughout"]
     if any(one.wait_ns is not None for one in shown):
-        notes.append("waiting: how long messages waited for the link, summed")
+        is_shared = SHARED_LINKS.encode() in run.metadata("links")
+        shares = "of messages that share a link, all but one count as waiting"
+        notes.append(f"waiting: {shares if is_shared else 'how long messages waited for the link'}, summed")
     else:
         notes.append("on the analytical model, messages overlap: more than 100 % is possible")
     if run.summary["folded"]["actors"] < run.summary["ranks"]:

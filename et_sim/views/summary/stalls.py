@@ -12,6 +12,7 @@ def stall_lines(stall: dict[str, Any]) -> list[str]:
     """The cause, who waits for what, the circle if there is one, near misses, and what to do."""
     lines = [stall["cause"], f"The last thing happened at {format_ns(stall['end_ns'])}."]
     lines += [stall["alike"]] if stall["alike"] else []
+    lines += ["unfinished jobs:", *(f"  {line}" for line in stall["jobs"])] if stall["jobs"] else []
     lines += _section("Waiting:", [_wait(wait) for wait in stall["waits"]])
     lines += _section("In a circle:", [_hop(hop) for hop in stall["knot"]])
     lines += _section("What nobody will provide:", stall["dead_ends"])
