@@ -321,6 +321,7 @@ class Packets:
     wakes_any: bool = False  # as in ns-3: see `roce.nic`
     refuses_ns: float = 500_000.0  # between two requests for the same packet
     seed: int = 1
+    ns3_streams: bool = False  # random numbers are ns-3's
     control: Control = Control()
     buffers: Buffers = Buffers()
 

@@ -1,10 +1,10 @@
 """Simulated time: which event happens next.
 
 Time is a sequence of slots; a slot is a first-in-first-out list, and what is scheduled for the current
-time joins its end. What an actor schedules for itself goes through a bucket per (actor, time): the
-bucket stands in the slot where its *first* entry was registered, and is drained there in one go,
-including what is added meanwhile. This order is the reference's, and decides ties between same-time
-events everywhere.
+time joins its end (`schedule_first` is for a network model with a calendar of its own). What an actor
+schedules for itself goes through a bucket per (actor, time): the bucket stands in the slot where its *first*
+entry was registered, and is drained there in one go, including what is added meanwhile. This order is the
+reference's, and decides ties between same-time events everywhere.
 
 Not here: what events do (`loop` dispatches them).
 """
@@ -15,7 +15,7 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import new_event_row, release_event
 from et_sim.engine.state.kinds import OPENS_BUCKET
-from et_sim.engine.state.lists import join, leave, unchain
+from et_sim.engine.state.lists import join, join_after, leave, unchain
 from et_sim.engine.state.run import NONE, Run
 
 
@@ -25,6 +25,14 @@ def schedule(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
     row = new_event(run, kind, a, b, c)
     observe.event_scheduled(run, row, time, kind)
     join(run.events, run.slots[slot_at(run, time)], row)
+
+
+@works_on_tables
+def schedule_first(run: Run, time: int, kind: int, a: int, b: int, c: int) -> None:
+    """Put an event in front of the slot of `time`."""
+    row = new_event(run, kind, a, b, c)
+    observe.event_scheduled(run, row, time, kind)
+    join_after(run.events, run.slots[slot_at(run, time)], NONE, row)
 
 
 @works_on_tables

@@ -89,7 +89,6 @@ def message_arrives(network: Any, row: int) -> None:
     state, flow = network.state[0], network.flows[row]
     flow.told = 1
     flow.arrived_ps = state.now_ps
-    flow.next_told = state.arrived
     state.arrived = row
 
 

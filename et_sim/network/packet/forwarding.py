@@ -24,6 +24,7 @@ from et_sim.network.packet.ports import (
     release_packet,
     transmit,
 )
+from et_sim.network.packet.randomness import drawn
 from et_sim.network.packet.records import DATA, PAUSE, RESUME
 
 PAUSE_BYTES = 31
@@ -97,6 +98,8 @@ def _ask(network: Any, port_row: int, kind: int) -> None:
     """Send a pause, or a resumption, back over a link."""
     port = network.ports[port_row]
     row = new_packet(network, kind, NONE, PAUSE_BYTES)
+    if network.rules[0].ns3_streams:
+        drawn(network)  # for an identification
     if is_sending(network, port):
         enqueue_urgent(network, port, row)
         arm(network, port_row)
@@ -148,7 +151,7 @@ def _next_in_queue(network: Any, port_row: int) -> int:
     row = dequeue(network, port)
     packet, rules = network.packets[row], network.rules[0]
     releases(network, packet, port)
-    if rules.marks and packet.kind == DATA and is_marked(network, port):
+    if rules.marks and is_marked(network, port) and packet.kind == DATA:
         packet.is_marked = 1
         port.marks += 1
     if rules.has_pauses:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables, chosen_by_tables, works_on_tables
-from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.calendar.clock import schedule, schedule_first
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
@@ -34,11 +34,11 @@ from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet import setup
 from et_sim.network.packet.flows import flow_to_begin, new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
+from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
 from et_sim.plan.tables import Plan, table
-from et_sim.units import LONGEST_NS
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
@@ -56,6 +56,8 @@ class PacketTables(Tables):
     hops: Any  # the tables of the link model
     transport: Any
     rules: Any  # one row
+    streams: Any  # of ns-3's random numbers, and what leads from one to the next
+    stream_step: Any
     state: Any
     ports: Any  # by link
     devices: Any
@@ -84,6 +86,8 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     wired, protocol = as_graph(network), _protocol(network)
     buffers = protocol.packets.buffers
     ports = setup.ports_of(wired, buffers)
+    devices = setup.devices_of(wired, ports, buffers)
+    streams, step = streams_of_ns3(len(devices))
     spare = EVENTS_AT_ONCE * PACKETS_PER_EVENT + len(ports)
     state = table(STATE, 1)
     for name in ("current", "free_packet", "free_flow", "head", "tail", "arrived", "left", "planned_ns"):
@@ -99,9 +103,11 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         hops=graph_links.link_tables(replace(wired, fraction_bits=network.fraction_bits)),
         transport=transport,
         rules=setup.rules_of(protocol),
+        streams=streams,
+        stream_step=step,
         state=state,
         ports=ports,
-        devices=setup.devices_of(wired, ports, buffers),
+        devices=devices,
         packets=table(PACKET, 0),
         flows=table(FLOW, 0),
         ways=np.zeros(0, np.int32),
@@ -203,26 +209,25 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
     """Messages set out, or the kernel goes on; returns a message that is at its target."""
     if kind == ARRIVAL:
         return row
-    network = run.network
-    state, now = network.state[0], run.clock[0].now
-    state.logs = observe.notes_traffic(run)
+    network, found = run.network, NONE
+    state = network.state[0]
     if kind == BEGIN:
-        go_on(network, _ps(network, now))
-        _tell_links(run)
-        if _tells(run) or (state.waiting > 0 and next_ps(network) <= _ps(network, now)):
-            schedule(run, now, NETWORK + BEGIN, 0, 0, 0)
-            return NONE
         _begin_all(run)
-        _tell_links(run)
     elif state.planned_ns == NONE or version != state.plans:  # something else has been planned
         return NONE
     else:
         state.planned_ns = NONE
-    if not _tells(run):
-        go_on(network, _ps(network, _until(run)))
-        _tells(run)
-        _tell_links(run)
+        state.logs = observe.notes_traffic(run)
+        go_on(network, _until_ps(run))
+        found = state.arrived
+        state.arrived = NONE
+    _tell_links(run)
     _plan_next(run)
+    if state.left != NONE:
+        _message_left(run, state.left)
+        state.left = NONE
+    if found != NONE:
+        _message_arrived(run, found)
     return NONE
 
 
@@ -242,29 +247,12 @@ def _begin_all(run: Run) -> None:
 
 
 @works_on_tables
-def _until(run: Run) -> int:
+def _until_ps(run: Run) -> int:
     """Until when nobody can send anything."""
     clock = run.clock[0]
     if run.slots[clock.slot].head != NONE:  # more happens in this nanosecond
-        return int(clock.now)
-    return int(run.heap_time[0]) if clock.times > 0 else LONGEST_NS
-
-
-@works_on_tables
-def _tells(run: Run) -> bool:
-    """Let the engine know of messages that have left or arrived; whether there were any."""
-    network = run.network
-    state = network.state[0]
-    if state.left == NONE and state.arrived == NONE:
-        return False
-    if state.left != NONE:
-        _message_left(run, state.left)
-        state.left = NONE
-    while state.arrived != NONE:
-        row = state.arrived
-        state.arrived = network.flows[row].next_told
-        _message_arrived(run, row)
-    return True
+        return _ps(run.network, clock.now)
+    return _ps(run.network, run.heap_time[0]) - 1 if clock.times > 0 else NEVER
 
 
 @works_on_tables
@@ -320,18 +308,18 @@ def _note_left(run: Run, row: int) -> None:
 
 @works_on_tables
 def _message_arrived(run: Run, row: int) -> None:
-    """A message is there; if it ends with its acknowledgement, it has left, too."""
-    flow = run.network.flows[row]
+    """A message is there; with its acknowledgement, it has left, too."""
+    flow, now = run.network.flows[row], run.clock[0].now
     message = run.messages[flow.message]
-    arrives = max(_engine_time(run.network, flow.arrived_ps), run.clock[0].now)
+    arrives = max(_engine_time(run.network, flow.arrived_ps), now)
     if message.left_ns == NONE:
         _note_left(run, row)
-    observe.next_event_flies(run, message.through, message.left_ns, NONE)
-    schedule(run, arrives, NETWORK + ARRIVAL, flow.message, 0, 0)
     if message.done != NONE:
         observe.next_event_flies(run, message.through, message.left_ns, NONE)
-        schedule(run, arrives, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        schedule_first(run, arrives, message.done, message.c & LOWEST_31_BITS, message.b, 0)
         message.done = NONE
+    observe.next_event_flies(run, message.through, message.left_ns, NONE)
+    schedule_first(run, arrives, NETWORK + ARRIVAL, flow.message, 0, 0)
 
 
 @works_on_tables
@@ -346,7 +334,7 @@ def _plan_next(run: Run) -> None:
         state.planned_ns = time
         state.plans = (state.plans + 1) & MOST_PLANS
         observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
-        schedule(run, time, NETWORK + GO_ON, 0, state.plans, 0)
+        schedule_first(run, time, NETWORK + GO_ON, 0, state.plans, 0)
 
 
 @works_on_tables

@@ -1,12 +1,22 @@
-"""Random numbers: the n-th of a sequence that a seed names, wherever it is drawn."""
+"""Random numbers: the n-th of a sequence that a seed names, or those of ns-3.
+
+ns-3 takes the first number of another stream of its generator (MRG32k3a, of L'Ecuyer, seed 1, run 1) every
+time; how many streams were used before follows from the network.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from et_sim.compiled.tables_by_reference import works_on_tables
 
 MASK = 0xFFFFFFFF
+MODULUS, OTHER_MODULUS = 4294967087, 4294944443
+COEFFICIENTS = ((0, 1403580, -810728), (527612, 0, -1370589))  # of the numbers before, the last one first
+STREAM_BITS, RUN_BITS = 127, 76  # of the distance between streams, and between runs within one
+STREAMS_PER_DEVICE, STREAMS_OF_ERRORS = 9, 2  # that ns-3 has used when a run begins
 
 
 @works_on_tables
@@ -14,6 +24,8 @@ def drawn(network: Any) -> float:
     """A number from 0 to below 1."""
     state = network.state[0]
     state.random += 1
+    if network.rules[0].ns3_streams:
+        return _of_next_stream(network)
     low, high = state.random & MASK, (state.random >> 32) ^ network.rules[0].seed
     for _ in range(4):  # rounds of a Feistel network over two halves
         low, high = high & MASK, low ^ mixed(high & MASK)
@@ -26,3 +38,55 @@ def mixed(word: int) -> int:
     word = ((word ^ (word >> 16)) * 0x7FEB352D) & MASK
     word = ((word ^ (word >> 15)) * 0x846CA68B) & MASK
     return word ^ (word >> 16)
+
+
+@works_on_tables
+def _of_next_stream(network: Any) -> float:
+    """The first number of a stream, and go on to the next one."""
+    now, step = network.streams, network.stream_step
+    one = (1403580 * now[1] - 810728 * now[0]) % MODULUS
+    other = (527612 * now[5] - 1370589 * now[3]) % OTHER_MODULUS
+    _jump(now, step, 0, MODULUS)
+    _jump(now, step, 3, OTHER_MODULUS)
+    return (one - other if one > other else one - other + MODULUS) / (MODULUS + 1.0)
+
+
+@works_on_tables
+def _jump(now: Any, step: Any, first: int, modulus: int) -> None:
+    """One part of the generator's state, as it is in the next stream."""
+    a, b, c = now[first], now[first + 1], now[first + 2]
+    for row in range(3):
+        at = 3 * (first + row)
+        total = _times(step[at], a, modulus) + _times(step[at + 1], b, modulus)
+        now[first + row] = (total + _times(step[at + 2], c, modulus)) % modulus
+
+
+@works_on_tables
+def _times(one: int, other: int, modulus: int) -> int:
+    """A product of numbers of 32 bits that does not overflow."""
+    return (((one >> 16) * other % modulus << 16) + (one & 0xFFFF) * other) % modulus
+
+
+def streams_of_ns3(devices: int) -> tuple[Any, Any]:
+    """(the generator's state once so many devices are set up, what leads to the next stream)."""
+    used = STREAMS_PER_DEVICE * devices + STREAMS_OF_ERRORS
+    now: list[int] = []
+    step: list[int] = []
+    for modulus, (last, second, third) in zip((MODULUS, OTHER_MODULUS), COEFFICIENTS, strict=True):
+        matrix = np.array([[0, 1, 0], [0, 0, 1], [third, second, last]], object) % modulus
+        stream = _power(matrix, 1 << STREAM_BITS, modulus)
+        before = _power(stream, used, modulus) @ _power(matrix, 1 << RUN_BITS, modulus) % modulus
+        now += list(before @ np.array([1, 1, 1], object) % modulus)
+        step += list(stream.reshape(-1))
+    return np.array(now, np.int64), np.array(step, np.int64)
+
+
+def _power(matrix: Any, exponent: int, modulus: int) -> Any:
+    """A power of a matrix, modulo a number."""
+    found = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], object)
+    while exponent:
+        if exponent & 1:
+            found = found @ matrix % modulus
+        matrix = matrix @ matrix % modulus
+        exponent >>= 1
+    return found

@@ -25,7 +25,7 @@ STATE = record(
     ("head", "i4"),  # flows that begin when all else of this instant has happened
     ("tail", "i4"),
     ("is_due", "i4"),  # they are about to
-    ("arrived", "i4"),  # flows whose messages have arrived, or left, and whose engine does not know
+    ("arrived", "i4"),  # a flow whose message has arrived, or left, and whose engine does not know
     ("left", "i4"),
     ("planned_ns", "i8"),  # when the kernel goes on; NONE: it has nothing to do
     ("plans", "i4"),  # how often that was said
@@ -109,7 +109,6 @@ FLOW = record(
     ("source", "i4"),
     ("target", "i4"),
     ("next", "i4"),  # among those that begin, or on the free list
-    ("next_told", "i4"),
     ("packets", "i4"),  # in the network
     ("port", "i4"),  # over which it leaves
     ("back_port", "i4"),  # over which acknowledgements do

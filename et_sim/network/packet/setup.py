@@ -44,6 +44,7 @@ RULES = record(
     ("queue_bytes", "i8"),
     ("share", "f8"),
     ("seed", "i8"),
+    ("ns3_streams", "u1"),
 )
 ROCE_RULES = record(
     ("payload", "i8"),
@@ -91,6 +92,7 @@ def rules_of(protocol: Protocol) -> Any:
     for name in ("reserve", "resume_below", "queue_packets", "queue_bytes", "share"):
         row[name] = getattr(buffers, name)
     row.seed = protocol.packets.seed & 0xFFFFFFFF
+    row.ns3_streams = protocol.packets.ns3_streams
     return row
 
 

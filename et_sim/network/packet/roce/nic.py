@@ -97,16 +97,15 @@ def _pair_in_turn(network: Any, port_row: int) -> int:
 @works_on_tables
 def _after_last(network: Any, nic: Any) -> tuple[int, int]:
     """The pair behind the one that sent last: its number, and its row."""
-    pairs = network.transport.pairs
-    if nic.last_row == NONE:
-        nic.last_row = nic.head
-        for _ in range(nic.last % nic.count):
-            nic.last_row = pairs[nic.last_row].next
-        nic.last = nic.last % nic.count
-    row = pairs[nic.last_row].next
+    pairs, at, row = network.transport.pairs, nic.last, nic.last_row
+    if row == NONE:  # pairs before it are gone, perhaps itself; its number counts, round and round
+        at, row = at % nic.count, nic.head
+        for _ in range(at):
+            row = pairs[row].next
+    row = pairs[row].next
     if row == NONE:
         return 0, int(nic.head)
-    return int(nic.last + 1), int(row)
+    return int(at + 1), int(row)
 
 
 @works_on_tables
