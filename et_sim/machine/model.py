@@ -292,7 +292,6 @@ class Control:
     low_ns: float = 50_000.0
     high_ns: float = 500_000.0
     least_rtt_ns: float = 20_000.0
-    stamps: bool = True  # packets say when they were sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,10 +317,9 @@ class Packets:
     window_shrinks: bool = True  # with the rate
     paced: bool = True  # by the rate; else by the line
     answers_pass: bool = False  # acknowledgements leave a host that is paused
-    wakes_any: bool = False  # as in ns-3: see `roce.nic`
     refuses_ns: float = 500_000.0  # between two requests for the same packet
     seed: int = 1
-    ns3_streams: bool = False  # random numbers are ns-3's
+    as_ns3: bool = False  # random numbers, what wakes a port, and TIMELY's packets are as in ns-3
     control: Control = Control()
     buffers: Buffers = Buffers()
 

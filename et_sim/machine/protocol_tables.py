@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import Buffers, Completion, CongestionControl, Control, Marking, Packets, Protocol
+from et_sim.machine.packet_keys import PACKET_KEYS
 
 MOST_BYTES = 1 << 20  # of a packet
 
@@ -24,6 +25,8 @@ MARKING = tuple(
         (2400, 800, 3200),
     )
 )
+# What congestion control adds to packets and to acknowledgements, which have some room.
+TELEMETRY = MappingProxyType({CongestionControl.HPCC: (42, 28), CongestionControl.TIMELY: (8, 0)})
 DEFAULT_PRESET = "datacenter"  # of the packet model
 
 PRESETS = MappingProxyType(
@@ -44,7 +47,7 @@ PRESETS = MappingProxyType(
             store_and_forward=True,
             completion=Completion.ACKNOWLEDGEMENT,
             whole_ns=True,
-            packets=Packets(wakes_any=True, control=Control(stamps=False), buffers=Buffers(marking=MARKING)),
+            packets=Packets(as_ns3=True, buffers=Buffers(marking=MARKING)),
         ),
     }
 )
@@ -58,6 +61,12 @@ PROTOCOL_KEYS = (
         "for RoCE as it is run (4096, 62, 66, true, `receipt`; DCQCN), `ns3-parity` as `roce` with all that "
         "ns-3 does to packets.",
         choices=tuple(PRESETS),
+    ),
+    Key(
+        "file",
+        Kind.TEXT,
+        "ns-3's key file (`CC_MODE`, `KMAX_MAP`, …), relative to the network file: what the other keys are "
+        "unless they are given, in place of a preset.",
     ),
     Key(
         "payload",
@@ -97,7 +106,7 @@ PROTOCOL_KEYS = (
 PROTOCOL_KEY = Key(
     "protocol",
     Kind.OBJECT,
-    "What a transport adds to messages, on the flow model; see [networks](networks.md#packets).",
+    "What a transport adds to messages, on the flow and packet models; see [networks](networks.md#packets).",
     "Not known there.",
-    choices=tuple(key.name for key in PROTOCOL_KEYS),
+    choices=tuple(key.name for key in (*PROTOCOL_KEYS, *PACKET_KEYS)),
 )

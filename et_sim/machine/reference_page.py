@@ -13,6 +13,7 @@ from pathlib import Path
 from et_sim.machine.checks import show
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
+from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
@@ -75,8 +76,17 @@ Each entry of `in-network` is about the switches of one dimension:
 """
 
 _PROTOCOL = """
-`protocol` is for the flow model alone: the others refuse it. Of what a preset says, single keys may differ.
-Without the key, messages are as large as their payload, and links carry nothing else:
+`protocol` is for the flow and packet models: the others refuse it. Of what a preset says, single keys may
+differ. Without the key, messages on the flow model are as large as their payload, and links carry nothing
+else; the packet model takes the preset `datacenter`:
+"""
+
+_PACKETS = """
+Further keys of `protocol` matter to the packet model alone; what they are by default, the preset says:
+"""
+
+_MARKING = """
+Each entry of `marking`:
 """
 
 _LOGGOPS = """
@@ -193,7 +203,8 @@ def configuration_page() -> str:
     ignored = tuple(key for key in (*SYSTEM_KEYS, *MEMORY_KEYS) if key.ignored)
     memory = tuple(key for key in MEMORY_KEYS if not key.ignored)
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
-    parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS)]
+    parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS), _PACKETS, _entry_table(PACKET_KEYS)]
+    parts += [_MARKING, _entry_table(MARKING_KEYS)]
     parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
     parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]

@@ -93,7 +93,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     for name in ("current", "free_packet", "free_flow", "head", "tail", "arrived", "left", "planned_ns"):
         state[name] = NONE
     transport = RoceTables(
-        setup.roce_rules_of(protocol, 0, 0),
+        setup.roce_rules_of(protocol, *setup.largest_window(wired, ports, protocol)),
         table(PAIR, 0),
         setup.nics_of(ports),
         np.zeros(0, np.int64),

@@ -20,9 +20,10 @@ from et_sim.machine.model import (
     Protocol,
     Window,
 )
+from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTROL, TIMELY
-from et_sim.network.routes import NONE
+from et_sim.network.routes import NONE, route_tables, routes_of
 from et_sim.plan.tables import record, table
 
 PS_PER_NS = 1000
@@ -92,7 +93,7 @@ def rules_of(protocol: Protocol) -> Any:
     for name in ("reserve", "resume_below", "queue_packets", "queue_bytes", "share"):
         row[name] = getattr(buffers, name)
     row.seed = protocol.packets.seed & 0xFFFFFFFF
-    row.ns3_streams = protocol.packets.ns3_streams
+    row.ns3_streams = protocol.packets.as_ns3
     return row
 
 
@@ -104,7 +105,8 @@ def roce_rules_of(protocol: Protocol, longest_ps: int, most_bytes: int) -> Any:
     row.ends_acknowledged = protocol.completion is Completion.ACKNOWLEDGEMENT
     row.has_window = list(Window).index(packets.window)
     row.window_shrinks, row.has_rates = packets.window_shrinks, packets.paced
-    row.answers_pass, row.wakes_any = packets.answers_pass, packets.wakes_any
+    row.answers_pass = packets.answers_pass
+    row.wakes_any, row.stamps = packets.as_ns3, not packets.as_ns3
     row.longest_ps, row.most_bytes = longest_ps, most_bytes
     row.refuses_ps = int(packets.refuses_ns * PS_PER_NS)
     row.control = CODES[control.algorithm]
@@ -112,27 +114,48 @@ def roce_rules_of(protocol: Protocol, longest_ps: int, most_bytes: int) -> Any:
         row[name] = getattr(control, name)
     for name in ("most_steps", "units", "timely_alpha", "timely_beta"):
         row[name] = getattr(control, name)
-    for name in ("clamps_target", "reacts_fast", "samples", "stamps"):
+    for name in ("clamps_target", "reacts_fast", "samples"):
         row[name] = getattr(control, name)
     for name in ("alpha", "decrease", "increase", "low", "high", "least_rtt"):
         row[f"{name}_ps"] = int(getattr(control, f"{name}_ns") * PS_PER_NS)
     return row
 
 
+def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[int, int]:
+    """(the longest time there and back in the network, the most bytes on such a way), if they are needed."""
+    if protocol.packets.window is not Window.LARGEST:
+        return 0, 0
+    routes, ranks, room = route_tables(network), network.ranks, graph.most_links(network)
+    unit = PS_PER_NS if protocol.whole_ns else 1
+    stored = protocol.payload * (8 * 10**12 // unit) // ports["bits_per_s"] * unit
+    longest, most = 0, 0
+    for source in range(ranks):
+        counts, found = np.zeros(ranks, np.int64), np.zeros((ranks, room), np.int32)
+        routes_of(routes, np.full(ranks, source), np.arange(ranks), counts, found)
+        is_used = np.arange(room) < counts[:, None]
+        time = ((2 * ports["delay_ps"] + stored)[found] * is_used).sum(axis=1)
+        slowest = np.where(is_used, ports["bits_per_s"][found], NEVER).min(axis=1)
+        others = counts > 0
+        longest = max(longest, int(time[others].max(initial=0)))
+        bytes_on_way = time[others] // PS_PER_NS * (slowest[others] // 1000) // 8_000_000
+        most = max(most, int(bytes_on_way.max(initial=0)))
+    return longest, most
+
+
 def ports_of(network: Network, buffers: Buffers) -> Any:
     """Every link, idle."""
     assert isinstance(network.fabric, GraphFabric)
-    graph = network.fabric.graph
-    ports = table(PORT, len(graph.sources))
+    wires = network.fabric.graph
+    ports = table(PORT, len(wires.sources))
     for name in ("back", "flying", "flying_tail", "head", "tail", "urgent", "urgent_tail"):
         ports[name] = NONE
     ports["free_ps"], ports["free_order"] = NONE, NONE
-    ports["delay_ps"] = np.rint(graph.latency_ns * PS_PER_NS)
-    ports["bits_per_s"] = np.rint(graph.bytes_per_ns * 8e9)
-    ports["device"], ports["to"] = graph.sources, graph.targets
-    ports["is_host"] = graph.kinds[graph.sources] == NPU
-    ports["at_host"] = graph.kinds[graph.targets] == NPU
-    ports["back"] = _links_back(graph)
+    ports["delay_ps"] = np.rint(wires.latency_ns * PS_PER_NS)
+    ports["bits_per_s"] = np.rint(wires.bytes_per_ns * 8e9)
+    ports["device"], ports["to"] = wires.sources, wires.targets
+    ports["is_host"] = wires.kinds[wires.sources] == NPU
+    ports["at_host"] = wires.kinds[wires.targets] == NPU
+    ports["back"] = _links_back(wires)
     _set_marking(ports, buffers)
     _set_headroom(ports, buffers)
     return ports

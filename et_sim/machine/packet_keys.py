@@ -1,0 +1,149 @@
+"""Keys of the network file's `protocol` that only the packet model reads.
+
+Not here: those that the flow model reads, too, and presets (`protocol_tables`).
+"""
+
+from __future__ import annotations
+
+from et_sim.machine.keys import Key, Kind
+from et_sim.machine.model import CongestionControl, Window
+
+RATE = "A bandwidth with its unit."
+
+
+def _rate(name: str, field: str, meaning: str) -> Key:
+    return Key(name, Kind.TEXT, f"{meaning} {RATE}", field=field)
+
+
+def _time(name: str, field: str, meaning: str) -> Key:
+    return Key(name, Kind.TIME, meaning, field=field, unit="ns", above_minimum=True)
+
+
+def _bytes(name: str, field: str, meaning: str, minimum: int = 0) -> Key:
+    return Key(name, Kind.COUNT, meaning, field=field, unit="bytes", minimum=minimum)
+
+
+PACKET_KEYS = (
+    Key(
+        "window",
+        Kind.CHOICE,
+        "How many bytes may be under way without being acknowledged: what fits on the way there and back "
+        "of the `pair`, of the `largest` in the network, or any number (`none`).",
+        field="window",
+        choices=tuple(one.value for one in Window),
+    ),
+    Key("window-shrinks", Kind.FLAG, "The window falls and rises with the rate.", field="window_shrinks"),
+    Key("paced", Kind.FLAG, "Packets leave at the rate that congestion control sets.", field="paced"),
+    Key(
+        "acknowledgements-pass",
+        Kind.FLAG,
+        "Acknowledgements leave NPUs that were told to pause.",
+        field="answers_pass",
+    ),
+    Key("seed", Kind.COUNT, "Of random numbers.", field="seed"),
+    Key(
+        "congestion-control",
+        Kind.CHOICE,
+        "How senders react to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets have "
+        "42 bytes more, its acknowledgements 28, TIMELY's packets 8, unless sizes are given.",
+        field="control.algorithm",
+        choices=tuple(one.value for one in CongestionControl),
+    ),
+    _rate("least-rate", "control.least_rate", "No sender becomes slower."),
+    _rate("rate-step", "control.step", "By which rates rise (DCQCN's target, HPCC, TIMELY)."),
+    _rate(
+        "large-rate-step", "control.large_step", "The same when they have risen for a while (DCQCN, TIMELY)."
+    ),
+    _rate("dctcp-step", "control.dctcp_step", "By which DCTCP's rates rise."),
+    Key(
+        "gain",
+        Kind.NUMBER,
+        "How fast alpha follows marks (DCQCN, DCTCP).",
+        field="control.gain",
+        maximum=1,
+    ),
+    _time("alpha-interval", "control.alpha_ns", "Until alpha follows (DCQCN)."),
+    _time("decrease-interval", "control.decrease_ns", "Until rates may fall again (DCQCN)."),
+    _time("increase-interval", "control.increase_ns", "Until rates rise (DCQCN)."),
+    Key("recoveries", Kind.COUNT, "Rises before the target rises (DCQCN).", field="control.recoveries"),
+    Key(
+        "clamp-target",
+        Kind.FLAG,
+        "The target falls at every decrease (DCQCN).",
+        field="control.clamps_target",
+    ),
+    Key(
+        "wanted-use",
+        Kind.NUMBER,
+        "How full links are to be, as a part of 1 (HPCC).",
+        field="control.wanted_use",
+        above_minimum=True,
+        maximum=1,
+    ),
+    Key("most-steps", Kind.COUNT, "Rises in a row (HPCC).", field="control.most_steps"),
+    Key("fast-reaction", Kind.FLAG, "Every acknowledgement counts (HPCC).", field="control.reacts_fast"),
+    Key("sampled", Kind.FLAG, "Between rounds, empty queues do not count (HPCC).", field="control.samples"),
+    Key(
+        "telemetry-units",
+        Kind.COUNT,
+        "Of 128 bytes sent and 80 queued, in which ports are described (HPCC).",
+        field="control.units",
+        minimum=1,
+    ),
+    _time("low-rtt", "control.low_ns", "Below it, rates rise (TIMELY)."),
+    _time("high-rtt", "control.high_ns", "Above it, rates fall (TIMELY)."),
+    _time("least-rtt", "control.least_rtt_ns", "Of which gradients are a part (TIMELY)."),
+    _bytes("buffer", "buffers.size", "Of each switch, shared by its ports.", minimum=1),
+    Key(
+        "pauses",
+        Kind.FLAG,
+        "Priority flow control: switches tell those before them to pause, and lose nothing.",
+        field="buffers.pauses",
+    ),
+    _bytes("reserve", "buffers.reserve", "Of the buffer, for each port, before it uses what is shared."),
+    _bytes("resume-below", "buffers.resume_below", "So much below the threshold, a pause ends."),
+    Key(
+        "threshold-shift",
+        Kind.COUNT,
+        "A port pauses those before it when it uses 2^-shift of what is free.",
+        field="buffers.threshold_shift",
+        maximum=30,
+    ),
+    Key(
+        "queue-packets",
+        Kind.COUNT,
+        "Without pauses: how many wait at most at a port.",
+        field="buffers.queue_packets",
+        minimum=1,
+    ),
+    _bytes("queue-bytes", "buffers.queue_bytes", "The same in bytes.", minimum=1),
+    Key(
+        "queue-share",
+        Kind.NUMBER,
+        "Without pauses: a queue may be so many times as large as what is free of the buffer.",
+        field="buffers.share",
+        above_minimum=True,
+    ),
+    Key(
+        "marking",
+        Kind.OBJECTS,
+        "ECN: what is marked when it leaves a queue, by the bandwidth of the port.",
+        field="buffers.marking",
+        choices=("bandwidth", "from", "to", "probability"),
+    ),
+    Key(
+        "as-ns3",
+        Kind.FLAG,
+        "Details of ns-3: its random numbers; a rate wakes a port only if no other pair could send as far as "
+        "its rate goes; TIMELY's packets do not say when they were sent.",
+        field="as_ns3",
+    ),
+)
+MARKING_KEYS = (
+    Key("bandwidth", Kind.TEXT, f"Of ports up to it. {RATE}", required=True),
+    Key(
+        "from", Kind.COUNT, "Bytes in a queue from which on packets are marked.", unit="bytes", required=True
+    ),
+    Key("to", Kind.COUNT, "Bytes from which on all are.", unit="bytes", required=True),
+    Key("probability", Kind.NUMBER, "That one is, just below `to`.", maximum=1, required=True),
+)

@@ -1,0 +1,226 @@
+"""ns-3's key file, as ASTRA-sim's frontend reads it: a key and its values on each line.
+
+Every key is used, or the user is told that it changes nothing, or it is refused.
+Not here: its topology file (`importers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import EtSimError, MachineError
+from et_sim.machine.keys import Remarks
+from et_sim.machine.model import Buffers, CongestionControl, Control, Marking, Packets, Protocol, Window
+from et_sim.machine.protocol_tables import PRESETS, TELEMETRY
+from et_sim.units import parse_bandwidth
+
+ALGORITHMS = {
+    1: CongestionControl.DCQCN,
+    3: CongestionControl.HPCC,
+    7: CongestionControl.TIMELY,
+    8: CongestionControl.DCTCP,
+}
+PINT = 10
+DEFAULTS = {  # of the frontend
+    "CC_MODE": "1",
+    "PACKET_PAYLOAD_SIZE": "1000",
+    "ENABLE_QCN": "1",
+    "HAS_WIN": "1",
+    "GLOBAL_T": "1",
+    "VAR_WIN": "0",
+    "FAST_REACT": "1",
+    "MI_THRESH": "5",
+    "MULTI_RATE": "1",
+    "SAMPLE_FEEDBACK": "0",
+    "U_TARGET": "0.95",
+    "INT_MULTI": "1",
+    "RATE_BOUND": "1",
+    "ACK_HIGH_PRIO": "0",
+    "BUFFER_SIZE": "16",
+    "ALPHA_RESUME_INTERVAL": "55",
+    "RATE_DECREASE_INTERVAL": "4",
+    "CLAMP_TARGET_RATE": "0",
+    "FAST_RECOVERY_TIMES": "5",
+    "EWMA_GAIN": "0",
+    "MIN_RATE": "100Mb/s",
+    "DCTCP_RATE_AI": "1000Mb/s",
+}
+REQUIRED = ("L2_ACK_INTERVAL", "RP_TIMER", "RATE_AI", "RATE_HAI", "KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
+NEUTRAL = {  # key: the value that is simulated, and what another one would mean
+    "L2_ACK_INTERVAL": ("1", "there, with larger intervals, small messages are never acknowledged"),
+    "L2_BACK_TO_ZERO": ("0", "there, messages that are no multiple of L2_CHUNK_SIZE never end"),
+    "ERROR_RATE_PER_LINK": ("0", "links lose no packets here"),
+    "NIC_TOTAL_PAUSE_TIME": ("0", "NPUs pause nobody here"),
+}
+WITHOUT_EFFECT = {
+    "USE_DYNAMIC_PFC_THRESHOLD": "thresholds are always dynamic, as there",
+    "PAUSE_TIME": "a pause lasts until it is taken back, as there",
+    "L2_CHUNK_SIZE": "it matters there with L2_BACK_TO_ZERO alone",
+    "SIMULATOR_STOP_TIME": "a run ends when nothing is left to happen",
+    "ENABLE_TRACE": "et-sim writes its own tables",
+    "QLEN_MON_START": "et-sim writes its own tables",
+    "QLEN_MON_END": "et-sim writes its own tables",
+    "PINT_LOG_BASE": "PINT is not simulated",
+    "PINT_PROB": "PINT is not simulated",
+    "TOPOLOGY_FILE": "the network file says what the network is",
+    "FLOW_FILE": "the workload says what is sent",
+    "TRACE_FILE": "et-sim writes its own tables",
+}
+OUTPUTS = ("TRACE_OUTPUT_FILE", "FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_FILE")
+QUIET = ("USE_DYNAMIC_PFC_THRESHOLD", "PINT_LOG_BASE", "PINT_PROB", "L2_CHUNK_SIZE", "SIMULATOR_STOP_TIME")
+
+
+def read_ns3_keys(path: Path, remarks: Remarks) -> Protocol:
+    """The protocol that a key file describes."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MachineError(f"the file cannot be read: {error}", place=str(path)) from None
+    return _Reader(path, text, remarks).protocol()
+
+
+class _Reader:
+    """One file's keys, each with its line and values."""
+
+    def __init__(self, path: Path, text: str, remarks: Remarks) -> None:
+        self._path, self._remarks = path, remarks
+        self._lines: dict[str, int] = {}
+        self._values: dict[str, list[str]] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split()
+            if words and not words[0].startswith("#"):
+                self._lines[words[0]], self._values[words[0]] = number, words[1:]
+
+    def protocol(self) -> Protocol:
+        """All that the file says."""
+        self._judge_keys()
+        mode = self._whole("CC_MODE")
+        if mode == PINT:
+            raise self._refused("CC_MODE", "HPCC-PINT is not simulated", "take 1, 3, 7, 8, or 12 for none")
+        if mode not in ALGORITHMS:
+            self._remarks.warn(
+                str(self._path), "CC_MODE", f"{mode} is no algorithm: no sender reacts, as there"
+            )
+        if mode == 3 and self._whole("MULTI_RATE"):
+            raise self._refused("MULTI_RATE", "HPCC has one rate for all links here", "give 0")
+        algorithm = ALGORITHMS.get(mode, CongestionControl.NONE)
+        more = TELEMETRY.get(algorithm, (0, 0))
+        base = PRESETS["ns3-parity"]
+        window = Window.LARGEST if self._whole("GLOBAL_T") else Window.PAIR
+        packets = Packets(
+            window=window if self._whole("HAS_WIN") else Window.NONE,
+            window_shrinks=bool(self._whole("VAR_WIN")),
+            paced=bool(self._whole("RATE_BOUND")),
+            answers_pass=bool(self._whole("ACK_HIGH_PRIO")),
+            as_ns3=True,
+            control=self._control(algorithm),
+            buffers=Buffers(
+                size=self._whole("BUFFER_SIZE") << 20,
+                marking=self._marking() if self._whole("ENABLE_QCN") else (),
+            ),
+        )
+        return replace(
+            base,
+            payload=self._whole("PACKET_PAYLOAD_SIZE", least=1),
+            header=base.header + more[0],
+            acknowledgement=base.acknowledgement + more[1],
+            packets=packets,
+        )
+
+    def _control(self, algorithm: CongestionControl) -> Control:
+        return Control(
+            algorithm,
+            least_rate=self._rate("MIN_RATE"),
+            step=self._rate("RATE_AI"),
+            large_step=self._rate("RATE_HAI"),
+            gain=self._number("EWMA_GAIN"),
+            alpha_ns=self._number("ALPHA_RESUME_INTERVAL") * 1000,
+            decrease_ns=self._number("RATE_DECREASE_INTERVAL") * 1000,
+            increase_ns=self._number("RP_TIMER") * 1000,
+            recoveries=self._whole("FAST_RECOVERY_TIMES"),
+            clamps_target=bool(self._whole("CLAMP_TARGET_RATE")),
+            wanted_use=self._number("U_TARGET"),
+            most_steps=self._whole("MI_THRESH"),
+            reacts_fast=bool(self._whole("FAST_REACT")),
+            samples=bool(self._whole("SAMPLE_FEEDBACK")),
+            units=self._whole("INT_MULTI", least=1),
+            dctcp_step=self._rate("DCTCP_RATE_AI"),
+        )
+
+    def _judge_keys(self) -> None:
+        """Refuse what is unknown, missing or not simulated; say what changes nothing, and what is taken."""
+        known = {*DEFAULTS, *REQUIRED, *NEUTRAL, *WITHOUT_EFFECT, *OUTPUTS, "LINK_DOWN"}
+        for key in self._values:
+            if key not in known:
+                raise self._refused(key, "not a key of ns-3's file", "correct its name, or leave it out")
+        missing = [key for key in REQUIRED if key not in self._values]
+        if missing:
+            raise MachineError(f"key {missing[0]} is missing", place=str(self._path), remedy="add it")
+        for key, (value, why) in NEUTRAL.items():
+            if key in self._values and self._number(key) != float(value):
+                raise self._refused(key, f"only {value} is simulated: {why}", f"give {value}")
+        if any(self._number("LINK_DOWN", at) for at in range(len(self._values.get("LINK_DOWN", ())))):
+            raise self._refused("LINK_DOWN", "links do not fail during a run", "give 0 0 0")
+        for key in self._values:
+            if key in OUTPUTS or (key in WITHOUT_EFFECT and key not in QUIET):
+                why = WITHOUT_EFFECT.get(key, "et-sim writes its own tables")
+                self._remarks.warn(str(self._path), key, f"no effect: {why}")
+        for key, value in DEFAULTS.items():
+            if key not in self._values:
+                self._values[key], self._lines[key] = [value], 0
+                self._remarks.default(str(self._path), key, f"not given; {value} is taken, as there")
+
+    def _marking(self) -> tuple[Marking, ...]:
+        """The three maps, by bandwidth."""
+        least, most = self._map("KMIN_MAP", int), self._map("KMAX_MAP", int)
+        parts = self._map("PMAX_MAP", float)
+        if set(least) != set(most) or set(least) != set(parts):
+            raise self._refused(
+                "KMIN_MAP", "the maps name different bandwidths", "name the same in all three"
+            )
+        return tuple(
+            Marking(rate, least[rate] * 1000, most[rate] * 1000, parts[rate]) for rate in sorted(least)
+        )
+
+    def _map(self, key: str, kind: Callable[[str], Any]) -> dict[int, Any]:
+        words = self._values[key]
+        try:
+            found = {int(words[at]): kind(words[at + 1]) for at in range(1, len(words), 2)}
+            if len(words) != 1 + 2 * int(words[0]):
+                raise ValueError
+        except (ValueError, IndexError):
+            raise self._refused(
+                key, "not a count and as many pairs", "give how many, then bandwidth and value of each"
+            ) from None
+        return found
+
+    def _number(self, key: str, at: int = 0) -> float:
+        try:
+            found = float(self._values[key][at])
+            if not 0 <= found < float("inf"):
+                raise ValueError
+        except (ValueError, IndexError):
+            raise self._refused(key, "no number of 0 or more follows", "give one") from None
+        return found
+
+    def _whole(self, key: str, least: int = 0) -> int:
+        found = self._number(key)
+        if found != int(found) or found < least:
+            raise self._refused(key, f"not a whole number of {least} or more", "give one")
+        return int(found)
+
+    def _rate(self, key: str) -> int:
+        text = (self._values[key] or [""])[0]
+        try:
+            return round(parse_bandwidth(text.replace("b/s", "bps")) * 8e9)
+        except EtSimError:
+            raise self._refused(key, "no bandwidth follows", 'give one such as "100Mb/s"') from None
+
+    def _refused(self, key: str, cause: str, remedy: str) -> MachineError:
+        line = self._lines.get(key, 0)
+        place = f"{self._path}: line {line}" if line else str(self._path)
+        value = " ".join(self._values.get(key, ()))
+        return MachineError(f"key {key} is {value!r}: {cause}", place=place, remedy=remedy)
