@@ -44,8 +44,8 @@ PACKET_KEYS = (
     Key(
         "congestion-control",
         Kind.CHOICE,
-        "How senders react to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets have "
-        "42 bytes more, its acknowledgements 28, TIMELY's packets 8, unless sizes are given.",
+        "How senders react to marks, queues or round-trip times; see [packets](packet.md). HPCC's packets "
+        "have 42 bytes more, its acknowledgements 28, TIMELY's packets 8, unless sizes are given.",
         field="control.algorithm",
         choices=tuple(one.value for one in CongestionControl),
     ),

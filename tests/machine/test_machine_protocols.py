@@ -41,7 +41,7 @@ def test_single_constants_differ_from_what_the_preset_says(machine: dict[str, An
 @pytest.mark.parametrize(
     ("protocol", "text"),
     [
-        ({}, "does not say how large packets are (give a payload in bytes, or a preset: roce, tcp)"),
+        ({}, "does not say how large packets are (give a payload in bytes, or a preset: roce, tcp"),
         ({"header": 36}, "does not say how large packets are"),
         ({"preset": "rocee"}, "did you mean 'roce'?"),
         ({"preset": "roce", "headr": 3}, "key \"headr\" is not known (did you mean 'header'?)"),
@@ -51,8 +51,8 @@ def test_single_constants_differ_from_what_the_preset_says(machine: dict[str, An
         ({"payload": 2000000}, "more than 1048576"),
         ({"payload": 1000, "completion": "ack"}, "allowed: receipt or acknowledgement"),
         ({"payload": 1000, "store-and-forward": "yes"}, "allowed: 1 or true for on"),
-        ("roce", "an object with some of the keys preset, payload"),
-        (None, "an object with some of the keys preset, payload"),
+        ("roce", "an object with some of the keys preset, file, payload"),
+        (None, "an object with some of the keys preset, file, payload"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(

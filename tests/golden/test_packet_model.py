@@ -1,0 +1,149 @@
+"""The packet model takes the nanoseconds of ns-3's RoCE, and pauses as often: 154 runs of ASTRA-sim on it.
+
+Each network file names the key file and the topology file that ns-3 read. What ours does for each case stands
+in `ns3_roce_measured.json`, and as a table in docs/packet.md; both are written anew by
+
+    python tests/golden/test_packet_model.py
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_packets import collective, messages, system
+from test_packets import golden as flow_golden
+
+from et_sim import simulate
+from et_sim.result import Result
+
+DATA = Path(__file__).parent / "data" / "ns3_roce.jsonl.xz"
+MEASURED = DATA.with_name("ns3_roce_measured.json")
+PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
+BEGIN, END = "<!-- cases -->\n", "<!-- end of cases -->\n"
+INTERPRETED = 9000  # events of ns-3; what has more is compiled, in deep tests
+CONTROLS = {1: "DCQCN", 3: "HPCC", 7: "TIMELY", 8: "DCTCP"}
+# ns-3's frontend counts the bytes that one NPU has sent to another: where a message overtakes the one before
+# it, what waits for the first goes on with the second.
+OVERTAKING = (
+    "fattree16_k4_100g_1us__all_reduce_direct_1MB__hpcc_s1",
+    "fattree16_k4_100g_1us__all_reduce_direct_1MB__timely_s1",
+)
+
+
+@cache
+def golden() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(the configuration that all have, the cases)."""
+    with lzma.open(DATA, "rt", encoding="utf-8") as lines:
+        first, *cases = map(json.loads, lines)
+    return first["base_config"], cases
+
+
+def parameters() -> list[Any]:
+    """Large cases are deep."""
+    return [
+        pytest.param(case, id=case["name"], marks=() if case["events"] < INTERPRETED else pytest.mark.deep)
+        for case in golden()[1]
+    ]
+
+
+def simulated(case: dict[str, Any], folder: Path) -> Result:
+    """A case, on the files that ns-3 read."""
+    keys = golden()[0] | case["config"]
+    topology = flow_golden()["topologies"][case["topology"]]
+    (folder / "topology.txt").write_text(topology, encoding="utf-8")
+    (folder / "ns3.txt").write_text(
+        "".join(f"{key} {value}\n" for key, value in keys.items()), encoding="utf-8"
+    )
+    network = folder / "network.yml"
+    network.write_text(
+        "graph: { import: topology.txt }\nrouting: ecmp-ns3\nprotocol: { file: ns3.txt }\n", encoding="utf-8"
+    )
+    nodes, switches = map(int, topology.split()[:2])
+    if "messages" in case:
+        workload, described = messages(nodes - switches, case["messages"]), system("ring")
+    else:
+        workload = collective(nodes - switches, case["collective"], case["bytes"])
+        described = system(case["algorithm"], **{"preferred-dataset-splits": case["chunks"]})
+    result = simulate(workload, system=described, network=network, model="packet")
+    assert result.is_complete
+    return result
+
+
+def figures(result: Result) -> dict[str, int]:
+    """What is compared."""
+    network = result.outcome.run.network
+    return {
+        "completion_ns": result.makespan_ns,
+        "pauses": int(network.ports["paused"].sum()),
+        "drops": int(network.state[0].lost),
+    }
+
+
+@pytest.mark.parametrize("case", parameters())
+def test_packets_take_the_nanoseconds_of_ns3(case: dict[str, Any], tmp_path: Path) -> None:
+    result = simulated(case, tmp_path)
+    found = figures(result)
+    assert found == measured()[case["name"]]
+    if case["name"] in OVERTAKING:
+        return
+    assert found == {name: case[name] for name in found}
+    network = result.outcome.run.network
+    assert network.state[0].sent == case["packets"] + network.flows["retransmitted"].sum()
+    if "messages" in case:
+        received = [row for row in result.timeline.to_pylist() if row["kind"] == "receive"]
+        ends = sorted(row["end_ns"] for row in received)
+        assert ends == sorted(end for _, _, end in case["end_ns"])
+
+
+@cache
+def measured() -> dict[str, dict[str, int]]:
+    """What ours does."""
+    found: dict[str, dict[str, int]] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return found
+
+
+def table() -> str:
+    """All cases, theirs and ours."""
+    rows = [
+        "| case | congestion control | ns-3, ns | et-sim, ns | difference | pauses: ns-3, et-sim |\n",
+        "|---|---|---|---|---|---|\n",
+    ]
+    for case in golden()[1]:
+        ours, theirs = measured()[case["name"]], case["completion_ns"]
+        name = case["name"].replace("__", " ").replace("_", " ")
+        control = CONTROLS.get(case["config"].get("CC_MODE", 12), "none")
+        difference = f"{100 * (ours['completion_ns'] / theirs - 1):+.2f} %"
+        same = "0" if ours["completion_ns"] == theirs else difference
+        pauses = f"{case['pauses']}, {ours['pauses']}" if case["pauses"] else ""
+        rows.append(f"| {name} | {control} | {theirs:,} | {ours['completion_ns']:,} | {same} | {pauses} |\n")
+    return "".join(rows)
+
+
+def test_the_page_shows_all_cases() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip() == table().strip()
+
+
+def write_measured() -> None:
+    """All cases, whatever they take."""
+    found = {}
+    for case in golden()[1]:
+        with tempfile.TemporaryDirectory() as folder:
+            found[case["name"]] = figures(simulated(case, Path(folder)))
+    MEASURED.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
+    measured.cache_clear()
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(
+        text[: text.index(BEGIN) + len(BEGIN)] + "\n" + table() + "\n" + text[text.index(END) :],
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    write_measured()
