@@ -3,8 +3,6 @@
 Whichever that is decides how long a run takes, as LogGOPS has no fair way to share a processor. LogGOPSim
 leaves it to the priority queue of C++, whose usual implementation is a binary heap that goes down to the
 bottom and up again when its top is taken. This one does the same, so that ties are decided as there.
-
-The heap stands in columns of the pool of operations: what is in place i is noted in row i.
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ def put(run: Run, row: int, time: int) -> None:
     """An operation goes on at that time, or when what it needs is free."""
     state = run.network.state[0]
     state.waiting += 1
-    _rise(run.messages, state.waiting - 1, row, time)
+    _rise(run.network.heap, state.waiting - 1, row, time)
 
 
 @works_on_tables
 def take_first(run: Run) -> int:
     """Take the first operation out of the heap, which must have one."""
-    state, heap = run.network.state[0], run.messages
+    state, heap = run.network.state[0], run.network.heap
     state.waiting -= 1
     size = state.waiting
     first, last, time = heap[0].operation, heap[size].operation, heap[size].goes_on_ns
@@ -48,7 +46,7 @@ def take_first(run: Run) -> int:
 @works_on_tables
 def first_ns(run: Run) -> int:
     """When the first operation goes on, if there is one."""
-    return run.messages[0].goes_on_ns
+    return run.network.heap[0].goes_on_ns
 
 
 @works_on_tables

@@ -17,7 +17,7 @@ Not here: what an operation does (`operations`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import Tables, works_on_tables
@@ -40,7 +40,7 @@ from et_sim.network.loggops.operations import (
     is_on_processor,
     new_operation,
 )
-from et_sim.network.loggops.records import CHANNEL, CONSTANTS, EARLY, NODE, OPERATION, RANK, STATE
+from et_sim.network.loggops.records import CHANNEL, CONSTANTS, EARLY, NODE, OPERATION, PLACE, RANK, STATE
 from et_sim.plan.tables import Plan, table
 from et_sim.units import LONGEST_NS, format_bytes, format_ns
 
@@ -60,6 +60,7 @@ class LogGopsTables(Tables):
     nodes: Any  # of all actors
     channels: Any
     early: Any  # by channel
+    heap: Any
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -101,7 +102,17 @@ def tables(network: Network, plan: Plan) -> LogGopsTables:
     channels, early = table(CHANNEL, len(plan.channels)), table(EARLY, len(plan.channels))
     for one in (channels, early):
         one["head"] = one["tail"] = NONE
-    return LogGopsTables(constants, state, ranks, nodes, channels, early)
+    return LogGopsTables(constants, state, ranks, nodes, channels, early, table(PLACE, 0))
+
+
+def grown(tables: LogGopsTables, rows: int) -> LogGopsTables:
+    """The same with so many places left in the heap."""
+    places = len(tables.heap)
+    if places - int(tables.state[0].waiting) >= rows:
+        return tables
+    heap = table(PLACE, max(2 * places, places + 2 * rows))
+    heap[:places] = tables.heap
+    return replace(tables, heap=heap)
 
 
 def resources(network: Network, plan: Plan) -> ResourceTable:
@@ -120,8 +131,8 @@ def needs(_network: Network) -> Needs:
 
 @works_on_tables
 def rows_left(run: Run) -> int:
-    """Operations are kept in the pool of messages."""
-    return run.clock[0].free_messages
+    """Operations are kept in the pool of messages, and in the heap while they wait."""
+    return min(run.clock[0].free_messages, len(run.network.heap) - run.network.state[0].waiting)
 
 
 @works_on_tables

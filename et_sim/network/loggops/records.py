@@ -34,9 +34,8 @@ CHANNEL = record(
     ("tail", "i4"),
 )
 EARLY = record(("head", "i4"), ("tail", "i4"))  # by channel: messages before their receives are posted
+PLACE = record(("goes_on_ns", "i8"), ("operation", "i4"))  # of the heap
 OPERATION = record(  # computing, or a message or its receive on its way through processors and NICs
-    ("goes_on_ns", "i8"),  # this and the next not its own: of the operation in this place of the heap
-    ("operation", "i4"),
     ("stage", "i4"),
     ("source", "i4"),
     ("receive", "i4"),  # which a message has met, while it waits for the processor
