@@ -28,6 +28,7 @@ from et_sim.cli import (
     report,
     run,
     sql,
+    systolic,
 )
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
@@ -46,6 +47,7 @@ COMMANDS = (
     collective,
     network,
     make,
+    systolic,
     demo,
     doctor,
     explain,

@@ -1,0 +1,160 @@
+"""`et-sim systolic`: what layers cost on a systolic array, from SCALE-Sim's own files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from et_sim.compute.systolic.config_file import Config
+    from et_sim.compute.systolic.report import Report
+
+RULES = ("scale-sim", "corrected")
+LAYOUTS = ("conv", "gemm")
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "systolic",
+        help="time layers on a systolic array",
+        description="Read a topology and a configuration of SCALE-Sim, and print what each layer costs:"
+        " cycles, stalls, utilisation, and the words that move. Nothing is simulated word by word.",
+    )
+    parser.add_argument("topology", metavar="TOPOLOGY.csv", type=Path, help="the layers, one per row")
+    parser.add_argument(
+        "--config", "-c", metavar="CFG", type=Path, required=True, help="the array, an INI file"
+    )
+    parser.add_argument(
+        "--input-type",
+        "-i",
+        choices=LAYOUTS,
+        help="what the rows are: convolutions, or products M, N, K (default: by the number of columns)",
+    )
+    parser.add_argument(
+        "--rules", choices=RULES, default=RULES[0], help=f"whose rules are applied (default: {RULES[0]})"
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write SCALE-Sim's three reports there, as CSV")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, work out, write, print."""
+    from et_sim.compute.systolic.config_file import parse_config
+    from et_sim.compute.systolic.report import reports
+    from et_sim.compute.systolic.topology_file import Layout, parse_topology
+    from et_sim.machine.systolic import Rules
+
+    config = parse_config(_read(options.config), str(options.config), Rules(options.rules))
+    layout = Layout(options.input_type) if options.input_type else None
+    layers = parse_topology(_read(options.topology), str(options.topology), layout)
+    found = reports(layers, config.array)
+    written = _write(options.out, found) if options.out else []
+    if options.json:
+        print(json.dumps(_data(config, found), indent=2, ensure_ascii=False))
+        return 0
+    print("\n".join([*_text(options.topology, config, found), *(f"wrote {path}" for path in written)]))
+    return 0
+
+
+def _read(path: Path) -> str:
+    from et_sim.errors import InputError
+
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}", place=str(path), remedy="name an existing file"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"byte {error.start} is not UTF-8 text", place=str(path), remedy="give a text file"
+        ) from None
+
+
+def _write(directory: Path, found: list[Report]) -> list[Path]:
+    from et_sim.errors import InputError
+
+    rows: dict[str, Callable[[Report], dict[str, Any]]] = {
+        "COMPUTE_REPORT.csv": lambda one: one.compute_row,
+        "BANDWIDTH_REPORT.csv": lambda one: one.bandwidth_row,
+        "DETAILED_ACCESS_REPORT.csv": lambda one: one.access_row,
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, row in rows.items():
+            lines = [", ".join(["LayerID", *row(found[0])])]
+            lines += [
+                ", ".join(map(str, [number, *row(one).values()])) for number, one in enumerate(found)
+            ]
+            (directory / name).write_text("".join(f"{line},\n" for line in lines))
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", place=str(directory), remedy="name another directory"
+        ) from None
+    return [directory / name for name in rows]
+
+
+def _data(config: Config, found: list[Report]) -> dict[str, Any]:
+    array = config.array
+    return {
+        "run_name": config.run_name,
+        "array": {
+            "height": array.height,
+            "width": array.width,
+            "dataflow": array.dataflow.value,
+            "ifmap_kb": array.ifmap_kb,
+            "filter_kb": array.filter_kb,
+            "ofmap_kb": array.ofmap_kb,
+            "interface_bandwidth": array.mode.value,
+            "bandwidth": list(array.bandwidths) if array.is_limited else None,
+        },
+        "rules": array.rules.value,
+        "without_effect": list(config.without_effect),
+        "total_cycles": sum(one.cycles for one in found),
+        "stall_cycles": sum(one.stalls for one in found),
+        "layers": [
+            {
+                "name": one.layer.name,
+                "M": one.layer.rows,
+                "N": one.layer.columns,
+                "K": one.layer.inner,
+                "macs": one.layer.macs,
+                "compute": one.compute_row,
+                "bandwidth": one.bandwidth_row,
+                "access": one.access_row,
+            }
+            for one in found
+        ],
+    }
+
+
+def _text(topology: Path, config: Config, found: list[Report]) -> Iterator[str]:
+    from et_sim.units import plural
+
+    array = config.array
+    memories = "/".join(str(kb) for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb))
+    words = ", ".join(map(str, array.bandwidths))
+    limit = f"{words} words per cycle" if array.is_limited else "as much bandwidth as it needs"
+    yield f"{topology}: {plural(len(found), 'layer')} on {array.height} x {array.width}, {array.dataflow},"
+    yield f"  {memories} KiB for ifmap/filter/ofmap, {limit}, rules: {array.rules}"
+    if config.without_effect:
+        yield f"  without effect: {', '.join(config.without_effect)}"
+    yield ""
+    table = [("layer", "cycles", "stalls", "overall", "mapping", "compute", "DRAM reads", "DRAM writes")]
+    for one in found:
+        row, dram = one.compute_row, one.timing.dram
+        shares = (f"{row[name]:.2f} %" for name in list(row)[2:])
+        moved = (dram[0].words + dram[1].words, dram[2].words)
+        counts = (f"{one.cycles:,}", f"{one.stalls:,}")
+        table.append((one.layer.name, *counts, *shares, *(f"{words:,}" for words in moved)))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for name, *cells in table:
+        yield "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
+    if len(found) > 1:
+        cycles, stalls = (sum(one.cycles for one in found), sum(one.stalls for one in found))
+        yield f"all: {cycles:,} cycles, {stalls:,} of them stalls"

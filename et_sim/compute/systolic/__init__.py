@@ -1,0 +1,1 @@
+"""Systolic arrays, as SCALE-Sim times them."""

@@ -1,0 +1,178 @@
+"""SCALE-Sim's configuration: an INI file that describes an array.
+
+Not here: the object of the system file that describes one (`et_sim.machine.systolic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from et_sim.errors import InputError, did_you_mean
+from et_sim.machine.systolic import (
+    GREATEST_BANDWIDTH,
+    LARGEST_MEMORY_KB,
+    LARGEST_SIDE,
+    Array,
+    Bandwidth,
+    Dataflow,
+    Rules,
+)
+
+_ARCHITECTURE, _PRESETS = "architecture_presets", "run_presets"
+_UNUSED = ("IfmapOffset", "FilterOffset", "OfmapOffset", "MemoryBanks")
+_KEYS = MappingProxyType(
+    {
+        "general": ("run_name",),
+        _ARCHITECTURE: (
+            "ArrayHeight",
+            "ArrayWidth",
+            "IfmapSramSzkB",
+            "FilterSramSzkB",
+            "OfmapSramSzkB",
+            "Dataflow",
+            "Bandwidth",
+            *_UNUSED,
+        ),
+        "network_presets": ("TopologyCsvLoc",),
+        _PRESETS: ("InterfaceBandwidth",),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The array, the run's name, and keys that were given and change nothing."""
+
+    array: Array
+    run_name: str
+    without_effect: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    line: int
+    text: str
+
+
+def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Config:
+    """The configuration that a file describes."""
+    given = dict(_values(text, source))
+    reader = _Reader(given, source)
+    mode = Bandwidth(reader.choice(_PRESETS, "InterfaceBandwidth", tuple(Bandwidth)))
+    array = Array(
+        height=reader.number("ArrayHeight", LARGEST_SIDE),
+        width=reader.number("ArrayWidth", LARGEST_SIDE),
+        ifmap_kb=reader.number("IfmapSramSzkB", LARGEST_MEMORY_KB),
+        filter_kb=reader.number("FilterSramSzkB", LARGEST_MEMORY_KB),
+        ofmap_kb=reader.number("OfmapSramSzkB", LARGEST_MEMORY_KB),
+        dataflow=Dataflow(reader.choice(_ARCHITECTURE, "Dataflow", tuple(Dataflow))),
+        mode=mode,
+        bandwidths=reader.bandwidths() if mode == Bandwidth.GIVEN else (10,),
+        rules=rules,
+    )
+    unused = [*_UNUSED, *(["Bandwidth"] if mode == Bandwidth.CALCULATED else [])]
+    name = given.get(("general", "run_name"), _Value(0, "scale_run")).text
+    named = {"TopologyCsvLoc"} & {key for _, key in given}
+    return Config(array, name, (*(key for key in unused if (_ARCHITECTURE, key) in given), *named))
+
+
+def _values(text: str, source: str) -> Iterator[tuple[tuple[str, str], _Value]]:
+    """Section and key, as they are spelled here, and the value."""
+    section, seen = "", dict[tuple[str, str], int]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        line, place = line.strip(), f"{source}, line {number}"
+        if not line or line[0] in "#;":
+            continue
+        if line[0] == "[":
+            section = line.strip("[] \t")
+            if section not in _KEYS or line[-1] != "]":
+                near = did_you_mean(section, tuple(_KEYS))
+                raise InputError(
+                    f"there is no section [{section}]",
+                    place=place,
+                    remedy=f"{near} known: {', '.join(_KEYS)}".strip(),
+                )
+            continue
+        cut = min((at for at in (line.find("="), line.find(":")) if at > 0), default=0)
+        key, value = line[:cut].strip(), line[cut + 1 :].strip()
+        if not cut or not section:
+            what = "is no key with a value" if section else "stands before the first section"
+            raise InputError(
+                f"{line!r} {what}", place=place, remedy="write [section], and below it key = value"
+            )
+        known = {name.lower(): name for name in _KEYS[section]}
+        if key.lower() not in known:
+            raise InputError(
+                f"there is no key {key!r} in [{section}]", place=place, remedy=_near_key(key, section)
+            )
+        found = section, known[key.lower()]
+        if found in seen:
+            raise InputError(
+                f"{key} is given twice", place=place, remedy=f"line {seen[found]} gives it too: keep one"
+            )
+        seen[found] = number
+        yield found, _Value(number, value)
+
+
+def _near_key(key: str, section: str) -> str:
+    home = {name: place for place, names in _KEYS.items() for name in names}
+    near = did_you_mean(key, tuple(home))
+    where = next((name for name in home if f"'{name}'" in near), None)
+    if where is not None and home[where] != section:
+        return f"{near} it belongs to [{home[where]}]"
+    return near or f"known: {', '.join(_KEYS[section])}"
+
+
+class _Reader:
+    """Values by their keys, checked."""
+
+    def __init__(self, given: dict[tuple[str, str], _Value], source: str) -> None:
+        self._given, self._source = given, source
+
+    def number(self, key: str, most: int) -> int:
+        value = self._get(_ARCHITECTURE, key)
+        return self._whole(key, value, value.text, most)
+
+    def choice(self, section: str, key: str, choices: tuple[str, ...]) -> str:
+        value = self._get(section, key)
+        if value.text not in choices:
+            near = did_you_mean(value.text, choices) or did_you_mean(value.text.lower(), choices)
+            raise InputError(
+                f"{key} is {value.text!r}",
+                place=self._place(value),
+                remedy=f"{near} it is one of {', '.join(choices)}".strip(),
+            )
+        return value.text
+
+    def bandwidths(self) -> tuple[int, ...]:
+        value = self._get(_ARCHITECTURE, "Bandwidth")
+        given = tuple(
+            self._whole("Bandwidth", value, part.strip(), GREATEST_BANDWIDTH)
+            for part in value.text.split(",")
+        )
+        if len(given) not in (1, 3):
+            raise InputError(
+                f"Bandwidth has {len(given)} figures",
+                place=self._place(value),
+                remedy="give one, or one each of ifmap, filter and ofmap",
+            )
+        return given
+
+    def _whole(self, key: str, value: _Value, text: str, most: int) -> int:
+        if not (text.isascii() and text.isdigit() and 1 <= int(text[:30]) <= most):
+            raise InputError(
+                f"{key} is {text!r}", place=self._place(value), remedy=f"give a whole number from 1 to {most:,}"
+            )
+        return int(text)
+
+    def _get(self, section: str, key: str) -> _Value:
+        if (section, key) not in self._given:
+            raise InputError(
+                f"there is no {key}", place=self._source, remedy=f"give it in [{section}]: {key} = …"
+            )
+        return self._given[section, key]
+
+    def _place(self, value: _Value) -> str:
+        return f"{self._source}, line {value.line}"

@@ -1,0 +1,116 @@
+"""When the lines of a layer happen, by corrected rules.
+
+A memory has two halves: the array uses one while the other is filled, or drained. An operand that fits into
+its memory is read from DRAM once; any other in phases, each of as many different words as a half holds.
+The fetch of a phase begins when the phase before it begins, and no earlier than the fetch before it ends.
+Words cost their number divided by the bandwidth, in whole cycles, and nothing is fetched in vain. What is
+fetched before the first cycle, half a memory at most, costs no cycles.
+
+Not here: SCALE-Sim's own rules (`timing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from et_sim.machine.systolic import Array
+from et_sim.compute.systolic.folds import Folds
+from et_sim.compute.systolic.streams import Stream, Written
+from et_sim.compute.systolic.timing import KB, READ_CYCLES, Clock, Timing, next_line
+from et_sim.compute.systolic.traffic import Traffic
+
+
+def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
+    """The timing of a layer, whether or not bandwidth is limited."""
+    halves = [kb * KB // 2 for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb)]
+    is_limited = array.is_limited
+    ifmap, filters = (
+        _Reads(stream, halves[operand], array.bandwidth(operand), is_limited)
+        for operand, stream in enumerate(streams)
+    )
+    writes = _Writes(written, halves[2], array.bandwidth(2), is_limited)
+    clock = Clock((*streams, written))
+    while (line := next_line((ifmap, filters, writes), clock.late)) is not None:
+        clock.wait(line, [one.serve(line, line + clock.late) for one in (ifmap, filters, writes)])
+    total = folds.count * folds.cycles + clock.late
+    dram = (ifmap.traffic(), filters.traffic(), writes.traffic(total))
+    return Timing(total, clock.late, clock.spans(READ_CYCLES), dram)
+
+
+class _Reads:
+    """A read operand: when its phases begin, and when what they need has come."""
+
+    def __init__(self, stream: Stream, half: int, bandwidth: int, is_limited: bool) -> None:
+        self._bandwidth, self._is_limited = bandwidth, is_limited
+        self._first = self._words = min(stream.words, half)
+        self._phases = _phases(stream, half)
+        self._ahead = next(self._phases, None)
+        self._begun, self._complete = stream.first_line, 0
+
+    def next_line(self, shift: int) -> int | None:  # noqa: ARG002
+        return None if self._ahead is None else self._ahead[0]
+
+    def serve(self, line: int, cycle: int) -> int:
+        now = cycle
+        while self._ahead is not None and self._ahead[0] == line:
+            words = self._ahead[1]
+            if self._is_limited:
+                self._complete = max(self._complete, self._begun) - (-words // self._bandwidth)
+                now = max(now, self._complete)
+            else:
+                self._complete = now
+            self._words += words
+            self._begun = now
+            self._ahead = next(self._phases, None)
+        return now - cycle
+
+    def traffic(self) -> Traffic:
+        return Traffic(-self._first // self._bandwidth, self._complete - 1, self._words)
+
+
+def _phases(stream: Stream, half: int) -> Iterator[tuple[int, int]]:
+    """The line in which each phase but the first begins, and its words."""
+    if stream.words <= half:
+        return
+    if stream.words <= 2 * half:
+        yield stream.line_of(next(iter(stream.phases(half + 1)))), stream.words - half
+        return
+    phases = stream.phases(half)
+    last = len(phases) - 1
+    for number, end in enumerate(phases):
+        words = half if number < last else phases.rest
+        if words:
+            yield stream.line_of(end + 1), words
+
+
+class _Writes:
+    """The written operand: when its halves are full, and when they have been drained."""
+
+    def __init__(self, written: Written, half: int, bandwidth: int, is_limited: bool) -> None:
+        self._written, self._half, self._bandwidth = written, half, bandwidth
+        self._is_limited = is_limited
+        self._full = 0  # halves
+        self._start: int | None = None
+        self._drained = 0
+
+    def next_line(self, shift: int) -> int | None:  # noqa: ARG002
+        entry = (self._full + 1) * self._half
+        return self._written.line_of(entry) if entry < self._written.entries else None
+
+    def serve(self, line: int, cycle: int) -> int:
+        now = cycle
+        while self.next_line(0) == line:
+            if self._is_limited:
+                now = max(now, self._drained)
+            self._begin(now, self._half)
+            self._full += 1
+        return now - cycle
+
+    def traffic(self, total: int) -> Traffic:
+        entries = self._written.entries
+        self._begin(max(total, self._drained), entries - self._full * self._half)
+        return Traffic(self._start or 0, self._drained - 1, entries)
+
+    def _begin(self, cycle: int, words: int) -> None:
+        self._start = cycle if self._start is None else self._start
+        self._drained = cycle - (-words // self._bandwidth)

@@ -1,0 +1,130 @@
+"""A layer as a systolic array sees it: a product of matrices whose first factor is cut from an image.
+
+Row i of the first factor is the window of output pixel i, column j one value of that window. Windows may
+overlap, so that one word of the image is several entries, and the last windows may reach beyond the image,
+where there is nothing to read. Not here: arrays and time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.int64]
+
+
+class Dimensions(NamedTuple):
+    """What makes a layer, without its name: layers that agree in it take the same time."""
+
+    ifmap_height: int
+    ifmap_width: int
+    filter_height: int
+    filter_width: int
+    channels: int
+    filters: int
+    stride_height: int
+    stride_width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution of one image without padding; a matrix product is a special case."""
+
+    name: str
+    dimensions: Dimensions
+
+    @classmethod
+    def product(cls, name: str, rows: int, columns: int, inner: int) -> Layer:
+        """The product of `rows` x `inner` and `inner` x `columns`."""
+        return cls(name, Dimensions(rows, inner, 1, inner, 1, columns, 1, 1))
+
+    @property
+    def output_height(self) -> int:
+        """Rows of the output; the last one may be of windows that reach beyond the image."""
+        size = self.dimensions
+        return -((size.filter_height - size.ifmap_height) // size.stride_height) + 1
+
+    @property
+    def output_width(self) -> int:
+        """Columns of the output."""
+        size = self.dimensions
+        return -((size.filter_width - size.ifmap_width) // size.stride_width) + 1
+
+    @property
+    def rows(self) -> int:
+        """M: output pixels of one filter."""
+        return self.output_height * self.output_width
+
+    @property
+    def columns(self) -> int:
+        """N: filters."""
+        return self.dimensions.filters
+
+    @property
+    def inner(self) -> int:
+        """K: values of a window."""
+        size = self.dimensions
+        return size.filter_height * size.filter_width * size.channels
+
+    @property
+    def macs(self) -> int:
+        """Multiplications, each with an addition."""
+        return self.rows * self.columns * self.inner
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every word of the image is in one window at most, and every window within the image."""
+        return all(
+            (outputs == 1 or stride >= window) and (outputs - 1) * stride + window <= image
+            for outputs, stride, window, image in self._axes()
+        )
+
+    @property
+    def image_words(self) -> int:
+        """Words of the image that some window holds."""
+        if self.is_plain:
+            return self.rows * self.inner
+        touched = [len(np.unique(places[places < image])) for places, image in self._places()]
+        return touched[0] * touched[1] * self.dimensions.channels
+
+    @property
+    def window_words(self) -> int:
+        """Entries of all windows that lie within the image."""
+        if self.is_plain:
+            return self.rows * self.inner
+        held = [int((places < image).sum()) for places, image in self._places()]
+        return held[0] * held[1] * self.dimensions.channels
+
+    def _axes(self) -> tuple[tuple[int, int, int, int], ...]:
+        size = self.dimensions
+        return (
+            (self.output_height, size.stride_height, size.filter_height, size.ifmap_height),
+            (self.output_width, size.stride_width, size.filter_width, size.ifmap_width),
+        )
+
+    def _places(self) -> list[tuple[Words, int]]:
+        """Along each axis, where the values of each window are, and how long the image is."""
+        return [
+            (np.arange(outputs)[:, None] * stride + np.arange(window), image)
+            for outputs, stride, window, image in self._axes()
+        ]
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether some windows reach beyond the image."""
+        return any((outputs - 1) * stride + window > image for outputs, stride, window, image in self._axes())
+
+    def corners(self) -> tuple[Words, Words]:
+        """Row and column of the image where the window of each output pixel begins."""
+        size = self.dimensions
+        row, column = np.divmod(np.arange(self.rows), self.output_width)
+        return row * size.stride_height, column * size.stride_width
+
+    def offsets(self) -> tuple[Words, Words, Words]:
+        """How far down and along each value of a window is, and its channel."""
+        size = self.dimensions
+        down, rest = np.divmod(np.arange(self.inner), size.filter_width * size.channels)
+        return down, *np.divmod(rest, size.channels)

@@ -1,0 +1,286 @@
+"""The stream of an image whose windows overlap, or reach beyond it.
+
+One word is then several entries, far apart, and some entries are not there, so there is no closed form for
+what a memory holds: entries are laid out fold by fold, but only if the image does not fit into its memory.
+
+Not here: plain windows and matrix products (`streams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from et_sim.compute.systolic.folds import Folds
+from et_sim.compute.systolic.layer import Layer
+from et_sim.compute.systolic.sliding import Window
+from et_sim.compute.systolic.streams import Phases, Stream
+from et_sim.compute.systolic.windows import BEYOND, Entries, Windows
+from et_sim.errors import InputError
+from et_sim.machine.systolic import Dataflow
+
+MOST_ENTRIES = 1 << 26  # of one pass that are kept
+_LEAST_BLOCK, _MOST_BLOCK = 256, 1 << 16
+
+
+@dataclass(frozen=True)
+class Overlapping:
+    """The image of a layer; `plain` is the stream that there were if every entry was a word of its own."""
+
+    layer: Layer
+    folds: Folds
+    plain: Stream
+
+    @cached_property
+    def words(self) -> int:
+        return self.layer.image_words
+
+    @cached_property
+    def listed(self) -> int:
+        return self.layer.window_words
+
+    @property
+    def padded(self) -> int:
+        return self.plain.padded
+
+    @property
+    def first_line(self) -> int:
+        return self.plain.first_line
+
+    @cached_property
+    def last_line(self) -> int:
+        if not self.layer.has_holes:
+            return self.plain.last_line
+        fold = self._of_pass - 1
+        while not (lines := np.flatnonzero((self._block(fold) != BEYOND).any(axis=1))).size:
+            fold -= 1
+        last = (self._passes - 1) * self._of_pass + fold
+        return last * self.folds.cycles + self._begin + int(lines[-1])
+
+    def line_of(self, entry: int) -> int:
+        if not self.layer.has_holes:
+            return self.plain.line_of(entry)
+        again, entry = divmod(entry, self.listed)
+        fold = int(np.searchsorted(self._ends, entry, side="right"))
+        counts = np.cumsum(np.count_nonzero(self._block(fold) != BEYOND, axis=1))
+        line = int(np.searchsorted(counts, entry - (self._ends[fold - 1] if fold else 0), side="right"))
+        return (again * self._of_pass + fold) * self.folds.cycles + self._begin + line
+
+    def phases(self, most: int) -> Phases:
+        if most > self.words:
+            return Phases((), self.words)
+        counter = _Counter(self._image, most)
+        for _ in range(self._passes):
+            for fold in range(self._of_pass):
+                counter.add(self._entries(fold))
+        return Phases(tuple(counter.ends), counter.held)
+
+    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+        if window.is_whole:
+            return
+        if self.listed > MOST_ENTRIES:
+            raise InputError(
+                f"layer {self.layer.name} has {self.listed:,} entries of overlapping windows, and they do not"
+                " fit into the ifmap's memory",
+                remedy=f"SCALE-Sim's rules are for {MOST_ENTRIES:,} at most: use corrected rules",
+            )
+        asked = np.concatenate([self._entries(fold) for fold in range(self._of_pass)])
+        buffer = _Buffer(self._fetched(), self._image, window)
+        at, size, total = 0, _LEAST_BLOCK, len(asked) * self._passes
+        while at < total:
+            place = at % len(asked)
+            is_held = buffer.is_held[asked[place : place + size]]
+            missing = int(np.argmin(is_held))
+            if is_held[missing]:
+                at += len(is_held)
+                size = min(2 * size, _MOST_BLOCK)
+                continue
+            at += missing
+            yield self.line_of(at), buffer.reach(int(asked[at % len(asked)]))
+            size = _LEAST_BLOCK
+
+    @property
+    def _is_held(self) -> bool:
+        return self.folds.dataflow == Dataflow.INPUT
+
+    @property
+    def _passes(self) -> int:
+        return 1 if self._is_held else self.folds.column_folds
+
+    @property
+    def _of_pass(self) -> int:
+        """Folds of a pass over the image."""
+        return self.folds.count if self._is_held else self.folds.row_folds
+
+    @property
+    def _begin(self) -> int:
+        """The first line of a fold's block."""
+        return 0 if self._is_held else self.folds.load
+
+    @property
+    def _image(self) -> int:
+        size = self.layer.dimensions
+        return size.ifmap_height * size.ifmap_width * size.channels
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows.of(self.layer)
+
+    @cached_property
+    def _kept(self) -> dict[int, Entries]:
+        return {}
+
+    def _entries(self, fold: int) -> Entries:
+        """What the array asks for in a fold, in order."""
+        kept = self._kept.get(fold)
+        if kept is None:
+            block = self._block(fold)
+            kept = block[block != BEYOND]
+            if self.listed <= MOST_ENTRIES and self._passes > 1:
+                self._kept[fold] = kept
+        return kept
+
+    @cached_property
+    def _last_block(self) -> dict[int, Entries]:
+        return {}
+
+    def _block(self, fold: int) -> Entries:
+        """[line, column]: what the array asks for in a fold."""
+        if fold not in self._last_block:
+            self._last_block.clear()
+            self._last_block[fold] = self._held(fold) if self._is_held else slanted(self._upright(fold))
+        return self._last_block[fold]
+
+    def _upright(self, fold: int) -> Entries:
+        """[step, column]: the same before columns lag."""
+        first = fold * self.folds.height
+        some, all_of_them = slice(first, first + self.folds.height), slice(None)
+        if self.folds.dataflow == Dataflow.OUTPUT:
+            return self._windows.block(some, all_of_them).T
+        return self._windows.block(all_of_them, some)
+
+    def _held(self, fold: int) -> Entries:
+        column, row = divmod(fold, self.folds.row_folds)
+        pixels = slice(column * self.folds.width, (column + 1) * self.folds.width)
+        values = slice(row * self.folds.height, (row + 1) * self.folds.height)
+        block = self._windows.block(pixels, values).T[::-1]
+        unused = np.full((self.folds.height - len(block), block.shape[1]), BEYOND, np.int32)
+        return np.concatenate([unused, block])
+
+    @cached_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        """How many entries of a pass there are up to the end of each fold."""
+        counts = [np.count_nonzero(self._block(fold) != BEYOND) for fold in range(self._of_pass)]
+        return np.cumsum(counts)
+
+    def _fetched(self) -> Entries:
+        """The list in whose order words are fetched."""
+        folds, parts = self.folds, []
+        if self._is_held:
+            for column in range(folds.column_folds):
+                pixels = slice(column * folds.width, (column + 1) * folds.width)
+                block = self._windows.block(pixels, slice(None)).T
+                parts.append(block[block != BEYOND])
+            return np.concatenate(parts)
+        stack = np.full((folds.row_folds * folds.steps, folds.height), BEYOND, np.int32)
+        for fold in range(folds.row_folds):
+            block = self._upright(fold)
+            stack[fold * folds.steps : (fold + 1) * folds.steps, : block.shape[1]] = block
+        lines = slanted(stack)
+        return lines[lines != BEYOND]
+
+
+def slanted(block: Entries) -> Entries:
+    """The same columns, of which column c begins c lines later."""
+    height, width = block.shape
+    lines = np.full((height + width - 1, width), BEYOND, np.int32)
+    size = lines.itemsize
+    view = np.lib.stride_tricks.as_strided(lines, block.shape, (width * size, (width + 1) * size))
+    view[...] = block
+    return lines
+
+
+class _Counter:
+    """Cuts a stream wherever so many different words were asked for."""
+
+    def __init__(self, image: int, most: int) -> None:
+        self.ends: list[range] = []
+        self.held = 0
+        self._most = most
+        self._seen_in = np.zeros(image, np.int32)
+        self._first_at = np.empty(image, np.int32)
+        self._at = self._begin = 0
+        self._usual = 2 * most
+
+    def add(self, entries: Entries) -> None:
+        """The next entries of the stream."""
+        place = 0
+        while place < len(entries):
+            size = max(self._usual - (self._at - self._begin), _LEAST_BLOCK)
+            some = entries[place : place + size]
+            numbers = np.arange(len(some), dtype=np.int32)
+            self._first_at[some[::-1]] = numbers[::-1]
+            is_new = (self._seen_in[some] != len(self.ends) + 1) & (self._first_at[some] == numbers)
+            count = int(np.count_nonzero(is_new))
+            taken = len(some)
+            if self.held + count < self._most:
+                self._seen_in[some] = len(self.ends) + 1
+                self.held += count
+                self._at += taken
+            else:
+                taken = int(np.flatnonzero(is_new)[self._most - self.held - 1]) + 1
+                self._at += taken
+                self.ends.append(range(self._at - 1, self._at))
+                self._usual = (self._at - self._begin) * 17 // 16
+                self._begin, self.held = self._at, 0
+            place += taken
+
+
+class _Buffer:
+    """Which words of an image a window over the list holds."""
+
+    def __init__(self, fetched: Entries, image: int, window: Window) -> None:
+        self._fetched, self._window = fetched, window
+        self.is_held = np.zeros(image, np.bool_)
+        self._sets_of: tuple[Entries, npt.NDArray[np.int64]] | None = None
+        self._mark(True)
+
+    def reach(self, word: int) -> int:
+        """Slide until the window holds a word; by how many steps."""
+        self._mark(False)
+        window = self._window
+        ahead = (window.start + window.held) % window.sets
+        if any(np.any(some == word) for some in self._entries(ahead, window.step)):
+            steps = 1
+        else:
+            steps = min(self._steps_to(one) for one in self._sets(word))
+        window.slide(steps)
+        self._mark(True)
+        return steps
+
+    def _mark(self, is_held: bool) -> None:
+        for some in self._entries(self._window.start, self._window.held):
+            self.is_held[some] = is_held
+
+    def _entries(self, first: int, count: int) -> list[Entries]:
+        """The words of so many sets, of which some may be at the list's beginning."""
+        size, beyond = self._window.set_words, first + count - self._window.sets
+        parts = [self._fetched[first * size : (first + count) * size]]
+        return [*parts, self._fetched[: beyond * size]] if beyond > 0 else parts
+
+    def _steps_to(self, wanted: int) -> int:
+        away = (wanted - self._window.start) % self._window.sets
+        return (away - self._window.held) // self._window.step + 1
+
+    def _sets(self, word: int) -> list[int]:
+        """The sets in which a word is."""
+        if self._sets_of is None:
+            order = np.argsort(self._fetched, kind="stable").astype(np.int32)
+            begins = np.searchsorted(self._fetched[order], np.arange(len(self.is_held) + 1))
+            self._sets_of = order, begins
+        order, begins = self._sets_of
+        return [int(entry) // self._window.set_words for entry in order[begins[word] : begins[word + 1]]]

@@ -1,0 +1,150 @@
+"""What a layer costs on an array, in the columns of SCALE-Sim's three reports.
+
+Not here: the rules (`timing`, `corrected`), and files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from et_sim.machine.systolic import Array, Dataflow
+from et_sim.compute.systolic.corrected import corrected
+from et_sim.compute.systolic.folds import Folds
+from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.overlapping import Overlapping
+from et_sim.compute.systolic.streams import Held, Slanted, Stream, Written
+from et_sim.compute.systolic.timing import Timing, limited, unlimited
+
+COMPUTE = ("Total Cycles", "Stall Cycles", "Overall Util %", "Mapping Efficiency %", "Compute Util %")
+BANDWIDTH = tuple(
+    f"Avg {operand} {memory} BW" for memory in ("SRAM", "DRAM") for operand in ("IFMAP", "FILTER", "OFMAP")
+)
+_MOVES = (("IFMAP", "Reads"), ("Filter", "Reads"), ("OFMAP", "Writes"))
+ACCESS = tuple(
+    f"{memory} {operand} {what}"
+    for memory in ("SRAM", "DRAM")
+    for operand, move in _MOVES
+    for what in ("Start Cycle", "Stop Cycle", move)
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Of one layer; what stands there three times is of ifmap, filter and ofmap."""
+
+    layer: Layer
+    array: Array
+    alike: Report | None = None  # of another layer with the same dimensions
+
+    @cached_property
+    def timing(self) -> Timing:
+        """When its words move."""
+        if self.alike is not None:
+            return self.alike.timing
+        folds = Folds.of(self.layer, self.array)
+        if self.array.is_corrected:
+            rule = corrected
+        else:
+            rule = limited if self.array.is_limited else unlimited
+        return rule(_streams(self.layer, folds), Written(folds), folds, self.array)
+
+    @cached_property
+    def sram_words(self) -> tuple[int, int, int]:
+        """Accesses of each memory."""
+        return sram_words(self.layer, self.array)
+
+    @cached_property
+    def cycles(self) -> int:
+        """All of them, stalls included."""
+        return self.timing.total if self.array.is_limited else unlimited_cycles(self.layer, self.array)
+
+    @cached_property
+    def stalls(self) -> int:
+        """Cycles in which the array waits: none, unless bandwidth is limited."""
+        return self.timing.stalls if self.array.is_limited else 0
+
+    @property
+    def overall(self) -> float:
+        """The share of all multiplications that the array could do."""
+        return self.layer.macs / (self.cycles * self.array.elements) if self.cycles else 0.0
+
+    @property
+    def compute_row(self) -> dict[str, float]:
+        """A row of COMPUTE_REPORT.csv."""
+        folds = Folds.of(self.layer, self.array)
+        shares = (self.overall, folds.mapping, folds.compute(self.array.is_corrected))
+        values = (self.cycles, self.stalls, *(share * 100 for share in shares))
+        return dict(zip(COMPUTE, values, strict=True))
+
+    @property
+    def bandwidth_row(self) -> dict[str, float]:
+        """A row of BANDWIDTH_REPORT.csv: words per cycle."""
+        sram = [words / self.cycles if self.cycles else 0.0 for words in self.sram_words]
+        return dict(zip(BANDWIDTH, (*sram, *(one.bandwidth for one in self.timing.dram)), strict=True))
+
+    @property
+    def access_row(self) -> dict[str, int]:
+        """A row of DETAILED_ACCESS_REPORT.csv."""
+        sram = [(*span, words) for span, words in zip(self.timing.spans, self.sram_words, strict=True)]
+        return dict(zip(ACCESS, (value for one in (*sram, *self.timing.dram) for value in one), strict=True))
+
+
+def reports(layers: Iterable[Layer], array: Array) -> list[Report]:
+    """Of each layer; those with equal dimensions are worked out once."""
+    known: dict[Dimensions, Report] = {}
+    found = []
+    for layer in layers:
+        found.append(Report(layer, array, known.get(layer.dimensions)))
+        known.setdefault(layer.dimensions, found[-1])
+    return found
+
+
+def unlimited_cycles(layer: Layer, array: Array) -> int:
+    """Cycles if nothing waits."""
+    folds = Folds.of(layer, array)
+    return folds.count * folds.cycles - (0 if array.is_corrected else 1)
+
+
+def sram_words(layer: Layer, array: Array) -> tuple[int, int, int]:
+    """Accesses of each memory; SCALE-Sim adds the sides of the array to every fold's outputs that stay."""
+    folds = Folds.of(layer, array)
+    rows, columns, inner = layer.rows, layer.columns, layer.inner
+    down, across = folds.row_folds, folds.column_folds
+    if array.dataflow == Dataflow.OUTPUT:
+        more = 0 if array.is_corrected else folds.count * (array.height + array.width)
+        return rows * inner * across, columns * inner * down, rows * columns + more
+    if array.dataflow == Dataflow.WEIGHT:
+        return rows * inner * across, columns * inner, rows * columns * down
+    return rows * inner, columns * inner * across, rows * columns * down
+
+
+def _streams(layer: Layer, folds: Folds) -> tuple[Stream, Stream]:
+    """Of ifmap and filter."""
+    streamed = Slanted(
+        height=folds.steps,
+        width=folds.height,
+        last_width=folds.last_height,
+        blocks=folds.row_folds,
+        visits=folds.column_folds,
+        is_held=False,
+        start=folds.load,
+        fold_cycles=folds.cycles,
+    )
+    plain: Stream = Held(folds) if folds.dataflow == Dataflow.INPUT else streamed
+    image = plain if layer.is_plain else Overlapping(layer, folds, plain)
+    if folds.dataflow == Dataflow.INPUT:
+        return image, streamed
+    if folds.dataflow == Dataflow.WEIGHT:
+        return image, Held(folds)
+    return image, Slanted(
+        height=folds.steps,
+        width=folds.width,
+        last_width=folds.last_width,
+        blocks=folds.column_folds,
+        visits=folds.row_folds,
+        is_held=True,
+        start=0,
+        fold_cycles=folds.cycles,
+    )

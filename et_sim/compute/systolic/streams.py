@@ -1,0 +1,331 @@
+"""The order in which an array asks for the words of an operand, without a list of them.
+
+A stream counts its entries, each a word that is asked for once, and knows the line of each: the cycle of
+the array, stalls not counted. `phases` cuts it where so many different words have been asked for; `slides`
+lets a window slide over the order in which the words are fetched. Both are closed forms per fold.
+
+Not here: windows of convolutions that overlap (`overlapping`), and what waiting costs (`timing`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from et_sim.machine.systolic import Dataflow
+from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
+from et_sim.compute.systolic.sliding import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """`ends` are the entries with which phases are complete, `rest` the different words after the last."""
+
+    ends: tuple[range, ...]
+    rest: int
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ends))
+
+    def __iter__(self) -> Iterator[int]:
+        for some in self.ends:
+            yield from some
+
+    @property
+    def last(self) -> int:
+        """The entry with which the last phase is complete."""
+        return self.ends[-1][-1]
+
+
+class Stream(Protocol):
+    """What memories need to know about an operand."""
+
+    @property
+    def words(self) -> int:
+        """How many different words there are."""
+
+    @property
+    def listed(self) -> int:
+        """How long the list is in whose order they are fetched."""
+
+    @property
+    def padded(self) -> int:
+        """The same with the entries of unused rows and columns of the array."""
+
+    @property
+    def first_line(self) -> int:
+        """The line of the first entry."""
+
+    @property
+    def last_line(self) -> int:
+        """The line of the last one."""
+
+    def line_of(self, entry: int) -> int:
+        """The line of an entry."""
+
+    def phases(self, most: int) -> Phases:
+        """Cut wherever `most` different words were asked for, each time starting anew."""
+
+    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+        """Where a window has to slide: lines, ascending, and by how many steps."""
+
+
+def _cut(entries: int, words: int, most: int) -> Phases:
+    """Phases of a stream that repeats the same different words in the same order."""
+    if most > words:
+        return Phases((), words)
+    ends = range(most - 1, entries, most)
+    return Phases((ends,) if ends else (), entries % most)
+
+
+@dataclass(frozen=True, slots=True)
+class Slanted:
+    """An operand that streams: blocks of `height` steps, column c of a block lags by c lines.
+
+    Each visit of the array is to the next block, `visits` times over, or, if `is_held`, to the same block
+    `visits` times before the next.
+    """
+
+    height: int
+    width: int
+    last_width: int
+    blocks: int
+    visits: int
+    is_held: bool
+    start: int  # of the first line within a fold
+    fold_cycles: int
+
+    @property
+    def words(self) -> int:
+        return self.height * ((self.blocks - 1) * self.width + self.last_width)
+
+    @property
+    def listed(self) -> int:
+        return self.words
+
+    @property
+    def padded(self) -> int:
+        return self.height * self.blocks * self.width
+
+    @property
+    def first_line(self) -> int:
+        return self.start
+
+    @property
+    def last_line(self) -> int:
+        folds = self.blocks * self.visits
+        return (folds - 1) * self.fold_cycles + self.start + self.height + self.last_width - 2
+
+    def line_of(self, entry: int) -> int:
+        if self.is_held:
+            block = min(entry // (self.height * self.width * self.visits), self.blocks - 1)
+            size = self.height * self._width(block)
+            again, entry = divmod(entry - block * self.height * self.width * self.visits, size)
+            fold = block * self.visits + again
+        else:
+            again, entry = divmod(entry, self.words)
+            block = min(entry // (self.height * self.width), self.blocks - 1)
+            entry -= block * self.height * self.width
+            fold = again * self.blocks + block
+        return fold * self.fold_cycles + self.start + slanted_line(entry, self.height, self._width(block))
+
+    def phases(self, most: int) -> Phases:
+        if not self.is_held:
+            return _cut(self.words * self.visits, self.words, most)
+        ends: list[range] = []
+        held = before = 0
+        for block in range(self.blocks):
+            size = self.height * self._width(block)
+            after = before + size * self.visits
+            if held + size < most:
+                held += size
+            else:
+                first = before + most - held - 1
+                ends.append(range(first, after if most <= size else first + 1, most))
+                held = min(after - 1 - ends[-1][-1], size)
+            before = after
+        return Phases(tuple(ends), held)
+
+    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+        if window.is_whole:
+            return
+        layout = _SlantedLayout(self)
+        for fold in range(self.blocks * self.visits):
+            block = fold // self.visits if self.is_held else fold % self.blocks
+            for line, steps in layout.slides(block, window):
+                yield fold * self.fold_cycles + self.start + line, steps
+
+    def _width(self, block: int) -> int:
+        return self.width if block < self.blocks - 1 else self.last_width
+
+
+@dataclass(slots=True)
+class _SlantedLayout:
+    """Where the lines of blocks are in the order of fetching: all blocks under one another, by diagonals.
+
+    The diagonals of neighbouring blocks mix, so that the lines of a block are neither together nor, seen
+    over blocks, in order; but each line is together. Blocks far from the ends are laid out alike.
+    """
+
+    stream: Slanted
+    known: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+
+    def slides(self, block: int, window: Window) -> Iterator[tuple[int, int]]:
+        """Where the window has to slide during a visit to a block."""
+        alike = self._alike(block)
+        if alike not in self.known:
+            self.known[alike] = self._lines(alike)
+        begins, ends = self.known[alike]
+        shift = (block - alike) * self.stream.height * self.stream.width
+        line, last = 0, window.set_of(ends[-1] - 1 + shift)
+        at = window.set_of(begins[0] + shift)
+        while True:
+            steps = window.reach(at)
+            if steps:
+                yield line, steps
+            missing = window.next_missing(at)
+            if missing > last:
+                return
+            entry = missing * window.set_words - shift
+            line = bisect_right(ends, entry)
+            at = window.set_of(max(begins[line], entry) + shift)
+
+    def _alike(self, block: int) -> int:
+        margin = -(-self.stream.width // self.stream.height) + 1
+        return margin if margin < block < self.stream.blocks - 1 - margin else block
+
+    def _lines(self, block: int) -> tuple[list[int], list[int]]:
+        stream = self.stream
+        height, width, narrow = stream.height, stream.width, stream.last_width
+        tall = stream.blocks * height
+        low = tall if narrow == width else tall - height  # of the columns that the last block lacks
+        here = stream._width(block)
+        begins, ends = [], []
+        for line in range(height + here - 1):
+            diagonal, left = block * height + line, max(line - height + 1, 0)
+            begin = slanted_before(diagonal, tall, narrow)
+            if narrow < width:
+                begin += slanted_before(diagonal - narrow, low, width - narrow)
+            begin += max(0, min(left, narrow) - max(0, diagonal - tall + 1))
+            if narrow < width:
+                begin += max(0, left - max(narrow, diagonal - low + 1))
+            begins.append(begin)
+            ends.append(begin + min(line + 1, here) - left)
+        return begins, ends
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An operand that stays in the array: each fold's block enters once, its last row first."""
+
+    folds: Folds
+
+    @property
+    def words(self) -> int:
+        return self.folds.down * self.folds.across
+
+    @property
+    def listed(self) -> int:
+        return self.words
+
+    @property
+    def padded(self) -> int:
+        return self.folds.down * self.folds.column_folds * self.folds.width
+
+    @property
+    def first_line(self) -> int:
+        return self.folds.height - self.folds.height_of(0)
+
+    @property
+    def last_line(self) -> int:
+        return (self.folds.count - 1) * self.folds.cycles + self.folds.height - 1
+
+    def line_of(self, entry: int) -> int:
+        folds = self.folds
+        column = min(entry // (folds.down * folds.width), folds.column_folds - 1)
+        entry -= column * folds.down * folds.width
+        width = folds.width_of(column)
+        row = min(entry // (folds.height * width), folds.row_folds - 1)
+        line = folds.height - folds.height_of(row) + (entry - row * folds.height * width) // width
+        return (column * folds.row_folds + row) * folds.cycles + line
+
+    def phases(self, most: int) -> Phases:
+        return _cut(self.words, self.words, most)
+
+    def slides(self, window: Window) -> Iterator[tuple[int, int]]:
+        if window.is_whole:
+            return
+        folds = self.folds
+        for fold in range(folds.count):
+            column, row = divmod(fold, folds.row_folds)
+            width, height = folds.width_of(column), folds.height_of(row)
+            begin = column * folds.down * folds.width + row * folds.height * width
+            if window.holds(begin, begin + height * width):
+                continue
+            for line in range(height):
+                first = begin + (height - 1 - line) * width
+                steps = window.take(first, first + width)
+                if steps:
+                    yield fold * folds.cycles + folds.height - height + line, steps
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The words that leave the array: also slanted, but they are never asked for again."""
+
+    folds: Folds
+
+    @property
+    def entries(self) -> int:
+        """All writes: a product is written once per fold that adds to it."""
+        folds = self.folds
+        is_once = folds.dataflow == Dataflow.OUTPUT
+        return folds.across * (folds.down if is_once else folds.steps * folds.row_folds)
+
+    @property
+    def first_line(self) -> int:
+        return self._begin(0)
+
+    @property
+    def last_line(self) -> int:
+        return self.folds.count * self.folds.cycles - (self.folds.width - self.folds.last_width) - 1
+
+    def line_of(self, entry: int) -> int:
+        """The line of an entry."""
+        folds = self.folds
+        column = min(entry // (self._column(folds.row_folds) * folds.width), folds.column_folds - 1)
+        entry -= column * self._column(folds.row_folds) * folds.width
+        width = folds.width_of(column)
+        row = min(entry // (self._column(1) * width), folds.row_folds - 1)
+        entry -= self._column(row) * width
+        line = self._begin(row) + slanted_line(entry, self._height(row), width)
+        return (column * folds.row_folds + row) * folds.cycles + line
+
+    def before(self, line: int) -> int:
+        """How many entries are in the lines before this one."""
+        folds = self.folds
+        fold, line = divmod(line, folds.cycles)
+        column, row = divmod(fold, folds.row_folds)
+        if column >= folds.column_folds:
+            return self.entries
+        width = folds.width_of(column)
+        whole = column * self._column(folds.row_folds) * folds.width + self._column(row) * width
+        return whole + slanted_before(line - self._begin(row), self._height(row), width)
+
+    def _height(self, row: int) -> int:
+        is_once = self.folds.dataflow == Dataflow.OUTPUT
+        return self.folds.height_of(row) if is_once else self.folds.steps
+
+    def _column(self, rows: int) -> int:
+        """Entries of one column of so many row folds."""
+        if self.folds.dataflow != Dataflow.OUTPUT:
+            return self.folds.steps * rows
+        return min(rows * self.folds.height, self.folds.down)
+
+    def _begin(self, row: int) -> int:
+        folds = self.folds
+        if folds.dataflow != Dataflow.OUTPUT:
+            return 2 * folds.height - 1
+        return folds.steps - 1 + folds.height - folds.height_of(row)

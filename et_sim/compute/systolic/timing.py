@@ -1,0 +1,167 @@
+"""When the lines of a layer happen, if words come and go by SCALE-Sim's rules.
+
+Without a limit nothing waits. With one, every slide of a read window takes a fixed time after the slide
+before, whatever it fetches; a line of the array takes as long as the operand that keeps it longest, and all
+lines after it are as much later. Not here: which lines slide (`streams`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from et_sim.machine.systolic import Array
+from et_sim.compute.systolic.folds import Folds
+from et_sim.compute.systolic.sliding import Window
+from et_sim.compute.systolic.streams import Stream, Written
+from et_sim.compute.systolic.traffic import Traffic
+from et_sim.compute.systolic.writes import LimitedWrites, unlimited_writes
+
+KB = 1024
+READ_CYCLES = 1  # cycles from a demand to its word, and from DRAM to the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Cycles, and the first and last cycle of each operand at the array: ifmap, filter, ofmap."""
+
+    total: int
+    stalls: int
+    spans: tuple[tuple[int, int], ...]
+    dram: tuple[Traffic, ...]
+
+
+def unlimited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
+    """Nothing waits."""
+    end = folds.count * folds.cycles - 1
+    reads = tuple(
+        _estimated(stream, kb * KB)
+        for stream, kb in zip(streams, (array.ifmap_kb, array.filter_kb), strict=True)
+    )
+    spans = [(stream.first_line + 1, stream.last_line + 1) for stream in streams]
+    writes = unlimited_writes(written, array.ofmap_kb * KB, array.width, end)
+    return Timing(end, 0, (*spans, (written.first_line, written.last_line)), (*reads, writes))
+
+
+def _estimated(stream: Stream, memory_words: int) -> Traffic:
+    """The reads from DRAM of a memory that is emptied whenever its half is full.
+
+    Halves are of 50 sets of a hundredth of the memory; what was loaded before the first cycle came with
+    ten words per cycle.
+    """
+    set_words = memory_words // 100
+    most = 50 * set_words
+    phases = stream.phases(most)
+    if not phases:
+        loaded = -(-phases.rest // set_words) * set_words
+        return Traffic(-READ_CYCLES - -(-loaded // 10) + 1, -READ_CYCLES, phases.rest)
+    begin = stream.first_line - READ_CYCLES - -(-most // 10) + 1
+    return Traffic(begin, stream.line_of(phases.last) + READ_CYCLES, len(phases) * most + phases.rest)
+
+
+def limited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
+    """Reads wait for slides, writes for drains."""
+    sizes = (array.ifmap_kb * KB, array.filter_kb * KB)
+    reads = [
+        _Reads(stream, size, array.bandwidth(operand))
+        for operand, (stream, size) in enumerate(zip(streams, sizes, strict=True))
+    ]
+    writes = LimitedWrites(written, array.ofmap_kb * KB, array.bandwidth(2))
+    last = folds.count * folds.cycles - 1
+    clock = Clock((*streams, written), last)
+    while (line := next_line((*reads, writes), clock.late)) is not None:
+        clock.wait(line, [one.serve(line, line + clock.late) for one in (*reads, writes)])
+    total = clock.cycle(last, 2)
+    dram = (*(read.traffic() for read in reads), writes.finish(total))
+    return Timing(total, clock.late, clock.spans(READ_CYCLES), dram)
+
+
+class Edges(Protocol):
+    """Where an operand begins and ends."""
+
+    @property
+    def first_line(self) -> int:
+        """The line of the first entry."""
+
+    @property
+    def last_line(self) -> int:
+        """The line of the last one."""
+
+
+class Waiting(Protocol):
+    """An operand that may have to wait."""
+
+    def next_line(self, shift: int) -> int | None:
+        """The next line in which it may, if lines are late by `shift`."""
+
+
+def next_line(operands: tuple[Waiting, ...], shift: int) -> int | None:
+    """The next line in which any of them may have to wait."""
+    lines = [line for one in operands if (line := one.next_line(shift)) is not None]
+    return min(lines, default=None)
+
+
+class Clock:
+    """How late each line is; what the three operands waited, of the lines that somebody asks about."""
+
+    def __init__(self, operands: tuple[Edges, ...], *lines: int) -> None:
+        self.late = 0
+        self._ends = [(one.first_line, one.last_line) for one in operands]
+        self._edges = {*lines, *(line for ends in self._ends for line in ends)}
+        self._lines: list[int] = []
+        self._late_after: list[int] = []
+        self._waits: dict[int, list[int]] = {}
+
+    def wait(self, line: int, waits: list[int]) -> None:
+        """Let a line wait as long as the slowest operand."""
+        if line in self._edges:
+            self._waits[line] = waits
+        if (longest := max(waits)) > 0:
+            self.late += longest
+            self._lines.append(line)
+            self._late_after.append(self.late)
+
+    def cycle(self, line: int, operand: int) -> int:
+        """When an operand of a line is served; 0 is ifmap, 1 filter, 2 ofmap."""
+        before = bisect_left(self._lines, line)
+        late = self._late_after[before - 1] if before else 0
+        return line + late + self._waits.get(line, [0, 0, 0])[operand]
+
+    def spans(self, read_cycles: int) -> tuple[tuple[int, int], ...]:
+        """The first and the last cycle of each operand at the array."""
+        found = []
+        for operand, (first, last) in enumerate(self._ends):
+            more = read_cycles if operand < 2 else 0
+            found.append((self.cycle(first, operand) + more, self.cycle(last, operand) + more))
+        return tuple(found)
+
+
+class _Reads:
+    """A read operand: its slides, and when the last fetch is complete."""
+
+    def __init__(self, stream: Stream, memory_words: int, bandwidth: int) -> None:
+        self._slides: Iterator[tuple[int, int]] = stream.slides(Window(stream.listed, memory_words))
+        self._ahead = next(self._slides, None)
+        fetched = -(-memory_words // 2 // bandwidth)
+        self._begin = min(fetched, -(-stream.padded // bandwidth))
+        self._slide_words = fetched * bandwidth
+        self._words = self._begin * bandwidth
+        self._slide_cycles = fetched + READ_CYCLES
+        self._complete = -READ_CYCLES
+
+    def next_line(self, shift: int) -> int | None:  # noqa: ARG002
+        return None if self._ahead is None else self._ahead[0]
+
+    def serve(self, line: int, cycle: int) -> int:
+        is_late = False
+        while self._ahead is not None and self._ahead[0] == line:
+            self._complete += self._ahead[1] * self._slide_cycles
+            self._words += self._ahead[1] * self._slide_words
+            self._ahead = next(self._slides, None)
+            is_late = True
+        return max(0, self._complete - cycle - READ_CYCLES) if is_late else 0
+
+    def traffic(self) -> Traffic:
+        return Traffic(-self._begin, self._complete, self._words)

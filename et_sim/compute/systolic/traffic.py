@@ -1,0 +1,18 @@
+"""When and how much an operand moves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Traffic(NamedTuple):
+    """The first and the last cycle, and how many words."""
+
+    start: int
+    stop: int
+    words: int
+
+    @property
+    def bandwidth(self) -> float:
+        """Words per cycle."""
+        return self.words / (self.stop - self.start + 1)

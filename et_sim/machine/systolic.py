@@ -1,0 +1,77 @@
+"""A systolic array and its three memories, and whose rules are applied.
+
+Not here: files that describe one (`config_file`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Dataflow(StrEnum):
+    """Which operand stays in the array."""
+
+    OUTPUT = "os"
+    WEIGHT = "ws"
+    INPUT = "is"
+
+
+class Bandwidth(StrEnum):
+    """Whether the bandwidth to DRAM is what the array needs, or what the user gives."""
+
+    CALCULATED = "CALC"
+    GIVEN = "USER"
+
+
+class Rules(StrEnum):
+    """Whose rules are applied; docs/systolic.md names each that differs."""
+
+    SCALE_SIM = "scale-sim"
+    CORRECTED = "corrected"
+
+
+LARGEST_SIDE = 1 << 16
+LARGEST_MEMORY_KB = 1 << 30
+GREATEST_BANDWIDTH = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Sizes in processing elements and KiB; words are bytes; bandwidth in words per cycle."""
+
+    height: int
+    width: int
+    ifmap_kb: int
+    filter_kb: int
+    ofmap_kb: int
+    dataflow: Dataflow = Dataflow.WEIGHT
+    mode: Bandwidth = Bandwidth.CALCULATED
+    bandwidths: tuple[int, ...] = (10,)  # of ifmap, filter and ofmap, or of each
+    rules: Rules = Rules.SCALE_SIM
+
+    @property
+    def elements(self) -> int:
+        """Processing elements."""
+        return self.height * self.width
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether SCALE-Sim's defects are mended."""
+        return self.rules == Rules.CORRECTED
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether bandwidth can make the array wait."""
+        return self.mode == Bandwidth.GIVEN
+
+    def bandwidth(self, operand: int) -> int:
+        """Words per cycle of an operand: 0 is ifmap, 1 filter, 2 ofmap.
+
+        SCALE-Sim uses the first figure for all of them. Where none is given, it lets reads start at ten
+        words per cycle, and writes leave as fast as the array makes them.
+        """
+        if not self.is_limited:
+            return self.width if operand == 2 else 10
+        is_each = self.is_corrected and len(self.bandwidths) > 1
+        return self.bandwidths[operand if is_each else 0]
