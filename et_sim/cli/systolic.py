@@ -37,7 +37,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--rules", choices=RULES, default=RULES[0], help=f"whose rules are applied (default: {RULES[0]})"
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="write SCALE-Sim's three reports there, as CSV")
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help="write SCALE-Sim's three reports there, as CSV"
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=run)
 
@@ -88,9 +90,7 @@ def _write(directory: Path, found: list[Report]) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         for name, row in rows.items():
             lines = [", ".join(["LayerID", *row(found[0])])]
-            lines += [
-                ", ".join(map(str, [number, *row(one).values()])) for number, one in enumerate(found)
-            ]
+            lines += [", ".join(map(str, [number, *row(one).values()])) for number, one in enumerate(found)]
             (directory / name).write_text("".join(f"{line},\n" for line in lines))
     except OSError as error:
         raise InputError(
@@ -145,13 +145,13 @@ def _text(topology: Path, config: Config, found: list[Report]) -> Iterator[str]:
     if config.without_effect:
         yield f"  without effect: {', '.join(config.without_effect)}"
     yield ""
-    table = [("layer", "cycles", "stalls", "overall", "mapping", "compute", "DRAM reads", "DRAM writes")]
+    table = [["layer", "cycles", "stalls", "overall", "mapping", "compute", "SRAM reads", "SRAM writes"]]
     for one in found:
-        row, dram = one.compute_row, one.timing.dram
+        row, sram = one.compute_row, one.sram_words
         shares = (f"{row[name]:.2f} %" for name in list(row)[2:])
-        moved = (dram[0].words + dram[1].words, dram[2].words)
+        moved = (sram[0] + sram[1], sram[2])
         counts = (f"{one.cycles:,}", f"{one.stalls:,}")
-        table.append((one.layer.name, *counts, *shares, *(f"{words:,}" for words in moved)))
+        table.append([one.layer.name, *counts, *shares, *(f"{words:,}" for words in moved)])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for name, *cells in table:
         yield "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()

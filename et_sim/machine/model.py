@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from et_sim.machine.graph import Graph
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
+from et_sim.machine.systolic import ClockedArray
 
 
 class Shape(StrEnum):
@@ -488,6 +489,7 @@ class System:
     local_mem_bw: float = 0.0  # decimal GB/s; 0: reductions cost nothing
     peak_perf: float = 0.0  # TFLOPS
     roofline: bool = False
+    systolic: ClockedArray | None = None
     replay_only: bool = False
     replay_communication: bool = False  # ranks run by themselves
     local_reduction_delay: int = 1

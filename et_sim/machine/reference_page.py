@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from et_sim.machine.checks import show
+from et_sim.machine.compute_tables import SYSTOLIC_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
@@ -102,6 +103,10 @@ A network file with the one key `loggops` is for `--model loggops`, and for no o
 
 _STRAGGLERS = """
 Each entry of `stragglers` has at least one of `compute`, `delay` and `jitter`:
+"""
+
+_COMPUTE = """
+The object `compute` describes what times kernels. Sizes are counted in words of a byte, as SCALE-Sim does:
 """
 
 _TIME_FACTORS = """
@@ -206,7 +211,8 @@ def configuration_page() -> str:
     parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS), _PACKETS, _entry_table(PACKET_KEYS)]
     parts += [_MARKING, _entry_table(MARKING_KEYS)]
     parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
-    parts += [_SYSTEM, _table(effective), _STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
+    parts += [_SYSTEM, _table(effective), _COMPUTE, _defaults_table(SYSTOLIC_KEYS)]
+    parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_MEMORY, _table(memory), GROUPS, _ignored_table(ignored)]
     parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]

@@ -10,6 +10,7 @@ from typing import Any
 from et_sim.errors import MachineError
 from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
+from et_sim.machine.compute_object import read_compute
 from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import (
@@ -52,6 +53,7 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)
     fields["time_factors"] = read_time_factors(given.get("time-factors", []), source.place, remarks)
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
+    fields["systolic"] = read_compute(given, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)
 

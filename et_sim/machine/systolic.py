@@ -75,3 +75,15 @@ class Array:
             return self.width if operand == 2 else 10
         is_each = self.is_corrected and len(self.bandwidths) > 1
         return self.bandwidths[operand if is_each else 0]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockedArray:
+    """An array, and its cycles per nanosecond."""
+
+    array: Array
+    clock_ghz: float = 1.0
+
+    def duration_ns(self, cycles: int) -> int:
+        """How long so many cycles last, cut to whole nanoseconds."""
+        return int(cycles / self.clock_ghz)

@@ -7,6 +7,7 @@ one key (`system_file`, `network_file`, `memory_file`).
 
 from __future__ import annotations
 
+from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
@@ -330,6 +331,7 @@ SYSTEM_KEYS = (
     *_COLLECTIVE_KEYS,
     *_ENDPOINT_KEYS,
     *_COMPUTE_KEYS,
+    COMPUTE_KEY,
     STRAGGLERS_KEY,
     TIME_FACTORS_KEY,
     *_IGNORED_KEYS,

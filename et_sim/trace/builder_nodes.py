@@ -38,6 +38,7 @@ class NodeCall:
     data: tuple[int, ...]
     ctrl: tuple[int, ...]
     group: str | None = None
+    layer_shape: str | None = None
     dims: tuple[bool, ...] | None = None
     text: str = ""
     tensors: tuple[Words | None, Words | None] = (None, None)  # inputs, outputs
@@ -53,7 +54,7 @@ def numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
 def present_bits(node: NodeCall) -> int:
     """Which attributes the node carries."""
     said = {BY_COLUMN[column].name for column in node.values}
-    rest = (("pg_name", node.group), ("involved_dim", node.dims))
+    rest = (("pg_name", node.group), ("layer_shape", node.layer_shape), ("involved_dim", node.dims))
     lists = zip(("inputs", "outputs"), node.tensors, strict=True)
     said.update(name for name, value in (*rest, *lists) if value is not None)
     return sum(BIT[name] for name in said)

@@ -141,6 +141,8 @@ class Trace:
     comm_priority: Annotated[IntColumn, Attribute("comm_priority", "int32_val")]
     # An index into `group_names`; "" is index 0 and means all ranks.
     group: Annotated[RowColumn, Attribute("pg_name", "string_val")]
+    # A matrix product or convolution, in words: an index into `layer_shapes`; "" is index 0.
+    layer_shape: Annotated[RowColumn, Attribute("layer_shape", "string_val")]
     # Bit d set: dimension d takes part.
     involved_dims: Annotated[npt.NDArray[np.uint64], Attribute("involved_dim", "bool_list")]
     involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
@@ -165,6 +167,7 @@ class Trace:
     ctrl_deps: RowColumn
     names: tuple[str, ...]
     group_names: tuple[str, ...] = ("",)
+    layer_shapes: tuple[str, ...] = ("",)
     version: str = ""
     # How long after the first rank of the workload this one begins.
     start_ns: int = 0

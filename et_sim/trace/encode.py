@@ -111,10 +111,14 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
             values = getattr(trace, number.column)
             spell = _number_attribute(number.name, number.member)
             found.append(_spread(trace, rows, _numbers(values[rows], spell)))
-    rows = np.flatnonzero(trace.has("pg_name"))
-    if len(rows):
-        groups = [_group(name) for name in trace.group_names]
-        found.append(_spread(trace, rows, [groups[group] for group in trace.group[rows].tolist()]))
+    for name, column, texts in (
+        ("pg_name", trace.group, trace.group_names),
+        ("layer_shape", trace.layer_shape, trace.layer_shapes),
+    ):
+        rows = np.flatnonzero(trace.has(name))
+        if len(rows):
+            spelled = [_text(name, text) for text in texts]
+            found.append(_spread(trace, rows, [spelled[number] for number in column[rows].tolist()]))
     rows = np.flatnonzero(trace.has("involved_dim"))
     if len(rows):
         flags = zip(trace.involved_dims[rows].tolist(), trace.involved_count[rows].tolist(), strict=True)
@@ -165,9 +169,9 @@ def _involved(flags: int, count: int) -> bytes:
     return delimited(_ATTRIBUTE, head + varint(len(content)) + content)
 
 
-def _group(name: str) -> bytes:
-    content = name.encode()
-    head = _attribute_head("pg_name", "string_val")
+def _text(name: str, text: str) -> bytes:
+    content = text.encode()
+    head = _attribute_head(name, "string_val")
     return delimited(_ATTRIBUTE, head + varint(len(content)) + content)
 
 

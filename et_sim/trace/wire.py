@@ -116,6 +116,7 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         name=narrow[at.NAME],
         duration_us=wide[at.DURATION],
         group=narrow[at.GROUP],
+        layer_shape=narrow[at.LAYER_SHAPE],
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
         present=narrow[at.PRESENT].view(np.uint32),
@@ -125,6 +126,7 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         ctrl_deps=no_rows,
         names=_strings(buffers, buffers.names, source, "node name"),
         group_names=("", *_strings(buffers, buffers.groups, source, "pg_name")),
+        layer_shapes=("", *_strings(buffers, buffers.shapes, source, "layer_shape")),
         version=version,
         metadata_text=_texts(buffers, source),
         ignored_attributes=_ignored(buffers, source),
@@ -247,15 +249,15 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
     row_of[order] = np.arange(len(order))
     columns: dict[str, Any] = {name: getattr(trace, name)[order] for name in _PER_NODE}
     columns["name"], names = _by_first_use(columns["name"], trace.names)
-    with_all = np.concatenate((np.zeros(1, np.int32), columns["group"]))
-    with_all, group_names = _by_first_use(with_all, trace.group_names)
-    columns["group"] = with_all[1:]
+    columns["group"], group_names = _after_empty(columns["group"], trace.group_names)
+    columns["layer_shape"], shapes = _after_empty(columns["layer_shape"], trace.layer_shapes)
     texts = sorted((int(row_of[row]), text) for row, text in trace.metadata_text.items())
     trace = replace(
         trace,
         **columns,
         names=names,
         group_names=group_names,
+        layer_shapes=shapes,
         data_start=data_start,
         ctrl_start=ctrl_start,
         metadata_text=dict(texts),
@@ -277,6 +279,12 @@ def _by_first_use(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn
     renumbered = np.zeros(len(names), np.int32)
     renumbered[in_order] = np.arange(len(in_order))
     return renumbered[numbers], tuple(names[number] for number in in_order.tolist())
+
+
+def _after_empty(numbers: RowColumn, names: tuple[str, ...]) -> tuple[RowColumn, tuple[str, ...]]:
+    """The same where the empty name stays the first, whether or not a row uses it."""
+    with_empty, names = _by_first_use(np.concatenate((np.zeros(1, np.int32), numbers)), names)
+    return with_empty[1:], names
 
 
 def _reordered(

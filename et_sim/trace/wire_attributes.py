@@ -28,7 +28,7 @@ from et_sim.trace.wire_fields import (
     unzigzag,
 )
 from et_sim.trace.wire_layout import DecodeBuffers, Vocabulary
-from et_sim.trace.wire_names import Text, intern, same_bytes
+from et_sim.trace.wire_names import NameTable, Text, intern, same_bytes
 
 _KNOWN_TEXT = np.frombuffer("".join(at.KNOWN_ATTRIBUTES).encode(), np.uint8)
 _KNOWN_END = np.cumsum([len(name) for name in at.KNOWN_ATTRIBUTES])
@@ -74,7 +74,9 @@ def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, pre
         return number
     buffers.narrow[at.PRESENT, row] |= 1 << meaning
     if meaning == at.PG_NAME:
-        code = _store_group(buffers, row, member, value, size)
+        code = _store_text(buffers, buffers.groups, at.GROUP, row, member, value, size)
+    elif meaning == at.SHAPE:
+        code = _store_text(buffers, buffers.shapes, at.LAYER_SHAPE, row, member, value, size)
     elif meaning == at.INVOLVED_DIM:
         code = _store_flags(buffers, start, end, row, member)
     elif meaning == at.INPUTS or meaning == at.OUTPUTS:
@@ -168,11 +170,13 @@ def _as_integer(member: int, value: Any) -> Any:
 
 
 @compiled(forceinline=True)
-def _store_group(buffers: DecodeBuffers, row: int, member: int, start: Any, size: int) -> int:
-    """The empty name is group 0, which means all ranks."""
+def _store_text(
+    buffers: DecodeBuffers, texts: NameTable, slot: int, row: int, member: int, start: Any, size: int
+) -> int:
+    """The number of a text; the empty one is 0."""
     if member != at.STRING_VAL:
         return at.WRONG_ATTRIBUTE_KIND
-    buffers.narrow[at.GROUP, row] = 0 if size == 0 else intern(buffers.groups, buffers.text, start, size) + 1
+    buffers.narrow[slot, row] = 0 if size == 0 else intern(texts, buffers.text, start, size) + 1
     return 0
 
 

@@ -19,15 +19,15 @@ from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
 
 # Slots of the int64, int32 and uint8 blocks; after these come the attributes that are numbers.
 NODE_ID, DURATION, INVOLVED_DIMS, DATA_START, CTRL_START = range(5)
-NAME, GROUP, PRESENT = range(3)
+NAME, GROUP, LAYER_SHAPE, PRESENT = range(4)
 KIND, INVOLVED_COUNT = range(2)
 WIDE, NARROW, SMALL = range(3)  # which block
 _BLOCKS: dict[npt.DTypeLike, int] = {np.int64: WIDE, np.int32: NARROW, np.bool_: SMALL}
 
 # Attributes with a meaning; the number is that of the attribute's bit in `Trace.present`.
 KNOWN_ATTRIBUTES = tuple(BIT)
-PG_NAME, INVOLVED_DIM, INPUTS, OUTPUTS = (
-    KNOWN_ATTRIBUTES.index(name) for name in ("pg_name", "involved_dim", "inputs", "outputs")
+PG_NAME, SHAPE, INVOLVED_DIM, INPUTS, OUTPUTS = (
+    KNOWN_ATTRIBUTES.index(name) for name in ("pg_name", "layer_shape", "involved_dim", "inputs", "outputs")
 )
 IGNORED = -1
 
@@ -90,6 +90,7 @@ class DecodeBuffers(NamedTuple):
     words: npt.NDArray[np.int64]  # start, size of each word in those lists
     names: NameTable
     groups: NameTable
+    shapes: NameTable
     attributes: Vocabulary
     registers: npt.NDArray[np.int64]  # see below
 
@@ -157,6 +158,7 @@ def _sized(text: Text, nodes: int, vocabulary: Vocabulary, registers: npt.NDArra
         words=np.empty((4 * nodes, 2), np.int64),
         names=name_table(nodes),
         groups=name_table(nodes),
+        shapes=name_table(nodes),
         attributes=vocabulary,
         registers=registers,
     )

@@ -1,1 +1,9 @@
-"""Systolic arrays, as SCALE-Sim times them."""
+"""Systolic arrays, as SCALE-Sim times them: layers, folds, streams of words, memories, and the reports.
+
+`model` is the compute model, `report` works out a layer, the files of SCALE-Sim are `config_file` and
+`topology_file`. Not here: what an array is (`et_sim.machine.systolic`).
+"""
+
+from et_sim.compute.systolic.model import Systolic
+
+__all__ = ["Systolic"]

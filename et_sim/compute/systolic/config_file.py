@@ -163,7 +163,9 @@ class _Reader:
     def _whole(self, key: str, value: _Value, text: str, most: int) -> int:
         if not (text.isascii() and text.isdigit() and 1 <= int(text[:30]) <= most):
             raise InputError(
-                f"{key} is {text!r}", place=self._place(value), remedy=f"give a whole number from 1 to {most:,}"
+                f"{key} is {text!r}",
+                place=self._place(value),
+                remedy=f"give a whole number from 1 to {most:,}",
             )
         return int(text)
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from et_sim.machine.systolic import Array
 from et_sim.compute.systolic.folds import Folds
 from et_sim.compute.systolic.streams import Stream, Written
-from et_sim.compute.systolic.timing import KB, READ_CYCLES, Clock, Timing, next_line
+from et_sim.compute.systolic.timing import KB, READ_CYCLES, Clock, Timing, Waiting, next_line
 from et_sim.compute.systolic.traffic import Traffic
+from et_sim.machine.systolic import Array
 
 
 def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
@@ -30,8 +30,9 @@ def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, ar
     )
     writes = _Writes(written, halves[2], array.bandwidth(2), is_limited)
     clock = Clock((*streams, written))
-    while (line := next_line((ifmap, filters, writes), clock.late)) is not None:
-        clock.wait(line, [one.serve(line, line + clock.late) for one in (ifmap, filters, writes)])
+    operands: tuple[Waiting, ...] = (ifmap, filters, writes)
+    while (line := next_line(operands, clock.late)) is not None:
+        clock.wait(line, [one.serve(line, line + clock.late) for one in operands])
     total = folds.count * folds.cycles + clock.late
     dram = (ifmap.traffic(), filters.traffic(), writes.traffic(total))
     return Timing(total, clock.late, clock.spans(READ_CYCLES), dram)

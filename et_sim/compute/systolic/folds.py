@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isqrt
 
-from et_sim.machine.systolic import Array, Dataflow
 from et_sim.compute.systolic.layer import Layer
+from et_sim.machine.systolic import Array, Dataflow
 
 
 @dataclass(frozen=True, slots=True)

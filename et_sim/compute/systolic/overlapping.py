@@ -191,7 +191,8 @@ class Overlapping:
             block = self._upright(fold)
             stack[fold * folds.steps : (fold + 1) * folds.steps, : block.shape[1]] = block
         lines = slanted(stack)
-        return lines[lines != BEYOND]
+        listed: Entries = lines[lines != BEYOND]
+        return listed
 
 
 def slanted(block: Entries) -> Entries:

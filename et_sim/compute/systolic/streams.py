@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from et_sim.machine.systolic import Dataflow
 from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
 from et_sim.compute.systolic.sliding import Window
+from et_sim.machine.systolic import Dataflow
 
 
 @dataclass(frozen=True, slots=True)

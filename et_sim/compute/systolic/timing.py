@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from et_sim.machine.systolic import Array
 from et_sim.compute.systolic.folds import Folds
 from et_sim.compute.systolic.sliding import Window
 from et_sim.compute.systolic.streams import Stream, Written
 from et_sim.compute.systolic.traffic import Traffic
 from et_sim.compute.systolic.writes import LimitedWrites, unlimited_writes
+from et_sim.machine.systolic import Array
 
 KB = 1024
 READ_CYCLES = 1  # cycles from a demand to its word, and from DRAM to the memory
@@ -64,17 +64,18 @@ def _estimated(stream: Stream, memory_words: int) -> Traffic:
 def limited(streams: tuple[Stream, Stream], written: Written, folds: Folds, array: Array) -> Timing:
     """Reads wait for slides, writes for drains."""
     sizes = (array.ifmap_kb * KB, array.filter_kb * KB)
-    reads = [
+    ifmap, filters = (
         _Reads(stream, size, array.bandwidth(operand))
         for operand, (stream, size) in enumerate(zip(streams, sizes, strict=True))
-    ]
+    )
     writes = LimitedWrites(written, array.ofmap_kb * KB, array.bandwidth(2))
     last = folds.count * folds.cycles - 1
     clock = Clock((*streams, written), last)
-    while (line := next_line((*reads, writes), clock.late)) is not None:
-        clock.wait(line, [one.serve(line, line + clock.late) for one in (*reads, writes)])
+    operands: tuple[Waiting, ...] = (ifmap, filters, writes)
+    while (line := next_line(operands, clock.late)) is not None:
+        clock.wait(line, [one.serve(line, line + clock.late) for one in operands])
     total = clock.cycle(last, 2)
-    dram = (*(read.traffic() for read in reads), writes.finish(total))
+    dram = (ifmap.traffic(), filters.traffic(), writes.finish(total))
     return Timing(total, clock.late, clock.spans(READ_CYCLES), dram)
 
 
@@ -95,6 +96,9 @@ class Waiting(Protocol):
 
     def next_line(self, shift: int) -> int | None:
         """The next line in which it may, if lines are late by `shift`."""
+
+    def serve(self, line: int, cycle: int) -> int:
+        """Let it take part in a line that happens in this cycle; for how long it keeps the line."""
 
 
 def next_line(operands: tuple[Waiting, ...], shift: int) -> int | None:

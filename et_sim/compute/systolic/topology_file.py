@@ -59,7 +59,9 @@ def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:
     is_closed, given = not cells[-1], cells[:-1] if not cells[-1] else cells
     if not least <= len(given) <= most or not given[0]:
         columns = ", ".join(("name", *names)) + ("" if is_product else " (which may be left out)")
-        other = f"--input-type {Layout.CONVOLUTIONS if is_product else Layout.PRODUCTS} reads the other layout"
+        other = (
+            f"--input-type {Layout.CONVOLUTIONS if is_product else Layout.PRODUCTS} reads the other layout"
+        )
         cause = f"the row has {len(given)} columns" if given[0] else "the layer has no name"
         raise InputError(cause, place=place, remedy=f"a row has the columns {columns}; {other}")
     sizes = [_size(name, cell, place) for name, cell in zip(names, given[1:], strict=False)]
