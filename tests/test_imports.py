@@ -101,6 +101,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "sweep",
         "collectives",
+        "compute",
         "layer_file_run",
         "run_options",
         "simulation",

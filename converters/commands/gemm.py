@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from converters.layers.gemm import Shape
+    from converters.layers.gemm import Shape, Timer
     from et_sim.layerfile import LayerFile
     from et_sim.layerfile.layer_file import Phase
 
@@ -39,9 +39,15 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--compute",
-        choices=("roofline",),
+        choices=("roofline", "systolic"),
         default="roofline",
         help="what times the products (default: roofline)",
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="CFG", help="with systolic: the array, a configuration of SCALE-Sim"
+    )
+    parser.add_argument(
+        "--clock-ghz", type=float, default=1.0, help="with systolic: cycles per nanosecond (default: 1)"
     )
     parser.add_argument(
         "--tflops", type=float, default=_PEAK, help=f"peak of an NPU, 10^12 operations/s (default: {_PEAK:g})"
@@ -59,7 +65,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read, share, time, write, report."""
     from converters.files import refuse_overwriting
-    from converters.layers.gemm import STRATEGIES, TIMERS, Shape, layers_of, rounded_up
+    from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
     from converters.layers.gemm_csv import parse_products
     from et_sim.errors import UsageError, did_you_mean
     from et_sim.layerfile.layer_file import layer_file_text
@@ -81,12 +87,32 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         options.strategy,
         options.last_bottom_layer,
     )
-    timer = TIMERS[options.compute](options.tflops, options.memory_gbps)
-    layer_file = layers_of(products, shape, timer, source)
+    layer_file = layers_of(products, shape, _timer(options), source)
     text = layer_file_text(layer_file)
     parse_layer_file(text, str(options.output))  # what is written can be read
     replace_all([(options.output, text.encode())])
     yield from _report(options, layer_file, shape, rounded_up(products, shape))
+
+
+def _timer(options: argparse.Namespace) -> Timer:
+    from converters.layers.gemm import roofline_timer, systolic_timer
+    from et_sim.compute.systolic.config_file import parse_config
+    from et_sim.errors import UsageError
+    from et_sim.layerfile.reading import read_text
+    from et_sim.compute.systolic import ClockedArray
+
+    if options.compute == "roofline":
+        if options.config is not None:
+            raise UsageError("--config describes a systolic array", remedy="add --compute systolic")
+        return roofline_timer(options.tflops, options.memory_gbps)
+    if options.config is None:
+        raise UsageError(
+            "--compute systolic lacks the array", remedy="name a configuration of SCALE-Sim: --config CFG"
+        )
+    if not 0 < options.clock_ghz < float("inf"):
+        raise UsageError(f"the clock is {options.clock_ghz}", remedy="give a number of more than 0")
+    config = parse_config(read_text(options.config), str(options.config))
+    return systolic_timer(ClockedArray(config.array, options.clock_ghz))
 
 
 def _report(options: argparse.Namespace, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
@@ -135,4 +161,7 @@ def _facts(
         collectives = plural(total["collectives"], "collective")
         sent = f", {format_bytes(total['bytes'])} in {collectives}" if total["collectives"] else ""
         yield words, f"{format_ns(total['compute_ns'])} of computation{sent}"
-    yield "times", f"{options.compute}, {options.tflops:g} TFLOPS and {options.memory_gbps:g} GB/s"
+    machine = f"{options.tflops:g} TFLOPS and {options.memory_gbps:g} GB/s"
+    if options.compute == "systolic":
+        machine = f"{options.config} at {options.clock_ghz:g} GHz"
+    yield "times", f"{options.compute}, {machine}"

@@ -18,7 +18,7 @@ does not divide is rounded up: then some NPU has that much.
 COLUMN and ROW are the halves of a transformer's block with tensor parallelism, LOCAL is a product without
 weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k looked-up values.
 
-Not here: reading the list (`gemm_csv`), and other models of time than those of `TIMERS`.
+Not here: reading the list (`gemm_csv`), and what a systolic array is (`et_sim.compute.systolic`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ import numpy as np
 
 from converters.layers.gemm_csv import Product
 from et_sim.compute import Roofline
+from et_sim.compute.systolic.layer import Layer as SystolicLayer
+from et_sim.compute.systolic.report import reports
 from et_sim.errors import TraceError, UsageError
 from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
+from et_sim.compute.systolic import ClockedArray
 from et_sim.trace.columns import CollectiveKind
 from et_sim.units import MOST_BYTES
 
@@ -131,7 +134,19 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
     return times
 
 
-TIMERS = MappingProxyType({"roofline": roofline_timer})
+def systolic_timer(clocked: ClockedArray) -> Timer:
+    """Times of a systolic array, whose words are values of whatever size."""
+
+    def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:  # noqa: ARG001
+        if any(kernel.lookups for kernel in kernels):
+            raise UsageError(
+                f"{_EMBEDDING} is no product, and systolic arrays do nothing else",
+                remedy="time such a model with --compute roofline",
+            )
+        products = [SystolicLayer.product("", rows, columns, inner) for rows, inner, columns, _ in kernels]
+        return [clocked.duration_ns(found.cycles) for found in reports(products, clocked.array)]
+
+    return times
 
 
 def _counts(kernel: Kernel) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from et_sim.units import LONGEST_NS
+
 
 class Dataflow(StrEnum):
     """Which operand stays in the array."""
@@ -86,4 +88,4 @@ class ClockedArray:
 
     def duration_ns(self, cycles: int) -> int:
         """How long so many cycles last, cut to whole nanoseconds."""
-        return int(cycles / self.clock_ghz)
+        return int(min(cycles / self.clock_ghz, float(2 * LONGEST_NS)))

@@ -5,5 +5,6 @@
 """
 
 from et_sim.compute.systolic.model import Systolic
+from et_sim.machine.systolic import ClockedArray
 
-__all__ = ["Systolic"]
+__all__ = ["ClockedArray", "Systolic"]

@@ -60,14 +60,14 @@ def parse_config(text: str, source: str, rules: Rules = Rules.SCALE_SIM) -> Conf
     """The configuration that a file describes."""
     given = dict(_values(text, source))
     reader = _Reader(given, source)
-    mode = Bandwidth(reader.choice(_PRESETS, "InterfaceBandwidth", tuple(Bandwidth)))
+    mode = Bandwidth(reader.choice(_PRESETS, "InterfaceBandwidth", [one.value for one in Bandwidth]))
     array = Array(
         height=reader.number("ArrayHeight", LARGEST_SIDE),
         width=reader.number("ArrayWidth", LARGEST_SIDE),
         ifmap_kb=reader.number("IfmapSramSzkB", LARGEST_MEMORY_KB),
         filter_kb=reader.number("FilterSramSzkB", LARGEST_MEMORY_KB),
         ofmap_kb=reader.number("OfmapSramSzkB", LARGEST_MEMORY_KB),
-        dataflow=Dataflow(reader.choice(_ARCHITECTURE, "Dataflow", tuple(Dataflow))),
+        dataflow=Dataflow(reader.choice(_ARCHITECTURE, "Dataflow", [one.value for one in Dataflow])),
         mode=mode,
         bandwidths=reader.bandwidths() if mode == Bandwidth.GIVEN else (10,),
         rules=rules,
@@ -135,7 +135,7 @@ class _Reader:
         value = self._get(_ARCHITECTURE, key)
         return self._whole(key, value, value.text, most)
 
-    def choice(self, section: str, key: str, choices: tuple[str, ...]) -> str:
+    def choice(self, section: str, key: str, choices: list[str]) -> str:
         value = self._get(section, key)
         if value.text not in choices:
             near = did_you_mean(value.text, choices) or did_you_mean(value.text.lower(), choices)

@@ -16,7 +16,6 @@ from et_sim.compute.systolic.shapes import parse_shape
 from et_sim.machine.model import System
 from et_sim.machine.systolic import ClockedArray
 from et_sim.trace.columns import IntColumn, Trace
-from et_sim.units import LONGEST_NS
 
 
 class _Figures(NamedTuple):
@@ -86,5 +85,5 @@ class Systolic:
             words = [one.words for one in found.timing.dram]
             possible = sum(array.bandwidth(operand) for operand in range(len(words))) * found.cycles
             memory, intensity = sum(words) / possible, 2 * found.layer.macs / sum(words)
-        duration = min(self.clocked.duration_ns(found.cycles), 2 * LONGEST_NS)
+        duration = self.clocked.duration_ns(found.cycles)
         return _Figures(duration, found.overall, memory, intensity, 2 * found.stalls > found.cycles)

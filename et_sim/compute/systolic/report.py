@@ -44,10 +44,8 @@ class Report:
         if self.alike is not None:
             return self.alike.timing
         folds = Folds.of(self.layer, self.array)
-        if self.array.is_corrected:
-            rule = corrected
-        else:
-            rule = limited if self.array.is_limited else unlimited
+        as_scale_sim = limited if self.array.is_limited else unlimited
+        rule = corrected if self.array.is_corrected else as_scale_sim
         return rule(_streams(self.layer, folds), Written(folds), folds, self.array)
 
     @cached_property
