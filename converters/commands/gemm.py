@@ -96,10 +96,10 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
 def _timer(options: argparse.Namespace) -> Timer:
     from converters.layers.gemm import roofline_timer, systolic_timer
+    from et_sim.compute.systolic import ClockedArray
     from et_sim.compute.systolic.config_file import parse_config
     from et_sim.errors import UsageError
     from et_sim.layerfile.reading import read_text
-    from et_sim.compute.systolic import ClockedArray
 
     if options.compute == "roofline":
         if options.config is not None:

@@ -32,11 +32,11 @@ import numpy as np
 
 from converters.layers.gemm_csv import Product
 from et_sim.compute import Roofline
+from et_sim.compute.systolic import ClockedArray
 from et_sim.compute.systolic.layer import Layer as SystolicLayer
 from et_sim.compute.systolic.report import reports
 from et_sim.errors import TraceError, UsageError
 from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
-from et_sim.compute.systolic import ClockedArray
 from et_sim.trace.columns import CollectiveKind
 from et_sim.units import MOST_BYTES
 

@@ -236,3 +236,49 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except TraceError:
         return
     assert all(min(product.m, product.n, product.k) >= 1 for product in products)
+
+
+CONFIG = """[architecture_presets]
+ArrayHeight: 256
+ArrayWidth: 256
+IfmapSramSzkB: 6144
+FilterSramSzkB: 6144
+OfmapSramSzkB: 2048
+Dataflow: ws
+[run_presets]
+InterfaceBandwidth: CALC
+"""
+SYSTOLIC = ("--compute", "systolic", "--config", "google.cfg")
+
+
+def test_a_systolic_array_times_products_in_cycles(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("google.cfg").write_text(CONFIG)
+    Path("m.csv").write_text("Layer,m,n,k\na,512,64,256\n")
+    arguments = ["gemm", "m.csv", "-o", "m.txt", "--ranks", "4", "--compute", "systolic", "--config"]
+    assert main([*arguments, "google.cfg"]) == 0
+    assert "systolic, google.cfg at 1 GHz" in capsys.readouterr().out
+    works = [read_layer_file("m.txt").layers[0].work(phase).compute_ns for phase in Phase]
+    assert works == [893, 893, 1021]  # 128 x 64 x 256 is 893 cycles in SCALE-Sim, too
+    assert main([*arguments, "google.cfg", "--clock-ghz", "2"]) == 0
+    assert read_layer_file("m.txt").layers[0].work(Phase.FORWARD).compute_ns == 446
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--compute", "systolic"], "lacks the array (name a configuration of SCALE-Sim: --config CFG)"),
+        (["--config", "google.cfg"], "--config describes a systolic array (add --compute systolic)"),
+        ([*SYSTOLIC, "--clock-ghz", "0"], "the clock is 0.0"),
+        (
+            [*SYSTOLIC, "--strategy", "EMBEDDING", "--last-bottom-layer", "a"],
+            "EMBEDDING is no product",
+        ),
+    ],
+)
+def test_an_array_that_cannot_time_the_model_is_refused(
+    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("google.cfg").write_text(CONFIG)
+    Path("m.csv").write_text("Layer,m,n,k\na,512,64,256\n")
+    assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4", *options]) == 2
+    assert sentence in capsys.readouterr().err

@@ -138,7 +138,8 @@ class _Reader:
     def choice(self, section: str, key: str, choices: list[str]) -> str:
         value = self._get(section, key)
         if value.text not in choices:
-            near = did_you_mean(value.text, choices) or did_you_mean(value.text.lower(), choices)
+            spellings = (value.text, value.text.lower(), value.text.upper())
+            near = next(filter(None, (did_you_mean(one, choices) for one in spellings)), "")
             raise InputError(
                 f"{key} is {value.text!r}",
                 place=self._place(value),

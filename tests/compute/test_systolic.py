@@ -1,0 +1,208 @@
+"""Systolic arrays: closed forms by hand, properties, both rules. SCALE-Sim's figures are in tests/golden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from et_sim.compute.systolic import report as reporting
+from et_sim.compute.systolic.corrected import corrected
+from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
+from et_sim.compute.systolic.layer import Dimensions, Layer
+from et_sim.compute.systolic.overlapping import Overlapping
+from et_sim.compute.systolic.report import Report, reports
+from et_sim.compute.systolic.streams import Written
+from et_sim.compute.systolic.timing import limited, unlimited
+from et_sim.errors import InputError
+from et_sim.machine.systolic import Array, Bandwidth, Dataflow, Rules
+
+SMALL = Array(4, 4, 1, 1, 1, Dataflow.OUTPUT)
+sides = st.integers(1, 12)
+arrays = st.builds(
+    Array,
+    height=sides,
+    width=sides,
+    ifmap_kb=st.integers(1, 2),
+    filter_kb=st.integers(1, 2),
+    ofmap_kb=st.integers(1, 2),
+    dataflow=st.sampled_from(Dataflow),
+    mode=st.sampled_from(Bandwidth),
+    bandwidths=st.tuples(st.integers(1, 40)),
+    rules=st.sampled_from(Rules),
+)
+products = st.builds(Layer.product, st.just("a"), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60))
+
+
+@st.composite
+def convolutions(draw: st.DrawFn, is_plain: bool = False) -> Layer:
+    high, wide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    if is_plain:
+        rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+        size = Dimensions(rows * high, columns * wide, high, wide, 3, draw(st.integers(1, 20)), high, wide)
+        return Layer("a", size)
+    more = st.integers(0, 10)
+    strides = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    counts = draw(st.integers(1, 5)), draw(st.integers(1, 20))
+    return Layer("a", Dimensions(high + draw(more), wide + draw(more), high, wide, *counts, *strides))
+
+
+layers = st.one_of(products, convolutions())
+
+
+@pytest.mark.parametrize(
+    ("dataflow", "cycles"),
+    [
+        # 10 x 6 outputs of 5 values each on 4 x 4: down and across, then the cycles of a fold
+        (Dataflow.OUTPUT, 3 * 2 * (5 + 4 + 4 - 2)),
+        (Dataflow.WEIGHT, 2 * 2 * (2 * 4 + 4 + 10 - 2)),
+        (Dataflow.INPUT, 2 * 3 * (2 * 4 + 4 + 6 - 2)),
+    ],
+)
+def test_cycles_are_folds_times_load_fill_stream_and_drain(dataflow: Dataflow, cycles: int) -> None:
+    layer = Layer.product("a", 10, 6, 5)
+    array = replace(SMALL, dataflow=dataflow)
+    assert Report(layer, array).cycles == cycles - 1  # SCALE-Sim reports the number of the last one
+    assert Report(layer, replace(array, rules=Rules.CORRECTED)).cycles == cycles
+
+
+def test_utilisation_by_hand() -> None:
+    layer = Layer.product("a", 6, 4, 8)  # one fold of 4 rows, one of 2, on 4 x 4: 14 cycles each
+    row = Report(layer, replace(SMALL, rules=Rules.CORRECTED)).compute_row
+    assert row["Mapping Efficiency %"] == 75
+    assert row["Compute Util %"] == pytest.approx(75 * 8 / 14)
+    assert row["Overall Util %"] == pytest.approx(75 * 8 / 14)
+
+
+def test_weights_that_stay_are_counted_twice_while_they_drain_by_scale_sim_only() -> None:
+    layer, array = Layer.product("a", 10, 4, 4), replace(SMALL, dataflow=Dataflow.WEIGHT)
+    assert Report(layer, array).compute_row["Compute Util %"] == pytest.approx(100 * 10 / (20 + 3))
+    mended = replace(array, rules=Rules.CORRECTED)
+    assert Report(layer, mended).compute_row["Compute Util %"] == pytest.approx(100 * 10 / 20)
+
+
+def test_outputs_that_stay_are_written_once_and_scale_sim_counts_the_sides_of_the_array() -> None:
+    layer = Layer.product("a", 6, 4, 8)
+    assert Report(layer, SMALL).sram_words == (48, 64, 24 + 2 * 8)
+    assert Report(layer, replace(SMALL, rules=Rules.CORRECTED)).sram_words == (48, 64, 24)
+
+
+def test_a_corrected_fetch_takes_its_words_by_the_bandwidth() -> None:
+    # 1,200 x 1 inputs: more than the 1,024 that fit, so in phases of 512; they stream four per cycle
+    layer = Layer.product("a", 1200, 1, 1)
+    array = replace(SMALL, mode=Bandwidth.GIVEN, rules=Rules.CORRECTED, filter_kb=4, ofmap_kb=4)
+    array = replace(array, height=4, width=1, dataflow=Dataflow.OUTPUT)
+    free = Report(layer, replace(array, bandwidths=(512,)))
+    assert (free.cycles, free.stalls) == (300 * 4, 0)
+    # a fetch of 512 words takes 1,024 cycles, and 128 folds of 4 cycles use them up in 512
+    slow = Report(layer, replace(array, bandwidths=(1,), ofmap_kb=1 << 10))
+    ifmap = slow.timing.dram[0]
+    assert ifmap.words == 1200
+    assert ifmap.start == -512
+    assert ifmap.stop == 512 + 176 - 1  # the first fetch begins with the first line, the next where it ends
+    assert slow.stalls == slow.cycles - 1200
+
+
+@given(layers, arrays, st.integers(1, 40))
+def test_more_bandwidth_is_never_slower_by_corrected_rules(layer: Layer, array: Array, more: int) -> None:
+    array = replace(array, mode=Bandwidth.GIVEN, rules=Rules.CORRECTED)
+    faster = replace(array, bandwidths=(array.bandwidths[0] + more,))
+    assert Report(layer, faster).cycles <= Report(layer, array).cycles
+    calculated = replace(array, mode=Bandwidth.CALCULATED)
+    assert Report(layer, calculated).cycles <= Report(layer, faster).cycles
+
+
+@given(layers, arrays)
+def test_multiplications_are_conserved_and_no_array_does_more_than_it_can(layer: Layer, array: Array) -> None:
+    found = Report(layer, array)
+    if found.cycles:
+        done = found.overall * found.cycles * array.elements
+        assert done == pytest.approx(layer.macs)
+    if array.is_corrected:
+        assert max(list(found.compute_row.values())[2:]) <= 100 + 1e-9
+        assert found.cycles - found.stalls == found.timing.total - found.timing.stalls
+
+
+@given(layers, arrays)
+def test_every_word_moves_at_least_once(layer: Layer, array: Array) -> None:
+    found = Report(layer, array)
+    ifmap, filters, ofmap = found.timing.dram
+    assert ifmap.words >= layer.image_words
+    assert filters.words >= layer.columns * layer.inner
+    assert ofmap.words >= layer.rows * layer.columns
+    if array.is_corrected:
+        fits = layer.image_words <= array.ifmap_kb * 1024
+        assert not fits or ifmap.words == layer.image_words
+        assert ofmap.words == found.sram_words[2]
+
+
+@given(convolutions(is_plain=True), arrays)
+def test_windows_laid_out_one_by_one_agree_with_the_closed_form(layer: Layer, array: Array) -> None:
+    assert layer.is_plain
+    folds = Folds.of(layer, array)
+    plain, filters = reporting._streams(layer, folds)
+    rule = corrected if array.is_corrected else limited if array.is_limited else unlimited
+    laid_out = Overlapping(layer, folds, plain)
+    timings = [rule((ifmap, filters), Written(folds), folds, array) for ifmap in (plain, laid_out)]
+    assert timings[0] == timings[1]
+
+
+@given(convolutions())
+def test_windows_hold_as_many_words_as_they_have_places_within_the_image(layer: Layer) -> None:
+    size = layer.dimensions
+    places = [
+        (row * size.stride_height + down, column * size.stride_width + along)
+        for row in range(layer.output_height)
+        for column in range(layer.output_width)
+        for down in range(size.filter_height)
+        for along in range(size.filter_width)
+    ]
+    inside = [one for one in places if one[0] < size.ifmap_height and one[1] < size.ifmap_width]
+    assert layer.window_words == len(inside) * size.channels
+    assert layer.image_words == len(set(inside)) * size.channels
+    assert layer.has_holes == (len(inside) < len(places))
+    assert layer.is_plain == (len(set(inside)) == len(places))
+
+
+@given(sides, sides)
+def test_lines_of_a_slanted_block_are_its_diagonals(height: int, width: int) -> None:
+    lines = sorted(row + column for row in range(height) for column in range(width))
+    assert [slanted_line(entry, height, width) for entry in range(height * width)] == lines
+    for line in range(height + width):
+        assert slanted_before(line, height, width) == sum(one < line for one in lines)
+
+
+@given(products, arrays)
+def test_lines_of_writes_are_those_of_their_blocks(layer: Layer, array: Array) -> None:
+    folds = Folds.of(layer, array)
+    written = Written(folds)
+    lines = [written.line_of(entry) for entry in range(written.entries)]
+    assert lines == sorted(lines)
+    assert (lines[0], lines[-1]) == (written.first_line, written.last_line)
+    for line in (0, lines[0], lines[len(lines) // 2], lines[-1], lines[-1] + 1):
+        assert written.before(line) == sum(one < line for one in lines)
+
+
+def test_layers_that_are_alike_are_worked_out_once_and_keep_their_names() -> None:
+    twice = [Layer.product(name, 30, 20, 10) for name in ("a", "b")]
+    first, second = reports(twice, SMALL)
+    assert (first.layer.name, second.layer.name) == ("a", "b")
+    assert second.timing is first.timing
+
+
+def test_each_operand_has_its_own_bandwidth_by_corrected_rules_only() -> None:
+    array = replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1, 2, 3))
+    assert [array.bandwidth(operand) for operand in range(3)] == [1, 1, 1]
+    mended = replace(array, rules=Rules.CORRECTED)
+    assert [mended.bandwidth(operand) for operand in range(3)] == [1, 2, 3]
+
+
+def test_windows_that_cannot_be_laid_out_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("et_sim.compute.systolic.overlapping.MOST_ENTRIES", 100)
+    layer = Layer("wide", Dimensions(40, 40, 3, 3, 4, 8, 1, 1))
+    array = replace(SMALL, mode=Bandwidth.GIVEN)
+    with pytest.raises(InputError, match="layer wide has 51,984 entries of overlapping windows"):
+        _ = Report(layer, array).timing
+    assert Report(layer, replace(array, rules=Rules.CORRECTED)).timing.dram[0].words > layer.image_words
