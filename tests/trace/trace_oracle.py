@@ -29,9 +29,10 @@ INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
 INT32 = {"comm_type": "comm_type", "comm_src": "comm_src", "comm_dst": "comm_dst"}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "involved_dim", "duration_ns", "concurrent", "comm_size_unknown"),
-    *("comm_size_estimated", "gap", "launch", "copy", "inputs", "outputs"),
+    *("comm_priority", "pg_name", "layer_shape", "involved_dim", "duration_ns", "concurrent"),
+    *("comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy", "inputs", "outputs"),
 )
+TEXTS = {"pg_name": ("group", "group_names"), "layer_shape": ("layer_shape", "layer_shapes")}
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 
 
@@ -88,10 +89,10 @@ def _attributes(node: Any, row: dict[str, Any], ignored: dict[str, int]) -> None
         member = attribute.WhichOneof("value")
         value = getattr(attribute, member) if member else None
         kind, _, shape = (member or "none_none").partition("_")
-        if name == "pg_name":
+        if name in TEXTS:
             if member != "string_val":
                 raise RefusedError(name)
-            row["group"] = value
+            row[TEXTS[name][0]] = value
         elif name in ("inputs", "outputs"):
             if member not in (None, "string_list"):
                 raise RefusedError(name)
@@ -131,6 +132,7 @@ def expected(content: bytes) -> dict[str, Any]:
             "is_launch": False,
             "is_copy": False,
             "group": "",
+            "layer_shape": "",
             "dims": [],
             "present": 0,
             "inputs": None,
@@ -159,7 +161,8 @@ def as_rows(trace: Trace) -> dict[str, Any]:
     for index in range(len(trace)):
         row = {name: getattr(trace, name)[index].item() for name in plain}
         row["name"] = trace.node_name(index)
-        row["group"] = trace.group_names[trace.group[index]]
+        for column, texts in TEXTS.values():
+            row[column] = getattr(trace, texts)[getattr(trace, column)[index]]
         flags = int(trace.involved_dims[index])
         row["dims"] = [bool(flags >> bit & 1) for bit in range(trace.involved_count[index])]
         for kind in ("data", "ctrl"):
@@ -238,8 +241,10 @@ def written_by_library(trace: Trace) -> bytes:
                 if member == "int32_val" and not -(2**31) <= value < 2**31:
                     member = "int64_val"
                 node.attr.add(name=name, **{member: value})
-        if trace.present[row] & (1 << BITS.index("pg_name")):
-            node.attr.add(name="pg_name", string_val=trace.group_names[trace.group[row]])
+        for name, (column, texts) in TEXTS.items():
+            if trace.present[row] & (1 << BITS.index(name)):
+                text = getattr(trace, texts)[getattr(trace, column)[row]]
+                node.attr.add(name=name, string_val=text)
         if trace.present[row] & (1 << BITS.index("involved_dim")):
             flags = int(trace.involved_dims[row])
             dims = node.attr.add(name="involved_dim")
