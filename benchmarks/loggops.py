@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 CONSTANTS = {"L": 2500, "o": 1500, "g": 1000, "G": 6, "S": 65535}
 
@@ -56,22 +57,21 @@ CASES = {
 def run(name: str, prefix: str) -> None:
     """One simulation, in this process."""
     import et_sim
+    from et_sim import simulation
     from et_sim.engine import driver
 
     spent = 0.0
-    simulate_plan = driver.run_plan
 
-    def timed(*arguments: object, **keys: object) -> object:
+    def timed(*arguments: Any, **keys: Any) -> Any:
         nonlocal spent
         begin = time.process_time()
         try:
-            return simulate_plan(*arguments, **keys)  # type: ignore[arg-type]
+            return driver.run_plan(*arguments, **keys)
         finally:
             spent = time.process_time() - begin
 
-    from et_sim import simulation
-
-    simulation.run_plan = timed  # type: ignore[assignment]
+    timed_simulation: Any = simulation
+    timed_simulation.run_plan = timed
     ranks = CASES[name][1]
     network = {"loggops": {"npus": ranks, **CONSTANTS}}
     result = et_sim.simulate(prefix, system={"profile": "corrected"}, network=network, model="loggops")
