@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from et_sim.explain.meaning import Meaning
 from et_sim.machine.checks import show
 from et_sim.machine.corrections import CORRECTION_NOTES, Correction
+from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.profiles import Profile, behaviour_of
@@ -39,6 +40,7 @@ FILES = (
     KeyFile(NETWORK, NETWORK_KEYS, EXAMPLES["network"]),
     KeyFile("entry of links, in the network file", LINK_KEYS),
     KeyFile("protocol, in the network file", PROTOCOL_KEYS),
+    KeyFile("credits, in the network file", CREDIT_KEYS),
     KeyFile("entry of in-network, in the network file", IN_NETWORK_KEYS),
     KeyFile("loggops, in the network file", LOGGOPS_KEYS),
     KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),

@@ -351,6 +351,25 @@ class LogGops:
 
 
 @dataclass(frozen=True, slots=True)
+class Credits:
+    """Links that carry flits for which there is a place at the other end."""
+
+    flit: int = 256  # bytes
+    packet: int = 4096  # bytes; messages are cut into packets, and these into flits
+    channels: int | None = None  # of each class of a link; None: enough for a link that is never idle
+    buffer: int | None = None  # flits in each; None: a packet
+    router_cycles: int = 1
+    cycle_ps: int = 1000
+    pads: bool = False  # the last packet of a message is as long as the others
+    turns_of_flits: bool = False  # ports turn to another packet after each flit, not after a packet
+
+    @property
+    def flits(self) -> int:
+        """Of a full packet."""
+        return -(-self.packet // self.flit)
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """What collectives run along, and what their messages cross."""
 
@@ -359,6 +378,7 @@ class Network:
     fraction_bits: int = 0  # time is counted in 2^-bits ns while a run lasts
     protocol: Protocol | None = None
     loggops: LogGops | None = None  # then nothing is known of links
+    credits: Credits | None = None
 
     @staticmethod
     def of_dimensions(

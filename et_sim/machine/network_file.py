@@ -15,6 +15,7 @@ from et_sim.machine.keys import Key, Remarks
 from et_sim.machine.model import Dimension, GridFabric, Network, Reducer, Shape, bytes_per_ns
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import DIMENSION_KEYS, NETWORK_KEYS
+from et_sim.machine.topology.credits import read_credits
 from et_sim.machine.topology.protocol import read_protocol
 from et_sim.machine.uneven_links import read_links
 from et_sim.machine.uneven_tables import IN_NETWORK_KEY, IN_NETWORK_KEYS
@@ -54,7 +55,8 @@ def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False
             remarks.warn(source.place, "npus_count", text)
     links = read_links(source, GridFabric(dimensions), remarks)
     network = Network.of_dimensions(dimensions, links, _reducers(source, dimensions, remarks))
-    return replace(network, protocol=read_protocol(source, remarks))
+    protocol, credits = read_protocol(source, remarks), read_credits(source, remarks)
+    return replace(network, protocol=protocol, credits=credits)
 
 
 def _reducers(

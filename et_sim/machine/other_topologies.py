@@ -1,4 +1,4 @@
-"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, GraphML, JSON node-link.
+"""Topologies of other tools, as the lists of a graph file: ns-3, htsim, Garnet, GraphML, JSON node-link.
 
 An importer gives devices and links as a file of ours would list them, and on which line each link stood.
 """
@@ -6,31 +6,26 @@ An importer gives devices and links as a file of ours would list them, and on wh
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import MachineError
+from et_sim.machine import garnet_file
+from et_sim.machine.garnet_file import import_garnet
+from et_sim.machine.imported import Imported
 
 NS3_FIRST = re.compile(r"\s*\d+\s+\d+\s+\d+\s*$")
 HTSIM_FIRST = re.compile(r"nodes\s+\d+\s*$", re.IGNORECASE)
-NS3, HTSIM, GRAPHML, NODE_LINK = "ns-3", "htsim", "graphml", "node-link"
-FORMATS = (NS3, HTSIM, GRAPHML, NODE_LINK)
-
-
-@dataclass(slots=True)
-class Imported:
-    """A file of another tool in the words of ours."""
-
-    content: dict[str, Any]
-    link_lines: list[int] = field(default_factory=list)  # if known
-    dimensions: tuple[int, ...] = ()
+NS3, HTSIM, GARNET, GRAPHML, NODE_LINK = "ns-3", "htsim", "garnet", "graphml", "node-link"
+FORMATS = (NS3, HTSIM, GARNET, GRAPHML, NODE_LINK)
 
 
 def format_of(text: str) -> str:
     """Which tool's file a text is; empty: none of those."""
     if text.lstrip().startswith("<"):
         return GRAPHML if "<graphml" in text[:2000] else ""
+    if garnet_file.FIRST.search(text):
+        return GARNET
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     first = next((line for line in lines if line), "")
     return NS3 if NS3_FIRST.match(first) else HTSIM if HTSIM_FIRST.match(first) else ""
@@ -47,6 +42,8 @@ def import_text(text: str, place: str, form: str) -> Imported:
         return _ns3(text, place)
     if form == HTSIM:
         return _htsim(text, place)
+    if form == GARNET:
+        return import_garnet(text, place)
     if form == GRAPHML:
         return _graphml(text, place)
     from et_sim.machine.texts import parse_json

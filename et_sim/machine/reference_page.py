@@ -12,6 +12,7 @@ from pathlib import Path
 
 from et_sim.machine.checks import show
 from et_sim.machine.compute_tables import SYSTOLIC_KEYS
+from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
@@ -99,6 +100,10 @@ loggops: { npus: 8, L: 2500, o: 1500, g: 1000, G: 6, O: 0, S: 65535 }
 
 A network file with the one key `loggops` is for `--model loggops`, and for no other; see
 [networks](networks.md#loggops):
+"""
+
+_CREDITS = """
+`credits` is for the packet model alone, in place of `protocol`. Without the key, nothing is known of flits:
 """
 
 _STRAGGLERS = """
@@ -210,6 +215,7 @@ def configuration_page() -> str:
     parts = [_OPENING, _NETWORK, _table(NETWORK_KEYS), _LINKS, _entry_table(LINK_KEYS)]
     parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS), _PACKETS, _entry_table(PACKET_KEYS)]
     parts += [_MARKING, _entry_table(MARKING_KEYS)]
+    parts += [_CREDITS, _entry_table(CREDIT_KEYS)]
     parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
     parts += [_SYSTEM, _table(effective), _COMPUTE, _defaults_table(SYSTOLIC_KEYS)]
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]

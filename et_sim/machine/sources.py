@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from et_sim.errors import MachineError, UsageError, did_you_mean
+from et_sim.machine.imported import Imported
 from et_sim.machine.other_topologies import (
     FORMATS,
-    Imported,
     format_of,
     from_networkx,
     from_node_link,
@@ -74,7 +74,9 @@ def _with_import(source: Source) -> Source:
     path = Path(source.place).parent / entry["import"]
     form = entry.get("format", "")
     found, raw = read_import(path, form if form in FORMATS else "")
-    return replace(source, imported=found, imports=((str(path), hashlib.sha256(raw).hexdigest()),))
+    content = {**found.keys, **source.content}
+    digest = hashlib.sha256(raw).hexdigest()
+    return replace(source, content=content, imported=found, imports=((str(path), digest),))
 
 
 def _from_networkx(given: Any) -> Source:
@@ -137,7 +139,7 @@ def _from_file(path: Path, role: Role) -> Source:
         return Source(place, dict(parse_settings(text, place)), hashlib.sha256(raw).hexdigest(), is_text=True)
     if role is Role.NETWORK and (form := format_of(text)):
         found, digest = import_text(text, place, form), hashlib.sha256(raw).hexdigest()
-        return Source(place, dict(AS_IMPORT), digest, imported=found)
+        return Source(place, {**AS_IMPORT, **found.keys}, digest, imported=found)
     content = parse_yaml(text, place) if role is Role.NETWORK else _json_object(text, place, role)
     if not isinstance(content, dict):
         shape = "is empty" if content is None else f"holds {_noun(content)} at its top level"

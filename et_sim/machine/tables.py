@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
+from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
 from et_sim.machine.profiles import Profile
@@ -372,7 +373,7 @@ DIMENSION_KEYS = (
     ),
 )
 
-NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, IN_NETWORK_KEY, PROTOCOL_KEY)
+NETWORK_KEYS = (*DIMENSION_KEYS, LINKS_KEY, IN_NETWORK_KEY, PROTOCOL_KEY, CREDITS_KEY)
 
 MEMORY_KEYS = (
     Key(

@@ -41,6 +41,7 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
         "routing": fabric.routing.value,
         "npus_forward": fabric.npus_forward,
         "protocol": None if given.protocol is None else asdict(given.protocol),
+        "credits": None if given.credits is None else asdict(given.credits),
         "in_network": _reducers(given),
         "logical_dimensions": [dimension.npus for dimension in network.grid.dimensions],
         "diameter": diameter,

@@ -67,4 +67,9 @@ def check_network(model: NetworkModel, network: Network) -> None:
             remedy="take --model loggops, or describe the network with topology, npus_count, bandwidth and"
             " latency",
         )
+    if network.credits is not None and not getattr(model, "HAS_CREDITS", False):
+        raise UsageError(
+            'key "credits" of the network configuration means nothing to this network model',
+            remedy="take --model packet, or leave the key out",
+        )
     model.check(network)

@@ -15,10 +15,12 @@ from pathlib import Path
 from et_sim.errors import MachineError
 from et_sim.machine.checks import show
 from et_sim.machine.graph import KINDS, NPU, SWITCH, Figures, Graph, GraphBuilder
+from et_sim.machine.imported import Imported
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import GraphFabric, LogicalDimension, Network, Reducer, Routing, Shape
-from et_sim.machine.other_topologies import FORMATS, Imported
+from et_sim.machine.other_topologies import FORMATS
 from et_sim.machine.sources import Source
+from et_sim.machine.topology.credits import read_credits
 from et_sim.machine.topology.fields import FieldError, Fields, as_machine_error
 from et_sim.machine.topology.generators import generate
 from et_sim.machine.topology.listed import add_devices, add_links, devices_named, set_tiers
@@ -41,6 +43,8 @@ class _Made:
 def read_graph(source: Source, remarks: Remarks) -> Network:
     """The network of the graph that a file or dict describes."""
     build = GraphBuilder()
+    for key, text in source.imported.notices if source.imported is not None else ():
+        remarks.warn(source.place, key, text)
     try:
         return _read(source, build, remarks)
     except FieldError as fault:
@@ -69,6 +73,7 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     forwards = _forwarding(fields, graph)
     routes = _routes(build, fields, graph)
     protocol = read_protocol(source, remarks) if "protocol" in fields else None
+    credits = read_credits(source, remarks) if "credits" in fields else None
     reducers = _reducers(build, fields)
     fields.done()
     if routing is Routing.ECMP_NS3 and seed:
@@ -76,7 +81,8 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
     fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers)
-    return replace(Network.of_graph(fabric, _logical(sizes, graph, made)), protocol=protocol)
+    network = Network.of_graph(fabric, _logical(sizes, graph, made))
+    return replace(network, protocol=protocol, credits=credits)
 
 
 def _make(source: Source, build: GraphBuilder, fields: Fields) -> _Made:

@@ -10,47 +10,39 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import MachineError, UsageError
-from et_sim.machine.checks import check, check_names, read_keys
+from et_sim.machine.checks import read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
 from et_sim.machine.model import Completion, CongestionControl, Marking, Protocol, Window
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
 from et_sim.machine.protocol_tables import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
 from et_sim.machine.sources import Source
-from et_sim.machine.topology.fields import line_of
+from et_sim.machine.topology.inner_keys import place_of, read_inner
 from et_sim.machine.topology.ns3_keys import read_ns3_keys
 from et_sim.units import parse_bandwidth
 
 
 def read_protocol(source: Source, remarks: Remarks) -> Protocol | None:
     """The one that the source describes, if any."""
-    if PROTOCOL_KEY.name not in source.content:
+    values = read_inner(source, PROTOCOL_KEY, (*PROTOCOL_KEYS, *PACKET_KEYS), remarks)
+    if values is None:
         return None
-    given: dict[str, Any] = check(PROTOCOL_KEY, source.content[PROTOCOL_KEY.name], _place(source), remarks)
-    table = (*PROTOCOL_KEYS, *PACKET_KEYS)
-    keys = {key.name: key for key in table}
-    values = {}
-    for name, value in given.items():
-        place = _place(source, name)
-        check_names(Source(place, {name: value}, ""), table, remarks)
-        if name in keys:
-            values[name] = check(keys[name], value, place, remarks)
     preset, file = values.pop("preset", None), values.pop("file", None)
     if preset is not None and file is not None:
         raise MachineError(
             'key "protocol" has both a preset and a file',
-            place=_place(source),
+            place=place_of(source, PROTOCOL_KEY),
             remedy="leave out one of them",
         )
     if preset is None and file is None and "payload" not in values:
         raise MachineError(
             'key "protocol" does not say how large packets are',
-            place=_place(source),
+            place=place_of(source, PROTOCOL_KEY),
             remedy=f"give a payload in bytes, or a preset: {', '.join(PRESETS)}",
         )
     base = Protocol() if preset is None else PRESETS[preset]
     if file is not None:
         base = read_ns3_keys(_folder(source) / file, remarks)
-    return _changed(base, values, _place(source))
+    return _changed(base, values, place_of(source, PROTOCOL_KEY))
 
 
 def _changed(base: Protocol, values: dict[str, Any], place: str) -> Protocol:
@@ -110,11 +102,3 @@ def _rate(text: str, place: str) -> int:
 def _folder(source: Source) -> Path:
     """Where relative paths begin."""
     return Path() if source.place.startswith("<") else Path(source.place).parent
-
-
-def _place(source: Source, key: str = "") -> str:
-    """Where it stands."""
-    if source.place.startswith("<"):
-        return f'{source.place}: "{PROTOCOL_KEY.name}"'
-    text = Path(source.place).read_text(encoding="utf-8-sig")
-    return f"{source.place}: line {line_of(text, (PROTOCOL_KEY.name, key))}"

@@ -1,0 +1,145 @@
+"""Network files of Garnet in ASTRA-sim, as the lists of a graph file with `credits`.
+
+`Torus3D`: packages of NPUs on local rings, connected by horizontal and vertical rings. `NV_Switch`: NPUs on
+several switches, over which they spread their packets. Rings of one direction, and switches, are one here,
+whose links have the bandwidth of all.
+
+Not here: what credits mean (`et_sim.network.packet.credit`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from et_sim.errors import MachineError, did_you_mean
+from et_sim.machine.imported import Imported
+
+FIRST = re.compile(r"^\s*num-npus\s*:", re.MULTILINE)
+TORUS, SWITCH = "Torus3D", "NV_Switch"
+BITS_PER_BYTE = 8
+NUMBERS = (
+    *("num-npus", "num-packages", "package-rows", "local-rings", "vertical-rings", "horizontal-rings"),
+    *("links-per-tile", "flit-width", "package-packet-size", "tile-link-width", "package-link-width"),
+    *("vcs-per-vnet", "router-latency", "local-link-latency", "package-link-latency", "buffers-per-vc"),
+)
+WITHOUT_EFFECT = {
+    "local-packet-size": "packets have package-packet-size in every dimension, as in Garnet",
+    "local-link-efficiency": "Garnet reads it, and does not apply it",
+    "package-link-efficiency": "Garnet reads it, and does not apply it",
+    "routing-algorithm": "messages take shortest ways",
+}
+OPTIONAL = ("local-rings", "vertical-rings", "horizontal-rings", "links-per-tile", "package-rows")
+
+
+class _File:
+    """The keys of a file, and where they stand."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self.place = place
+        self.words: dict[str, str] = {}
+        self._lines: dict[str, int] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.partition("#")[0].strip():
+                continue
+            name, _, value = (part.strip() for part in line.partition("#")[0].partition(":"))
+            known = (*NUMBERS, *WITHOUT_EFFECT, "topology")
+            if name not in known:
+                raise MachineError(
+                    f"key {name!r} is not known",
+                    place=f"{place}: line {number}",
+                    remedy=did_you_mean(name, known) or f"known: {', '.join(known)}",
+                )
+            self.words[name], self._lines[name] = value, number
+
+    def number(self, name: str) -> int:
+        """A whole number from 1."""
+        word = self.words.get(name, "1" if name in OPTIONAL else "")
+        if not word.isdecimal() or int(word) < 1:
+            raise self.fault(name, f"{name} is {word}" if word else f"{name} is missing", "1 or more")
+        return int(word)
+
+    def bytes(self, name: str) -> int:
+        """What is given in bits."""
+        bits = self.number(name)
+        if bits % BITS_PER_BYTE:
+            raise self.fault(name, f"{name} is {bits} bits", "give a multiple of 8")
+        return bits // BITS_PER_BYTE
+
+    def fault(self, name: str, cause: str, remedy: str) -> MachineError:
+        """What is wrong with a key."""
+        line = self._lines.get(name)
+        return MachineError(cause, place=self.place + (f": line {line}" if line else ""), remedy=remedy)
+
+
+def import_garnet(text: str, place: str) -> Imported:
+    """The network that a file describes."""
+    file = _File(text, place)
+    shape = file.words.get("topology", "")
+    if shape not in (TORUS, SWITCH):
+        raise file.fault("topology", f"topology is {shape or 'missing'}", f"{TORUS} or {SWITCH}")
+    npus = file.number("num-npus")
+    devices = [{"name": f"npu{n}", "kind": "npu"} for n in range(npus)]
+    links: list[dict[str, Any]] = []
+    sizes: tuple[int, ...] = (npus,)
+    routing = {"routing": "dimension-order"} if shape == TORUS else {}
+    if shape == TORUS:
+        sizes = _sizes(file, npus)
+        rings = ("local-rings", "horizontal-rings", "vertical-rings")
+        stride = 1
+        for tier, (size, name) in enumerate(zip(sizes, rings, strict=True)):
+            figures = _figures(file, "package" if tier else "tile", "package" if tier else "local")
+            links += _ring(npus, stride, size, file.number(name), figures)
+            stride *= size
+    else:
+        devices.append({"name": "switch", "kind": "switch"})
+        figures = {**_figures(file, "tile", "local"), "count": file.number("links-per-tile")}
+        links += [{"from": f"npu{n}", "to": "switch", **figures} for n in range(npus)]
+    credits = {
+        "flit": file.bytes("flit-width"),
+        "packet": file.number("package-packet-size"),
+        "channels": file.number("vcs-per-vnet"),
+        "buffer": file.number("buffers-per-vc"),
+        "router-cycles": file.number("router-latency"),
+        "cycle": 1,
+        "padding": True,
+        "turns": "flit",
+    }
+    notices = tuple((name, f"no effect: {why}") for name, why in WITHOUT_EFFECT.items() if name in file.words)
+    return Imported(
+        {"devices": devices, "links": links},
+        dimensions=sizes,
+        keys={"credits": credits, **routing},
+        notices=notices,
+    )
+
+
+def _sizes(file: _File, npus: int) -> tuple[int, int, int]:
+    """(NPUs of a package, packages in a row, rows)."""
+    packages, rows = file.number("num-packages"), file.number("package-rows")
+    if npus % packages:
+        raise file.fault("num-packages", f"{npus} NPUs do not divide among {packages} packages", "correct it")
+    if packages % rows:
+        raise file.fault("package-rows", f"{packages} packages do not divide among {rows} rows", "correct it")
+    return npus // packages, packages // rows, rows
+
+
+def _figures(file: _File, width: str, latency: str) -> dict[str, Any]:
+    """Of a link; a cycle is 1 ns."""
+    return {
+        "bandwidth": f"{file.bytes(f'{width}-link-width')}GB/s",
+        "latency": file.number(f"{latency}-link-latency"),
+    }
+
+
+def _ring(npus: int, stride: int, size: int, rings: int, figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """All lines of a dimension; the second, fourth, … ring of each leads the other way."""
+    found = []
+    ways = {} if size == 1 else {1: rings} if size == 2 else {1: (rings + 1) // 2, size - 1: rings // 2}
+    for way, count in ways.items():
+        for npu in range(npus) if count else ():
+            here = npu // stride % size
+            there = npu + ((here + way) % size - here) * stride
+            ends = {"from": f"npu{npu}", "to": f"npu{there}", "one-way": True}
+            found.append({**ends, "count": count, **figures})
+    return found

@@ -1,0 +1,55 @@
+"""The key `credits` of the network file: how flits, packets and channels are made.
+
+Not here: what that means for messages (`et_sim.network.packet.credit`).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from et_sim.errors import MachineError
+from et_sim.machine.credit_tables import CREDIT_KEYS, CREDITS_KEY, FLIT
+from et_sim.machine.keys import Remarks
+from et_sim.machine.model import Credits
+from et_sim.machine.sources import Source
+from et_sim.machine.topology.inner_keys import place_of, read_inner
+
+PS_PER_NS = 1000
+
+
+def read_credits(source: Source, remarks: Remarks) -> Credits | None:
+    """Those that the source describes, if any."""
+    given = read_inner(source, CREDITS_KEY, CREDIT_KEYS, remarks)
+    if given is None:
+        return None
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        match name:
+            case "cycle":
+                values["cycle_ps"] = _whole_ps(value, place_of(source, CREDITS_KEY, name))
+            case "padding":
+                values["pads"] = value
+            case "turns":
+                values["turns_of_flits"] = value == FLIT
+            case _:
+                values[name.replace("-", "_")] = value
+    found = Credits(**values)
+    if found.flit > found.packet:
+        raise MachineError(
+            f"a flit of {found.flit} bytes is longer than a packet, which has {found.packet}",
+            place=place_of(source, CREDITS_KEY, "flit" if "flit" in given else "packet"),
+            remedy="make packets longer, or flits shorter",
+        )
+    return found
+
+
+def _whole_ps(cycle_ns: float, place: str) -> int:
+    exact = Fraction(str(cycle_ns)) * PS_PER_NS
+    if exact.denominator != 1:
+        raise MachineError(
+            f"a cycle of {cycle_ns} ns is not a whole number of picoseconds",
+            place=place,
+            remedy='such as "0.5ns"',
+        )
+    return int(exact)

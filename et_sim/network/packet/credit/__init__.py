@@ -1,0 +1,1 @@
+"""Networks with credits: flits, virtual channels and routers, without loss and without deadlock."""

@@ -1,0 +1,112 @@
+"""Which classes of channels keep packets from waiting for each other in a circle, on any graph and routing.
+
+Links are numbered so that ways follow them upwards where they can. Where a way must go on over a link with a
+lower number, it crosses a dateline, and its packets change to channels of the next class. Class and number
+then only grow along every way, so that whoever waits does so for a place further on, and what is furthest on
+never waits. On a ring, this takes one dateline in each direction.
+
+Numbers come from a depth-first search through what follows what on any way. Not here: the ways
+(`network.routes`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.entry_points import entry
+from et_sim.errors import MachineError
+from et_sim.machine.model import Network
+from et_sim.network.graph import GraphTables
+from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
+
+MOST_RANKS = 4096  # the ways of all pairs are looked at
+
+
+def check_pairs(network: Network) -> None:
+    """Refuse networks with too many ways."""
+    if network.ranks > MOST_RANKS:
+        raise MachineError(
+            f"with credits, the ways of all pairs of ranks are looked at, and {network.ranks} ranks have too "
+            f"many: {MOST_RANKS} are the most",
+            place="network configuration",
+            remedy="take --model flow, or fewer NPUs",
+        )
+
+
+def order_of_links(fabric: GraphTables, ranks: int) -> tuple[Any, int]:
+    """(the number of each link, how many classes there must be)."""
+    links = len(fabric.speed_of)
+    follows = np.zeros((links, _most_ahead(fabric)), np.int32)
+    _note_what_follows(fabric, ranks, follows)
+    order = _upwards(follows)
+    most = np.zeros(1, np.int64)
+    _count_classes(fabric, ranks, order, most)
+    return order, int(most[0])
+
+
+def _most_ahead(fabric: GraphTables) -> int:
+    """The most links that leave one device."""
+    return int(np.bincount(fabric.routes.source).max())
+
+
+@entry(what="the ways", seconds=lambda _, ranks, *__: ranks * ranks * 1e-4)
+def _note_what_follows(fabric: GraphTables, ranks: int, follows: Any) -> None:
+    """Per link, the links (plus 1) that come next on some way."""
+    routes = fabric.routes
+    for source in range(ranks):
+        for target in range(ranks):
+            device, stop, last = routes.device_of[source], source, -1
+            while device != routes.device_of[target]:
+                if routes.rank_of[device] == stop:
+                    stop = next_stop(routes, stop, target)
+                link = next_link(routes, device, stop, source, target, FIRST_PORTS)
+                if last >= 0:
+                    at = 0
+                    while follows[last, at] != 0 and follows[last, at] != link + 1:
+                        at += 1
+                    follows[last, at] = link + 1
+                last = link
+                device = routes.target[link]
+
+
+def _upwards(follows: Any) -> Any:
+    """Numbers by the reverse order in which a depth-first search leaves links."""
+    links = len(follows)
+    order, is_seen, left = np.zeros(links, np.int32), np.zeros(links, bool), links
+    for first in range(links):
+        if is_seen[first]:
+            continue
+        is_seen[first] = True
+        stack = [(first, 0)]
+        while stack:
+            link, at = stack.pop()
+            following = int(follows[link, at]) - 1 if at < follows.shape[1] else -1
+            if following < 0:
+                left -= 1
+                order[link] = left
+                continue
+            stack.append((link, at + 1))
+            if not is_seen[following]:
+                is_seen[following] = True
+                stack.append((following, 0))
+    return order
+
+
+@entry(what="the ways", seconds=lambda _, ranks, *__: ranks * ranks * 1e-4)
+def _count_classes(fabric: GraphTables, ranks: int, order: Any, most: Any) -> None:
+    """How many classes a packet passes at most."""
+    routes = fabric.routes
+    for source in range(ranks):
+        for target in range(ranks):
+            device, stop, last, classes = routes.device_of[source], source, -1, 1
+            while device != routes.device_of[target]:
+                if routes.rank_of[device] == stop:
+                    stop = next_stop(routes, stop, target)
+                link = next_link(routes, device, stop, source, target, FIRST_PORTS)
+                if last >= 0 and order[link] < order[last]:
+                    classes += 1
+                last = link
+                device = routes.target[link]
+            most[0] = max(most[0], classes)

@@ -1,0 +1,283 @@
+"""Packets with credits: flits take turns on links, and none sets out that has no place at the other end.
+
+A message is cut into packets, and these into flits, which follow each other through one virtual channel of
+each link. Every device is a router, with its NPU beside it if it has one. Nothing is dropped, and nothing
+waits in a circle (`classes`), whatever the graph and its routes.
+
+A lone packet of n flits takes 1 + sum(router + s + l) + (n - 1) * max(s) + router + 1 cycles over links on
+which a flit takes s cycles and the wire l; the last two are for leaving the network. The first begins when
+the message is sent, or next.
+
+Not here: what a router does (`router`), and how messages become packets (`packets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables, works_on_tables
+from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.pools import grow_pool
+from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.resources import ResourceTable
+from et_sim.engine.state.run import NONE, Run
+from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
+from et_sim.engine.transport.network_seam import Needs
+from et_sim.machine.model import Credits, Network
+from et_sim.network import graph, graph_links
+from et_sim.network.flow.heap import Heap, first_of, heap_for, take_out
+from et_sim.network.graph_of_grid import as_graph
+from et_sim.network.link_queues import arrive_at_once
+from et_sim.network.packet.credit.classes import check_pairs, order_of_links
+from et_sim.network.packet.credit.packets import ARRIVAL, LEFT, WORK, cut, cycle_of, start_packet, time_of
+from et_sim.network.packet.credit.records import CHANNEL, FIFO, FLIT, MESSAGE, PORT, SETTINGS
+from et_sim.network.packet.credit.router import NEVER, route, wake
+from et_sim.plan.tables import Plan, table
+
+HAS_CONTENTION = True
+HAS_CREDITS = True
+MOST_PLANS = (1 << 30) - 1  # told apart
+CYCLES_AT_A_TIME = 1 << 16  # of single routers, until the engine may look around
+FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
+
+
+@dataclass(frozen=True, slots=True)
+class CreditTables(Tables):
+    """What compiled code knows."""
+
+    hops: Any  # the tables of the link model
+    settings: Any  # one row
+    ports: Any
+    channels: Any
+    flits_here: Any  # per channel
+    credits_back: Any  # per channel: flits that have left it, until that is known
+    free_channels: Any  # per class of each link, then per link for the NPU before it
+    waiting: Any  # per link: messages that are still to be cut
+    first_port: Any  # per device, into the next
+    ports_in: Any
+    flits: Any
+    routers: Heap  # devices by the cycle in which they are looked at
+    wakes_at: Any  # that cycle, by device
+
+
+def check(network: Network, most_bytes: int = 0) -> None:
+    """Refuse networks without single links, and messages that would take too long."""
+    on_graph = as_graph(network)
+    graph.check_reach(on_graph, most_bytes)
+    check_pairs(network)
+
+
+def tables(network: Network, _plan: Plan) -> CreditTables:
+    """All routers, idle."""
+    on_graph, credits = as_graph(network), _credits(network)
+    hops = graph_links.link_tables(on_graph)
+    order, classes = order_of_links(hops.fabric, network.ranks)
+    links, devices = len(hops.links), len(hops.fabric.routes.rank_of)
+    settings = table(SETTINGS, 1)
+    settings["free_flit"] = settings["planned"] = settings["asked"] = NONE
+    settings["classes"] = classes
+    settings["buffer"] = credits.flits if credits.buffer is None else credits.buffer
+    settings["flit"], settings["packet"], settings["pads"] = credits.flit, credits.packet, credits.pads
+    settings["router_cycles"], settings["cycle_ps"] = credits.router_cycles, credits.cycle_ps
+    settings["turns_of_flits"] = credits.turns_of_flits
+    settings["units"] = 1 << network.fraction_bits
+    ports = _ports(hops, order, network.ranks, credits)
+    first_port, ports_in = _ports_in(ports, devices)
+    settings["most_ports"] = np.diff(first_port).max()
+    channels, free = _channels(ports[:links], classes, credits)
+    channels["credits"] = settings["buffer"]
+    return CreditTables(
+        hops,
+        settings,
+        ports,
+        channels,
+        _fifos(len(channels)),
+        _fifos(len(channels)),
+        free,
+        _fifos(links),
+        first_port,
+        ports_in,
+        table(FLIT, 0),
+        heap_for(devices),
+        np.full(devices, NEVER),
+    )
+
+
+def _credits(network: Network) -> Credits:
+    return network.credits or Credits()
+
+
+def _fifos(rows: int) -> Any:
+    fifos = table(FIFO, rows)
+    fifos["head"] = fifos["tail"] = NONE
+    return fifos
+
+
+def _ports(hops: Any, order: Any, ranks: int, credits: Credits) -> Any:
+    """The links, the ways into them from NPUs, and the ways out of the network."""
+    routes, speeds, links = hops.fabric.routes, hops.fabric.speeds, len(hops.links)
+    ports = table(PORT, 2 * links + ranks)
+    ports["head"] = ports["tail"] = ports["asked_channel"] = ports["turn"] = NONE
+    ports["source"], ports["target"], ports["cycles"] = NONE, NONE, 1
+    one, from_npus = ports[:links], ports[links : 2 * links]
+    one["source"], one["target"], one["order"] = routes.source, routes.target, order
+    one["speed"] = hops.fabric.speed_of
+    figures = speeds[hops.fabric.speed_of]
+    cycle = credits.cycle_ps / 1000  # in ns; speeds are per unit of time, of which a ns may have several
+    one["cycles"] = np.maximum(np.ceil(credits.flit / (figures["bytes_per_ns"] * cycle) - 1e-9), 1)
+    one["latency"] = np.ceil(figures["latency_ns"] / cycle - 1e-9)
+    is_npu = routes.rank_of[routes.source] != NONE
+    from_npus["target"] = np.where(is_npu, routes.source, NONE)
+    from_npus["order"] = FIRST_IN_NETWORK
+    return ports
+
+
+def _ports_in(ports: Any, devices: int) -> tuple[Any, Any]:
+    """(where those of each device begin, the ports that lead into it)."""
+    into = np.flatnonzero(ports["target"] != NONE)
+    into = into[np.argsort(ports["target"][into], kind="stable")]
+    return np.searchsorted(ports["target"][into], np.arange(devices + 1)), into.astype(np.int32)
+
+
+def _channels(ports: Any, classes: int, credits: Credits) -> tuple[Any, Any]:
+    """(all channels, which of them are free); a link has as many as may be in use while a packet passes."""
+    links, count = len(ports), credits.channels
+    if count is None:
+        busy = credits.flits * ports["cycles"]
+        round_trip = 2 * ports["latency"] + ports["cycles"] + credits.router_cycles + 1
+        count = int((-(-round_trip // busy)).max(initial=0)) + 1
+    channels, free = table(CHANNEL, links * (classes + 1) * count), _fifos(links * (classes + 1))
+    owner = np.repeat(np.arange(len(free)), count)
+    channels["port"] = np.where(owner < links * classes, owner // classes, owner - links * (classes - 1))
+    first = np.arange(len(free)) * count
+    free["head"], free["tail"] = first, first + count - 1
+    channels["next"] = np.arange(len(channels)) + 1
+    channels["next"][free["tail"]] = NONE
+    return channels, free
+
+
+def grown(tables: CreditTables, rows: int) -> CreditTables:
+    """The same with room for so many flits more, besides what a router may send in one cycle."""
+    settings = tables.settings[0]
+    wanted = rows + int(settings.most_ports)
+    if settings.free_flits >= wanted:
+        return tables
+    return replace(tables, flits=grow_pool(tables.flits, settings, "free_flit", "next", wanted))
+
+
+def resources(network: Network, _plan: Plan) -> ResourceTable:
+    """Every link."""
+    return replace(graph_links.link_resources(as_graph(network)), are_shared=True)
+
+
+def carried(tables: CreditTables) -> Any:
+    """Bytes, by link."""
+    return tables.ports["bytes"][: len(tables.waiting)]
+
+
+def path_keys(_network: Network, *, whole: bool) -> None:
+    """Never fold: who comes first in a router depends on its ports."""
+
+
+def needs(_network: Network) -> Needs:
+    """A row of the message pool for each message; an event when it has left, and perhaps a new plan."""
+    return Needs(causal_events=4, record=MESSAGE, events=3)
+
+
+@works_on_tables
+def rows_left(run: Run) -> int:
+    """Messages, and flits besides those that one cycle may need."""
+    settings = run.network.settings[0]
+    return min(run.clock[0].free_messages, max(settings.free_flits - settings.most_ports, 0))
+
+
+@works_on_tables
+def inject(
+    run: Run, source: int, target: int, size: int, kind: int, a: int, b: int, c: int, done: int
+) -> None:
+    """Its first packet starts with the next cycle, if there is a channel for it."""
+    if source == target:
+        arrive_at_once(run, target, size, kind, a, b, c, done)
+        return
+    row = new_message(run, target, size, kind, a, b, c, done)
+    observe.message_shares(run, row)
+    message = run.messages[row]
+    message.source, message.begin_ns = source, run.clock[0].now
+    link_row = cut(run, row)
+    cycle = cycle_of(run, run.clock[0].now) + 1
+    while start_packet(run, link_row, cycle):
+        wake(run, run.network.ports[link_row].source, cycle)
+    _work_later(run)
+
+
+@works_on_tables
+def _work_later(run: Run) -> None:
+    """When all else in this nanosecond has happened, see which router comes next."""
+    settings = run.network.settings[0]
+    if settings.is_due == 0:
+        settings.is_due = 1
+        settings.plans = (settings.plans + 1) & MOST_PLANS
+        schedule(run, run.clock[0].now, NETWORK + WORK, 0, settings.plans, 0)
+
+
+@works_on_tables
+def network_event(run: Run, kind: int, row: int, version: int) -> int:
+    """Routers work, or a message has left or arrived; returns a message that is at its target."""
+    if kind == ARRIVAL:
+        return row
+    if kind == LEFT:
+        _leave_source(run, row)
+    elif version == run.network.settings[0].plans:
+        _work(run)
+    return NONE
+
+
+@works_on_tables
+def _leave_source(run: Run, row: int) -> None:
+    """The last flit of a message has left its source."""
+    message = run.messages[row]
+    network, link_row = run.network, message.link
+    port = network.ports[link_row]
+    alone = int(message.bytes / network.hops.fabric.speeds[port.speed].bytes_per_ns)
+    tier = network.hops.tier[link_row]
+    observe.message_shared(run, row, link_row, port.speed, tier, message.begin_ns, alone)
+    if message.done != NONE:
+        schedule(run, run.clock[0].now, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+
+
+@works_on_tables
+def _work(run: Run) -> None:
+    """Let routers work, cycle by cycle, until something else happens in the run."""
+    network, settings, clock = run.network, run.network.settings[0], run.clock[0]
+    settings.is_due = 0
+    horizon = _next_time(run)
+    device = first_of(network.routers)
+    work = CYCLES_AT_A_TIME
+    while device != NONE:
+        cycle = network.wakes_at[device]
+        time = time_of(run, cycle)
+        if time >= horizon or work == 0 or settings.free_flits < settings.most_ports:
+            break
+        work -= 1
+        take_out(network.routers, device)
+        network.wakes_at[device] = NEVER
+        if route(run, device, cycle):  # there is something new on the calendar
+            work = 0
+        device = first_of(network.routers)
+    if device != NONE:
+        time = max(time_of(run, network.wakes_at[device]), clock.now)
+        settings.plans = (settings.plans + 1) & MOST_PLANS
+        schedule(run, time, NETWORK + WORK, 0, settings.plans, 0)
+
+
+@works_on_tables
+def _next_time(run: Run) -> int:
+    """When the calendar goes on, if it does not any more at the present time."""
+    clock = run.clock[0]
+    if run.slots[clock.slot].head != NONE:
+        return 0
+    return run.heap_time[0] if clock.times > 0 else NEVER

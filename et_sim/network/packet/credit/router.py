@@ -1,0 +1,266 @@
+"""What a router does in a cycle: which flits go on, over which ports.
+
+A flit may go on when it has been in the router for its pipeline, the port it goes to is free, and a channel
+at that port's end has a place for it; the first one of a packet needs a channel of its own there. Of the
+channels of each port that comes in, the one whose turn was longest ago proposes its flit; of the proposals
+for a port that goes out, the next after the one that had it last is taken. A turn lasts for a packet as long
+as that does not have to wait, or for a flit. What a router sends, and the credit that it gives back, is
+noticed by others in a later cycle, so that the order in which routers are looked at does not matter.
+
+Not here: when messages are cut into packets, and when routers are looked at (`model`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.lists import join, leave
+from et_sim.engine.state.run import NONE, Run
+from et_sim.network.flow.heap import put
+from et_sim.network.packet.credit.packets import (
+    cycle_length,
+    packet_arrived,
+    packet_left,
+    start_packet,
+    take_channel,
+)
+
+NEVER = 1 << 60
+
+
+@works_on_tables
+def wake(run: Run, device: int, cycle: int) -> None:
+    """Look at a router in a cycle, or earlier."""
+    if cycle < run.network.wakes_at[device]:
+        run.network.wakes_at[device] = cycle
+        put(run.network.routers, device, float(cycle), device)
+
+
+@works_on_tables
+def route(run: Run, device: int, cycle: int) -> bool:
+    """Let a router work for one cycle; returns whether that put anything on the calendar."""
+    network, settings = run.network, run.network.settings[0]
+    settings.asked = NONE
+    later = NEVER
+    for at in range(network.first_port[device], network.first_port[device + 1]):
+        later = min(later, _propose(run, network.ports_in[at], at, cycle))
+    if settings.asked != NONE:
+        later = cycle + 1
+    is_news = False
+    port_row = settings.asked
+    while port_row != NONE:
+        after = network.ports[port_row].next_asked
+        is_news |= _send(run, port_row, cycle)
+        network.ports[port_row].asked_channel = NONE
+        port_row = after
+    if later < NEVER:
+        wake(run, device, later)
+    return is_news
+
+
+@works_on_tables
+def _propose(run: Run, port_row: int, at: int, cycle: int) -> int:
+    """Find the channel of an incoming port that has its turn; returns when to look again."""
+    network = run.network
+    later, before, row = NEVER, NONE, network.ports[port_row].head
+    while row != NONE:
+        channel = network.channels[row]
+        can = _can_go_on(run, row, cycle)
+        if can <= cycle:
+            _ask(network, channel.out, row, before, at)
+            return cycle
+        later = min(later, can)
+        before, row = row, channel.next
+    return later
+
+
+@works_on_tables
+def _can_go_on(run: Run, row: int, cycle: int) -> int:
+    """The cycle in which the next flit of a channel may go on, as far as that is known."""
+    network = run.network
+    channel = network.channels[row]
+    here = channel.begins_at
+    if here == NONE:
+        flit_row = network.flits_here[row].head
+        if flit_row == NONE:
+            return NEVER
+        here = network.flits[flit_row].at
+    if here > cycle:
+        return here
+    out = network.ports[channel.out]
+    if out.free_at > cycle or out.target == NONE:  # no channel is needed to leave the network
+        return out.free_at
+    if channel.out_channel == NONE:
+        datelines = channel.datelines + (out.order < network.ports[channel.port].order)
+        free = network.free_channels[channel.out * network.settings[0].classes + datelines].head
+        if free != NONE:
+            return network.channels[free].free_at
+    else:
+        _take_credit(network, channel.out_channel, cycle)
+        if network.channels[channel.out_channel].credits > 0:
+            return cycle
+        back = network.credits_back[channel.out_channel].head
+        if back != NONE:
+            return network.flits[back].at
+    out.is_starved = 1
+    return NEVER
+
+
+@works_on_tables
+def _take_credit(network: Any, row: int, cycle: int) -> None:
+    """Count the places of which it is known by now that they are free."""
+    channel, back = network.channels[row], network.credits_back[row]
+    while back.head != NONE and network.flits[back.head].at <= cycle:
+        _free_first(network, back)
+        channel.credits += 1
+
+
+@works_on_tables
+def _ask(network: Any, port_row: int, row: int, before: int, at: int) -> None:
+    """A channel proposes its flit for a port."""
+    settings, port = network.settings[0], network.ports[port_row]
+    if port.asked_channel == NONE:
+        port.next_asked = settings.asked
+        settings.asked = port_row
+    elif not _is_sooner(port.turn, at, port.asked_port):
+        return
+    port.asked_channel, port.asked_before, port.asked_port = row, before, at
+
+
+@works_on_tables
+def _is_sooner(turn: int, one: int, other: int) -> bool:
+    """Whether one incoming port comes before another, counted from the one after the last turn."""
+    if (one > turn) != (other > turn):
+        return one > turn
+    return one < other
+
+
+@works_on_tables
+def _send(run: Run, port_row: int, cycle: int) -> bool:
+    """Move the flit that was chosen for a port; returns whether that put anything on the calendar."""
+    network, port = run.network, run.network.ports[port_row]
+    row, is_news = port.asked_channel, False
+    channel = network.channels[row]
+    _give_credit(run, row, cycle)
+    channel.sent += 1
+    is_last = channel.sent == channel.flits
+    is_turn_over = is_last or network.settings[0].turns_of_flits
+    port.turn = port.asked_port if is_turn_over else port.asked_port - 1
+    port.free_at = cycle + port.cycles
+    if port.target != NONE:
+        if channel.out_channel == NONE:
+            channel.out_channel = take_channel(run, row)
+        _put_flit(run, port, channel.out_channel, cycle)
+        _count(run, port_row, port, cycle)
+    elif is_last:
+        is_news = packet_arrived(run, channel.message, cycle + 1)
+    if is_last:
+        return _release(run, row, port.asked_before, cycle) or is_news
+    if is_turn_over:
+        _take_next_turn(network, network.ports[channel.port], row, port.asked_before)
+    return is_news
+
+
+@works_on_tables
+def _give_credit(run: Run, row: int, cycle: int) -> None:
+    """A flit leaves its place: those who send here hear of it when the wire back has carried that."""
+    network = run.network
+    channel = network.channels[row]
+    if channel.begins_at != NONE:
+        return
+    port = network.ports[channel.port]
+    flit_row = leave(network.flits, network.flits_here[row])
+    network.flits[flit_row].at = cycle + 1 + port.latency
+    join(network.flits, network.credits_back[row], flit_row)
+    if port.is_starved:
+        port.is_starved = 0
+        wake(run, port.source, cycle + 1 + port.latency)
+
+
+@works_on_tables
+def _put_flit(run: Run, port: Any, row: int, cycle: int) -> None:
+    """A flit is on its way to a channel; it may go on there when it has passed the pipeline."""
+    network, settings = run.network, run.network.settings[0]
+    flit_row = settings.free_flit
+    flit = network.flits[flit_row]
+    settings.free_flit = flit.next
+    settings.free_flits -= 1
+    flit.at = cycle + port.cycles + port.latency + settings.router_cycles
+    join(network.flits, network.flits_here[row], flit_row)
+    network.channels[row].credits -= 1
+    wake(run, port.target, flit.at)
+
+
+@works_on_tables
+def _count(run: Run, port_row: int, port: Any, cycle: int) -> None:
+    """A link has carried a flit more."""
+    before = port.bytes
+    port.bytes += run.network.settings[0].flit
+    if observe.is_recording(run):
+        length = cycle_length(run)
+        begin, end = cycle * length, (cycle + port.cycles) * length
+        observe.link_carries(run, port_row, begin, end, float(before), float(port.bytes))
+
+
+@works_on_tables
+def _release(run: Run, row: int, before: int, cycle: int) -> bool:
+    """The last flit of a packet has left its channel, which another packet may have when that is known.
+
+    Returns whether that put anything on the calendar.
+    """
+    network = run.network
+    channel = network.channels[row]
+    port, links = network.ports[channel.port], len(network.waiting)
+    _take_out(network, port, row, before)
+    if channel.begins_at == NONE:
+        channel.free_at = cycle + 1 + port.latency
+        free = channel.port * network.settings[0].classes + channel.datelines
+        channel.credits = network.settings[0].buffer
+        _forget_credit(network, row)
+        join(network.channels, network.free_channels[free], row)
+        return False
+    link_row = channel.port - links
+    join(network.channels, network.free_channels[links * network.settings[0].classes + link_row], row)
+    if start_packet(run, link_row, cycle + 1):
+        wake(run, port.target, cycle + 1)
+    return packet_left(run, channel.message, cycle + 1)
+
+
+@works_on_tables
+def _forget_credit(network: Any, row: int) -> None:
+    """All places of a channel are known to be free when the whole of it is."""
+    back = network.credits_back[row]
+    while back.head != NONE:
+        _free_first(network, back)
+
+
+@works_on_tables
+def _free_first(network: Any, fifo: Any) -> None:
+    """The first flit of a list is history."""
+    settings = network.settings[0]
+    flit_row = leave(network.flits, fifo)
+    network.flits[flit_row].next = settings.free_flit
+    settings.free_flit = flit_row
+    settings.free_flits += 1
+
+
+@works_on_tables
+def _take_out(network: Any, port: Any, row: int, before: int) -> None:
+    """A channel holds no packet any more."""
+    after = network.channels[row].next
+    if before == NONE:
+        port.head = after
+    else:
+        network.channels[before].next = after
+    if after == NONE:
+        port.tail = before
+
+
+@works_on_tables
+def _take_next_turn(network: Any, port: Any, row: int, before: int) -> None:
+    """A channel had its turn: those that share its port come first."""
+    if port.tail != row:
+        _take_out(network, port, row, before)
+        join(network.channels, port, row)
