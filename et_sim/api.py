@@ -17,7 +17,7 @@ from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
-from et_sim.network.registry import check_model, check_network, model_named
+from et_sim.network.registry import check_model, model_named, model_on
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
 from et_sim.result import Result
@@ -114,7 +114,7 @@ def execute(
     watch.stage("reading machine and traces")
     task, chosen = prepare(workload, options, change), model_named(options.model)
     machine, layer_file = task.machine, task.layer_file
-    check_network(chosen, machine.network)
+    chosen = model_on(chosen, machine.network)
     output_filter.check_ranks(task.workload.ranks)
     watch.stage("planning")
     lowering = Lowering(task.workload, machine)

@@ -129,6 +129,8 @@ def as_text(found: dict[str, Any], place: str) -> list[str]:
     ]
     if found["protocol"]:
         rows.append(("protocol", _packets(found["protocol"])))
+    if found["credits"]:
+        rows.append(("credits", _flits(found["credits"])))
     if found["in_network"]:
         rows.append(("reduce", _names_of(found["in_network"])))
     lines = [f"{name:<13}{text}" for name, text in rows]
@@ -149,6 +151,15 @@ def _packets(protocol: dict[str, Any]) -> str:
     text += "stored and forwarded, " if protocol["store_and_forward"] else ""
     text += "in whole ns, " if protocol["whole_ns"] else ""
     return f"{text}complete at {protocol['completion']}"
+
+
+def _flits(credits: dict[str, Any]) -> str:
+    """How messages are cut, and how fast routers are."""
+    pipeline = plural(credits["router_cycles"], "cycle")
+    return (
+        f"packets of {credits['packet']} bytes in flits of {credits['flit']}, routers of {pipeline} of "
+        f"{credits['cycle_ps'] / 1000:g} ns"
+    )
 
 
 def _halves(found: dict[str, Any], across: float) -> str:

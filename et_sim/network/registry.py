@@ -54,8 +54,10 @@ def model_named(name: str) -> NetworkModel:
     return model
 
 
-def check_network(model: NetworkModel, network: Network) -> None:
-    """Refuse what a model cannot do, or would say nothing about."""
+def model_on(model: NetworkModel, network: Network) -> NetworkModel:
+    """What a model is on a network; refuses what it cannot do, or would say nothing about."""
+    if network.credits is not None and hasattr(model, "WITH_CREDITS"):
+        model = importlib.import_module(model.WITH_CREDITS)
     if network.protocol is not None and not getattr(model, "HAS_PROTOCOLS", False):
         raise UsageError(
             'key "protocol" of the network configuration means nothing to this network model',
@@ -73,3 +75,4 @@ def check_network(model: NetworkModel, network: Network) -> None:
             remedy="take --model packet, or leave the key out",
         )
     model.check(network)
+    return model

@@ -106,7 +106,7 @@ class Fabric:
             if entry[1] == 1 and not self.rules.pads:
                 whole = self.messages[entry[0]].size
                 size = max(whole - (self.packets(whole) - 1) * size, 1)
-            channel.flits, channel.begins = -(-size // self.rules.flit), cycle
+            channel.flits, channel.begins = -(-size // self.rules.flit), cycle + self.rules.router
             self.held["npu", link].append(channel)
             entry[1] -= 1
             if entry[1] == 0:

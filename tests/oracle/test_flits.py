@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,7 @@ def traffic(draw: st.DrawFn, ranks: int, most: int) -> list[TraceBuilder]:
 
 
 def check_against_oracle(ranks: int, machine: dict[str, Any], builders: list[TraceBuilder]) -> None:
-    model = "et_sim.network.packet.credit.model"
+    model = "packet"
     result = simulate(builders, machine, system(), model=model, detail="messages,links")
     given, network = machine["credits"], read_network_alone(machine)
     cycle_ps = round(given["cycle"] * 1000)
@@ -133,7 +135,7 @@ def test_class_and_number_of_links_grow_along_every_way(data: st.DataObject) -> 
     routes, most = route_tables(network), 0
     for source, target in np.ndindex(ranks, ranks):
         way = path_between(routes, source, target) if source != target else []
-        falls = sum(order[after] < order[before] for before, after in zip(way, way[1:], strict=False))
+        falls = sum(order[after] < order[before] for before, after in pairwise(way))
         most = max(most, falls + 1)
     assert classes == most
 
@@ -147,3 +149,47 @@ def test_a_torus_needs_a_dateline_for_each_dimension_and_a_tree_none() -> None:
     ):
         network = read_network_alone({"graph": {**shape, "bandwidth": "50GB/s", "latency": 100}})
         assert order_of_links(graph_tables(network), network.ranks)[1] == expected, shape
+
+
+def check_torus(seed: int) -> None:
+    """Many messages at once over one channel of one flit in each class: all arrive, over shortest ways."""
+    chance = random.Random(seed)
+    sizes = [chance.randint(2, 4) for _ in range(chance.randint(1, 3))]
+    ranks = math.prod(sizes)
+    builders, links = [TraceBuilder() for _ in range(ranks)], 0
+    for tag in range(4 * ranks):
+        source, target = chance.randrange(ranks), chance.randrange(ranks)
+        if source == target:
+            continue
+        flits = chance.randint(1, 6)
+        builders[source].send(target, 64 * flits, tag=tag)
+        builders[target].receive(source, 64 * flits, tag=tag)
+        here, there = source, target
+        for size in sizes:
+            ahead = (there % size - here % size) % size
+            links += flits * min(ahead, size - ahead)
+            here, there = here // size, there // size
+    machine = {
+        "graph": {
+            "generator": "torus",
+            "sizes": sizes,
+            "bandwidth": "64GB/s",
+            "latency": chance.randint(0, 3),
+        },
+        "credits": {"flit": 64, "packet": chance.choice([64, 128, 384]), "channels": 1, "buffer": 1},
+    }
+    result = simulate(builders, machine, system(dimensions=len(sizes)), model="packet", detail="links")
+    assert result.outcome.is_complete, seed
+    assert sum(result.table("links").to_pydict()["bytes"]) == 64 * links, seed
+
+
+def test_no_torus_stands_still() -> None:
+    for seed in range(5):
+        check_torus(seed)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(1000, 11000, 1000))
+def test_no_torus_stands_still_in_many_cases(first: int) -> None:
+    for seed in range(first, first + 1000):
+        check_torus(seed)

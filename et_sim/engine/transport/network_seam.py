@@ -9,9 +9,10 @@ the pool (`message_pool`) and returns its row from `network_event` when it is th
 own: tables in its dataclass, of which `grown` makes longer ones between events while `rows_left` tells how
 many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event that may be overtaken by
 another one carries a version: the model compares it with its own and drops what is stale. A model that knows
-what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one
-that knows the constants of LogGOPS `HAS_LOGGOPS`, and one that tells only when nodes begin and end
-`RECORDS_NODES_ONLY`.
+what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one that knows the constants of
+LogGOPS `HAS_LOGGOPS`, one that knows flits (`Network.credits`) `HAS_CREDITS`, and one that tells only when
+nodes begin and end `RECORDS_NODES_ONLY`. `WITH_CREDITS` names the module that stands for the model where the
+network file speaks of credits.
 """
 
 from __future__ import annotations

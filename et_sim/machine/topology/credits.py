@@ -12,6 +12,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.credit_tables import CREDIT_KEYS, CREDITS_KEY, FLIT
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import Credits
+from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.inner_keys import place_of, read_inner
 
@@ -23,6 +24,12 @@ def read_credits(source: Source, remarks: Remarks) -> Credits | None:
     given = read_inner(source, CREDITS_KEY, CREDIT_KEYS, remarks)
     if given is None:
         return None
+    if PROTOCOL_KEY.name in source.content:
+        raise MachineError(
+            'keys "protocol" and "credits" exclude each other',
+            place=place_of(source, CREDITS_KEY),
+            remedy="leave out the protocol: with credits, nothing is lost that it would send again",
+        )
     values: dict[str, Any] = {}
     for name, value in given.items():
         match name:

@@ -42,6 +42,7 @@ from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
 HAS_PROTOCOLS = True
+WITH_CREDITS = "et_sim.network.packet.credit.model"
 GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is at its target
 MOST_PLANS = (1 << 30) - 1  # told apart
 PS_PER_NS = setup.PS_PER_NS

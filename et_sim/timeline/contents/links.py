@@ -37,7 +37,8 @@ class LinkSource:
         actors = output_filter.actors(self._plan.actor_of_rank)
         for begin in range(0, len(self._slices), at_once):
             part = self._slices[begin : begin + at_once]
-            which = np.flatnonzero((part["busy_ns"] > 0) | (part["messages"] > 0) | (part["waiting"] > 0))
+            marks = ("busy_ns", "bytes", "messages", "waiting")
+            which = np.flatnonzero(np.any([part[name] > 0 for name in marks], axis=0))
             columns = self._columns(part[which], (begin + which) // self._per_link, which % self._per_link)
             mask = output_filter.mask(actors, columns["actor"], columns["start_ns"], columns["end_ns"])
             kept = {name: not_negative(c if mask is None else c[mask]) for name, c in columns.items()}

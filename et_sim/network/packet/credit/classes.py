@@ -17,7 +17,7 @@ import numpy as np
 
 from et_sim.compiled.entry_points import entry
 from et_sim.errors import MachineError
-from et_sim.machine.model import Network
+from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network.graph import GraphTables
 from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
 
@@ -25,7 +25,13 @@ MOST_RANKS = 4096  # the ways of all pairs are looked at
 
 
 def check_pairs(network: Network) -> None:
-    """Refuse networks with too many ways."""
+    """Refuse networks with too many ways, or with several for each pair."""
+    if isinstance(network.fabric, GraphFabric) and network.fabric.routing is Routing.ECMP_NS3:
+        raise MachineError(
+            "with credits, all messages between two ranks go the same way, and with ecmp-ns3 they do not",
+            place="network configuration",
+            remedy="give routing: ecmp",
+        )
     if network.ranks > MOST_RANKS:
         raise MachineError(
             f"with credits, the ways of all pairs of ranks are looked at, and {network.ranks} ranks have too "

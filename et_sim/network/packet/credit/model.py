@@ -33,9 +33,18 @@ from et_sim.network.flow.heap import Heap, first_of, heap_for, take_out
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet.credit.classes import check_pairs, order_of_links
-from et_sim.network.packet.credit.packets import ARRIVAL, LEFT, WORK, cut, cycle_of, start_packet, time_of
+from et_sim.network.packet.credit.packets import (
+    ARRIVAL,
+    LEFT,
+    NEVER,
+    WORK,
+    cut,
+    cycle_of,
+    start_packet,
+    time_of,
+)
 from et_sim.network.packet.credit.records import CHANNEL, FIFO, FLIT, MESSAGE, PORT, SETTINGS
-from et_sim.network.packet.credit.router import NEVER, route, wake
+from et_sim.network.packet.credit.router import route, wake
 from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
@@ -209,8 +218,10 @@ def inject(
     message.source, message.begin_ns = source, run.clock[0].now
     link_row = cut(run, row)
     cycle = cycle_of(run, run.clock[0].now) + 1
-    while start_packet(run, link_row, cycle):
-        wake(run, run.network.ports[link_row].source, cycle)
+    begins = start_packet(run, link_row, cycle)
+    while begins < NEVER:
+        wake(run, run.network.ports[link_row].source, begins)
+        begins = start_packet(run, link_row, cycle)
     _work_later(run)
 
 
@@ -244,9 +255,14 @@ def _leave_source(run: Run, row: int) -> None:
     port = network.ports[link_row]
     alone = int(message.bytes / network.hops.fabric.speeds[port.speed].bytes_per_ns)
     tier = network.hops.tier[link_row]
-    observe.message_shared(run, row, link_row, port.speed, tier, message.begin_ns, alone)
+    now = run.clock[0].now
+    message.left_ns = now
+    message.through = observe.message_shared(
+        run, row, link_row, port.speed, tier, message.begin_ns, now, alone
+    )
     if message.done != NONE:
-        schedule(run, run.clock[0].now, message.done, message.c & LOWEST_31_BITS, message.b, 0)
+        observe.next_event_follows(run, message.through, now)
+        schedule(run, now, message.done, message.c & LOWEST_31_BITS, message.b, 0)
 
 
 @works_on_tables
@@ -271,6 +287,7 @@ def _work(run: Run) -> None:
     if device != NONE:
         time = max(time_of(run, network.wakes_at[device]), clock.now)
         settings.plans = (settings.plans + 1) & MOST_PLANS
+        observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
         schedule(run, time, NETWORK + WORK, 0, settings.plans, 0)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NETWORK
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
@@ -16,6 +17,7 @@ from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
 
 WORK, LEFT, ARRIVAL = range(3)  # kinds of events: routers work; a message has left; one is at its target
 PS_PER_NS = 1000
+NEVER = 1 << 60
 
 
 @works_on_tables
@@ -56,24 +58,28 @@ def cut(run: Run, message_row: int) -> int:
 
 
 @works_on_tables
-def start_packet(run: Run, link_row: int, cycle: int) -> bool:
-    """Put the next packet that waits for a link into a channel at its source, if there is one of each."""
+def start_packet(run: Run, link_row: int, cycle: int) -> int:
+    """Put the next packet that waits for a link into a channel at its source, if there is one of each.
+
+    Returns when it may go on there, or NEVER.
+    """
     network = run.network
     waiting, port_row = network.waiting[link_row], len(network.waiting) + link_row
     free = network.free_channels[link_row + len(network.waiting) * network.settings[0].classes]
     if waiting.head == NONE or free.head == NONE:
-        return False
+        return NEVER
     message_row = waiting.head
     message, row = run.messages[message_row], leave(network.channels, free)
     channel, source = network.channels[row], message.source
     _hold(run, row, message_row, _flits_of_next(network, message))
-    channel.begins_at, channel.datelines, channel.out = cycle, 0, link_row
+    channel.begins_at = cycle + network.settings[0].router_cycles
+    channel.datelines, channel.out = 0, link_row
     channel.stop = next_stop(network.hops.fabric.routes, source, message.target)
     join(network.channels, network.ports[port_row], row)
     message.to_start -= 1
     if message.to_start == 0:
         leave(run.messages, waiting)
-    return True
+    return int(channel.begins_at)
 
 
 @works_on_tables
@@ -124,7 +130,9 @@ def packet_left(run: Run, message_row: int, cycle: int) -> bool:
     message.to_leave -= 1
     if message.to_leave > 0:
         return False
-    schedule(run, time_of(run, cycle), NETWORK + LEFT, message_row, 0, 0)
+    time = time_of(run, cycle)
+    observe.next_event_follows(run, 0, time)
+    schedule(run, time, NETWORK + LEFT, message_row, 0, 0)
     return True
 
 
@@ -135,5 +143,6 @@ def packet_arrived(run: Run, message_row: int, cycle: int) -> bool:
     message.to_arrive -= 1
     if message.to_arrive > 0:
         return False
+    observe.next_event_flies(run, message.through, message.left_ns, NONE)
     schedule(run, time_of(run, cycle), NETWORK + ARRIVAL, message_row, 0, 0)
     return True

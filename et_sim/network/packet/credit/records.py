@@ -69,6 +69,8 @@ MESSAGE = record(
     ("to_leave", "i8"),
     ("to_arrive", "i8"),
     ("begin_ns", "i8"),
+    ("left_ns", "i8"),
+    ("through", "i8"),  # the cause of its arrival
     ("origin", "i8"),  # of the event that sent it, to notice ties
     *MESSAGE_FIELDS,
 )

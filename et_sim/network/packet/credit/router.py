@@ -20,14 +20,13 @@ from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.flow.heap import put
 from et_sim.network.packet.credit.packets import (
+    NEVER,
     cycle_length,
     packet_arrived,
     packet_left,
     start_packet,
     take_channel,
 )
-
-NEVER = 1 << 60
 
 
 @works_on_tables
@@ -223,8 +222,7 @@ def _release(run: Run, row: int, before: int, cycle: int) -> bool:
         return False
     link_row = channel.port - links
     join(network.channels, network.free_channels[links * network.settings[0].classes + link_row], row)
-    if start_packet(run, link_row, cycle + 1):
-        wake(run, port.target, cycle + 1)
+    wake(run, port.target, start_packet(run, link_row, cycle + 1))
     return packet_left(run, channel.message, cycle + 1)
 
 
