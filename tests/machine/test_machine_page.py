@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from et_sim.machine import read_machine
+from et_sim.machine import read_machine, read_network_alone
 from et_sim.machine.reference_page import configuration_page
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 
@@ -29,7 +29,10 @@ def test_the_examples_describe_one_machine_without_warnings(tmp_path: Path) -> N
     blocks = re.findall(r"```(?:yaml|json)\n(.*?)```", configuration_page(), re.DOTALL)
     network = tmp_path / "network.yml"
     network.write_text(blocks[0], encoding="utf-8")
-    system, memory, groups = (json.loads(block) for block in blocks[1:])
+    loggops = tmp_path / "loggops.yml"
+    loggops.write_text(blocks[1], encoding="utf-8")
+    assert read_network_alone(str(loggops)).loggops is not None
+    system, memory, groups = (json.loads(block) for block in blocks[2:])
     machine = read_machine(system=system, network=network, memory=memory, groups=groups)
     assert machine.network.ranks == 8
     assert not machine.warnings
