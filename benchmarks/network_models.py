@@ -1,4 +1,4 @@
-"""What network models take: exchanges, permutations and a ring, on dimensions and graphs, most not folded.
+"""What network models take: exchanges, permutations, a ring, switches that reduce; most are not folded.
 
     python benchmarks/network_models.py [--models flow,link] [--cases "exchange, leaf-spine" ...]
 
@@ -52,12 +52,19 @@ RAILS = graph(
     spines=8,
 )
 LEAVES = graph(512, generator="leaf-spine", leaves=32, spines=16, **{"npus-per-leaf": 16})
+REDUCERS = [{"tier": 1, "latency": 100}, {"tier": 2, "latency": 100}]
+REDUCING = {
+    **graph(512, generator="leaf-spine", leaves=32, spines=1, **{"npus-per-leaf": 16}),
+    "in-network": REDUCERS,
+}
 CASES = {
     "exchange, switch": Case(512, 1, grid(["Switch"], [512]), "exchange"),
     "exchange, leaf-spine": Case(512, 1, LEAVES, "exchange"),
     "permutation, torus": Case(4096, 3, grid(["Ring"] * 3, [16] * 3), "permutation"),
     "permutation, fat tree": Case(4096, 1, FAT_TREE, "permutation"),
     "ring, rails": Case(1024, 1, RAILS, "ring", "ring", 64),
+    "in network, leaf-spine": Case(512, 1, REDUCING, "sum", "inNetwork", 64),
+    "folded in network, leaf-spine": Case(512, 1, REDUCING, "sum", "inNetwork", 64, fold=True),
     "folded exchange, leaf-spine": Case(512, 1, {**LEAVES, "routing": "shortest"}, "exchange", fold=True),
     "folded ring, rails": Case(1024, 1, {**RAILS, "routing": "shortest"}, "ring", "ring", 64, fold=True),
 }
@@ -89,6 +96,8 @@ def run(name: str, model: str) -> None:
 
     case = CASES[name]
     system: dict[str, Any] = {f"{one}-implementation": [case.algorithm] * case.dimensions for one in NAMES}
+    if case.algorithm == "inNetwork":
+        del system["all-to-all-implementation"]
     system |= {"scheduling-policy": "LIFO", "collective-optimization": "baseline", "profile": "corrected"}
     system |= {"preferred-dataset-splits": case.chunks, "active-chunks-per-dimension": case.chunks}
     result = et_sim.simulate(workload(case), model=model, fold=case.fold, system=system, network=case.network)

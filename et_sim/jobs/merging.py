@@ -23,7 +23,7 @@ from et_sim.machine.topology.fields import FieldError
 from et_sim.recognise import Kind, kind_of
 from et_sim.trace import TraceBuilder, Workload, read_workload
 from et_sim.trace.columns import Trace
-from et_sim.trace.expansion import Expansion
+from et_sim.trace.expansion import Expansion, with_distances
 from et_sim.trace.workload import Job
 
 _INSTEAD = {
@@ -60,7 +60,7 @@ def read_jobs(given: str | Path | Mapping[str, Any], npus: int, *, profile_is_op
     for job, part in sorted(zip(jobs, parts, strict=True), key=lambda pair: int(pair[0].npus.min())):
         merger.add(job, part)
     return Workload(
-        *merger.templates(),
+        **merger.templates(),
         source=file.place,
         inputs=((file.place, file.digest), *inputs) if file.text else tuple(inputs),
         notices=tuple(dict.fromkeys(text for part in parts for text in part.workload.notices)),
@@ -77,10 +77,12 @@ def only(workload: Workload, job: Job) -> Workload:
     of_rank = np.where(kept, workload.template_of_rank, len(workload.templates))
     used, of_rank = np.unique(of_rank, return_inverse=True)
     templates = (*workload.templates, TraceBuilder().build())
+    relative = (*workload.relative_peers, False) if workload.relative_peers else ()
     return replace(
         workload,
         templates=tuple(templates[number] for number in used.tolist()),
         template_of_rank=of_rank.reshape(-1).astype(np.int32),
+        relative_peers=tuple(relative[number] for number in used.tolist()) if relative else (),
         jobs=(job,),
     )
 
@@ -137,31 +139,44 @@ class _Merger:
     def __init__(self, npus: int) -> None:
         self._npus = npus
         self._templates: list[Trace] = []
+        self._relative: list[bool] = []
         self._of_rank = np.full(npus, -1, np.int32)
         self.groups: dict[str, tuple[int, ...]] = {}
 
     def add(self, job: Job, part: _Part) -> None:
-        """Add a job, each rank of which gets a template that names NPUs."""
+        """Add a job, each rank of which gets a template that names NPUs, or how far away they are."""
         workload, expansion = part.workload, Expansion(part.workload)
         labels = _labels(expansion, part.groups)
         renaming = Renaming(job, self._npus, labels)
         listed = {**part.groups, **expansion.groups, "": range(workload.ranks)}
         named = {renaming.group(name): renaming.members(of) for name, of in listed.items()}
         self.groups |= {name: members for name, members in named.items() if name}
-        number_of: dict[tuple[int, ...], int] = {}
+        number_of: dict[tuple[Any, ...], int] = {}
         for rank, npu in enumerate(job.npus.tolist()):
-            number = number_of.setdefault(expansion.variant(rank), len(self._templates))
+            variant: tuple[Any, ...] = expansion.variant(rank)
+            is_relative = workload.has_relative_peers(int(workload.template_of_rank[rank]))
+            trace = None
+            if is_relative:
+                trace, distances = with_distances(renaming.trace(expansion.trace(rank)), npu, self._npus)
+                variant = (variant[0], distances, *variant[2:])
+            number = number_of.setdefault(variant, len(self._templates))
             if number == len(self._templates):
-                self._templates.append(renaming.trace(expansion.trace(rank)))
+                self._templates.append(trace or renaming.trace(expansion.trace(rank)))
+                self._relative.append(is_relative)
             self._of_rank[npu] = number
 
-    def templates(self) -> tuple[tuple[Trace, ...], Any]:
-        """All templates, and which of them each NPU runs."""
+    def templates(self) -> dict[str, Any]:
+        """All templates, and which of them each NPU runs, as a workload has them."""
         idle = self._of_rank < 0
         if idle.any():
             self._of_rank[idle] = len(self._templates)
             self._templates.append(TraceBuilder().build())
-        return tuple(self._templates), self._of_rank
+            self._relative.append(False)
+        return {
+            "templates": tuple(self._templates),
+            "template_of_rank": self._of_rank,
+            "relative_peers": tuple(self._relative),
+        }
 
 
 def _labels(expansion: Expansion, listed: Mapping[str, Any]) -> dict[str, str]:

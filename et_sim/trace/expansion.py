@@ -132,6 +132,16 @@ def _with_peers(trace: Trace, rank: int, ranks: int) -> Trace:
     return replace(trace, comm_src=source, comm_dst=target)
 
 
+def with_distances(trace: Trace, rank: int, ranks: int) -> tuple[Trace, bytes]:
+    """The other way round: ranks as distances from a rank; and these, to compare them with another rank's."""
+    rows, ends = peer_rows(trace), {}
+    for name in ("comm_src", "comm_dst"):
+        ends[name] = getattr(trace, name).copy()
+        said = rows[trace.has(name, rows)]
+        ends[name][said] = (ends[name][said].astype(np.int64) - rank) % ranks
+    return replace(trace, **ends), b"".join(column[rows].tobytes() for column in ends.values())
+
+
 def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The number of the first group of every rule, above all that traces name or describe."""
     named = {

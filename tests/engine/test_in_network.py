@@ -89,7 +89,7 @@ def ns(size: float) -> int:
     return int(size / B)
 
 
-@pytest.mark.parametrize("net", [switch(), star()])
+@pytest.mark.parametrize("net", [switch(), pytest.param(star(), marks=pytest.mark.deep)])
 @pytest.mark.parametrize(
     ("kind", "up", "down"), [("all_reduce", 8, 8), ("all_gather", 1, 7), ("reduce_scatter", 8, 1)]
 )
@@ -158,8 +158,14 @@ def test_a_tree_of_switches_takes_every_level_by_closed_form(kind: str, chunks: 
     assert makespan(tree(), kind, size, "analytical", **keys) == chunks * max(stages) + latencies
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        pytest.param(kind, model, marks=() if (at + row) % 3 == 0 else pytest.mark.deep)
+        for at, kind in enumerate(KINDS)
+        for row, model in enumerate(MODELS)
+    ],
+)
 def test_a_graph_of_one_switch_is_the_dimension(kind: str, model: str) -> None:
     keys = {"preferred-dataset-splits": 3, "active-chunks-per-dimension": 2}
     times = [
@@ -278,7 +284,7 @@ def test_ranks_of_two_kinds_below_a_switch_are_two_actors() -> None:
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_folded_is_unfolded_and_the_record_of_causes_is_complete(data: st.DataObject) -> None:
     net = data.draw(st.sampled_from([switch(6), star(6), tree(3, 2), switch(6, rate="3GB/s")]))

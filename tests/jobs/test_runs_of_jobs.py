@@ -19,6 +19,7 @@ import et_sim
 from et_sim.api import run
 from et_sim.cli import main
 from et_sim.generate.transformer import Transformer, make_transformer
+from et_sim.jobs import read_jobs
 from et_sim.timeline import write_run
 from et_sim.trace import Trace, TraceBuilder, Workload, write_manifest, write_workload
 from et_sim.trace.workload import GroupRule
@@ -400,3 +401,58 @@ def test_npus_without_a_job_do_not_count_among_those_that_wait() -> None:
         for npus in (4, 40)
     ]
     assert costs[0]["slowest"] == costs[1]["slowest"] == {"ranks": "0", "cost_ns": 60_000}
+
+
+FABRICS: tuple[dict[str, Any], ...] = (
+    network(["Switch"], [12]),
+    {"graph": {"generator": "star", "npus": 12, "bandwidth": "47GB/s", "latency": 300}},
+    {
+        "graph": {
+            "generator": "leaf-spine",
+            "leaves": 3,
+            "spines": 1,
+            "npus-per-leaf": 4,
+            "bandwidth": "50GB/s",
+        },
+        "logical-dimensions": [12],
+    },
+)
+
+
+def _round(ranks: int, distances: tuple[int, ...] = (1,)) -> Workload:
+    """An all-reduce, and every rank sends some ranks further on."""
+    build = TraceBuilder()
+    last = build.collective("all_reduce", 120_000)
+    for tag, distance in enumerate(distances):
+        build.send(distance, 50_000, tag=tag, after=[last])
+        build.receive(ranks - distance, 50_000, tag=tag, after=[last])
+    return Workload((build.build(),), np.zeros(ranks, np.int32), relative_peers=(True,))
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(one, marks=pytest.mark.deep) for one in range(4, 80))]
+)
+def test_jobs_at_random_places_are_folded_exactly_on_the_flow_model(seed: int) -> None:
+    draw = Random(seed)
+    works = [all_reduces(4), _round(3), _round(2), all_reduces(2, 9)]
+    jobs = [
+        job(f"j{at}", draw.choice(works), "random", seed=draw.randint(0, 99), start=draw.choice((0, 0, 700)))
+        for at in range(draw.choice((2, 3)))
+    ]
+    keys = system(draw.choice(("ring", "direct")), profile="corrected")
+    machine = {"system": keys, "network": draw.choice(FABRICS), "model": "flow"}
+    assert _seen(jobs, **machine) == _seen(jobs, **machine, fold=False)
+
+
+def test_ranks_with_equal_distances_share_a_template() -> None:
+    """A job on half of the NPUs: only the first and the last rank's neighbours lie elsewhere."""
+    both = {"jobs": [job("a", _round(32, (1, 31)), "8-39"), job("b", _round(8, (3,)), "packed")]}
+    merged = read_jobs(both, 64, profile_is_open=False)
+    used = [len(np.unique(merged.template_of_rank[one.npus])) for one in merged.jobs]
+    assert used == [3, 3]
+    whole = read_jobs({"jobs": [job("a", _round(64))]}, 64, profile_is_open=False)
+    assert len(whole.templates) == 1
+    machine = {"system": CORRECTED, "network": network(["Ring"], [64])}
+    by_name = run(both, **machine, isolated=True)
+    assert by_name.is_complete
+    assert all(one["slowdown"] == 1.0 for one in by_name.jobs.values())

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import simulate, system
 
+from et_sim.engine.state.traffic_tables import LINK_QUEUE, SLICE
 from et_sim.network.flow import model, shares
 from et_sim.network.flow.heap import first_of, heap_for, put, take_out
+from et_sim.network.flow.records import SHARED, USE
 from et_sim.trace import TraceBuilder
 
 ROUNDED = 1e-9  # relative
@@ -138,3 +140,15 @@ def test_a_heap_always_has_the_smallest_key_first(changes: list[tuple[int, float
         first = min(keys, key=lambda one: (keys[one], 100 - one), default=-1)
         assert first_of(heap) == first
         assert heap.size[0] == len(keys)
+
+
+def test_counts_hold_as_many_messages_as_there_are_ranks_times_messages_of_each() -> None:
+    """Of a million folded ranks with thousands of messages each, on the one link that they share."""
+    wide = (SHARED, ("links", "flows", "flows_back", "to_set", "back_to_set", "open", "open_back"))
+    for table, names in (
+        wide,
+        (USE, ("weight",)),
+        (SLICE, ("messages", "waiting")),
+        (LINK_QUEUE, ("waiting",)),
+    ):
+        assert {table[name].itemsize for name in names} == {8}

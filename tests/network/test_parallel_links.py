@@ -1,0 +1,69 @@
+"""Parallel links: with a count, one over which a message is spread; as entries, each carries its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.trace import TraceBuilder, Workload
+
+SYSTEM: dict[str, Any] = {"profile": "corrected", "endpoint-delay": 0}
+MODELS = ("analytical", "link", "flow", "packet")
+SIZE, B, L, N = 1_000_000, 25, 300, 3
+
+
+def dumbbell(*middle: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Two NPUs left and two right, and links from left to right."""
+    ends = [{"from": f"npu{npu}", "to": "lr"[npu // 2], "bandwidth": "100GB/s"} for npu in range(4)]
+    own = [{"from": "l", "to": "r", "latency": L, **one} for one in middle]
+    return {"npus": 4, "switches": ["l", "r"], "links": [*ends, *own], "logical-dimensions": [4], **more}
+
+
+def sent(network: dict[str, Any], model: str, messages: int = 1) -> et_sim.Result:
+    """One or two messages of their own from left to right, at the same time."""
+    builders = [TraceBuilder() for _ in range(4)]
+    for source in range(messages):
+        builders[source].send(2 + source, SIZE)
+        builders[2 + source].receive(source, SIZE)
+    workload = Workload.of([build.build() for build in builders])
+    return et_sim.simulate(workload, system=SYSTEM, network=network, model=model, detail="links", fold=False)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("messages", [1, 2])
+def test_a_count_of_links_is_one_of_so_many_times_the_bandwidth(model: str, messages: int) -> None:
+    counted = dumbbell({"bandwidth": f"{B}GB/s", "count": N})
+    wide = dumbbell({"bandwidth": f"{N * B}GB/s"})
+    slow = dumbbell({"bandwidth": "1GB/s", "count": 2})
+    slow["overrides"] = [{"between": ["l", "r"], "bandwidth": f"{N * B}GB/s"}]  # of all together
+    runs = [sent(network, model, messages) for network in (counted, wide, slow)]
+    assert len({tuple(one.finish_ns.tolist()) for one in runs}) == 1
+    assert len({str(one.table("links").to_pylist()) for one in runs}) == 1
+
+
+def test_a_message_takes_the_time_of_all_of_them_together() -> None:
+    counted, ends, middle = dumbbell({"bandwidth": f"{B}GB/s", "count": N}), SIZE // 100, SIZE // (N * B)
+    assert sent(counted, "analytical").makespan_ns == L + middle
+    assert sent(counted, "flow").makespan_ns == pytest.approx(L + middle, abs=1)
+    assert sent(counted, "link").makespan_ns == L + middle + 2 * ends
+    assert sent(counted, "flow", 2).makespan_ns == pytest.approx(L + 2 * SIZE / (N * B), abs=1)
+    assert sent(counted, "link", 2).makespan_ns == L + 2 * middle + 2 * ends
+
+
+@pytest.mark.parametrize("model", ["link", "flow"])
+def test_links_of_their_own_carry_a_message_each_where_the_hash_says_so(model: str) -> None:
+    """With the default routing, only the first of them is used."""
+    two = {"bandwidth": f"{B}GB/s"}, {"bandwidth": f"{B}GB/s", "name": "second"}
+    ends = 2 * (SIZE // 100) if model == "link" else 0
+    alone = L + SIZE // B + ends
+    shared = L + 2 * (SIZE // B) + ends
+    assert sent(dumbbell(*two), model, 2).makespan_ns == pytest.approx(shared, abs=1)
+    found = [sent(dumbbell(*two, routing="ecmp", seed=seed), model, 2) for seed in range(6)]
+    times = {one.makespan_ns for one in found}
+    assert sorted(times) == pytest.approx([alone, shared], abs=1)
+    for one in found:
+        rows = one.table("links").to_pylist()
+        used = {row["link"] for row in rows if row["tier"] == "l, r to l, r"}
+        assert len(used) == (2 if one.makespan_ns < shared - 1 else 1)
