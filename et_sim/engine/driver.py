@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.engine.load import load_of
+from et_sim.engine.load import load_of, ports_of
 from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.pools import (
@@ -128,6 +128,7 @@ def run_plan(
         resources=resources,
         has_contention=model.HAS_CONTENTION,
         load=load_of(model, network, in_units, run, resources),
+        ports=ports_of(model, network, in_units, run),
     )
 
 

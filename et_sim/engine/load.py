@@ -20,6 +20,15 @@ from et_sim.plan.tables import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ports:
+    """What packets met at the ports of a network: a row for each link, at its sending end."""
+
+    resources: ResourceTable
+    columns: dict[str, Any]  # by their names in ports.arrow
+    totals: dict[str, int]  # of the run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Load:
     """What was carried, per resource of the network."""
 
@@ -29,6 +38,12 @@ class Load:
     switches_ns: dict[
         str, float
     ]  # how long the busiest of each sort of switches that reduce worked at its rate
+
+
+def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Ports | None:
+    """What a model with packets counted at its ports; None: it has none."""
+    count = getattr(model, "ports_counted", None)
+    return None if count is None else Ports(model.resources(network, plan), *count(run.network))
 
 
 def load_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from et_sim.engine.load import Load
+from et_sim.engine.load import Load, Ports
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
 from et_sim.plan.tables import Plan
@@ -25,6 +25,7 @@ class Outcome:
     resources: ResourceTable | None  # of the network, if anything was recorded that names them
     has_contention: bool  # whether messages wait for each other
     load: Load | None  # of links, if it was counted
+    ports: Ports | None = None  # if the network has packets
 
     @property
     def is_complete(self) -> bool:

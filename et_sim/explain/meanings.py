@@ -92,6 +92,14 @@ def _of_lines() -> Iterator[Meaning]:
         ("bottleneck_unknown",),
     )
     yield Meaning(
+        "packets",
+        "line of the summary",
+        "summary, summary.json",
+        "How many packets the run sent, whether any were lost, marked or paused, and which link most.",
+        {"to get it": "--model packet"},
+        ("ports.arrow", "lost_at", "paused_at"),
+    )
+    yield Meaning(
         "jobs",
         "file",
         "job file",

@@ -374,6 +374,25 @@ RESOURCES = Table(
         Column("bytes_per_ns", "float64", "its bandwidth; null where there is no link, but all that is sent"),
     ),
 )
+PORTS = Table(
+    name="ports",
+    about="one row for every link, in the order of their numbers: what packets met at its sending end",
+    writer="et_sim.timeline.contents.ports:ports_content",
+    remedy="simulate with --model packet",
+    columns=(
+        Column("link", TEXT, "its name, as in `links.arrow`"),
+        Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
+        Column("packets", "int64", "that it has sent: with data, acknowledgements and pauses"),
+        Column("bytes", "int64", "that it has sent, headers included"),
+        Column("busy_ns", "int64", "how long it was sending"),
+        Column("deepest_bytes", "int64", "most bytes of packets that waited for it in a device"),
+        Column("deepest_at_ns", "int64", "when that was first; null: none ever waited"),
+        Column("pauses", "int64", "how often the other end told it to pause"),
+        Column("paused_ns", "int64", "how long it was to"),
+        Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
+        Column("lost", "int64", "packets that its device had no room for"),
+    ),
+)
 MEMORY = Table(
     name="memory",
     about="one row for every change of local memory, actor by actor, in order of time",
@@ -452,7 +471,21 @@ JOBS = Table(
         ),
     ),
 )
-TABLES = (TIMELINE, ACTORS, JOBS, GROUPS, PEERS, LAYERS, PHASES, MESSAGES, LINKS, RESOURCES, MEMORY, PATH)
+TABLES = (
+    TIMELINE,
+    ACTORS,
+    JOBS,
+    GROUPS,
+    PEERS,
+    LAYERS,
+    PHASES,
+    MESSAGES,
+    LINKS,
+    RESOURCES,
+    PORTS,
+    MEMORY,
+    PATH,
+)
 
 
 def all_tables() -> tuple[Table, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from et_sim.engine.outcome import Outcome
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
+from et_sim.timeline.contents.ports import packets
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
@@ -86,6 +87,7 @@ class RecordedRun:
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             "bottleneck_unknown": why_unknown(self.outcome.load),
+            "packets": packets(self.outcome.ports),
             **figures_of_ranks(self.measurement),
             "explained": self.explained,
             "coverage": self.coverage,

@@ -167,6 +167,32 @@ def carried(tables: PacketTables) -> Any:
     return tables.ports["bytes"]
 
 
+def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]:
+    """(what happened at each port, and in all), times in nanoseconds."""
+    ports, state = tables.ports, tables.state[0]
+    still = np.where(ports["is_paused"], state.now_ps - ports["paused_since_ps"], 0)
+    columns = {
+        "packets": ports["carried_packets"],
+        "bytes": ports["bytes"],
+        "busy_ns": ports["busy_ps"] // PS_PER_NS,
+        "deepest_bytes": ports["deepest"],
+        "deepest_at_ns": np.where(ports["deepest"] > 0, ports["deepest_ps"] // PS_PER_NS, -1),
+        "pauses": ports["paused"],
+        "paused_ns": (ports["paused_ps"] + still) // PS_PER_NS,
+        "marked": ports["marks"],
+        "lost": ports["drops"],
+    }
+    totals = {
+        "sent": int(state.sent),
+        "acknowledgements": int(state.returned),
+        "sent_again": int(state.resent),
+        "lost": int(state.lost),
+        "marked": int(ports["marks"].sum()),
+        "pauses": int(ports["paused"].sum()),
+    }
+    return columns, totals
+
+
 def path_keys(_network: Network, **_: bool) -> None:
     """Packets of all ranks meet."""
     return

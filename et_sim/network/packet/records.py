@@ -33,6 +33,7 @@ STATE = record(
     ("logs", "i4"),  # what ports send is written down, because links are recorded
     ("logged", "i4"),
     ("sent", "i8"),  # packets with data, retransmitted ones included
+    ("resent", "i8"),  # how many of these are
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.errors import MachineError
 from et_sim.machine.graph import NPU
 from et_sim.machine.model import (
     Buffers,
@@ -25,6 +26,7 @@ from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTROL, TIMELY
 from et_sim.network.routes import NONE, route_tables, routes_of
 from et_sim.plan.tables import record, table
+from et_sim.units import format_bytes
 
 PS_PER_NS = 1000
 CODES = {
@@ -204,6 +206,14 @@ def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:
     headroom = np.bincount(ports["to"], ports["headroom"], minlength=count)
     own = headroom + buffers.reserve * np.bincount(ports["to"], minlength=count)
     devices["shared"] = buffers.size - (own.astype(np.int64) if buffers.pauses else 0)
+    smallest = int(np.argmin(devices["shared"]))
+    if devices["shared"][smallest] <= 0:
+        raise MachineError(
+            f"{network.fabric.graph.names[smallest]} needs {format_bytes(own[smallest])} of buffer for what "
+            f"is under way when it asks for a pause, and has {format_bytes(buffers.size)}",
+            place="network configuration",
+            remedy="give protocol a larger buffer, or pauses: false",
+        )
     return devices
 
 

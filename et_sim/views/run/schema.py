@@ -95,6 +95,16 @@ JOB = {
     "alone_ns": (int, NONE),
     "slowdown": (float, NONE),
 }
+PACKETS = {
+    "sent": int,
+    "acknowledgements": int,
+    "sent_again": int,
+    "lost": int,
+    "marked": int,
+    "pauses": int,
+    "lost_at": (str, NONE),
+    "paused_at": (str, NONE),
+}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "status": str,
@@ -112,6 +122,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "messages": int,
         "bottleneck": OrNull(BOTTLENECK),
         "bottleneck_unknown": (str, NONE),
+        "packets": OrNull(PACKETS),
         "per_rank": [FIGURES],
         "explained": OrNull(EXPLAINED),
         "coverage": COVERAGE,

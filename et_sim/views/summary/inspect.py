@@ -28,6 +28,7 @@ from et_sim.views.summary.machine_use import kernel_lines, kernel_sentence, memo
 from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.summary.operation_table import operation_lines
 from et_sim.views.summary.operations import operations
+from et_sim.views.summary.packets import packets_text
 from et_sim.views.summary.parts import PARTS
 from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
 from et_sim.views.summary.profile_facts import makespan_text, profile_text
@@ -185,6 +186,7 @@ def _facts(run: RunDirectory) -> list[str]:
         ("hidden", _hidden(run)),
         ("exposed", exposure_text(run)),
         ("bottleneck", bottleneck_text(summary)),
+        ("packets", packets_text(summary)),
         ("replayed", _replayed(run)),
         ("waited for", _slowest(run)),
         ("explained", explained_text(run)),

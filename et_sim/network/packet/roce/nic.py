@@ -194,6 +194,7 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
     state.sent += 1
     if pair.sent <= pair.highest:
         flow.retransmitted += 1
+        state.resent += 1
     else:
         pair.highest = pair.sent
     rate = pair.rate if rules.has_rates else pair.line_rate
