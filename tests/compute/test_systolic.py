@@ -206,3 +206,11 @@ def test_windows_that_cannot_be_laid_out_are_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match="layer wide has 51,984 entries of overlapping windows"):
         _ = Report(layer, array).timing
     assert Report(layer, replace(array, rules=Rules.CORRECTED)).timing.dram[0].words > layer.image_words
+
+
+def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> None:
+    layer = Layer.product("huge", 1 << 24, 1 << 24, 1 << 24)
+    assert Report(layer, SMALL).cycles == 2**44 * (2**24 + 6) - 1
+    for array in (replace(SMALL, mode=Bandwidth.GIVEN), replace(SMALL, rules=Rules.CORRECTED)):
+        with pytest.raises(InputError, match="layer huge has 17,592,186,044,416 folds"):
+            _ = Report(layer, array).timing

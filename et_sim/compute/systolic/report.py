@@ -15,8 +15,10 @@ from et_sim.compute.systolic.layer import Dimensions, Layer
 from et_sim.compute.systolic.overlapping import Overlapping
 from et_sim.compute.systolic.streams import Held, Slanted, Stream, Written
 from et_sim.compute.systolic.timing import Timing, limited, unlimited
+from et_sim.errors import InputError
 from et_sim.machine.systolic import Array, Dataflow
 
+MOST_STEPS = 1 << 25
 COMPUTE = ("Total Cycles", "Stall Cycles", "Overall Util %", "Mapping Efficiency %", "Compute Util %")
 BANDWIDTH = tuple(
     f"Avg {operand} {memory} BW" for memory in ("SRAM", "DRAM") for operand in ("IFMAP", "FILTER", "OFMAP")
@@ -43,10 +45,26 @@ class Report:
         """When its words move."""
         if self.alike is not None:
             return self.alike.timing
+        self._refuse_endless()
         folds = Folds.of(self.layer, self.array)
         as_scale_sim = limited if self.array.is_limited else unlimited
         rule = corrected if self.array.is_corrected else as_scale_sim
         return rule(_streams(self.layer, folds), Written(folds), folds, self.array)
+
+    def _refuse_endless(self) -> None:
+        """Refuse what would take hours: folds, and halves of memories that are filled, are gone through."""
+        if not (self.array.is_limited or self.array.is_corrected):
+            return
+        array = self.array
+        halves = [kb << 9 for kb in (array.ifmap_kb, array.filter_kb, array.ofmap_kb)]
+        filled = sum(words // half for words, half in zip(self.sram_words, halves, strict=True))
+        folds = Folds.of(self.layer, array).count
+        if folds + filled > MOST_STEPS:
+            raise InputError(
+                f"layer {self.layer.name} has {folds:,} folds, and fills halves of memories {filled:,} times",
+                remedy=f"more than {MOST_STEPS:,} are too many: give a larger array or memory, or calculated"
+                " bandwidth with SCALE-Sim's rules",
+            )
 
     @cached_property
     def sram_words(self) -> tuple[int, int, int]:
