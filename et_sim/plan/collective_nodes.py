@@ -70,6 +70,8 @@ def lower_collectives(
     used: list[str] = []
     own_groups = read_process_groups(trace)
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
+    if not len(rows):
+        return used
     signature = np.concatenate(
         (_signature(trace, rows, custom), _planned_before(trace, rows, collectives)[:, None]), axis=1
     )

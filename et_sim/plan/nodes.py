@@ -56,7 +56,7 @@ class TooLittleSaid:
             self.first = place, trace.describe(int(rows[0]))
         if self.rules.system.replay_only or self.rules.system.replay_communication:
             return
-        communicates = np.isin(trace.kind, (NodeKind.SEND, NodeKind.RECV, NodeKind.COLL))
+        communicates = _communicates(trace)
         rows = np.flatnonzero(communicates & trace.is_unsized)
         self.communication += ranks * int(communicates.sum())
         self.estimated += ranks * int((communicates & trace.is_estimated).sum())
@@ -85,7 +85,9 @@ class TooLittleSaid:
 
 def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     """The node table of one template, which `rank` runs, without children, collectives and channels."""
-    nodes = _lower(trace, rules, rank, place)
+    table = tables.table(tables.NODE, len(trace))
+    nodes = table.view(np.ndarray)  # whose columns are found faster
+    _lower(nodes, trace, rules, rank, place)
     _refuse_first(
         nodes["duration_ns"] > LONGEST_NS,
         trace,
@@ -93,11 +95,10 @@ def lower_nodes(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
         f"takes longer than {format_ns(LONGEST_NS)}",
         "correct its duration (which is in microseconds), or the machine",
     )
-    return nodes
+    return table
 
 
-def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
-    nodes = tables.table(tables.NODE, len(trace))
+def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) -> None:
     _assign_lanes(nodes, trace)
     _refuse(value_faults(trace), trace, place)
     replay = Replay()
@@ -106,7 +107,7 @@ def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
         _time(nodes, rows, replay.durations(trace, rows))
         nodes["busy"] = ~(trace.is_cpu | trace.is_opaque)
         _free_concurrent(nodes, trace)
-        return nodes
+        return
     kind = trace.kind
     _check_attributes(trace, rules, place)
     instant = (kind == NodeKind.INVALID) | (kind == NodeKind.METADATA)
@@ -114,21 +115,28 @@ def _lower(trace: Trace, rules: NodeRules, rank: int, place: str) -> Any:
     nodes["treatment"][instant] = Treatment.INSTANT
     compute = kind == NodeKind.COMP
     kernels = np.flatnonzero(compute & ~trace.is_cpu)
-    nodes["busy"][kernels] = 1
-    is_described = _has_figures(trace, rules)[kernels]
-    _time(nodes, kernels[is_described], rules.compute.durations(trace, kernels[is_described], rank))
-    _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
-    communicates = np.isin(kind, (NodeKind.SEND, NodeKind.RECV, NodeKind.COLL))
+    if len(kernels):
+        nodes["busy"][kernels] = 1
+        is_described = _has_figures(trace, rules)[kernels]
+        _time(nodes, kernels[is_described], rules.compute.durations(trace, kernels[is_described], rank))
+        _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
+    communicates = _communicates(trace)
     if not rules.system.replay_communication:
         _lower_communication(nodes, trace)
         communicates &= trace.is_unsized | _replayed_broadcasts(trace, rules.system)
     replayed = np.flatnonzero((compute & trace.is_cpu) | trace.is_opaque | communicates)
-    _time(nodes, replayed, replay.durations(trace, replayed))
+    if len(replayed):
+        _time(nodes, replayed, replay.durations(trace, replayed))
     _lower_memory(nodes, trace, rules.memory)
     if rules.system.behaviour.corrects(Correction.CONCURRENT_COMMUNICATION):
         _separate_lanes(nodes)
     _free_concurrent(nodes, trace)
-    return nodes
+
+
+def _communicates(trace: Trace) -> Any:
+    """Which nodes are messages or collectives."""
+    kind = trace.kind
+    return (kind == NodeKind.SEND) | (kind == NodeKind.RECV) | (kind == NodeKind.COLL)
 
 
 def _has_figures(trace: Trace, rules: NodeRules) -> Any:
@@ -156,13 +164,14 @@ def _separate_lanes(nodes: Any) -> None:
 
 def _free_concurrent(nodes: Any, trace: Trace) -> None:
     """Lanes without limit for nodes that their trace marks as concurrent, and for what nobody models."""
-    computes = trace.kind == NodeKind.COMP
-    for lane, which in (
-        (Lane.COLLECTIVE, ~computes & (trace.kind != NodeKind.RECV)),
-        (Lane.FREE_COMPUTE, computes),
-        (Lane.FREE_CPU, trace.is_cpu),
-    ):
-        nodes["lane"][which & trace.is_concurrent] = lane
+    if trace.is_concurrent.any():
+        computes = trace.kind == NodeKind.COMP
+        for lane, which in (
+            (Lane.COLLECTIVE, ~computes & (trace.kind != NodeKind.RECV)),
+            (Lane.FREE_COMPUTE, computes),
+            (Lane.FREE_CPU, trace.is_cpu),
+        ):
+            nodes["lane"][which & trace.is_concurrent] = lane
     nodes["lane"][trace.is_opaque] = Lane.FREE_CPU
 
 

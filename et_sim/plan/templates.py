@@ -50,6 +50,8 @@ class TemplateTables:
 
 def _attach_children(nodes: Any, trace: Trace) -> Any:
     """Fill indegree and the children columns; returns the children, grouped by parent."""
+    if not len(trace.data_deps) and not len(trace.ctrl_deps):
+        return np.zeros(0, np.int32)  # the columns are 0 already
     count = max(len(trace), 1)
     rows = np.arange(len(trace), dtype=np.int64)
     child = np.concatenate(

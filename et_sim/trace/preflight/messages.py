@@ -123,6 +123,8 @@ def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
     said = np.where(is_send, trace.has("comm_src", rows), trace.has("comm_dst", rows))
     own = np.where(is_send, trace.comm_src[rows], trace.comm_dst[rows])[said]
     rows = rows[said]
+    if not len(rows):
+        return []
     users = index.ranks_of(template)
     for at in np.unique(own, return_index=True)[1]:
         others = users[peers_of(index, template, users, own[at]) != users]
@@ -141,7 +143,10 @@ def _foreign(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
 def _to_oneself(index: TemplateIndex, template: int, ends: Ends) -> list[Problem]:
     users = index.ranks_of(template)
     is_relative = index.workload.has_relative_peers(template)
-    own = np.flatnonzero(ends.peer == 0 if is_relative else np.isin(ends.peer, users))
+    if is_relative:
+        own = np.flatnonzero(ends.peer == 0)
+    else:
+        own = np.flatnonzero(ends.peer == users[0] if len(users) == 1 else np.isin(ends.peer, users))
     if not len(own):
         return []
     first = own[np.argmin(ends.row[own])]

@@ -35,8 +35,11 @@ def value_faults(trace: Trace) -> Iterator[Fault]:
     if (wrong := (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES)).any():
         remedy = "correct comm_size or tensor_size, which are in bytes"
         yield Fault(wrong, f"moves more than {format_bytes(MOST_BYTES)}", remedy)
+    collective = trace.kind == NodeKind.COLL
+    if not collective.any():
+        return
     known = [int(kind) for kind in CollectiveKind]
-    if (wrong := (trace.kind == NodeKind.COLL) & ~np.isin(trace.comm_type, known)).any():
+    if (wrong := collective & ~np.isin(trace.comm_type, known)).any():
         remedy = f"collective types are {known[0]} to {known[-1]}"
         yield Fault(wrong, "has a comm_type that no collective has", remedy)
 
