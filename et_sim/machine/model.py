@@ -202,12 +202,13 @@ class LevelFabric:
 
 
 class Routing(StrEnum):
-    """Which of the shortest ways a message takes through a graph."""
+    """Which way a message takes through a graph: one of the shortest, or a detour."""
 
     SHORTEST = "shortest"
     ECMP = "ecmp"
     ECMP_NS3 = "ecmp-ns3"
     DIMENSION_ORDER = "dimension-order"
+    VALIANT = "valiant"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +224,7 @@ class GraphFabric:
     ] = ()  # (NPUs, whether it wraps round) by dimension, if it is a whole one
     routes: tuple[tuple[int, ...], ...] = ()  # links of the ways that were given
     reducers: tuple[tuple[int, Reducer], ...] = ()  # switches that reduce, by device, in order
+    groups: tuple[tuple[int, ...], ...] = ()  # devices of each group of a dragonfly, if ways depend on them
 
     @property
     def ranks(self) -> int:

@@ -29,8 +29,8 @@ from et_sim.network.routes import (
     RouteTables,
     mixed,
     next_link,
-    next_stop,
     route_tables,
+    stop_after,
 )
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import record, table
@@ -89,7 +89,7 @@ def most_links(network: Network) -> int:
     if fabric.grid:
         return sum(npus for npus, _ in fabric.grid)
     longest = longest_way(fabric.graph, fabric.npus_forward) or FAR
-    longest *= len(network.grid.dimensions)  # from stop to stop
+    longest *= 3 if fabric.groups else len(network.grid.dimensions)  # from stop to stop
     return max([longest, *(len(way) for way in fabric.routes)])
 
 
@@ -189,9 +189,7 @@ def next_leg(fabric: GraphTables, at: int, target: int) -> Leg:
 @works_on_tables
 def _stop_after(fabric: GraphTables, leg: Leg, device: int, stop: int) -> int:
     """Where a message goes next that is on its way to a stop, or there."""
-    if fabric.routes.rank_of[device] == stop:
-        return next_stop(fabric.routes, stop, leg.end)
-    return stop
+    return stop_after(fabric.routes, device, stop, leg.at, leg.end, FIRST_PORTS)
 
 
 @works_on_tables

@@ -19,7 +19,7 @@ from et_sim.machine.link_classes import link_tiers
 from et_sim.machine.model import Network, Routing
 from et_sim.network import graph, link_queues
 from et_sim.network.graph import GraphTables
-from et_sim.network.routes import MOST_BYTES_OF_TABLE, MOST_PORTS, next_link, next_stop, ports_of_flow
+from et_sim.network.routes import MOST_BYTES_OF_TABLE, MOST_PORTS, next_link, ports_of_flow, stop_after
 from et_sim.plan.tables import record, table
 from et_sim.units import format_bytes
 
@@ -33,6 +33,7 @@ MESSAGE = record(
     ("ports", "i8"),  # both, if its way depends on them
     *MESSAGE_FIELDS,
 )
+DIFFERS_BY_MESSAGE = (Routing.ECMP_NS3, Routing.VALIANT)  # which way a message takes between two ranks
 TO = "->"  # in the names of links
 inject, network_event, rows_left = link_queues.inject, link_queues.network_event, link_queues.rows_left
 
@@ -61,7 +62,7 @@ def link_tables(network: Network) -> GraphLinkTables:
 def check_ports(network: Network) -> None:
     """Refuse so many ranks that counting the messages between any two takes too much."""
     size = 2 * _ends(network) ** 2
-    if graph.wired(network).routing is Routing.ECMP_NS3 and size > MOST_BYTES_OF_TABLE:
+    if graph.wired(network).routing in DIFFERS_BY_MESSAGE and size > MOST_BYTES_OF_TABLE:
         raise MachineError(
             f"the ports of messages among {network.ranks} NPUs would need a table of {format_bytes(size)}",
             place="network configuration",
@@ -71,7 +72,7 @@ def check_ports(network: Network) -> None:
 
 def _counters(network: Network) -> Any:
     """Of the messages between any two ranks, where each may go another way."""
-    if graph.wired(network).routing is not Routing.ECMP_NS3:
+    if graph.wired(network).routing not in DIFFERS_BY_MESSAGE:
         return np.zeros(0, np.uint16)
     return np.zeros(_ends(network) ** 2, np.uint16)
 
@@ -155,8 +156,9 @@ def set_out(network: GraphLinkTables, message: Any, source: int, ports: int) -> 
 def take_hop(network: GraphLinkTables, message: Any) -> int:
     """The next link of a message; moves the message to the link's far end."""
     routes = network.fabric.routes
-    if routes.rank_of[message.device] == message.stop:
-        message.stop = next_stop(routes, message.stop, message.target)
+    message.stop = stop_after(
+        routes, message.device, message.stop, message.source, message.target, message.ports
+    )
     link = next_link(routes, message.device, message.stop, message.source, message.target, message.ports)
     message.device = routes.target[link]
     message.at = routes.rank_of[message.device]

@@ -6,9 +6,11 @@ stops are reached: the leaves of a fat tree, not its NPUs. On a whole mesh or to
 coordinates, and there is no table.
 
 Stops are the target alone, or with dimension order, the NPUs at which one logical coordinate after the other
-has become the target's, lowest dimension first. Among links that are equally near to the stop,
+has become the target's, lowest dimension first. With `valiant`, a message to another group of a dragonfly
+first goes to a third one, drawn for each message by a hash; its stops are that group and the target's, each
+as a whole, numbered behind all places where messages end. Among links that are equally near to the stop,
 
-- `shortest` and `dimension-order` take the one with the lowest number,
+- `shortest`, `dimension-order` and `valiant` take the one with the lowest number,
 - `ecmp` one by a hash of source, target, seed and device,
 - `ecmp-ns3` one by the hash of ns-3's switches, of which the device's number is the seed: the hash counts
   devices in the order in which a search from the target finds them that looks at high numbers first (ns-3
@@ -36,13 +38,25 @@ NONE = -1
 FAR = 255  # more links than any way has
 MOST_BYTES_OF_TABLE = 1 << 30
 LOWEST, HASHED, NS3 = range(3)
-CHOICES = {Routing.SHORTEST: LOWEST, Routing.DIMENSION_ORDER: LOWEST, Routing.ECMP: HASHED}
+CHOICES = {
+    Routing.SHORTEST: LOWEST,
+    Routing.DIMENSION_ORDER: LOWEST,
+    Routing.VALIANT: LOWEST,
+    Routing.ECMP: HASHED,
+}
 MASK = 0xFFFFFFFF
 NS3_SOURCE_PORT, NS3_TARGET_PORT, NS3_ADDRESS = 10000, 100, 0x0B000001
 MOST_PORTS = 0xFFFF
 FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message between two ranks
 RULE = record(
-    ("choice", "i8"), ("seed", "i8"), ("stops", "i8"), ("has_grid", "i8"), ("routes", "i8"), ("ranks", "i8")
+    ("choice", "i8"),
+    ("seed", "i8"),
+    ("stops", "i8"),
+    ("has_grid", "i8"),
+    ("routes", "i8"),
+    ("ranks", "i8"),
+    ("groups", "i8"),  # through which messages may go
+    ("first_group", "i8"),  # as a stop
 )
 AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
 
@@ -55,7 +69,8 @@ class RouteTables(Tables):
     source: Any  # device, by link
     target: Any
     rank_of: Any  # by device; NONE: neither an NPU nor a switch that reduces
-    device_of: Any  # by rank; behind the ranks come switches that reduce, where messages end, too
+    # By rank; behind the ranks come switches that reduce, where messages end, too, and a NONE per group.
+    device_of: Any
     first_link: Any  # by device, into the next two
     links: Any  # that leave it, by number; those to devices that forward
     first_direct: Any
@@ -68,6 +83,7 @@ class RouteTables(Tables):
     found: Any  # in which order a search from a goal finds devices; empty: nothing depends on it
     axes: Any  # of a mesh or torus
     logical: Any  # dimensions in whose order stops come
+    group_of: Any  # by device, its group as a stop; NONE: it is in none; empty: nothing depends on it
     route_key: Any  # source * devices + target, ascending
     route_first: Any
     route_links: Any
@@ -91,6 +107,7 @@ def route_tables(network: Network) -> RouteTables:
     rule.has_grid, rule.routes = bool(fabric.grid), len(fabric.routes)
     rank_of = np.full(devices, NONE, np.int32)
     ends = _ends(fabric)
+    rule.groups, rule.first_group = len(fabric.groups), len(ends)
     rank_of[ends] = np.arange(len(ends))
     first_goal, goal_row, goal_extra, hops, found = _distances(fabric, forwards, column)
     key, first, links = _given_routes(fabric)
@@ -99,7 +116,7 @@ def route_tables(network: Network) -> RouteTables:
         source=graph.sources,
         target=graph.targets,
         rank_of=rank_of,
-        device_of=ends.astype(np.int32),
+        device_of=np.concatenate([ends, np.full(len(fabric.groups), NONE)]).astype(np.int32),
         first_link=np.searchsorted(graph.sources[onward], np.arange(devices + 1)),
         links=onward.astype(np.int32),
         first_direct=np.searchsorted(graph.sources[direct], np.arange(devices + 1)),
@@ -112,6 +129,7 @@ def route_tables(network: Network) -> RouteTables:
         found=found,
         axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
         logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
+        group_of=_groups(fabric, len(ends)),
         route_key=key,
         route_first=first,
         route_links=links,
@@ -121,6 +139,13 @@ def route_tables(network: Network) -> RouteTables:
 def _ends(fabric: GraphFabric) -> Any:
     """The devices at which messages end."""
     return np.concatenate([fabric.graph.npus, np.array([row for row, _ in fabric.reducers], np.int64)])
+
+
+def _groups(fabric: GraphFabric, first: int) -> Any:
+    of_device = np.full(len(fabric.graph) if fabric.groups else 0, NONE, np.int32)
+    for number, devices in enumerate(fabric.groups):
+        of_device[list(devices)] = first + number
+    return of_device
 
 
 def _axes(sizes: list[tuple[int, bool]]) -> Any:
@@ -159,6 +184,11 @@ def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, An
     else:
         single, rows = np.unique(near, return_inverse=True)
         goals = [(one,) for one in single]
+        for group in fabric.groups:  # all of it is where it begins
+            goals.append(tuple(one for one in group if forwards[one]))
+        owner = np.concatenate([owner, ends + np.arange(len(fabric.groups))])
+        rows = np.concatenate([rows.reshape(-1), np.arange(len(single), len(goals))])
+        ends += len(fabric.groups)
     columns = int(forwards.sum())
     size = len(goals) * columns * (1 + 4 * is_ordered)
     if size > MOST_BYTES_OF_TABLE:
@@ -245,6 +275,36 @@ def next_stop(routes: RouteTables, at: int, target: int) -> int:
         if here != there:
             return at + (there - here) * axis.stride
     return target
+
+
+@works_on_tables
+def stop_after(routes: RouteTables, device: int, stop: int, source: int, target: int, ports: int) -> int:
+    """Where a message goes next that is at a device, on its way to a stop: there, or if it has come, on."""
+    if len(routes.group_of) > 0:
+        if stop == source and source != target:
+            return _detour(routes, source, target, ports)
+        if routes.group_of[device] != stop:
+            return stop
+        last = routes.group_of[routes.device_of[target]]
+        return target if stop == last else last  # straight to its group, not through a third one
+    return next_stop(routes, stop, target) if routes.rank_of[device] == stop else stop
+
+
+@works_on_tables
+def _detour(routes: RouteTables, source: int, target: int, ports: int) -> int:
+    """The group by way of which a message goes to another one; within a group, the target."""
+    rule = routes.rule[0]
+    one, other = routes.group_of[routes.device_of[source]], routes.group_of[routes.device_of[target]]
+    low, high = min(one, other), max(one, other)
+    if low == high or rule.groups < 3:
+        return target
+    if low == NONE:
+        return target
+    drawn = murmur3(int(source), int(target), ports, int(rule.seed)) % (rule.groups - 2)
+    drawn += rule.first_group
+    if drawn >= low:
+        drawn += 1
+    return drawn + 1 if drawn >= high else drawn
 
 
 @works_on_tables
@@ -410,12 +470,10 @@ def mixed(state: int, word: int) -> int:
 @works_on_tables
 def route_into(routes: RouteTables, source: int, target: int, found: Any) -> int:
     """Fill in the links of a message's way; returns how many, or NONE if they are too many."""
-    at, stop, count = source, source, 0
+    stop, count = source, 0
     device = routes.device_of[source]
     while device != routes.device_of[target]:
-        if routes.rank_of[device] == stop:
-            at = stop
-            stop = next_stop(routes, at, target)
+        stop = stop_after(routes, device, stop, source, target, FIRST_PORTS)
         link = next_link(routes, device, stop, source, target, FIRST_PORTS)
         if count == len(found):
             return NONE

@@ -41,7 +41,7 @@ def nested(build: GraphBuilder, fields: Fields, place: Place) -> Part:
         return Part(devices, own + part.dimensions, part.gateway)
     if attach == NPUS:
         part = generate(build, outer, Place(place.prefix, tier, tuple(devices)))
-        return Part(devices, (*own, copies), part.gateway)
+        return Part(devices, (*own, copies), part.gateway, groups=part.groups)
     for at in range(len(inner[0].devices)):
         given = tuple(part.devices[at] for part in inner)
         part = generate(build, outer, Place(f"{place.prefix}rail{at}.", tier, given))

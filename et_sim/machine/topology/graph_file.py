@@ -38,6 +38,7 @@ class _Made:
 
     dimensions: tuple[int, ...] = ()
     grid: tuple[tuple[int, bool], ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
 
 
 def read_graph(source: Source, remarks: Remarks) -> Network:
@@ -68,6 +69,9 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     grid = made.grid if is_whole else ()
     default = Routing.DIMENSION_ORDER if made.grid else Routing.SHORTEST
     routing = Routing(fields.choice("routing", [one.value for one in Routing], default.value))
+    if routing is Routing.VALIANT and not made.groups:
+        cause = "valiant sends messages by way of another group, and this network is no dragonfly"
+        raise fields.fault("routing", cause, "give shortest or ecmp, or generate a dragonfly")
     seed = fields.whole("seed", 0, least=0)
     sizes = _dimensions(fields, made.dimensions, len(graph.npus))
     forwards = _forwarding(fields, graph)
@@ -80,7 +84,8 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
         remarks.warn(
             source.place, "seed", "no effect: the hash of ns-3 is seeded with the number of a switch"
         )
-    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers)
+    groups = made.groups if routing is Routing.VALIANT else ()
+    fabric = GraphFabric(graph, routing, seed, forwards, grid, routes, reducers, groups)
     network = Network.of_graph(fabric, _logical(sizes, graph, made))
     return replace(network, protocol=protocol, credits=credits)
 
@@ -93,7 +98,7 @@ def _make(source: Source, build: GraphBuilder, fields: Fields) -> _Made:
             made = _imported(source, build, part)
         else:
             generated = generate(build, part, Place())
-            made = _Made(generated.dimensions, generated.grid)
+            made = _Made(generated.dimensions, generated.grid, generated.groups)
     add_devices(build, fields)
     add_links(build, fields)
     if "graph" not in fields or "import" in fields.part("graph"):

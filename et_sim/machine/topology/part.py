@@ -34,6 +34,7 @@ class Part:
     dimensions: tuple[int, ...]  # that it implies, innermost first
     gateway: int  # by which a network around it can reach all of it
     grid: tuple[tuple[int, bool], ...] = ()  # (NPUs, whether it wraps round) by dimension, of meshes and tori
+    groups: tuple[tuple[int, ...], ...] = ()  # devices of each, of a dragonfly
 
 
 def endpoints(build: GraphBuilder, fields: Fields, place: Place, count: int) -> Ends:

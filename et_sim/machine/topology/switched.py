@@ -185,7 +185,11 @@ def dragonfly(build: GraphBuilder, fields: Fields, place: Place) -> Part:
             near = group * routers + (ahead - 1) % routers
             far = other * routers + (groups - ahead - 1) % routers
             build.cable(rows[near], rows[far], between)
-    return Part(ends.devices, (each, routers, groups), rows[0])
+    of_group = [{*rows[group * routers : (group + 1) * routers]} for group in range(groups)]
+    for number, both in enumerate(zip(ends.devices, ends.ports, strict=True)):
+        of_group[number // (each * routers)].update(both)
+    members = tuple(tuple(sorted(devices)) for devices in of_group)
+    return Part(ends.devices, (each, routers, groups), rows[0], groups=members)
 
 
 def refuse_empty(fields: Fields, part: Part) -> None:
