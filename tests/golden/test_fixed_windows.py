@@ -1,8 +1,9 @@
-"""Why flows miss ns-3 in a permutation with collisions: packets share by windows over queues, not max-min.
+"""Why flows miss ns-3 in a permutation with collisions: packets share by windows over queues.
 
 A fluid in which each message sends its window per round trip, and a round trip is the idle one and all that
-waits in the queues there and back, tells when each of the 16 messages ends. Nothing in it is fitted: the window
-is what fills an idle way. Its rates change while queues fill; those of the flow model where messages begin or end.
+waits in the queues there and back, tells when each of the 16 messages ends. Nothing in it is fitted: the
+window is what fills an idle way. Its rates change while queues fill; those of the flow model only where messages
+begin or end.
 """
 
 from __future__ import annotations
