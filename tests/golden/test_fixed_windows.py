@@ -2,8 +2,8 @@
 
 A fluid in which each message sends its window per round trip, and a round trip is the idle one and all that
 waits in the queues there and back, tells when each of the 16 messages ends. Nothing in it is fitted: the
-window is what fills an idle way. Its rates change while queues fill; those of the flow model only where messages
-begin or end.
+window is what fills an idle way. Its rates change while queues fill; those of the flow model only where
+messages begin or end.
 """
 
 from __future__ import annotations
