@@ -14,6 +14,7 @@ from et_sim.api import run
 from et_sim.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import GraphFabric, Network
+from et_sim.network.packet.credit.classes import check_pairs
 from et_sim.network.routes import (
     NONE,
     names_on,
@@ -211,3 +212,8 @@ def test_stops_are_no_ranks() -> None:
     tables = route_tables(read_network_alone(described("valiant")))
     assert (tables.device_of[RANKS:] == NONE).all()
     assert len(tables.device_of) == RANKS + GROUPS
+
+
+def test_credits_want_one_way_for_each_pair() -> None:
+    with pytest.raises(MachineError, match="with valiant they do not"):
+        check_pairs(read_network_alone(described("valiant")))

@@ -19,6 +19,7 @@ from et_sim.compiled.entry_points import entry
 from et_sim.errors import MachineError
 from et_sim.machine.model import GraphFabric, Network, Routing
 from et_sim.network.graph import GraphTables
+from et_sim.network.graph_links import DIFFERS_BY_MESSAGE
 from et_sim.network.routes import FIRST_PORTS, next_link, next_stop
 
 MOST_RANKS = 4096  # the ways of all pairs are looked at
@@ -26,9 +27,10 @@ MOST_RANKS = 4096  # the ways of all pairs are looked at
 
 def check_pairs(network: Network) -> None:
     """Refuse networks with too many ways, or with several for each pair."""
-    if isinstance(network.fabric, GraphFabric) and network.fabric.routing is Routing.ECMP_NS3:
+    routing = network.fabric.routing if isinstance(network.fabric, GraphFabric) else Routing.SHORTEST
+    if routing in DIFFERS_BY_MESSAGE:
         raise MachineError(
-            "with credits, all messages between two ranks go the same way, and with ecmp-ns3 they do not",
+            f"with credits, all messages between two ranks go the same way, and with {routing} they do not",
             place="network configuration",
             remedy="give routing: ecmp",
         )
