@@ -31,7 +31,7 @@ from converters.goal.statements import (
     at,
 )
 from et_sim.errors import TraceError, did_you_mean
-from et_sim.trace.columns import BIT, NUMBERS, TAG_RANGE, NodeKind, Trace
+from et_sim.trace.columns import ATTRIBUTES, BIT, TAG_RANGE, NodeKind, Trace
 
 MOST_RANKS = 2**31 - 1
 KINDS = {CALC: NodeKind.COMP, SEND: NodeKind.SEND, RECEIVE: NodeKind.RECV}
@@ -200,7 +200,7 @@ def _trace(rank: _Rank, source: str) -> Trace:
     peers = np.array([operation.peer for operation in operations], np.int32)
     number = {name: row for row, name in enumerate(dict.fromkeys(kinds))}
     bits = {kind: sum(BIT[name] for name in of_kind) for kind, of_kind in _PRESENT.items()}
-    columns: dict[str, Any] = {one.column: np.zeros(count, one.dtype) for one in NUMBERS}
+    columns: dict[str, Any] = {one.column: np.zeros(count, one.dtype) for one in ATTRIBUTES}
     columns["comm_bytes"] = np.where(is_calc, 0, sizes)
     columns["comm_tag"] = np.array([operation.tag for operation in operations], np.int64)
     columns["comm_dst"] = np.where(is_send, peers, 0)
@@ -212,8 +212,6 @@ def _trace(rank: _Rank, source: str) -> Trace:
         kind=np.array([KINDS[kind] for kind in kinds], np.uint8),
         name=np.array([number[kind] for kind in kinds], np.int32),
         duration_us=np.where(is_calc, sizes // 1000 + (sizes % 1000 >= 500), 0),
-        group=np.zeros(count, np.int32),
-        involved_dims=np.zeros(count, np.uint64),
         involved_count=np.zeros(count, np.uint8),
         present=np.array([bits[kind] for kind in kinds], np.uint32),
         data_start=np.array([0, *accumulate(map(len, rank.after))], np.int64),
