@@ -54,7 +54,7 @@ def test_a_faster_clock_takes_less() -> None:
     assert kernels(program(PRODUCT), system) == [(PRODUCT_NS // 2, "modelled")]
 
 
-def test_without_a_bandwidth_nothing_waits_and_only_arithmetic_is_shown() -> None:
+def test_without_a_bandwidth_nothing_waits_and_every_word_counts_once() -> None:
     array = {key: value for key, value in ARRAY.items() if key != "bandwidth"}
     result = simulate(
         Workload.of([program(PRODUCT)] * RANKS), system={**COMMON, "compute": array}, network=NETWORK
@@ -62,7 +62,7 @@ def test_without_a_bandwidth_nothing_waits_and_only_arithmetic_is_shown() -> Non
     row = result.timeline.to_pylist()[0]
     assert row["end_ns"] == 49 * (2 * 16 + 16 + 100 - 2) - 1
     assert row["compute_utilisation"] == pytest.approx(100**3 / (row["end_ns"] * 256))
-    assert (row["memory_utilisation"], row["operational_intensity"]) == (None, None)
+    assert (row["memory_utilisation"], row["operational_intensity"]) == (0, 2 * 100**3 / (3 * 100**2))
     assert row["memory_bound"] is False
 
 

@@ -78,12 +78,14 @@ class Systolic:
         return self._known[text]
 
     def _of(self, found: Report) -> _Figures:
-        """Words of DRAM are counted only where they can make the array wait."""
-        array = self.clocked.array
-        memory = intensity = np.nan
-        if array.is_limited and found.cycles:
-            words = [one.words for one in found.timing.dram]
-            possible = sum(array.bandwidth(operand) for operand in range(len(words))) * found.cycles
-            memory, intensity = sum(words) / possible, 2 * found.layer.macs / sum(words)
+        """Of unlimited bandwidth no share is used, and every word counts once."""
+        array, layer = self.clocked.array, found.layer
+        words = layer.image_words + layer.inner * layer.columns + layer.rows * layer.columns
+        memory = 0.0
+        if array.is_limited:
+            words = sum(one.words for one in found.timing.dram)
+            possible = sum(array.bandwidth(operand) for operand in range(3)) * found.cycles
+            memory = min(1.0, words / possible) if possible else 0.0
         duration = self.clocked.duration_ns(found.cycles)
-        return _Figures(duration, found.overall, memory, intensity, 2 * found.stalls > found.cycles)
+        is_memory_bound = 2 * found.stalls > found.cycles
+        return _Figures(duration, found.overall, memory, 2 * layer.macs / words, is_memory_bound)

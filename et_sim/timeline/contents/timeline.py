@@ -79,7 +79,7 @@ def _utilisation(rows: Rows) -> dict[str, Any]:
     is_none = np.isnan(used.compute)
     return {
         "compute_utilisation": unless(used.compute, is_none),
-        "memory_utilisation": unless(used.memory, np.isnan(used.memory)),
-        "operational_intensity": unless(used.intensity, np.isnan(used.intensity)),
+        "memory_utilisation": unless(used.memory, is_none),
+        "operational_intensity": unless(used.intensity, is_none),
         "memory_bound": unless(used.is_memory_bound, is_none),
     }

@@ -15,7 +15,7 @@ from et_sim.views.text import fitted, share, shortened
 
 AVERAGES = ("compute_bound_share", "compute_utilisation", "memory_utilisation", "operational_intensity")
 KERNEL_HEAD = ("compute bound", "of peak compute", "of bandwidth", "ops/byte")
-LEGEND = "averages over the kernels' time; bandwidth is that of local memory (roofline)"
+LEGEND = "averages over the kernels' time; bandwidth is that of local memory"
 
 Entry = dict[str, Any]
 
