@@ -309,7 +309,45 @@ class Buffers:
     queue_packets: int = 1 << 30  # of a port, without pauses; this and the next two
     queue_bytes: int = 1 << 60
     share: float = 1.0  # of what is free
+    counts_sending: bool = False  # a packet is in its queue until it has been sent
+    random_from: int = 1 << 60  # bytes in a queue above which packets are dropped at random
+    random_drop: float = 0.0  # with this probability
     marking: tuple[Marking, ...] = ()
+
+
+class TcpControl(StrEnum):
+    """How TCP's congestion window grows and shrinks."""
+
+    NEWRENO = "newreno"
+    RENO = "reno"  # as in Linux
+    CUBIC = "cubic"
+    DCTCP = "dctcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """What TCP needs besides; times in ns, windows in packets unless they say bytes."""
+
+    control: TcpControl = TcpControl.NEWRENO
+    sack: bool = True
+    first_window: int = 10
+    first_threshold: int = 0  # of slow start; 0: none
+    keeps: int = 1 << 20  # bytes, at either end
+    opening: int = 58  # bytes of a packet that opens a connection, and of its answer
+    per_message: bool = False  # a connection for each message, else for each ordered pair of ranks
+    handshake: bool = False  # connections are not open from the beginning
+    answers_after: int = 1  # packets
+    delays_ns: float = 40e6  # before a packet is acknowledged
+    least_timeout_ns: float = 10e6
+    first_timeout_ns: float = 1e9  # before anything was acknowledged
+    scan_ns: float = 0.0  # timeouts are looked for this often; 0: always
+    clock_ns: float = 0.0  # of which round-trip times are multiples; 0: they are exact
+    bypass: bool = False  # acknowledgements take no time
+    pads: bool = False  # messages are full packets
+    takes_turns: bool = False  # connections at a host's port, else first come, first served
+    injection_ns: float = 0.0  # until a message is with its NIC
+    copying_ns_per_byte: float = 0.0  # at both ends
+    gain: float = 1 / 16  # of DCTCP
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +363,7 @@ class Packets:
     as_ns3: bool = False  # random numbers, what wakes a port, and TIMELY's packets are as in ns-3
     control: Control = Control()
     buffers: Buffers = Buffers()
+    tcp: Tcp | None = None  # None: RoCE
 
 
 @dataclass(frozen=True, slots=True)

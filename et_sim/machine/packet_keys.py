@@ -125,6 +125,24 @@ PACKET_KEYS = (
         above_minimum=True,
     ),
     Key(
+        "queue-counts-sending",
+        Kind.FLAG,
+        "Without pauses: a packet is in its queue until it has been sent, of those in bytes.",
+        field="buffers.counts_sending",
+    ),
+    _bytes(
+        "random-drop-from",
+        "buffers.random_from",
+        "Without pauses: of a queue that is longer, packets are dropped at random.",
+    ),
+    Key(
+        "random-drop",
+        Kind.NUMBER,
+        "The probability with which they are.",
+        field="buffers.random_drop",
+        maximum=1,
+    ),
+    Key(
         "marking",
         Kind.OBJECTS,
         "ECN: what is marked when it leaves a queue, by the bandwidth of the port.",
@@ -139,6 +157,16 @@ PACKET_KEYS = (
         field="as_ns3",
     ),
 )
+OF_ROCE = (
+    "window",
+    "window-shrinks",
+    "paced",
+    "acknowledgements-pass",
+    "as-ns3",
+    *(key.name for key in PACKET_KEYS if key.field.startswith("control.")),
+)
+OF_PAUSES = ("reserve", "resume-below", "threshold-shift")
+WITHOUT_PAUSES = tuple(key.name for key in PACKET_KEYS if key.meaning.startswith("Without pauses"))
 MARKING_KEYS = (
     Key("bandwidth", Kind.TEXT, f"Of ports up to it. {RATE}", required=True),
     Key(

@@ -8,8 +8,18 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import Buffers, Completion, CongestionControl, Control, Marking, Packets, Protocol
+from et_sim.machine.model import (
+    Buffers,
+    Completion,
+    CongestionControl,
+    Control,
+    Marking,
+    Packets,
+    Protocol,
+    Tcp,
+)
 from et_sim.machine.packet_keys import PACKET_KEYS
+from et_sim.machine.tcp_keys import TCP_KEYS
 
 MOST_BYTES = 1 << 20  # of a packet
 
@@ -27,12 +37,13 @@ MARKING = tuple(
 )
 # What congestion control adds to packets and to acknowledgements, which have some room.
 TELEMETRY = MappingProxyType({CongestionControl.HPCC: (42, 28), CongestionControl.TIMELY: (8, 0)})
+LOSSY = Buffers(pauses=False)
 DEFAULT_PRESET = "datacenter"  # of the packet model
 
 PRESETS = MappingProxyType(
     {
         "roce": Protocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT),
-        "tcp": Protocol(1448, 54, 54, store_and_forward=True),
+        "tcp": Protocol(1448, 54, 54, store_and_forward=True, packets=Packets(tcp=Tcp(), buffers=LOSSY)),
         "datacenter": Protocol(
             4096,
             62,
@@ -49,6 +60,44 @@ PRESETS = MappingProxyType(
             whole_ns=True,
             packets=Packets(as_ns3=True, buffers=Buffers(marking=MARKING)),
         ),
+        "ns3-tcp-parity": Protocol(
+            1448,
+            54,
+            54,
+            store_and_forward=True,
+            whole_ns=True,
+            packets=Packets(tcp=Tcp(first_timeout_ns=3e9, clock_ns=1e6, injection_ns=1), buffers=LOSSY),
+        ),
+        "htsim-parity": Protocol(
+            1500,
+            0,
+            40,
+            store_and_forward=True,
+            packets=Packets(
+                tcp=Tcp(
+                    sack=False,
+                    first_window=11,  # of which the answer to the handshake is one
+                    first_threshold=100,
+                    keeps=1 << 40,
+                    opening=1,
+                    per_message=True,
+                    least_timeout_ns=250e6,
+                    first_timeout_ns=3e9,
+                    scan_ns=10e6,
+                    bypass=True,
+                    pads=True,
+                    takes_turns=True,
+                ),
+                buffers=Buffers(
+                    size=1 << 40,
+                    pauses=False,
+                    queue_bytes=8 * 1500,
+                    counts_sending=True,
+                    random_from=5 * 1500,
+                    random_drop=0.1,
+                ),
+            ),
+        ),
     }
 )
 
@@ -59,7 +108,7 @@ PROTOCOL_KEYS = (
         "What the other keys are unless they are given: `roce` as ns-3 models it (1000, 36, 48, true, "
         "`acknowledgement`), `tcp` over IPv4 with timestamps (1448, 54, 54, true, `receipt`), `datacenter` "
         "for RoCE as it is run (4096, 62, 66, true, `receipt`; DCQCN), `ns3-parity` as `roce` with all that "
-        "ns-3 does to packets.",
+        "ns-3 does to packets, `ns3-tcp-parity` as `tcp` with ns-3's clock, `htsim-parity` for htsim's TCP.",
         choices=tuple(PRESETS),
     ),
     Key(
@@ -96,6 +145,12 @@ PROTOCOL_KEYS = (
         "`receipt`: a message is there with its last packet, and has left when that is on the way. "
         "`acknowledgement`: both when the last acknowledgement is back.",
         choices=tuple(one.value for one in Completion),
+    ),
+    Key(
+        "tcp",
+        Kind.OBJECT,
+        "TCP in place of RoCE, on the packet model; see [below](#tcp).",
+        choices=tuple(key.name for key in TCP_KEYS),
     ),
     Key(
         "whole-ns",

@@ -18,6 +18,7 @@ from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
 from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
@@ -85,6 +86,13 @@ else; the packet model takes the preset `datacenter`:
 
 _PACKETS = """
 Further keys of `protocol` matter to the packet model alone; what they are by default, the preset says:
+"""
+
+_TCP = """
+### TCP
+
+Keys of `tcp`, which makes a protocol TCP; without one of the presets for it, packets are as large as those of
+the protocol. What the keys are by default, the preset says:
 """
 
 _MARKING = """
@@ -216,7 +224,8 @@ def configuration_page() -> str:
     parts += [_PROTOCOL, _entry_table(PROTOCOL_KEYS), _PACKETS, _entry_table(PACKET_KEYS)]
     parts += [_MARKING, _entry_table(MARKING_KEYS)]
     parts += [_CREDITS, _entry_table(CREDIT_KEYS)]
-    parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
+    parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _TCP, _entry_table(TCP_KEYS)]
+    parts += [_LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
     parts += [_SYSTEM, _table(effective), _COMPUTE, _defaults_table(SYSTOLIC_KEYS)]
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]

@@ -11,7 +11,7 @@ import pytest
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.errors import EtSimError, MachineError
 from et_sim.machine import read_network_alone
-from et_sim.machine.model import Completion, Protocol
+from et_sim.machine.model import Buffers, Completion, Packets, Protocol, Tcp
 
 GRID: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 GRAPH: dict[str, Any] = {"graph": {"generator": "star", "npus": 4, "bandwidth": "400Gbps", "latency": 500}}
@@ -30,7 +30,8 @@ def test_single_constants_differ_from_what_the_preset_says(machine: dict[str, An
 
     roce = Protocol(1000, 36, 48, store_and_forward=True, completion=Completion.ACKNOWLEDGEMENT)
     assert read(preset="roce") == roce
-    assert read(preset="tcp") == Protocol(1448, 54, 54, store_and_forward=True)
+    tcp = Packets(tcp=Tcp(), buffers=Buffers(pauses=False))
+    assert read(preset="tcp") == Protocol(1448, 54, 54, store_and_forward=True, packets=tcp)
     assert read(payload=4096) == Protocol(4096)
     changed = {"payload": 9000, "header": 0, "acknowledgement": 0, "store-and-forward": False}
     wanted = Protocol(9000, completion=Completion.RECEIPT, whole_ns=True)

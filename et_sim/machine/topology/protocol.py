@@ -12,10 +12,11 @@ from typing import Any
 from et_sim.errors import MachineError, UsageError
 from et_sim.machine.checks import read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.model import Completion, CongestionControl, Marking, Protocol, Window
-from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
+from et_sim.machine.model import Completion, CongestionControl, Marking, Protocol, Tcp, TcpControl, Window
+from et_sim.machine.packet_keys import MARKING_KEYS, OF_PAUSES, OF_ROCE, PACKET_KEYS, WITHOUT_PAUSES
 from et_sim.machine.protocol_tables import PRESETS, PROTOCOL_KEY, PROTOCOL_KEYS, TELEMETRY
 from et_sim.machine.sources import Source
+from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.topology.inner_keys import place_of, read_inner
 from et_sim.machine.topology.ns3_keys import read_ns3_keys
 from et_sim.units import parse_bandwidth
@@ -42,7 +43,38 @@ def read_protocol(source: Source, remarks: Remarks) -> Protocol | None:
     base = Protocol() if preset is None else PRESETS[preset]
     if file is not None:
         base = read_ns3_keys(_folder(source) / file, remarks)
-    return _changed(base, values, place_of(source, PROTOCOL_KEY))
+    tcp, place = values.pop("tcp", None), place_of(source, PROTOCOL_KEY)
+    base = _changed(base, values, place)
+    if tcp is not None:
+        base = _with_tcp(base, tcp, f"{place}: tcp", remarks)
+    _check_use(base, values, place)
+    return base
+
+
+def _with_tcp(base: Protocol, given: dict[str, Any], place: str, remarks: Remarks) -> Protocol:
+    """TCP in place of RoCE, or with other values for single keys."""
+    values = read_keys(Source(place, given, ""), TCP_KEYS, remarks)
+    change: dict[str, Any] = {key.field: values[key.name] for key in TCP_KEYS if key.name in values}
+    if "control" in change:
+        change["control"] = TcpControl(change["control"])
+    packets = base.packets
+    if packets.tcp is None:
+        packets = replace(packets, buffers=replace(packets.buffers, pauses=False))
+    return replace(base, packets=replace(packets, tcp=replace(packets.tcp or Tcp(), **change)))
+
+
+def _check_use(protocol: Protocol, values: dict[str, Any], place: str) -> None:
+    """Refuse keys that would have no effect."""
+    packets = protocol.packets
+    unused = (
+        (packets.tcp is not None, OF_ROCE, "is RoCE's", 'leave it out, or say it in "tcp"'),
+        (not packets.buffers.pauses, OF_PAUSES, "has no effect without pauses", "leave it out"),
+        (packets.buffers.pauses, WITHOUT_PAUSES, "has no effect with pauses", 'add "pauses": false'),
+    )
+    for holds, names, why, remedy in unused:
+        for name in names:
+            if holds and name in values:
+                raise MachineError(f'key "{name}" {why}', place=place, remedy=remedy)
 
 
 def _changed(base: Protocol, values: dict[str, Any], place: str) -> Protocol:

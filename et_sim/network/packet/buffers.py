@@ -14,6 +14,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.randomness import drawn
 
 
@@ -43,7 +44,12 @@ def admits(network: Any, packet: Any, port: Any) -> bool:
 @works_on_tables
 def _fits(network: Any, packet: Any, port: Any, device: Any) -> bool:
     rules, size = network.rules[0], packet.bytes
-    if port.packets >= rules.queue_packets or port.waiting + size > rules.queue_bytes:
+    held = port.waiting + size
+    if rules.counts_sending and is_sending(network, port):
+        held += port.sending
+    if port.packets >= rules.queue_packets or held > rules.queue_bytes:
+        return False
+    if held > rules.random_from and drawn(network) < rules.random_drop:
         return False
     if port.waiting + size > rules.share * (device.shared - device.used):
         return False

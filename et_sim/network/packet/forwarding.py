@@ -36,8 +36,15 @@ next_packet = chosen_by_tables("next_packet", "transport")
 wants_port = chosen_by_tables("wants_port", "transport")
 # (network, packet): a packet is at the host where its way ends.
 received = chosen_by_tables("received", "transport")
+
+
+@works_on_tables
+def _notes_nothing(_network: Any, _packet_row: int, _port: Any) -> None:
+    """A transport whose packets say nothing of ports."""
+
+
 # (network, packet, port): note in a packet with data what it finds at a port that it leaves.
-passes = chosen_by_tables("passes", "transport")
+passes = chosen_by_tables("passes", "transport", _notes_nothing)
 
 
 @works_on_tables

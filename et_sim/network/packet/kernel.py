@@ -13,7 +13,7 @@ from et_sim.network.packet.forwarding import packet_lands, send_next
 from et_sim.network.packet.ports import set_plan
 
 EVENTS_AT_ONCE = 256
-PACKETS_PER_EVENT = 4  # no event makes, or sends, more
+PACKETS_PER_EVENT = 8  # no event makes, or sends, more
 
 # (network, timer): a timer of a transport rings.
 timer_rings = chosen_by_tables("timer_rings", "transport")

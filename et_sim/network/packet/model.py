@@ -38,6 +38,9 @@ from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
+from et_sim.network.packet.tcp import tables as tcp
+from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
+from et_sim.network.packet.tcp.tables import TcpTables
 from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
@@ -48,6 +51,21 @@ MOST_PLANS = (1 << 30) - 1  # told apart
 PS_PER_NS = setup.PS_PER_NS
 
 begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
+
+
+@works_on_tables
+def _joins_nothing(_network: Any, _flow: int) -> None:
+    """A transport without connections."""
+
+
+@works_on_tables
+def _flows_left(network: Any) -> int:
+    """A flow for each message."""
+    return int(network.state[0].free_flows)
+
+
+joins = chosen_by_tables("joins", "transport", _joins_nothing)  # (network, flow): a message has a connection
+flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): for how many messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +111,17 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     state = table(STATE, 1)
     for name in ("current", "free_packet", "free_flow", "head", "tail", "arrived", "left", "planned_ns"):
         state[name] = NONE
-    transport = RoceTables(
-        setup.roce_rules_of(protocol, *setup.largest_window(wired, ports, protocol)),
-        table(PAIR, 0),
-        setup.nics_of(ports),
-        np.zeros(0, np.int64),
-        np.zeros(0, np.int64),
-    )
+    transport: RoceTables | TcpTables
+    if protocol.packets.tcp is not None:
+        transport = tcp.new_tables(protocol, len(ports), network.ranks)
+    else:
+        transport = RoceTables(
+            setup.roce_rules_of(protocol, *setup.largest_window(wired, ports, protocol)),
+            table(PAIR, 0),
+            setup.nics_of(ports),
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int64),
+        )
     return PacketTables(
         hops=graph_links.link_tables(replace(wired, fraction_bits=network.fraction_bits)),
         transport=transport,
@@ -123,23 +145,32 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
     """The same with so many flows left, and packets for many events."""
-    state = tables.state[0]
+    state, transport = tables.state[0], tables.transport
     if state.free_packets < tables.spare[0]:
         packets = grow_pool(tables.packets, state, "free_packet", "next", int(tables.spare[0]))
-        noted = np.zeros(len(packets) * MOST_HOPS * _has_figures(tables), np.int64)
-        noted[: len(tables.transport.noted)] = tables.transport.noted
-        tables = replace(tables, packets=packets, transport=replace(tables.transport, noted=noted))
+        if isinstance(transport, TcpTables):
+            transport = tcp.with_packets(transport, len(packets))
+        else:
+            transport = replace(transport, noted=_figures(transport, transport.noted, packets))
+        tables = replace(tables, packets=packets, transport=transport)
+    if isinstance(transport, TcpTables):
+        rows *= tcp.FLOWS_PER_MESSAGE
+        transport = tcp.with_ranges(transport, int(tables.spare[0]))
+        tables = replace(tables, transport=transport)
     if state.free_flows < rows:
         flows = grow_pool(tables.flows, state, "free_flow", "next", rows)
-        pairs = table(PAIR, len(flows))
-        pairs[: len(tables.transport.pairs)] = tables.transport.pairs
-        known = np.zeros(len(flows) * MOST_HOPS * _has_figures(tables), np.int64)
-        known[: len(tables.transport.known)] = tables.transport.known
-        sources = len(tables.ports) + len(flows) * TIMERS
+        if isinstance(transport, TcpTables):
+            transport, timers = tcp.with_flows(transport, flows), TCP_TIMERS
+        else:
+            pairs = table(PAIR, len(flows))
+            pairs[: len(transport.pairs)] = transport.pairs
+            transport = replace(transport, pairs=pairs, known=_figures(transport, transport.known, flows))
+            timers = TIMERS
+        sources = len(tables.ports) + len(flows) * timers
         tables = replace(
             tables,
             flows=flows,
-            transport=replace(tables.transport, pairs=pairs, known=known),
+            transport=transport,
             ways=_longer(tables.ways, len(flows) * int(tables.stride[0]), NONE),
             heap=_longer(tables.heap, sources, 0),
             places=_longer(tables.places, sources, NONE),
@@ -147,8 +178,10 @@ def grown(tables: PacketTables, rows: int) -> PacketTables:
     return tables
 
 
-def _has_figures(tables: PacketTables) -> bool:
-    return bool(tables.transport.rules[0].control == HPCC)
+def _figures(transport: RoceTables, old: Any, rows: Any) -> Any:
+    """What HPCC's headers say, by packet or flow."""
+    has_figures = bool(transport.rules[0].control == HPCC)
+    return _longer(old, len(rows) * MOST_HOPS * has_figures, 0)
 
 
 def _longer(array: Any, rows: int, empty: int) -> Any:
@@ -209,7 +242,7 @@ def rows_left(run: Run) -> int:
     state = run.network.state[0]
     if state.free_packets < run.network.spare[0]:
         return 0
-    return min(run.clock[0].free_messages, state.free_flows)
+    return min(run.clock[0].free_messages, flows_left(run.network))
 
 
 @works_on_tables
@@ -224,7 +257,7 @@ def inject(
     observe.message_shares(run, message_row)
     run.messages[message_row].begin_ns = run.clock[0].now
     run.messages[message_row].left_ns = NONE
-    new_flow(run, source, target, message_row)
+    joins(run.network, new_flow(run, source, target, message_row))
     state = run.network.state[0]
     if state.is_due == 0:
         state.is_due = 1
@@ -238,13 +271,13 @@ def network_event(run: Run, kind: int, row: int, version: int) -> int:
         return row
     network, found = run.network, NONE
     state = network.state[0]
+    state.logs = observe.notes_traffic(run)
     if kind == BEGIN:
         _begin_all(run)
     elif state.planned_ns == NONE or version != state.plans:  # something else has been planned
         return NONE
     else:
         state.planned_ns = NONE
-        state.logs = observe.notes_traffic(run)
         go_on(network, _until_ps(run))
         found = state.arrived
         state.arrived = NONE
@@ -278,7 +311,7 @@ def _until_ps(run: Run) -> int:
     """Until when nobody can send anything."""
     clock = run.clock[0]
     if run.slots[clock.slot].head != NONE:  # more happens in this nanosecond
-        return _ps(run.network, clock.now)
+        return _ps(run.network, clock.now + 1) - 1
     return _ps(run.network, run.heap_time[0]) - 1 if clock.times > 0 else NEVER
 
 

@@ -79,6 +79,7 @@ def transmit(network: Any, port_row: int, packet_row: int) -> None:
     else:
         network.packets[port.flying_tail].next = packet_row
     port.flying_tail = packet_row
+    port.sending = packet.bytes
     port.bytes += packet.bytes
     port.busy_ps += length
     port.carried_packets += 1

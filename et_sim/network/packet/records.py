@@ -77,6 +77,7 @@ PORT = record(
     ("queued", "i8"),  # bytes that wait, pauses included
     ("waiting", "i8"),  # without them
     ("packets", "i4"),  # that wait
+    ("sending", "i4"),  # bytes of the packet that it sends, or sent last
     ("least_marked", "i8"),  # ECN: bytes, and the probability at the most
     ("all_marked", "i8"),
     ("marked_at_most", "f8"),

@@ -46,6 +46,9 @@ RULES = record(
     ("queue_packets", "i8"),
     ("queue_bytes", "i8"),
     ("share", "f8"),
+    ("counts_sending", "u1"),
+    ("random_from", "i8"),
+    ("random_drop", "f8"),
     ("seed", "i8"),
     ("ns3_streams", "u1"),
 )
@@ -93,6 +96,8 @@ def rules_of(protocol: Protocol) -> Any:
     row, buffers = table(RULES, 1), protocol.packets.buffers
     row.whole_ns, row.has_pauses, row.marks = protocol.whole_ns, buffers.pauses, bool(buffers.marking)
     for name in ("reserve", "resume_below", "queue_packets", "queue_bytes", "share"):
+        row[name] = getattr(buffers, name)
+    for name in ("counts_sending", "random_from", "random_drop"):
         row[name] = getattr(buffers, name)
     row.seed = protocol.packets.seed & 0xFFFFFFFF
     row.ns3_streams = protocol.packets.as_ns3

@@ -1,0 +1,272 @@
+"""Connections: found by the ranks at their ends, opened with a handshake or open from the beginning; and the
+messages on them, which are due when their host has copied them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.flows import message_arrives, release_flow
+from et_sim.network.packet.forwarding import send_next
+from et_sim.network.packet.heap import put, take_out
+from et_sim.network.packet.ports import new_packet, sending_ps
+from et_sim.network.packet.records import DATA, NEVER
+from et_sim.network.packet.tcp import control
+from et_sim.network.packet.tcp.nic import messages_leave, queue_packet, tell_later
+from et_sim.network.packet.tcp.records import CLOSED, DUE, OPEN, OPENED, OPENING, OPENS, SMOOTH, TIMERS
+from et_sim.network.packet.tcp.sender import send_pending, set_deadline
+
+FIRST_PEER_WINDOW = 65535  # what a handshake can say
+MULTIPLIER = 0x9E3779B1
+
+
+@works_on_tables
+def joins(network: Any, row: int) -> None:
+    """A message has a connection: one of its own, or that of its ranks."""
+    transport, flow = network.transport, network.flows[row]
+    piece = transport.pieces[row]
+    piece.next = NONE
+    if transport.rules[0].per_message:
+        piece.connection = row
+        _new_connection(network, row)
+        transport.connections[row].is_owned = 1
+        return
+    bucket = bucket_of(transport, flow.source, flow.target)
+    found = transport.buckets[bucket]
+    while found != NONE and (
+        network.flows[found].source != flow.source or network.flows[found].target != flow.target
+    ):
+        found = transport.connections[found].chain
+    if found == NONE:
+        found = _flow_of_connection(network, row)
+        transport.connections[found].chain = transport.buckets[bucket]
+        transport.buckets[bucket] = found
+    piece.connection = found
+
+
+@works_on_tables
+def flows_left(network: Any) -> int:
+    """For how many messages there are flows, and pools are large enough."""
+    state, pools = network.state[0], network.transport.pools[0]
+    if pools.free_ranges < network.spare[0]:
+        return 0
+    return int(state.free_flows // 2)
+
+
+@works_on_tables
+def bucket_of(transport: Any, source: int, target: int) -> int:
+    """Where to look for the connection of two ranks."""
+    return (source * MULTIPLIER + target) & (len(transport.buckets) - 1)
+
+
+@works_on_tables
+def _flow_of_connection(network: Any, like: int) -> int:
+    """A flow without a message that takes the way of another one."""
+    state, flows, ways, stride = network.state[0], network.flows, network.ways, network.stride[0]
+    row = state.free_flow
+    flow, other = flows[row], flows[like]
+    state.free_flow = flow.next
+    state.free_flows -= 1
+    flow.source, flow.target, flow.message = other.source, other.target, NONE
+    flow.size = flow.padding = flow.packets = flow.told = flow.retransmitted = 0
+    flow.port, flow.back_port, flow.back = other.port, other.back_port, other.back
+    flow.next = NONE
+    for at in range(stride):
+        ways[row * stride + at] = ways[like * stride + at]
+    _new_connection(network, row)
+    transport = network.transport
+    if transport.rules[0].handshake == 0:
+        connection = transport.connections[row]
+        connection.stage = OPEN
+        connection.rtt_ps = _idle_rtt_ps(network, row)
+        connection.deviation_ps = connection.rtt_ps // 2
+        connection.timeout_ps = timeout_of(transport.rules[0], connection)
+    return int(row)
+
+
+@works_on_tables
+def _new_connection(network: Any, row: int) -> None:
+    """Nothing has happened on it."""
+    connection, rules = network.transport.connections[row], network.transport.rules[0]
+    connection.stage, connection.state = CLOSED, SMOOTH
+    connection.is_owned = connection.is_queued = connection.recovers = connection.unanswered_mark = 0
+    connection.is_partial = 1
+    for_lists(connection)
+    connection.end = connection.promised = connection.acknowledged = connection.sent = connection.highest = 0
+    connection.rest = connection.recover = connection.lost_to = connection.again = connection.known = 0
+    connection.delivered = connection.mended = connection.flight = connection.reduced_to = 0
+    connection.duplicates = connection.held_count = connection.unanswered = 0
+    connection.peer_window = min(rules.keeps, FIRST_PEER_WINDOW)
+    connection.rtt_ps = connection.deviation_ps = connection.unanswered_ps = 0
+    connection.timeout_ps, connection.deadline_ps = rules.first_timeout_ps, NEVER
+    connection.expected = connection.left_to = 0
+    control.begins(network, row)
+
+
+@works_on_tables
+def for_lists(connection: Any) -> None:
+    """All of its lists are empty."""
+    connection.next = connection.chain = connection.first = connection.last = NONE
+    connection.leaves = connection.waits = connection.ranges = connection.held = NONE
+    connection.head = connection.tail = NONE
+
+
+@works_on_tables
+def _idle_rtt_ps(network: Any, row: int) -> int:
+    """How long a handshake takes there and back if nothing else is sent."""
+    ways, rules = network.ways, network.transport.rules[0]
+    at, time, ends = row * network.stride[0], 0, 0
+    while ends < 2:
+        if ways[at] == NONE:
+            ends += 1
+        else:
+            port = network.ports[ways[at]]
+            time += port.delay_ps + sending_ps(network, port, rules.opening)
+        at += 1
+    return int(time)
+
+
+@works_on_tables
+def timeout_of(rules: Any, connection: Any) -> int:
+    """How long to wait for an acknowledgement (RFC 6298)."""
+    return max(rules.least_timeout_ps, connection.rtt_ps + 4 * connection.deviation_ps)
+
+
+@works_on_tables
+def begin_flow(network: Any, row: int) -> None:
+    """A message waits until its host has copied it, and takes its place in its connection."""
+    transport, flow = network.transport, network.flows[row]
+    rules, piece, now = transport.rules[0], transport.pieces[row], network.state[0].now_ps
+    connection = transport.connections[piece.connection]
+    connection.promised += flow.size
+    if rules.pads:  # in full packets, and one more than is needed
+        whole = -(-(flow.size + rules.payload - 1) // rules.payload) * rules.payload
+        connection.promised += whole - flow.size
+    piece.end = connection.promised
+    piece.due_ps = now + rules.injection_ps
+    if rules.copying > 0.0:
+        host = transport.hosts[flow.source]
+        host.copied_ps = max(host.copied_ps, now) + int(flow.size * rules.copying)
+        piece.due_ps = host.copied_ps + rules.injection_ps
+    if connection.last == NONE:
+        connection.first = row
+    else:
+        transport.pieces[connection.last].next = row
+    connection.last = row
+    if connection.leaves == NONE:
+        connection.leaves = row
+    if connection.waits == NONE:
+        connection.waits = row
+        _wait(network, piece.connection, piece.due_ps)
+
+
+@works_on_tables
+def _wait(network: Any, row: int, time: int) -> None:
+    state = network.state[0]
+    put(network, len(network.ports) + row * TIMERS + DUE, time, state.order)
+    state.order += 1
+
+
+@works_on_tables
+def messages_are_due(network: Any, row: int) -> None:
+    """The bytes of some messages may be sent from now on."""
+    transport, now = network.transport, network.state[0].now_ps
+    connection, pieces = transport.connections[row], transport.pieces
+    while connection.waits != NONE and pieces[connection.waits].due_ps <= now:
+        connection.end = pieces[connection.waits].end
+        connection.waits = pieces[connection.waits].next
+    if connection.waits != NONE:
+        _wait(network, row, pieces[connection.waits].due_ps)
+    if connection.stage == CLOSED:
+        connection.stage = OPENING
+        send_opening(network, row)
+    else:
+        send_pending(network, row)
+    send_next(network, network.flows[row].port)
+
+
+@works_on_tables
+def send_opening(network: Any, row: int) -> None:
+    """Ask the other end to open a connection."""
+    transport, now = network.transport, network.state[0].now_ps
+    packet_row = new_packet(network, DATA, row, transport.rules[0].opening)
+    network.packets[packet_row].sequence = OPENS
+    set_deadline(network, row, now + transport.connections[row].timeout_ps)
+    queue_packet(network, network.flows[row].port, packet_row)
+
+
+@works_on_tables
+def is_open(network: Any, row: int) -> None:
+    """The other end has agreed; it is told that this was heard, unless acknowledgements are not sent."""
+    transport = network.transport
+    connection, rules = transport.connections[row], transport.rules[0]
+    if connection.stage != OPENING:
+        return
+    connection.stage = OPEN
+    connection.deadline_ps = NEVER
+    connection.timeout_ps = timeout_of(rules, connection)
+    if rules.bypass == 0:
+        packet_row = new_packet(network, DATA, row, rules.answer)
+        network.packets[packet_row].sequence = OPENED
+        queue_packet(network, network.flows[row].port, packet_row)
+    send_pending(network, row)
+
+
+@works_on_tables
+def messages_arrive(network: Any, row: int, position: int) -> None:
+    """All bytes up to a position are there, or acknowledged: so is a message that ends before it.
+
+    The engine hears of one message at a time; of the next one, in an event of the same instant.
+    """
+    transport = network.transport
+    connection, pieces, rules = transport.connections[row], transport.pieces, transport.rules[0]
+    message = connection.first
+    if message == NONE or pieces[message].end > position:
+        return
+    if network.state[0].arrived != NONE:
+        tell_later(network, row)
+        return
+    connection.first = pieces[message].next
+    message_arrives(network, message)
+    if rules.copying > 0.0:
+        _copy_received(network, message)
+    if connection.is_owned == 0:
+        release_flow(network, message)
+    if connection.first == NONE:
+        connection.last = NONE
+    elif pieces[connection.first].end <= position:
+        tell_later(network, row)
+
+
+@works_on_tables
+def tell_more(network: Any, row: int) -> None:
+    """The engine hears of further messages of a connection."""
+    connection, rules = network.transport.connections[row], network.transport.rules[0]
+    messages_leave(network, row, connection.left_to, network.state[0].now_ps)
+    position = connection.acknowledged if rules.ends_acknowledged else connection.expected
+    messages_arrive(network, row, position)
+
+
+@works_on_tables
+def _copy_received(network: Any, message: int) -> None:
+    """The host at the end copies a message, too."""
+    flow, rules, now = network.flows[message], network.transport.rules[0], network.state[0].now_ps
+    host = network.transport.hosts[flow.target]
+    host.received_ps = max(host.received_ps, now) + int(flow.size * rules.copying)
+    flow.arrived_ps = host.received_ps
+
+
+@works_on_tables
+def release_if_done(network: Any, row: int) -> None:
+    """Give back a message's own connection if nothing is left of it."""
+    connection, flow = network.transport.connections[row], network.flows[row]
+    if connection.is_owned == 0 or flow.told == 0 or flow.packets > 0:
+        return
+    if connection.acknowledged < connection.end:
+        return
+    for timer in range(TIMERS):
+        take_out(network, len(network.ports) + row * TIMERS + timer)
+    connection.is_owned = 0
+    release_flow(network, row)

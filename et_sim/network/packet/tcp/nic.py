@@ -1,0 +1,170 @@
+"""What a host sends next over a port: packets in the order in which they came, or connections in turn.
+
+Bytes that a connection hands over at once wait as one packet, which is cut when its turn comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.heap import put
+from et_sim.network.packet.ports import new_packet, sending_ps
+from et_sim.network.packet.records import DATA
+from et_sim.network.packet.tcp.records import TELL, TIMERS
+
+
+@works_on_tables
+def wants_port(network: Any, port_row: int) -> bool:
+    """Whether something is to be sent when a port is free."""
+    nic = network.transport.nics[port_row]
+    return bool(nic.head != NONE or nic.answers != NONE)
+
+
+@works_on_tables
+def queue_packet(network: Any, port_row: int, packet_row: int) -> None:
+    """A packet waits for a port."""
+    transport, packet = network.transport, network.packets[packet_row]
+    nic = transport.nics[port_row]
+    packet.next = NONE
+    if transport.rules[0].takes_turns == 0:
+        if nic.tail == NONE:
+            nic.head = packet_row
+        else:
+            network.packets[nic.tail].next = packet_row
+        nic.tail = packet_row
+    elif packet.kind == DATA:
+        _queue_in_turn(network, port_row, packet_row)
+    else:
+        if nic.answers_tail == NONE:
+            nic.answers = packet_row
+        else:
+            network.packets[nic.answers_tail].next = packet_row
+        nic.answers_tail = packet_row
+
+
+@works_on_tables
+def _queue_in_turn(network: Any, port_row: int, packet_row: int) -> None:
+    """Behind the other packets of its connection, which comes last if it was not in the round."""
+    connections, row = network.transport.connections, network.packets[packet_row].flow
+    nic, connection = network.transport.nics[port_row], connections[row]
+    if connection.tail == NONE:
+        connection.head = packet_row
+    else:
+        network.packets[connection.tail].next = packet_row
+    connection.tail = packet_row
+    if connection.is_queued == 0:
+        connection.is_queued = 1
+        _join_round(network, nic, row)
+
+
+@works_on_tables
+def _join_round(network: Any, nic: Any, row: int) -> None:
+    connections = network.transport.connections
+    connections[row].next = NONE
+    if nic.tail == NONE:
+        nic.head = row
+    else:
+        connections[nic.tail].next = row
+    nic.tail = row
+
+
+@works_on_tables
+def next_packet(network: Any, port_row: int) -> int:
+    """The packet that a host sends next over a port, which is free; NONE: none."""
+    transport, port = network.transport, network.ports[port_row]
+    nic, packets = transport.nics[port_row], network.packets
+    if port.is_paused:
+        return NONE
+    if nic.answers != NONE:
+        row = nic.answers
+        nic.answers = packets[row].next
+        if nic.answers == NONE:
+            nic.answers_tail = NONE
+        return row
+    if nic.head == NONE:
+        return NONE
+    if transport.rules[0].takes_turns == 0:
+        return _first_of_queue(network, port_row)
+    connection_row = nic.head
+    connection = transport.connections[connection_row]
+    nic.head = connection.next
+    if nic.head == NONE:
+        nic.tail = NONE
+    row = connection.head
+    cut = _cut(network, port_row, row)
+    if cut == row:
+        connection.head = packets[row].next
+        if connection.head == NONE:
+            connection.tail = NONE
+    if connection.head == NONE:
+        connection.is_queued = 0
+    else:
+        _join_round(network, nic, connection_row)
+    return cut
+
+
+@works_on_tables
+def _first_of_queue(network: Any, port_row: int) -> int:
+    nic = network.transport.nics[port_row]
+    row = nic.head
+    cut = _cut(network, port_row, row)
+    if cut == row:
+        nic.head = network.packets[row].next
+        if nic.head == NONE:
+            nic.tail = NONE
+    return cut
+
+
+@works_on_tables
+def _cut(network: Any, port_row: int, row: int) -> int:
+    """The first packet's worth of bytes that wait together; the same row if it is all."""
+    packet, rules = network.packets[row], network.transport.rules[0]
+    if packet.kind != DATA or packet.payload == 0:
+        return row
+    if packet.payload > rules.payload:
+        cut = new_packet(network, DATA, packet.flow, rules.header + rules.payload)
+        piece = network.packets[cut]
+        piece.sequence, piece.payload, piece.sent_ps = packet.sequence, rules.payload, packet.sent_ps
+        packet.sequence += rules.payload
+        packet.payload -= rules.payload
+        packet.bytes -= rules.payload
+    else:
+        cut = row
+    piece = network.packets[cut]
+    time = network.state[0].now_ps + sending_ps(network, network.ports[port_row], piece.bytes)
+    messages_leave(network, piece.flow, piece.sequence + piece.payload, time)
+    network.state[0].sent += 1
+    return cut
+
+
+@works_on_tables
+def messages_leave(network: Any, row: int, position: int, time: int) -> None:
+    """A message leaves whose last byte is sent; the engine hears of one at a time."""
+    transport, flows = network.transport, network.flows
+    connection, pieces = transport.connections[row], transport.pieces
+    connection.left_to = max(connection.left_to, position)
+    message = connection.leaves
+    if message == NONE or pieces[message].end > connection.left_to:
+        return
+    if flows[message].left_ps == NONE:
+        flows[message].left_ps = time
+    connection.leaves = pieces[message].next
+    if transport.rules[0].ends_acknowledged == 0:
+        if network.state[0].left != NONE:
+            connection.leaves = message
+            tell_later(network, row)
+            return
+        network.state[0].left = message
+    if connection.leaves != NONE and pieces[connection.leaves].end <= connection.left_to:
+        flows[connection.leaves].left_ps = time
+        tell_later(network, row)
+
+
+@works_on_tables
+def tell_later(network: Any, row: int) -> None:
+    """The engine hears more in an event of the same instant."""
+    state = network.state[0]
+    put(network, len(network.ports) + row * TIMERS + TELL, state.now_ps, state.order)
+    state.order += 1

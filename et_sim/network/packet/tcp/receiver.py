@@ -1,0 +1,137 @@
+"""The receiving end: bytes are put in order and acknowledged, packet by packet or with some delay.
+
+A packet that fills a hole or leaves one is acknowledged at once, and so is one with another mark than the
+one before it. The packet itself goes back as its acknowledgement, unless that takes no time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.forwarding import send_next
+from et_sim.network.packet.heap import put, take_out
+from et_sim.network.packet.ports import new_packet, release_packet
+from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA
+from et_sim.network.packet.tcp.acknowledgements import acknowledged
+from et_sim.network.packet.tcp.connections import messages_arrive, release_if_done
+from et_sim.network.packet.tcp.nic import queue_packet
+from et_sim.network.packet.tcp.ranges import with_range, without_below
+from et_sim.network.packet.tcp.records import DELAYED, OPENED, OPENS, TIMERS
+
+FIRST_BLOCK, FURTHER_BLOCK, MOST_BLOCKS = 12, 8, 3  # bytes of SACK's options
+
+
+@works_on_tables
+def received(network: Any, packet_row: int) -> None:
+    """A packet is at the end of its way."""
+    packet = network.packets[packet_row]
+    row = packet.flow
+    if packet.kind != DATA:
+        position, sent_ps, is_marked = packet.sequence, packet.sent_ps, packet.is_marked
+        block = network.transport.blocks[packet_row]
+        begin, end = block.begin, block.end
+        release_packet(network, packet_row)
+        acknowledged(network, row, position, sent_ps, is_marked, begin, end)
+        send_next(network, network.flows[row].port)
+    elif packet.sequence == OPENED:
+        release_packet(network, packet_row)
+    elif packet.sequence == OPENS:
+        _answer(network, packet_row, OPENS, network.transport.rules[0].opening, 0, 0)
+    else:
+        _data_received(network, packet_row)
+    release_if_done(network, row)
+
+
+@works_on_tables
+def _data_received(network: Any, packet_row: int) -> None:
+    """Bytes have come."""
+    transport, packet = network.transport, network.packets[packet_row]
+    row = packet.flow
+    connection, rules = transport.connections[row], transport.rules[0]
+    begin, end = packet.sequence, packet.sequence + packet.payload
+    block_begin = block_end = 0
+    is_urgent = True
+    if end > connection.expected:
+        is_urgent = connection.held != NONE or packet.is_marked != connection.unanswered_mark
+        if begin <= connection.expected:
+            _put_in_order(network, row, end)
+        else:
+            is_urgent = True
+            first, at = with_range(network, connection.held, begin, end)
+            connection.held = first
+            block_begin, block_end = transport.ranges[at].begin, transport.ranges[at].end
+    connection.unanswered += 1
+    connection.unanswered_ps, connection.unanswered_mark = packet.sent_ps, packet.is_marked
+    if is_urgent or connection.unanswered >= rules.answers_after:
+        size = rules.answer + _bytes_of_blocks(network, connection.held)
+        _answer(network, packet_row, connection.expected, size, block_begin, block_end)
+        return
+    release_packet(network, packet_row)
+    source = len(network.ports) + row * TIMERS + DELAYED
+    if network.places[source] == NONE:
+        put(network, source, network.state[0].now_ps + rules.delays_ps, network.state[0].order)
+        network.state[0].order += 1
+
+
+@works_on_tables
+def _put_in_order(network: Any, row: int, end: int) -> None:
+    """Bytes up to here, and those that were waiting for them, are the messages'."""
+    transport = network.transport
+    connection, ranges = transport.connections[row], transport.ranges
+    connection.expected = end
+    while connection.held != NONE and ranges[connection.held].begin <= connection.expected:
+        connection.expected = max(connection.expected, ranges[connection.held].end)
+        connection.held = without_below(network, connection.held, connection.expected)
+    if transport.rules[0].ends_acknowledged == 0:
+        messages_arrive(network, row, connection.expected)
+
+
+@works_on_tables
+def _bytes_of_blocks(network: Any, first: int) -> int:
+    """What an acknowledgement is longer by if something is missing."""
+    if network.transport.rules[0].sack == 0 or first == NONE:
+        return 0
+    size, row = FIRST_BLOCK, network.transport.ranges[first].next
+    for _ in range(MOST_BLOCKS - 1):
+        if row != NONE:
+            size += FURTHER_BLOCK
+            row = network.transport.ranges[row].next
+    return size
+
+
+@works_on_tables
+def _answer(network: Any, packet_row: int, position: int, size: int, begin: int, end: int) -> None:
+    """A packet goes back as an acknowledgement; nothing is left to be acknowledged."""
+    transport, packet = network.transport, network.packets[packet_row]
+    row = packet.flow
+    connection, flow = transport.connections[row], network.flows[row]
+    if connection.unanswered > 0:
+        connection.unanswered = 0
+        take_out(network, len(network.ports) + row * TIMERS + DELAYED)
+    network.state[0].returned += 1
+    if transport.rules[0].bypass:
+        sent_ps, is_marked = packet.sent_ps, packet.is_marked
+        release_packet(network, packet_row)
+        acknowledged(network, row, position, sent_ps, is_marked, begin, end)
+        send_next(network, flow.port)
+        return
+    packet.kind, packet.sequence, packet.bytes, packet.payload = ACKNOWLEDGEMENT, position, size, 0
+    packet.hop, packet.port = flow.back, NONE
+    block = transport.blocks[packet_row]
+    block.begin, block.end = begin, end
+    queue_packet(network, flow.back_port, packet_row)
+    send_next(network, flow.back_port)
+
+
+@works_on_tables
+def answer_late(network: Any, row: int) -> None:
+    """An acknowledgement was held back long enough."""
+    connection, rules = network.transport.connections[row], network.transport.rules[0]
+    if connection.unanswered == 0:
+        return
+    packet_row = new_packet(network, DATA, row, rules.answer)
+    packet = network.packets[packet_row]
+    packet.sent_ps, packet.is_marked = connection.unanswered_ps, connection.unanswered_mark
+    _answer(network, packet_row, connection.expected, rules.answer, 0, 0)

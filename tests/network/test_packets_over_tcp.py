@@ -1,0 +1,238 @@
+"""TCP on the packet model: what a lone message takes, losses and how they are mended, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from et_sim import TraceBuilder, Workload, simulate
+from et_sim.errors import MachineError
+from et_sim.machine import read_machine
+from et_sim.result import Result
+
+SYSTEM = {
+    "endpoint-delay": 0,
+    "local-mem-bw": 0,
+    "profile": "corrected",
+    "all-reduce-implementation": ["direct"],
+    "all-to-all-implementation": ["direct"],
+}
+PAYLOAD, HEADER, ANSWER, OPENING = 1448, 54, 54, 58
+LATENCY_PS, PS_PER_BYTE = 500_000, 80
+Message = tuple[int, int, int]
+
+
+def star(npus: int = 4, tcp: dict[str, Any] | None = None, **protocol: Any) -> dict[str, Any]:
+    """Hosts of 100 Gb/s behind a switch."""
+    graph = {"generator": "star", "npus": npus, "bandwidth": "100Gbps", "latency": "500ns"}
+    return {"graph": graph, "protocol": {"preset": "tcp", "tcp": tcp or {}} | protocol}
+
+
+def sent(network: dict[str, Any], messages: list[Message], ranks: int = 4) -> Result:
+    """Messages (source, target, bytes), those of a rank one after the other."""
+    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
+    for tag, (source, target, size) in enumerate(messages):
+        builders[source].send(target, size, tag=tag)
+        builders[target].receive(source, size, tag=tag)
+    workload = Workload.of([builder.build() for builder in builders])
+    return simulate(workload, system=SYSTEM, network=network, model="packet")
+
+
+def incast(network: dict[str, Any], size: int, ranks: int) -> Result:
+    """Everybody to rank 0."""
+    return sent(network, [(rank, 0, size) for rank in range(1, ranks)], ranks)
+
+
+def state(result: Result) -> Any:
+    """The kernel's figures."""
+    return result.outcome.run.network.state[0]
+
+
+def tables(result: Result) -> Any:
+    """What TCP keeps."""
+    return result.outcome.run.network.transport
+
+
+def lone_ps(size: int, window: int = 10) -> int:
+    """Slow start over two links: with every acknowledgement, two packets more may leave."""
+    sizes = [PAYLOAD] * (size // PAYLOAD) + ([size % PAYLOAD] if size % PAYLOAD else [])
+    free = [0, 0]
+    acknowledged: list[int] = []
+    arrives = 0
+    for number, payload in enumerate(sizes):
+        length = (payload + HEADER) * PS_PER_BYTE
+        wanted = max(0, -(-(number + 1 - window) // 2))
+        left = max(free[0], acknowledged[wanted - 1] if wanted else 0) + length
+        passed = max(free[1], left + LATENCY_PS) + length
+        free = [left, passed]
+        arrives = passed + LATENCY_PS
+        acknowledged.append(arrives + 2 * (ANSWER * PS_PER_BYTE + LATENCY_PS))
+    return arrives
+
+
+@pytest.mark.parametrize("size", [1, 1448, 1449, 14480, 14481, 50_000, 200_000])
+def test_a_lone_message_takes_its_rounds_of_slow_start(size: int) -> None:
+    assert sent(star(), [(0, 1, size)]).makespan_ns == lone_ps(size) // 1000
+
+
+def test_a_handshake_takes_a_round_trip() -> None:
+    opening = 4 * (OPENING * PS_PER_BYTE + LATENCY_PS)
+    size = 100_000
+    for keys in ({"per-message": True}, {"handshake": True}):
+        found = sent(star(tcp=keys), [(0, 1, size)]).makespan_ns
+        wanted = (opening + ANSWER * PS_PER_BYTE + lone_ps(size)) / 1000  # it is told that the answer came
+        assert found == int(wanted)
+
+
+def test_a_connection_of_a_pair_keeps_its_window_and_one_of_a_message_does_not() -> None:
+    twice = [(0, 1, 100_000)] * 2
+    kept = sent(star(tcp={"handshake": True}), twice).makespan_ns
+    anew = sent(star(tcp={"per-message": True}), twice).makespan_ns
+    assert kept < anew
+
+
+def test_injection_and_copying_delay_messages_at_their_ends() -> None:
+    size = 10_000
+    alone = sent(star(), [(0, 1, size)]).makespan_ns
+    injected = sent(star(tcp={"injection-latency": "3us"}), [(0, 1, size)]).makespan_ns
+    copied = sent(star(tcp={"copying": 0.25}), [(0, 1, size)]).makespan_ns
+    assert (injected, copied) == (alone + 3000, alone + 2 * size // 4)
+
+
+def test_a_window_limits_what_is_under_way() -> None:
+    narrow = sent(star(tcp={"window": 10_000}), [(0, 1, 10**6)])
+    wide = sent(star(), [(0, 1, 10**6)])
+    assert narrow.makespan_ns > 2 * wide.makespan_ns
+    assert tables(narrow).connections["window"].max() > 10_000
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+def test_delayed_acknowledgements_are_fewer(kind: str) -> None:
+    builder = TraceBuilder()
+    builder.collective(kind, 1 << 18)
+    workload = Workload.of([builder.build()] * 4)
+    each, second = (
+        simulate(workload, system=SYSTEM, network=star(tcp={"acknowledge-after": after}), model="packet")
+        for after in (1, 2)
+    )
+    assert state(each).returned == state(each).sent == state(second).sent
+    assert state(second).returned < 0.7 * state(each).returned
+
+
+def test_small_messages_that_share_a_packet_all_arrive() -> None:
+    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(2)]
+    for tag in range(9):
+        builders[0].send(1, 100, tag=tag)
+        builders[1].receive(0, 100, tag=tag)
+    workload = Workload.of([builder.build() for builder in builders])
+    described = SYSTEM | {"corrections": {"concurrent-communication": True}}
+    network = star(2, tcp={"copying": 10})
+    assert simulate(workload, system=described, network=network, model="packet").is_complete
+
+
+LOSSES = st.fixed_dictionaries(
+    {
+        "congestion-control": st.sampled_from(["newreno", "reno", "cubic", "dctcp"]),
+        "sack": st.booleans(),
+        "per-message": st.booleans(),
+        "acknowledge-after": st.integers(1, 3),
+        "instant-acknowledgements": st.booleans(),
+        "full-packets": st.booleans(),
+        "turns": st.booleans(),
+        "first-window": st.integers(1, 30),
+        "least-timeout": st.sampled_from(["10us", "1ms"]),
+        "first-timeout": st.just("1ms"),
+        "timeout-interval": st.sampled_from([0, "1ms"]),
+    }
+)
+
+
+@given(
+    tcp=LOSSES,
+    queue=st.integers(1, 8),
+    chance=st.sampled_from([0.0, 0.05, 0.3]),
+    seed=st.integers(0, 9),
+    messages=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 60_000)), min_size=1, max_size=8
+    ),
+)
+def test_every_message_arrives_whatever_is_dropped(
+    tcp: dict[str, Any], queue: int, chance: float, seed: int, messages: list[Message]
+) -> None:
+    lossy = {"queue-packets": queue, "random-drop-from": 0, "random-drop": chance, "seed": seed}
+    result = sent(star(tcp=tcp, **lossy), messages)
+    assert result.is_complete
+    found, network = state(result), result.outcome.run.network
+    if found.lost == 0 and tcp["least-timeout"] == "1ms" and tcp["acknowledge-after"] == 1:
+        assert network.flows["retransmitted"].sum() == 0
+    in_flight = sum(int(port.packets) for port in network.ports)
+    assert in_flight <= queue * len(network.ports)
+
+
+def test_losses_are_mended_without_waiting_if_enough_arrives_behind_them() -> None:
+    """With SACK, each packet that is lost is sent once more."""
+    result = incast(star(4, **{"queue-packets": 40}), 400_000, 4)
+    assert result.is_complete
+    assert state(result).lost > 0
+    assert tables(result).pools[0].timeouts == 0
+    assert result.outcome.run.network.flows["retransmitted"].sum() == state(result).lost
+    assert result.makespan_ns < 1.1 * 3 * 400_000 * 8 / 100
+
+
+def test_a_loss_at_the_end_waits_for_the_timer() -> None:
+    network = star(4, tcp={"least-timeout": "2ms"}, **{"queue-packets": 10})
+    result = incast(network, 14_000, 4)
+    assert tables(result).pools[0].timeouts > 0
+    assert 2_000_000 < result.makespan_ns < 2_100_000
+
+
+def test_a_shared_buffer_gives_each_queue_a_part_of_what_is_free() -> None:
+    size = 200_000
+    for share in (0.125, 1):
+        result = incast(star(8, buffer=size, **{"queue-share": share}), 100_000, 8)
+        deepest = int(result.outcome.run.network.ports["deepest"].max())
+        most = size * share / (1 + share)
+        assert abs(deepest - most) < 2 * (PAYLOAD + HEADER)
+
+
+def test_marks_keep_queues_short_with_dctcp() -> None:
+    marking = [{"bandwidth": "100Gbps", "from": 30_000, "to": 30_000, "probability": 1}]
+    marked = incast(star(4, tcp={"congestion-control": "dctcp"}, marking=marking), 10**6, 4)
+    other = incast(star(4), 10**6, 4)
+    deepest = [int(one.outcome.run.network.ports["deepest"].max()) for one in (marked, other)]
+    assert deepest[0] < 0.25 * deepest[1]
+    assert marked.makespan_ns < 1.05 * other.makespan_ns
+
+
+def test_seeds_repeat() -> None:
+    def run(seed: int) -> tuple[int, int]:
+        lossy = {"random-drop-from": 5000, "random-drop": 0.02, "seed": seed}
+        result = incast(star(4, tcp={"least-timeout": "100us"}, **lossy), 200_000, 4)
+        return result.makespan_ns, int(state(result).lost)
+
+    assert run(1) == run(1)
+    assert len({run(seed) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ({"tcp": {"sak": True}}, "is not known"),
+        ({"tcp": {"congestion-control": "vegas"}}, "newreno, reno, cubic or dctcp"),
+        ({"tcp": {"first-window": 0}}, "an integer >= 1"),
+        ({"tcp": {"least-timeout": 0}}, "a number > 0"),
+        ({"window": "pair"}, 'say it in "tcp"'),
+        ({"congestion-control": "dctcp"}, 'say it in "tcp"'),
+        ({"reserve": 1}, "no effect without pauses"),
+        ({"preset": "roce", "queue-packets": 8}, 'add "pauses": false'),
+        ({"random-drop": 2}, "random-drop"),
+    ],
+)
+def test_keys_that_have_no_effect_or_no_sense_are_refused(protocol: dict[str, Any], words: str) -> None:
+    network = star()
+    network["protocol"] = {"preset": "tcp"} | protocol
+    with pytest.raises(MachineError, match=words):
+        read_machine(network=network, system=SYSTEM)
