@@ -31,6 +31,7 @@ from et_sim.timeline import CausalEvents, Messages, Phases
 from et_sim.trace import Workload, read_workload
 
 ALONE = "simulating every rank by itself"
+PACKETS_OF_HOURS = 2_000_000_000  # half a million a second
 MOST_RANKS_EXPLAINED = 65_536
 Change = Callable[[Machine], Machine]
 One = str | Path | Workload
@@ -176,14 +177,25 @@ def simulated(
     workload, machine = lowering.workload, lowering.machine
     actors = fewest_actors(lowering, model, may_fold)
     network = machine.network_of(has_contention=model.HAS_CONTENTION)
-    watch.stage("simulating")
-    outcome = recorder.run(assemble(lowering, actors), network, model, watch)
+    plan = assemble(lowering, actors)
+    watch.stage(_announced(model, network, plan))
+    outcome = recorder.run(plan, network, model, watch)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
         alone = Actors.one_per_rank(workload.ranks)
         outcome = recorder.run(assemble(lowering, alone), network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
+
+
+def _announced(model: NetworkModel, network: Network, plan: Plan) -> str:
+    """What is going to be simulated: packets are counted before."""
+    count = getattr(model, "packets_expected", None)
+    if count is None:
+        return "simulating"
+    packets = count(network, plan)
+    hint = " (this takes hours; --model flow takes less)" if packets > PACKETS_OF_HOURS else ""
+    return f"simulating about {packets:,} packets{hint}"
 
 
 def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:

@@ -86,7 +86,8 @@ def run_plan(
         phases_per_event=reserve.rows if log else 0,
     )
     expected = plan.expected_messages if report else 0
-    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run))
+    packets = getattr(model, "packets_expected", lambda *_: 0)
+    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets(network, plan)))
     events = FEWEST_EVENTS
     while True:
         begin = time.monotonic()
@@ -132,9 +133,10 @@ def run_plan(
     )
 
 
-def _seconds_interpreted(plan: Plan, run: Run) -> float:
+def _seconds_interpreted(plan: Plan, run: Run, packets: int) -> float:
     """How long a run would take uncompiled."""
     seconds = plan.expected_messages * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
+    seconds += packets * SECONDS_PER_MESSAGE
     return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
+from et_sim.plan.expected import expected
 from et_sim.trace.tensors import TensorUses
 
 
@@ -348,22 +349,7 @@ class Plan:
     @property
     def expected_messages(self) -> int:
         """Messages the run will deliver if it completes: the yardstick of its progress."""
-        per_collective = np.zeros(len(self.collectives), np.int64)
-        for row, collective in enumerate(self.collectives):
-            chunk, plan_row = 0, int(collective["chunk_plan_first"])
-            while chunk < collective["chunks"]:
-                chunk_end, first = self.chunk_plans[plan_row].tolist()
-                programs = self.phases["program"][first : first + collective["phases"]]
-                per_collective[row] += (chunk_end - chunk) * int(self.programs["sends"][programs].sum())
-                chunk, plan_row = chunk_end, plan_row + 1
-        of_node = np.zeros(len(self.nodes), np.int64)
-        is_collective = self.nodes["action"] == Action.COLLECTIVE
-        of_node[is_collective] = per_collective[self.nodes["detail"][is_collective]]
-        of_node[self.nodes["action"] == Action.SEND] = 1
-        totals = np.concatenate(([0], np.cumsum(of_node)))
-        first = self.templates["node_first"]
-        of_template = totals[first + self.templates["nodes"]] - totals[first]
-        return int(of_template[self.actors["template"]].sum())
+        return round(expected(self, self.programs["sends"], 1))
 
 
 def most_of_a_template(plan: Plan, of_node: Any) -> int:

@@ -41,6 +41,7 @@ from et_sim.network.packet.roce.tables import RoceTables
 from et_sim.network.packet.tcp import tables as tcp
 from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
 from et_sim.network.packet.tcp.tables import TcpTables
+from et_sim.plan.expected import expected_packets
 from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
@@ -198,6 +199,11 @@ def resources(network: Network, _plan: Plan) -> ResourceTable:
 def carried(tables: PacketTables) -> Any:
     """Bytes, by link."""
     return tables.ports["bytes"]
+
+
+def packets_expected(network: Network, plan: Plan) -> int:
+    """About how many packets with data a run sends."""
+    return expected_packets(plan, _protocol(network).payload)
 
 
 def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]:

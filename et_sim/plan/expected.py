@@ -1,0 +1,53 @@
+"""How much a run will send if it completes: messages, and packets of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from et_sim.plan.tables import Plan
+
+
+def expected_packets(plan: Plan, payload: int) -> int:
+    """About how many packets all messages are cut into: of trees and sends, by their mean sizes."""
+    of_steps = np.maximum(-(-plan.steps["bytes"] // payload), 1)
+    of_program = np.array(
+        [_of_program(plan, program, of_steps, payload) for program in plan.programs], np.int64
+    )
+    sizes = plan.channels["bytes"]
+    of_send = float(np.maximum(-(-sizes // payload), 1).mean()) if len(sizes) else 1.0
+    return round(expected(plan, of_program, of_send))
+
+
+def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
+    """Packets of all that a member sends in a phase."""
+    if program.tree_first >= 0 or program.custom_first >= 0 or program.step_period == 0:
+        largest = max(int(plan.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes"))
+        return int(program.sends) * max(-(-largest // payload), 1)
+    steps = of_steps[program.step_first : program.step_first + program.step_period]
+    rounds, rest = divmod(int(program.sends), int(program.step_period))
+    return int(rounds * steps.sum() + steps[:rest].sum())
+
+
+def expected(plan: Plan, of_program: Any, of_send: float) -> float:
+    """The sum of a figure over all phases of all chunks, and all sends, of all actors."""
+    per_collective = np.zeros(len(plan.collectives))
+    for row, collective in enumerate(plan.collectives):
+        chunk, plan_row = 0, int(collective["chunk_plan_first"])
+        while chunk < collective["chunks"]:
+            chunk_end, first = plan.chunk_plans[plan_row].tolist()
+            programs = plan.phases["program"][first : first + collective["phases"]]
+            per_collective[row] += (chunk_end - chunk) * int(of_program[programs].sum())
+            chunk, plan_row = chunk_end, plan_row + 1
+    from et_sim.plan.tables import Action
+
+    of_node = np.zeros(len(plan.nodes))
+    is_collective = plan.nodes["action"] == Action.COLLECTIVE
+    of_node[is_collective] = per_collective[plan.nodes["detail"][is_collective]]
+    of_node[plan.nodes["action"] == Action.SEND] = of_send
+    totals = np.concatenate(([0], np.cumsum(of_node)))
+    first = plan.templates["node_first"]
+    of_template = totals[first + plan.templates["nodes"]] - totals[first]
+    return float(of_template[plan.actors["template"]].sum())
