@@ -359,6 +359,7 @@ class Packets:
     paced: bool = True  # by the rate; else by the line
     answers_pass: bool = False  # acknowledgements leave a host that is paused
     refuses_ns: float = 500_000.0  # between two requests for the same packet
+    timeout_ns: float = 0.0  # without an acknowledgement, until packets are sent again; 0: never
     seed: int = 1
     as_ns3: bool = False  # random numbers, what wakes a port, and TIMELY's packets are as in ns-3
     control: Control = Control()

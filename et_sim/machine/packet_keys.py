@@ -40,6 +40,14 @@ PACKET_KEYS = (
         "Acknowledgements leave NPUs that were told to pause.",
         field="answers_pass",
     ),
+    Key(
+        "retransmission-timeout",
+        Kind.TIME,
+        "So long after the last acknowledgement, all that was not acknowledged is sent again; 0: never, as "
+        "in ns-3.",
+        field="timeout_ns",
+        unit="ns",
+    ),
     Key("seed", Kind.COUNT, "Of random numbers.", field="seed"),
     Key(
         "congestion-control",

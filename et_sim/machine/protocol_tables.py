@@ -49,7 +49,9 @@ PRESETS = MappingProxyType(
             62,
             66,
             store_and_forward=True,
-            packets=Packets(control=Control(CongestionControl.DCQCN), buffers=Buffers(marking=MARKING)),
+            packets=Packets(
+                timeout_ns=1e7, control=Control(CongestionControl.DCQCN), buffers=Buffers(marking=MARKING)
+            ),
         ),
         "ns3-parity": Protocol(
             1000,

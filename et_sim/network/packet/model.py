@@ -105,7 +105,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     """All links, idle."""
     wired, protocol = as_graph(network), _protocol(network)
     buffers = protocol.packets.buffers
-    ports = setup.ports_of(wired, buffers)
+    ports = setup.ports_of(wired, protocol)
     devices = setup.devices_of(wired, ports, buffers)
     streams, step = streams_of_ns3(len(devices))
     spare = EVENTS_AT_ONCE * PACKETS_PER_EVENT + len(ports)
@@ -400,7 +400,10 @@ def _plan_next(run: Run) -> None:
         state.planned_ns = time
         state.plans = (state.plans + 1) & MOST_PLANS
         observe.next_event_follows(run, 0, time)  # what messages wait for is told when they are there
-        schedule_first(run, time, NETWORK + GO_ON, 0, state.plans, 0)
+        if time == clock.now and next_ps(network) > _ps(network, clock.now):
+            schedule(run, time, NETWORK + GO_ON, 0, state.plans, 0)  # a part of this nanosecond is left
+        else:
+            schedule_first(run, time, NETWORK + GO_ON, 0, state.plans, 0)
 
 
 @works_on_tables

@@ -36,7 +36,7 @@ CODES = {
     CongestionControl.TIMELY: TIMELY,
     CongestionControl.DCTCP: DCTCP,
 }
-HEADROOM = 3  # of what is under way on a link
+NS3_HEADROOM, PACKETS_IN_HEADROOM = 3, 5
 RULES = record(
     ("whole_ns", "u1"),
     ("has_pauses", "u1"),
@@ -71,6 +71,7 @@ ROCE_RULES = record(
     ("longest_ps", "i8"),
     ("most_bytes", "i8"),
     ("refuses_ps", "i8"),
+    ("timeout_ps", "i8"),
     ("least_rate", "i8"),
     ("step", "i8"),
     ("large_step", "i8"),
@@ -116,6 +117,8 @@ def roce_rules_of(protocol: Protocol, longest_ps: int, most_bytes: int) -> Any:
     row.wakes_any, row.stamps = packets.as_ns3, not packets.as_ns3
     row.longest_ps, row.most_bytes = longest_ps, most_bytes
     row.refuses_ps = int(packets.refuses_ns * PS_PER_NS)
+    row.timeout_ps = int(packets.timeout_ns * PS_PER_NS)
+    row.answers_again = row.timeout_ps > 0
     row.control = CODES[control.algorithm]
     for name in ("least_rate", "step", "large_step", "dctcp_step", "gain", "recoveries", "wanted_use"):
         row[name] = getattr(control, name)
@@ -149,7 +152,7 @@ def largest_window(network: Network, ports: Any, protocol: Protocol) -> tuple[in
     return longest, most
 
 
-def ports_of(network: Network, buffers: Buffers) -> Any:
+def ports_of(network: Network, protocol: Protocol) -> Any:
     """Every link, idle."""
     assert isinstance(network.fabric, GraphFabric)
     wires = network.fabric.graph
@@ -163,8 +166,8 @@ def ports_of(network: Network, buffers: Buffers) -> Any:
     ports["is_host"] = wires.kinds[wires.sources] == NPU
     ports["at_host"] = wires.kinds[wires.targets] == NPU
     ports["back"] = _links_back(wires)
-    _set_marking(ports, buffers)
-    _set_headroom(ports, buffers)
+    _set_marking(ports, protocol.packets.buffers)
+    _set_headroom(ports, protocol)
     return ports
 
 
@@ -194,13 +197,20 @@ def _set_marking(ports: Any, buffers: Buffers) -> None:
     ports["marked_at_most"] = probability[at]
 
 
-def _set_headroom(ports: Any, buffers: Buffers) -> None:
-    """What is under way on a link, three times; ports faster than an NPU's may use more of what is free."""
+def _set_headroom(ports: Any, protocol: Protocol) -> None:
+    """What may come after a pause was asked for; ports faster than an NPU's may use more of what is free.
+
+    That is what is under way in both directions, and packets that are being sent, or were too large for the
+    rest of the buffer; ns-3 takes three times what is under way, which is too little for large packets.
+    """
     under_way = ports["bits_per_s"] * (ports["delay_ps"] // PS_PER_NS) // 8 // 1_000_000_000
-    ports["headroom"] = under_way * HEADROOM
+    if protocol.packets.as_ns3:
+        ports["headroom"] = under_way * NS3_HEADROOM
+    else:
+        ports["headroom"] = 2 * under_way + PACKETS_IN_HEADROOM * (protocol.payload + protocol.header)
     hosts = ports["bits_per_s"][ports["is_host"] == 1]
     doublings = np.ceil(np.log2(np.maximum(ports["bits_per_s"] / hosts[0], 1.0)))
-    ports["shift"] = np.maximum(buffers.threshold_shift - doublings, 0)
+    ports["shift"] = np.maximum(protocol.packets.buffers.threshold_shift - doublings, 0)
 
 
 def devices_of(network: Network, ports: Any, buffers: Buffers) -> Any:

@@ -50,9 +50,3 @@ def passes(network: Any, packet_row: int, port: Any) -> None:
     """A packet with data leaves a queue."""
     if network.transport.rules[0].control == HPCC:
         hpcc.notes_port(network, packet_row, port)
-
-
-@works_on_tables
-def timer_rings(network: Any, timer: int) -> None:
-    """One of a pair's timers."""
-    dcqcn.timer_rings(network, timer)

@@ -34,7 +34,7 @@ def congested(network: Any, row: int) -> None:
 @works_on_tables
 def stops(network: Any, row: int) -> None:
     """No timer rings any more."""
-    for timer in range(TIMERS):
+    for timer in (ALPHA, DECREASE, INCREASE):
         take_out(network, len(network.ports) + row * TIMERS + timer)
 
 

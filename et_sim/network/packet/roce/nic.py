@@ -10,8 +10,10 @@ from typing import Any
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.flows import message_leaves, release_flow
+from et_sim.network.packet.heap import put
 from et_sim.network.packet.ports import new_packet, sending_ps, wake_at
 from et_sim.network.packet.records import DATA, NEVER
+from et_sim.network.packet.roce.records import AGAIN, TIMERS
 
 
 @works_on_tables
@@ -200,10 +202,26 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
     rate = pair.rate if rules.has_rates else pair.line_rate
     pair.last_bytes = packet.bytes
     pair.next_ps = state.now_ps + rate_ps(network, rate, packet.bytes)
+    if rules.timeout_ps > 0 and network.places[timer_of(network, row)] == NONE:
+        wait_again(network, row)
     if pair.sent == flow.size:
         left = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)
         message_leaves(network, row, left, rules.ends_acknowledged == 0)
     return packet_row
+
+
+@works_on_tables
+def timer_of(network: Any, row: int) -> int:
+    """The source of the event that a pair has waited too long."""
+    return len(network.ports) + row * TIMERS + AGAIN
+
+
+@works_on_tables
+def wait_again(network: Any, row: int) -> None:
+    """A pair waits for an acknowledgement from now on."""
+    state = network.state[0]
+    put(network, timer_of(network, row), state.now_ps + network.transport.rules[0].timeout_ps, state.order)
+    state.order += 1
 
 
 @works_on_tables

@@ -8,10 +8,20 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.flows import message_arrives
 from et_sim.network.packet.forwarding import send_next
+from et_sim.network.packet.heap import take_out
 from et_sim.network.packet.ports import release_packet
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA, NEGATIVE
+from et_sim.network.packet.roce import dcqcn
 from et_sim.network.packet.roce.control import acknowledged, begins, ends
-from et_sim.network.packet.roce.nic import join_pairs, queue_answer, rate_ps, release_if_done
+from et_sim.network.packet.roce.nic import (
+    join_pairs,
+    queue_answer,
+    rate_ps,
+    release_if_done,
+    timer_of,
+    wait_again,
+)
+from et_sim.network.packet.roce.records import AGAIN, TIMERS
 
 NOTHING = 0
 
@@ -116,9 +126,14 @@ def _answer_received(network: Any, packet_row: int) -> None:
         release_packet(network, packet_row)
         release_if_done(network, row)
         return
-    pair.acknowledged = max(pair.acknowledged, packet.sequence)
+    if packet.sequence > pair.acknowledged:
+        pair.acknowledged = packet.sequence
+        pair.sent = max(pair.sent, pair.acknowledged)
+        if transport.rules[0].timeout_ps > 0:
+            wait_again(network, row)
     if pair.acknowledged >= flow.size:
         ends(network, row)
+        take_out(network, timer_of(network, row))
         if transport.rules[0].ends_acknowledged:
             message_arrives(network, row)
     if packet.kind == NEGATIVE:
@@ -127,3 +142,18 @@ def _answer_received(network: Any, packet_row: int) -> None:
     port_row = flow.port
     release_packet(network, packet_row)
     send_next(network, port_row)
+
+
+@works_on_tables
+def timer_rings(network: Any, timer: int) -> None:
+    """A pair has heard nothing for too long, and sends again; or a timer of congestion control."""
+    row = timer // TIMERS
+    if timer % TIMERS != AGAIN:
+        dcqcn.timer_rings(network, timer)
+        return
+    pair = network.transport.pairs[row]
+    take_out(network, timer_of(network, row))
+    pair.sent = pair.acknowledged
+    pair.next_ps = network.state[0].now_ps
+    wait_again(network, row)
+    send_next(network, network.flows[row].port)

@@ -6,8 +6,8 @@ from et_sim.plan.tables import record
 
 NO_CONTROL, DCQCN, HPCC, TIMELY, DCTCP = range(5)
 MOST_HOPS = 5  # of which HPCC's headers have room for figures
-TIMERS = 3  # of a pair
-ALPHA, DECREASE, INCREASE = range(TIMERS)
+TIMERS = 4  # of a pair: three of DCQCN's, and one until packets are sent again
+ALPHA, DECREASE, INCREASE, AGAIN = range(TIMERS)
 
 PAIR = record(
     ("sent", "i8"),  # bytes; set back when some are to be sent again

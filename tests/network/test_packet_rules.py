@@ -1,0 +1,221 @@
+"""What packets keep to on random networks: where switches pause, nothing is lost; what is lost is sent again;
+nothing stays behind. What is wrong with keys and key files is said in a sentence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import simulate, system
+
+from et_sim import TraceBuilder
+from et_sim.errors import MachineError
+from et_sim.machine import read_network_alone
+from et_sim.result import Result
+
+RANKS = 6
+GENERATORS: tuple[dict[str, Any], ...] = (
+    {"generator": "star", "npus": RANKS},
+    {"generator": "ring", "npus": RANKS},
+    {"generator": "torus", "sizes": [3, 2]},
+    {"generator": "leaf-spine", "leaves": 3, "spines": 1, "npus-per-leaf": 2},
+)
+CONTROLS = ("none", "dcqcn", "hpcc", "timely", "dctcp")
+MESSAGES = st.lists(
+    st.tuples(st.integers(0, RANKS - 1), st.integers(1, RANKS - 1), st.integers(0, 60_000)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def network(generator: dict[str, Any], protocol: dict[str, Any], rate: str = "100Gbps") -> dict[str, Any]:
+    return {"graph": {**generator, "bandwidth": rate, "latency": "200ns"}, "protocol": protocol}
+
+
+def run(net: dict[str, Any], messages: list[tuple[int, int, int]]) -> Result:
+    """Messages (source, places ahead, bytes), all at once."""
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for tag, (source, ahead, size) in enumerate(messages):
+        target = (source + ahead) % RANKS
+        builders[source].send(target, size, tag=tag)
+        builders[target].receive(source, size, tag=tag)
+    return simulate(builders, net, system(), model="packet", detail="links")
+
+
+def assert_nothing_stays(result: Result) -> None:
+    """All packets, flows and buffers are free again, and links carried what was sent."""
+    assert result.is_complete
+    tables = result.outcome.run.network
+    state = tables.state[0]
+    assert state.free_packets == len(tables.packets)
+    for name in ("held", "in_headroom", "waiting", "queued", "packets", "is_paused", "pauses"):
+        assert not tables.ports[name].any(), name
+    assert not tables.devices["used"].any()
+    assert tables.ports["drops"].sum() == state.lost
+    carried = result.table("links").to_pydict()["bytes"]
+    assert sum(carried) == tables.ports["bytes"].sum()
+
+
+@given(
+    st.sampled_from((0, 3)),
+    st.sampled_from(CONTROLS),
+    st.booleans(),
+    st.sampled_from(["receipt", "acknowledgement"]),
+    MESSAGES,
+)
+def test_where_switches_pause_nothing_is_lost_and_nothing_comes_out_of_order(
+    shape: int,
+    control: str,
+    whole: bool,
+    completion: str,
+    messages: list[tuple[int, int, int]],
+) -> None:
+    protocol = {
+        "preset": "datacenter",
+        "payload": 1000,
+        "congestion-control": control,
+        "whole-ns": whole,
+        "completion": completion,
+        "buffer": 150_000,
+        "marking": [{"bandwidth": "100Gbps", "from": 2000, "to": 20000, "probability": 0.3}],
+    }
+    result = run(network(GENERATORS[shape], protocol), messages)
+    assert_nothing_stays(result)
+    state = result.outcome.run.network.state[0]
+    packets = sum(max(-(-size // 1000), 1) for _, _, size in messages)
+    assert (state.lost, state.resent, state.sent, state.returned) == (0, 0, packets, packets)
+
+
+@given(st.sampled_from(GENERATORS), st.integers(1, 4), MESSAGES)
+def test_what_is_lost_is_sent_again(
+    generator: dict[str, Any], places: int, messages: list[tuple[int, int, int]]
+) -> None:
+    protocol = {
+        "preset": "datacenter",
+        "payload": 1000,
+        "congestion-control": "none",
+        "pauses": False,
+        "queue-packets": places,
+        "retransmission-timeout": "50us",
+    }
+    result = run(network(generator, protocol), messages)
+    assert_nothing_stays(result)
+    state = result.outcome.run.network.state[0]
+    packets = sum(max(-(-size // 1000), 1) for _, _, size in messages)
+    assert state.sent == packets + state.resent
+
+
+def test_a_pause_is_shorter_than_its_cause_and_told_where_it_was() -> None:
+    messages = [(source, (RANKS - source) % RANKS, 100_000) for source in range(1, RANKS)]
+    protocol = {"preset": "datacenter", "congestion-control": "none", "buffer": 250_000}
+    result = run(network(GENERATORS[0], protocol), messages)
+    found = result.table("ports").to_pydict()
+    assert sum(found["pauses"]) > 0
+    assert all(paused < result.makespan_ns for paused in found["paused_ns"])
+    assert result.summary()["packets"]["pauses"] == sum(found["pauses"])
+    assert result.summary()["packets"]["lost_at"] is None
+
+
+def test_a_lone_message_is_as_fast_as_its_window_lets_it() -> None:
+    """A window of two packets on a long link: two packets per round trip."""
+    net = network(
+        {"generator": "star", "npus": RANKS}, {"preset": "datacenter", "payload": 1000, "header": 0}
+    )
+    net["graph"]["latency"] = "100us"
+    net["protocol"] |= {"window": "none", "acknowledgement": 0, "buffer": 1 << 27}
+    once = run(net, [(0, 1, 50_000)]).makespan_ns
+    assert once == 200_000 + 51 * 80
+    late = run(net | {"protocol": net["protocol"] | {"congestion-control": "none"}}, [(0, 1, 0)]).makespan_ns
+    assert late == 200_000
+
+
+KEYS = {
+    "L2_ACK_INTERVAL": "1",
+    "RP_TIMER": "900",
+    "RATE_AI": "50Mb/s",
+    "RATE_HAI": "100Mb/s",
+    "KMAX_MAP": "1 100000000000 1600",
+    "KMIN_MAP": "1 100000000000 400",
+    "PMAX_MAP": "1 100000000000 0.2",
+    "CC_MODE": "12",
+}
+
+
+def with_keys(folder: Path, keys: dict[str, str | None]) -> Path:
+    lines = [f"{key} {value}\n" for key, value in (KEYS | keys).items() if value is not None]
+    (folder / "keys.txt").write_text("".join(lines), encoding="utf-8")
+    file = folder / "network.yml"
+    file.write_text(
+        "graph: { generator: star, npus: 4, bandwidth: 100Gbps }\nprotocol: { file: keys.txt }\n",
+        encoding="utf-8",
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"L2_ACK_INTERVAL": "2"}, "line 1: key L2_ACK_INTERVAL is '2': only 1 is simulated"),
+        ({"CC_MODE": "10"}, "HPCC-PINT is not simulated"),
+        ({"CC_MODE": "3"}, "HPCC has one rate for all links here"),
+        ({"CC_MOD": "1"}, "not a key of ns-3's file"),
+        ({"RATE_AI": "50"}, "no bandwidth follows"),
+        ({"KMAX_MAP": "2 100000000000 1600"}, "not a count and as many pairs"),
+        ({"KMAX_MAP": "1 25000000000 1600"}, "the maps name different bandwidths"),
+        ({"LINK_DOWN": "0 1 0"}, "links do not fail during a run"),
+        ({"ERROR_RATE_PER_LINK": "0.01"}, "links lose no packets here"),
+        ({"RP_TIMER": None}, "key RP_TIMER is missing"),
+        ({"BUFFER_SIZE": "1.5"}, "not a whole number"),
+    ],
+)
+def test_what_is_wrong_with_a_key_file_is_said(
+    keys: dict[str, str | None], text: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MachineError) as caught:
+        read_network_alone(with_keys(tmp_path, keys))
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "text"),
+    [
+        ({"preset": "datacenter", "least-rate": "fast"}, "fast"),
+        (
+            {
+                "preset": "datacenter",
+                "marking": [{"bandwidth": "1Gbps", "from": 5, "to": 4, "probability": 1}],
+            },
+            "less",
+        ),
+        ({"preset": "datacenter", "marking": [{"bandwidth": "1Gbps"}]}, 'key "from" is missing'),
+        ({"preset": "datacenter", "file": "keys.txt"}, "both a preset and a file"),
+    ],
+)
+def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) -> None:
+    with pytest.raises(MachineError, match=text):
+        read_network_alone(network(GENERATORS[0], protocol))
+
+
+def test_a_buffer_that_is_too_small_for_pauses_is_refused() -> None:
+    with pytest.raises(MachineError, match="give protocol a larger buffer"):
+        run(network(GENERATORS[0], {"preset": "datacenter", "buffer": 1000}), [(0, 1, 1)])
+
+
+def test_random_numbers_of_ns3_are_those_of_its_generator() -> None:
+    """With six times 12345, MRG32k3a begins with 0.1270 (L'Ecuyer 1999); with ones, streams are uniform."""
+    from et_sim.network.packet.randomness import COEFFICIENTS, streams_of_ns3
+
+    last, second, third = COEFFICIENTS[0]
+    one = (second * 12345 + third * 12345 + last * 12345) % 4294967087
+    last, second, third = COEFFICIENTS[1]
+    other = (last * 12345 + third * 12345) % 4294944443
+    assert (one - other) % 4294967087 / 4294967088 == pytest.approx(0.12701112204657714)
+    now, step = streams_of_ns3(17)
+    assert now.shape == (6,)
+    assert step.shape == (18,)
+    assert (np.array(now) < 4294967087).all()
