@@ -1,7 +1,7 @@
 """The preset `htsim-parity` against ASTRA-sim's system layer on csg-htsim's TCP, without losses: within 2 %.
 
-Of collectives, only those are compared whose paths do not meet by chance, and whose messages are so large that
-the packet that htsim's frontend adds to each, and counts as received, does not end a later receive early.
+Of collectives, only those are compared whose paths do not meet by chance, and whose messages are so large
+that no receive ends early by the packet that htsim's frontend adds to each message and counts as received.
 """
 
 from __future__ import annotations
