@@ -18,6 +18,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.profiles import Profile
 from et_sim.plan.acting import CONDITIONS, may_act
 from et_sim.plan.actors import Actors
+from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
 from et_sim.run_options import RunOptions
@@ -150,7 +151,7 @@ class _Trials:
 
 def size_of(plan: Plan) -> int:
     """Messages and nodes to be simulated."""
-    return plan.expected_messages + int(plan.templates["nodes"][plan.actors["template"]].sum())
+    return expected_messages(plan) + int(plan.templates["nodes"][plan.actors["template"]].sum())
 
 
 def _tried(outcome: Outcome) -> Tried:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from et_sim.alone import machine_alone, read_alone, refuse_without_times
 from et_sim.engine.driver import run_plan
 from et_sim.engine.outcome import Outcome
-from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.errors import UsageError
 from et_sim.fold import fold as fold_ranks
 from et_sim.jobs import read_jobs
@@ -190,10 +190,9 @@ def simulated(
 
 def _announced(model: NetworkModel, network: Network, plan: Plan) -> str:
     """What is going to be simulated: packets are counted before."""
-    count = getattr(model, "packets_expected", None)
-    if count is None:
+    packets = packets_expected(model, network, plan)
+    if packets == 0:
         return "simulating"
-    packets = count(network, plan)
     hint = " (this takes hours; --model flow takes less)" if packets > PACKETS_OF_HOURS else ""
     return f"simulating about {packets:,} packets{hint}"
 

@@ -26,9 +26,10 @@ from et_sim.engine.room import check_record
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
-from et_sim.engine.transport.network_seam import NetworkModel
+from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
 from et_sim.errors import InputError, UsageError
 from et_sim.machine.model import Network
+from et_sim.plan.expected import expected_messages
 from et_sim.plan.fractions import in_fractions
 from et_sim.plan.tables import Plan
 from et_sim.plan.tables import record as record_of
@@ -85,9 +86,10 @@ def run_plan(
         causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if log else 0,
     )
-    expected = plan.expected_messages if report else 0
-    packets = getattr(model, "packets_expected", lambda *_: 0)
-    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets(network, plan)))
+    expected = expected_messages(plan) if report else 0
+    happen = simulate.lasting(
+        lambda: alike * _seconds_interpreted(plan, run, packets_expected(model, network, plan))
+    )
     events = FEWEST_EVENTS
     while True:
         begin = time.monotonic()
@@ -135,7 +137,7 @@ def run_plan(
 
 def _seconds_interpreted(plan: Plan, run: Run, packets: int) -> float:
     """How long a run would take uncompiled."""
-    seconds = plan.expected_messages * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
+    seconds = expected_messages(plan) * SECONDS_PER_MESSAGE + len(run.nodes) * SECONDS_PER_NODE
     seconds += packets * SECONDS_PER_MESSAGE
     return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 

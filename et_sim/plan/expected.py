@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from et_sim.plan.tables import Plan
+from et_sim.plan.tables import Action, Plan
+
+
+def expected_messages(plan: Plan) -> int:
+    """Messages the run will deliver if it completes: the yardstick of its progress."""
+    return round(_expected(plan, plan.programs["sends"], 1))
 
 
 def expected_packets(plan: Plan, payload: int) -> int:
@@ -18,7 +22,7 @@ def expected_packets(plan: Plan, payload: int) -> int:
     )
     sizes = plan.channels["bytes"]
     of_send = float(np.maximum(-(-sizes // payload), 1).mean()) if len(sizes) else 1.0
-    return round(expected(plan, of_program, of_send))
+    return round(_expected(plan, of_program, of_send))
 
 
 def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
@@ -31,7 +35,7 @@ def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
     return int(rounds * steps.sum() + steps[:rest].sum())
 
 
-def expected(plan: Plan, of_program: Any, of_send: float) -> float:
+def _expected(plan: Plan, of_program: Any, of_send: float) -> float:
     """The sum of a figure over all phases of all chunks, and all sends, of all actors."""
     per_collective = np.zeros(len(plan.collectives))
     for row, collective in enumerate(plan.collectives):
@@ -41,8 +45,6 @@ def expected(plan: Plan, of_program: Any, of_send: float) -> float:
             programs = plan.phases["program"][first : first + collective["phases"]]
             per_collective[row] += (chunk_end - chunk) * int(of_program[programs].sum())
             chunk, plan_row = chunk_end, plan_row + 1
-    from et_sim.plan.tables import Action
-
     of_node = np.zeros(len(plan.nodes))
     is_collective = plan.nodes["action"] == Action.COLLECTIVE
     of_node[is_collective] = per_collective[plan.nodes["detail"][is_collective]]

@@ -18,7 +18,6 @@ import numpy as np
 from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
-from et_sim.plan.expected import expected
 from et_sim.trace.tensors import TensorUses
 
 
@@ -345,11 +344,6 @@ class Plan:
         sizes += [int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
         gathered = self.programs["up_each"] * self.programs["members"]
         return max(*sizes, int(gathered.max(initial=0)))
-
-    @property
-    def expected_messages(self) -> int:
-        """Messages the run will deliver if it completes: the yardstick of its progress."""
-        return round(expected(self, self.programs["sends"], 1))
 
 
 def most_of_a_template(plan: Plan, of_node: Any) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 
 from et_sim.engine.outcome import Outcome
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
-from et_sim.timeline.contents.ports import packets
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
+from et_sim.timeline.packet_totals import packets
 from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.timeline.spool import CausalEvents, Messages, Phases
 from et_sim.timeline.statistics import Statistics

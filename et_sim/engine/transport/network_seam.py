@@ -11,8 +11,9 @@ many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event
 another one carries a version: the model compares it with its own and drops what is stale. A model that knows
 what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one that knows the constants of
 LogGOPS `HAS_LOGGOPS`, one that knows flits (`Network.credits`) `HAS_CREDITS`, and one that tells only when
-nodes begin and end `RECORDS_NODES_ONLY`. `WITH_CREDITS` names the module that stands for the model where the
-network file speaks of credits.
+nodes begin and end `RECORDS_NODES_ONLY`. `payload_of_packets` says how much of a message a packet carries, if
+there are packets. `WITH_CREDITS` names the module that stands for the model where the network file speaks of
+credits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network
+from et_sim.plan.expected import expected_packets
 from et_sim.plan.tables import Plan
 
 PLENTY = 1 << 40
@@ -146,6 +148,12 @@ def _not_needed(_run: Run, _channel_row: int, _kind: int, _a: int, _b: int) -> N
 def _plenty(_run: Run) -> int:
     """A model without pools."""
     return PLENTY
+
+
+def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
+    """About how many packets with data a run sends; 0 on models without packets."""
+    payload = getattr(model, "payload_of_packets", None)
+    return 0 if payload is None else expected_packets(plan, payload(network))
 
 
 def grown(model: NetworkModel, tables: Tables, rows: int) -> Tables:

@@ -41,7 +41,6 @@ from et_sim.network.packet.roce.tables import RoceTables
 from et_sim.network.packet.tcp import tables as tcp
 from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
 from et_sim.network.packet.tcp.tables import TcpTables
-from et_sim.plan.expected import expected_packets
 from et_sim.plan.tables import Plan, table
 
 HAS_CONTENTION = True
@@ -201,9 +200,9 @@ def carried(tables: PacketTables) -> Any:
     return tables.ports["bytes"]
 
 
-def packets_expected(network: Network, plan: Plan) -> int:
-    """About how many packets with data a run sends."""
-    return expected_packets(plan, _protocol(network).payload)
+def payload_of_packets(network: Network) -> int:
+    """Bytes of messages that a packet carries."""
+    return _protocol(network).payload
 
 
 def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]:

@@ -73,6 +73,11 @@ class CreditTables(Tables):
     wakes_at: Any  # that cycle, by device
 
 
+def payload_of_packets(network: Network) -> int:
+    """Bytes of messages that a packet carries."""
+    return _credits(network).packet
+
+
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
     on_graph = as_graph(network)
