@@ -16,6 +16,7 @@ from machines import simulate, system
 from et_sim import TraceBuilder
 from et_sim.errors import MachineError
 from et_sim.machine import read_network_alone
+from et_sim.network.packet import model as packet_model
 from et_sim.result import Result
 
 RANKS = 6
@@ -201,9 +202,33 @@ def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) ->
         read_network_alone(network(GENERATORS[0], protocol))
 
 
-def test_a_buffer_that_is_too_small_for_pauses_is_refused() -> None:
-    with pytest.raises(MachineError, match="give protocol a larger buffer"):
-        run(network(GENERATORS[0], {"preset": "datacenter", "buffer": 1000}), [(0, 1, 1)])
+@pytest.mark.parametrize(
+    ("protocol", "text"),
+    [
+        (
+            {"pauses": False, "queue-bytes": 4157},
+            "a packet takes 4,158 bytes, and a queue has at most queue-bytes 4,157",
+        ),
+        ({"pauses": False, "buffer": 4157}, "larger buffer, or a larger queue-share"),
+        ({"pauses": False, "queue-share": 1e-9}, "a queue has at most 1e-09 times the buffer"),
+        ({"pauses": False, "random-drop": 1, "random-drop-from": 4157}, "give protocol a larger random-drop"),
+        ({"buffer": 1000}, "switch0 needs 175.11 KiB of buffer .*give protocol a larger buffer"),
+        (
+            {"preset": "ns3-parity", "payload": 9000, "buffer": 72_000},
+            "a packet takes 9,036 bytes, and switch0 has room for",
+        ),
+        ({"preset": "tcp", "payload": 10, "tcp": {"opening": 70}, "queue-bytes": 69}, "takes 70 bytes"),
+    ],
+)
+def test_where_a_packet_never_has_room_the_network_is_refused(protocol: dict[str, Any], text: str) -> None:
+    wired = read_network_alone(network(GENERATORS[0], {"preset": "datacenter"} | protocol))
+    with pytest.raises(MachineError, match=text):
+        packet_model.check(wired)
+
+
+def test_a_queue_for_one_packet_is_enough() -> None:
+    protocol = {"preset": "datacenter", "pauses": False, "queue-bytes": 4158, "congestion-control": "none"}
+    assert_nothing_stays(run(network(GENERATORS[0], protocol), [(0, 1, 9000), (2, 5, 9000)]))
 
 
 def test_random_numbers_of_ns3_are_those_of_its_generator() -> None:

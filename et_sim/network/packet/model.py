@@ -38,6 +38,7 @@ from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
+from et_sim.network.packet.room import check_room
 from et_sim.network.packet.tcp import tables as tcp
 from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
 from et_sim.network.packet.tcp.tables import TcpTables
@@ -92,8 +93,10 @@ class PacketTables(Tables):
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
-    """Refuse networks without single links, and messages that would take too long."""
-    link.check(network, protocols.most_bytes(_protocol(network), most_bytes))
+    """Refuse networks without single links, packets without room, and messages that would take too long."""
+    protocol = _protocol(network)
+    link.check(network, protocols.most_bytes(protocol, most_bytes))
+    check_room(as_graph(network), protocol)
 
 
 def _protocol(network: Network) -> Protocol:
