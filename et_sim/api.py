@@ -17,7 +17,7 @@ from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
-from et_sim.network.registry import check_model, model_named, model_on
+from et_sim.network.registry import model_named, model_on
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
 from et_sim.result import Result
@@ -104,7 +104,7 @@ def execute(
     at once. `change` makes another machine of the one that was read.
     """
     watch = watch or Nobody()
-    check_model(options.model)
+    model_named(options.model)
     details = details_of(options.detail)
     if not isinstance(workload, str | Path | Workload | Mapping):
         raise UsageError(
@@ -112,9 +112,9 @@ def execute(
             remedy="give the prefix of trace files, an et_sim.Workload, or a dict of jobs",
         )
     watch.stage("reading machine and traces")
-    task, chosen = prepare(workload, options, change), model_named(options.model)
+    task = prepare(workload, options, change)
     machine, layer_file = task.machine, task.layer_file
-    chosen = model_on(chosen, machine.network)
+    chosen = model_on(options.model, machine.network)
     output_filter.check_ranks(task.workload.ranks)
     watch.stage("planning")
     lowering = Lowering(task.workload, machine)

@@ -118,12 +118,12 @@ def _whole_machine(
 
 def _plan(workload: Workload, machine: Machine, model: str, found: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
-    from et_sim.network.registry import model_named, model_on
+    from et_sim.network.registry import model_on
     from et_sim.plan.actors import Actors
     from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
 
-    model_on(model_named(model), machine.network)
+    model_on(model, machine.network)
     lowering = Lowering(workload, machine)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
     found += [_warning("machine", f"{n.place}: {n.text}") for n in plan.notices]

@@ -35,7 +35,7 @@ CREDIT_KEYS = (
         "channels",
         Kind.COUNT,
         "Virtual channels of each class of a link; a packet holds one until it is known at the link's "
-        "beginning that it has left it. Unless given, as many as packets keep the longest link busy with.",
+        "beginning that it has left it. Unless given, as many as keep the longest link busy.",
         minimum=1,
         maximum=MOST_CHANNELS,
     ),
@@ -58,7 +58,8 @@ CREDIT_KEYS = (
     Key(
         "cycle",
         Kind.TIME,
-        "How long a cycle takes, in whole picoseconds; 1 ns unless given.",
+        "How long a cycle takes, in whole picoseconds; unless given, at most 1 ns, so that a flit takes "
+        "whole cycles on the fastest link.",
         unit="ns",
         above_minimum=True,
         maximum=MOST_BYTES,

@@ -401,7 +401,7 @@ class Credits:
     channels: int | None = None  # of each class of a link; None: enough for a link that is never idle
     buffer: int | None = None  # flits in each; None: a packet
     router_cycles: int = 1
-    cycle_ps: int = 1000
+    cycle_ps: int | None = None  # None: at most 1 ns, for whole cycles on the fastest link
     pads: bool = False  # the last packet of a message is as long as the others
     turns_of_flits: bool = False  # ports turn to another packet after each flit, not after a packet
 

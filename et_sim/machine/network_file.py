@@ -12,7 +12,7 @@ from typing import Any
 from et_sim.errors import MachineError
 from et_sim.machine.checks import check, check_names, read_keys, show
 from et_sim.machine.keys import Key, Remarks
-from et_sim.machine.model import Dimension, GridFabric, Network, Reducer, Shape, bytes_per_ns
+from et_sim.machine.model import Dimension, GridFabric, Network, Reducer, Shape, UnevenLink, bytes_per_ns
 from et_sim.machine.sources import Source
 from et_sim.machine.tables import DIMENSION_KEYS, NETWORK_KEYS
 from et_sim.machine.topology.credits import read_credits
@@ -55,7 +55,11 @@ def read_network(source: Source, remarks: Remarks, *, may_be_plain: bool = False
             remarks.warn(source.place, "npus_count", text)
     links = read_links(source, GridFabric(dimensions), remarks)
     network = Network.of_dimensions(dimensions, links, _reducers(source, dimensions, remarks))
-    protocol, credits = read_protocol(source, remarks), read_credits(source, remarks)
+    speeds: list[Dimension | UnevenLink] = [*dimensions, *links]
+    credits = read_credits(
+        source, [one.bytes_per_ns for one in speeds], [one.latency_ns for one in speeds], remarks
+    )
+    protocol = read_protocol(source, remarks)
     return replace(network, protocol=protocol, credits=credits)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.machine.flits import filled_in
 from et_sim.machine.graph import KINDS, Graph
 from et_sim.machine.link_classes import row_name
 from et_sim.machine.model import GraphFabric, Network
@@ -41,7 +42,9 @@ def describe(network: Network, pairs: Iterable[tuple[int, int]] = ()) -> dict[st
         "routing": fabric.routing.value,
         "npus_forward": fabric.npus_forward,
         "protocol": None if given.protocol is None else asdict(given.protocol),
-        "credits": None if given.credits is None else asdict(given.credits),
+        "credits": None
+        if given.credits is None
+        else asdict(filled_in(given.credits, graph.bytes_per_ns, graph.latency_ns)),
         "in_network": _reducers(given),
         "logical_dimensions": [dimension.npus for dimension in network.grid.dimensions],
         "diameter": diameter,
@@ -158,7 +161,7 @@ def _flits(credits: dict[str, Any]) -> str:
     pipeline = plural(credits["router_cycles"], "cycle")
     return (
         f"packets of {credits['packet']} bytes in flits of {credits['flit']}, routers of {pipeline} of "
-        f"{credits['cycle_ps'] / 1000:g} ns"
+        f"{credits['cycle_ps'] / 1000:g} ns, {credits['channels']} channels of {credits['buffer']} flits"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from et_sim.errors import MachineError
 from et_sim.machine.graph import SWITCH, Figures, GraphBuilder
 from et_sim.machine.model import AT_SWITCH, Dimension, GraphFabric, GridFabric, Network, Routing, Shape
@@ -40,7 +42,8 @@ def as_graph(network: Network) -> Network:
         name = f"{build.names[ends[0]]}->{build.names[ends[1]]}"
         build.figures[build.link_names[name]] = Figures(link.bytes_per_ns, link.latency_ns)
     graph = build.built()
-    return Network(network.grid, GraphFabric(graph, Routing.DIMENSION_ORDER, npus_forward=True))
+    fabric_of_all = GraphFabric(graph, Routing.DIMENSION_ORDER, npus_forward=True)
+    return replace(network, fabric=fabric_of_all)
 
 
 def _peers(dimension: Dimension) -> int:

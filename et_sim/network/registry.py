@@ -54,14 +54,15 @@ def model_named(name: str) -> NetworkModel:
     return model
 
 
-def model_on(model: NetworkModel, network: Network) -> NetworkModel:
+def model_on(name: str, network: Network) -> NetworkModel:
     """What a model is on a network; refuses what it cannot do, or would say nothing about."""
+    model = model_named(name)
     if network.credits is not None and hasattr(model, "WITH_CREDITS"):
         model = importlib.import_module(model.WITH_CREDITS)
     if network.protocol is not None and not getattr(model, "HAS_PROTOCOLS", False):
         raise UsageError(
-            'key "protocol" of the network configuration means nothing to this network model',
-            remedy="take --model flow, or leave the key out",
+            f'key "protocol" of the network file means nothing to the {name} model',
+            remedy="take --model flow or packet, or leave the key out",
         )
     if network.loggops is not None and not getattr(model, "HAS_LOGGOPS", False):
         raise UsageError(
@@ -71,7 +72,7 @@ def model_on(model: NetworkModel, network: Network) -> NetworkModel:
         )
     if network.credits is not None and not getattr(model, "HAS_CREDITS", False):
         raise UsageError(
-            'key "credits" of the network configuration means nothing to this network model',
+            f'key "credits" of the network file means nothing to the {name} model',
             remedy="take --model packet, or leave the key out",
         )
     model.check(network)

@@ -315,7 +315,11 @@ LINKS = Table(
             "devices to another, such as `leaf to spine`",
         ),
         Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
-        Column("end_ns", "int64", "when it ends: with the run at the latest"),
+        Column(
+            "end_ns",
+            "int64",
+            "when it ends: with the run at the latest, but for acknowledgements that come after it",
+        ),
         Column(
             "busy_ns",
             "int64",
@@ -378,7 +382,7 @@ PORTS = Table(
     name="ports",
     about="one row for every link, in the order of their numbers: what packets met at its sending end",
     writer="et_sim.timeline.contents.ports:ports_content",
-    remedy="simulate with --model packet",
+    remedy="simulate with --model packet, on a network without credits",
     columns=(
         Column("link", TEXT, "its name, as in `links.arrow`"),
         Column("tier", TEXT, "links of one sort, as in `links.arrow`"),

@@ -174,3 +174,25 @@ def test_other_models_refuse_credits(model: str) -> None:
     with pytest.raises(EtSimError) as caught:
         simulate(one_message(1, 16, 1), torus(), system(dimensions=2), model=model)
     assert "take --model packet" in str(caught.value)
+
+
+def test_the_default_cycle_lets_fast_links_carry_what_they_can() -> None:
+    shape = {"generator": "ring", "npus": 2, "bandwidth": "900GB/s", "latency": "50ns"}
+    builders = one_message(1 << 20, 2, 1)
+    for given in ({"flit": 256}, {"flit": 64, "packet": 64}):
+        result = simulate(builders, {"graph": shape, "credits": given}, system(), model="packet")
+        assert (1 << 20) / 900 < result.makespan_ns < 1.2 * (1 << 20) / 900
+        assert not result.manifest["warnings"]
+
+
+@pytest.mark.parametrize("given", [{"channels": 1}, {"buffer": 1, "channels": 4}, {"cycle": 100}])
+def test_links_that_cannot_carry_their_bandwidth_are_told_of(given: dict[str, Any]) -> None:
+    """And what they can carry is the bandwidth that views compare with."""
+    size = 1 << 18
+    result = simulate(
+        one_message(size, 16, 1), torus(**given), system(dimensions=2), model="packet", detail="links"
+    )
+    assert "a link of 32 GB/s can carry" in result.manifest["warnings"][0]["text"]
+    most = result.table("resources").to_pydict()["bytes_per_ns"][0]
+    assert most < 31.7
+    assert size / most * 0.98 <= result.makespan_ns <= size / most * 1.1 + 200

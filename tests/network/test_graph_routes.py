@@ -21,7 +21,7 @@ from et_sim.network.bisection import bisection
 from et_sim.network.description import describe
 from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
-from et_sim.network.registry import model_named, model_on
+from et_sim.network.registry import model_on
 from et_sim.network.routes import distances_of, murmur3, names_on, path_between, route_tables
 from et_sim.trace import TraceBuilder
 
@@ -236,8 +236,8 @@ def test_more_ports_than_memory_has_room_for_are_refused_before_the_run(model: s
     shape = {"npus": 24_000, "bandwidth": "1GB/s"}
     machine = read_network_alone({"graph": {"generator": "star", **shape}, "routing": "ecmp-ns3"})
     with pytest.raises(MachineError, match=r"ports of messages among 24000 NPUs .* table of 1.07 GiB"):
-        model_on(model_named(model), machine)
-    model_on(model_named("analytical"), machine)
+        model_on(model, machine)
+    model_on("analytical", machine)
 
 
 def test_a_given_route_is_taken_by_its_pair_only() -> None:

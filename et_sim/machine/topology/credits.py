@@ -8,19 +8,24 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from et_sim.errors import MachineError
 from et_sim.machine.credit_tables import CREDIT_KEYS, CREDITS_KEY, FLIT
+from et_sim.machine.flits import filled_in, most_carried
 from et_sim.machine.keys import Remarks
 from et_sim.machine.model import Credits
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.inner_keys import place_of, read_inner
+from et_sim.units import format_bandwidth
 
 PS_PER_NS = 1000
+WORTH_SAYING = 0.98  # links that carry less of their bandwidth are told of
 
 
-def read_credits(source: Source, remarks: Remarks) -> Credits | None:
-    """Those that the source describes, if any."""
+def read_credits(source: Source, bytes_per_ns: Any, latency_ns: Any, remarks: Remarks) -> Credits | None:
+    """Those that the source describes, if any, for links with these figures."""
     given = read_inner(source, CREDITS_KEY, CREDIT_KEYS, remarks)
     if given is None:
         return None
@@ -48,7 +53,26 @@ def read_credits(source: Source, remarks: Remarks) -> Credits | None:
             place=place_of(source, CREDITS_KEY, "flit" if "flit" in given else "packet"),
             remedy="make packets longer, or flits shorter",
         )
+    _tell_of_slow_links(found, np.asarray(bytes_per_ns), latency_ns, source.place, remarks)
     return found
+
+
+def _tell_of_slow_links(
+    credits: Credits, bytes_per_ns: Any, latency_ns: Any, place: str, remarks: Remarks
+) -> None:
+    """Links that can never carry what their bandwidth says."""
+    full = filled_in(credits, bytes_per_ns, latency_ns)
+    part = most_carried(full, bytes_per_ns, latency_ns) / bytes_per_ns
+    slowest = int(part.argmin())
+    if part[slowest] < WORTH_SAYING:
+        given = format_bandwidth(float(bytes_per_ns[slowest]))
+        remarks.warn(
+            place,
+            CREDITS_KEY.name,
+            f"a link of {given} can carry {part[slowest]:.0%} of that: a flit of {credits.flit} bytes takes "
+            f"whole cycles of {full.cycle_ps} ps, and no more flits are under way than there are places for "
+            f"at the other end ({full.channels} channels of {full.buffer} flits)",
+        )
 
 
 def _whole_ps(cycle_ns: float, place: str) -> int:

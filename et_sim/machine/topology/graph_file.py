@@ -77,7 +77,9 @@ def _read(source: Source, build: GraphBuilder, remarks: Remarks) -> Network:
     forwards = _forwarding(fields, graph)
     routes = _routes(build, fields, graph)
     protocol = read_protocol(source, remarks) if "protocol" in fields else None
-    credits = read_credits(source, remarks) if "credits" in fields else None
+    credits = None
+    if "credits" in fields:
+        credits = read_credits(source, graph.bytes_per_ns, graph.latency_ns, remarks)
     reducers = _reducers(build, fields)
     fields.done()
     if routing is Routing.ECMP_NS3 and seed:

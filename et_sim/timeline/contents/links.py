@@ -49,6 +49,8 @@ class LinkSource:
         resources, width = self._resources, 1 << self._shift >> self._bits
         none, start_ns = np.full(len(link), -1), number * width
         end_ns = np.minimum(start_ns + width, np.maximum(self._end_ns, start_ns))
+        goes_on = (end_ns == start_ns) | (slices["busy_ns"] >> self._bits > end_ns - start_ns)
+        end_ns = np.where(goes_on, start_ns + width, end_ns)  # acknowledgements come after the run
         at_once = (slices["busy_ns"] + slices["waited_ns"]) / (np.maximum(end_ns - start_ns, 1) << self._bits)
         most_at_once = slices["waiting"] + (slices["busy_ns"] > 0)
         return {

@@ -27,6 +27,7 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
+from et_sim.machine import flits
 from et_sim.machine.model import Credits, Network
 from et_sim.network import graph, graph_links
 from et_sim.network.flow.heap import Heap, first_of, heap_for, take_out
@@ -75,7 +76,7 @@ class CreditTables(Tables):
 
 def payload_of_packets(network: Network) -> int:
     """Bytes of messages that a packet carries."""
-    return _credits(network).packet
+    return (network.credits or Credits()).packet
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -87,19 +88,21 @@ def check(network: Network, most_bytes: int = 0) -> None:
 
 def tables(network: Network, _plan: Plan) -> CreditTables:
     """All routers, idle."""
-    on_graph, credits = as_graph(network), _credits(network)
+    on_graph = as_graph(network)
+    credits = _credits(on_graph)
     hops = graph_links.link_tables(on_graph)
     order, classes = order_of_links(hops.fabric, network.ranks)
     links, devices = len(hops.links), len(hops.fabric.routes.rank_of)
     settings = table(SETTINGS, 1)
     settings["free_flit"] = settings["planned"] = settings["asked"] = NONE
     settings["classes"] = classes
-    settings["buffer"] = credits.flits if credits.buffer is None else credits.buffer
+    settings["buffer"] = credits.buffer
     settings["flit"], settings["packet"], settings["pads"] = credits.flit, credits.packet, credits.pads
-    settings["router_cycles"], settings["cycle_ps"] = credits.router_cycles, credits.cycle_ps
+    settings["router_cycles"] = credits.router_cycles
+    settings["cycle_ps"] = credits.cycle_ps
     settings["turns_of_flits"] = credits.turns_of_flits
     settings["units"] = 1 << network.fraction_bits
-    ports = _ports(hops, order, network.ranks, credits)
+    ports = _ports(on_graph, hops, order, credits)
     first_port, ports_in = _ports_in(ports, devices)
     settings["most_ports"] = np.diff(first_port).max()
     channels, free = _channels(ports[:links], classes, credits)
@@ -121,8 +124,9 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
     )
 
 
-def _credits(network: Network) -> Credits:
-    return network.credits or Credits()
+def _credits(on_graph: Network) -> Credits:
+    figures = _figures(on_graph)
+    return flits.filled_in(on_graph.credits or Credits(), figures.bytes_per_ns, figures.latency_ns)
 
 
 def _fifos(rows: int) -> Any:
@@ -131,19 +135,22 @@ def _fifos(rows: int) -> Any:
     return fifos
 
 
-def _ports(hops: Any, order: Any, ranks: int, credits: Credits) -> Any:
+def _figures(on_graph: Network) -> Any:
+    """The graph, of which each link has a bandwidth and a latency."""
+    return graph.wired(on_graph).graph
+
+
+def _ports(on_graph: Network, hops: Any, order: Any, credits: Credits) -> Any:
     """The links, the ways into them from NPUs, and the ways out of the network."""
-    routes, speeds, links = hops.fabric.routes, hops.fabric.speeds, len(hops.links)
-    ports = table(PORT, 2 * links + ranks)
+    routes, links, figures = hops.fabric.routes, len(hops.links), _figures(on_graph)
+    ports = table(PORT, 2 * links + on_graph.ranks)
     ports["head"] = ports["tail"] = ports["asked_channel"] = ports["turn"] = NONE
     ports["source"], ports["target"], ports["cycles"] = NONE, NONE, 1
     one, from_npus = ports[:links], ports[links : 2 * links]
     one["source"], one["target"], one["order"] = routes.source, routes.target, order
     one["speed"] = hops.fabric.speed_of
-    figures = speeds[hops.fabric.speed_of]
-    cycle = credits.cycle_ps / 1000  # in ns; speeds are per unit of time, of which a ns may have several
-    one["cycles"] = np.maximum(np.ceil(credits.flit / (figures["bytes_per_ns"] * cycle) - 1e-9), 1)
-    one["latency"] = np.ceil(figures["latency_ns"] / cycle - 1e-9)
+    one["cycles"] = flits.cycles_of_flit(credits, figures.bytes_per_ns)
+    one["latency"] = flits.cycles_of_wire(credits, figures.latency_ns)
     is_npu = routes.rank_of[routes.source] != NONE
     from_npus["target"] = np.where(is_npu, routes.source, NONE)
     from_npus["order"] = FIRST_IN_NETWORK
@@ -159,11 +166,7 @@ def _ports_in(ports: Any, devices: int) -> tuple[Any, Any]:
 
 def _channels(ports: Any, classes: int, credits: Credits) -> tuple[Any, Any]:
     """(all channels, which of them are free); a link has as many as may be in use while a packet passes."""
-    links, count = len(ports), credits.channels
-    if count is None:
-        busy = credits.flits * ports["cycles"]
-        round_trip = 2 * ports["latency"] + ports["cycles"] + credits.router_cycles + 1
-        count = int((-(-round_trip // busy)).max(initial=0)) + 1
+    links, count = len(ports), credits.channels or 1
     channels, free = table(CHANNEL, links * (classes + 1) * count), _fifos(links * (classes + 1))
     owner = np.repeat(np.arange(len(free)), count)
     channels["port"] = np.where(owner < links * classes, owner // classes, owner - links * (classes - 1))
@@ -184,8 +187,11 @@ def grown(tables: CreditTables, rows: int) -> CreditTables:
 
 
 def resources(network: Network, _plan: Plan) -> ResourceTable:
-    """Every link."""
-    return replace(graph_links.link_resources(as_graph(network)), are_shared=True)
+    """Every link, with what it can carry in whole cycles and with its places for flits."""
+    on_graph = as_graph(network)
+    found, figures = graph_links.link_resources(on_graph), _figures(on_graph)
+    most = flits.most_carried(_credits(on_graph), figures.bytes_per_ns, figures.latency_ns)
+    return replace(found, bytes_per_ns=most, are_shared=True)
 
 
 def carried(tables: CreditTables) -> Any:
