@@ -4,6 +4,7 @@ nothing stays behind. What is wrong with keys and key files is said in a sentenc
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from machines import simulate, system
 from et_sim import TraceBuilder
 from et_sim.errors import MachineError
 from et_sim.machine import read_network_alone
+from et_sim.machine.protocol_tables import PRESETS
 from et_sim.network.packet import model as packet_model
 from et_sim.result import Result
 
@@ -38,14 +40,16 @@ def network(generator: dict[str, Any], protocol: dict[str, Any], rate: str = "10
     return {"graph": {**generator, "bandwidth": rate, "latency": "200ns"}, "protocol": protocol}
 
 
-def run(net: dict[str, Any], messages: list[tuple[int, int, int]]) -> Result:
+def run(
+    net: dict[str, Any], messages: list[tuple[int, int, int]], keys: dict[str, Any] | None = None
+) -> Result:
     """Messages (source, places ahead, bytes), all at once."""
     builders = [TraceBuilder() for _ in range(RANKS)]
     for tag, (source, ahead, size) in enumerate(messages):
         target = (source + ahead) % RANKS
         builders[source].send(target, size, tag=tag)
         builders[target].receive(source, size, tag=tag)
-    return simulate(builders, net, system(), model="packet", detail="links")
+    return simulate(builders, net, system(**(keys or {})), model="packet", detail="links")
 
 
 def assert_nothing_stays(result: Result) -> None:
@@ -109,6 +113,71 @@ def test_what_is_lost_is_sent_again(
     state = result.outcome.run.network.state[0]
     packets = sum(max(-(-size // 1000), 1) for _, _, size in messages)
     assert state.sent == packets + state.resent
+
+
+LONE_PS = {  # of 1000 B over two links of 500 ns and 20 ps a byte
+    "roce": 2 * (1036 * 20 + 48 * 20 + 2 * 500_000),
+    "tcp": 2 * (1054 * 20 + 500_000),
+    "datacenter": 2 * (1062 * 20 + 500_000),
+    "ns3-parity": 2 * (21_000 + 1000 + 2 * 500_000),
+    "ns3-tcp-parity": 2 * (21_000 + 500_000) + 1000,
+    "htsim-parity": 2 * (20 + 500_000) + 3 * 1500 * 20 + 2 * 500_000,  # it is opened, and has two packets
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_lone_message_of_one_packet_ends_on_every_preset(preset: str) -> None:
+    net = network(GENERATORS[0], {"preset": preset}, "400Gbps")
+    net["graph"]["latency"] = "500ns"
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    builders[0].send(1, 1000)
+    builders[1].receive(0, 1000)
+    result = simulate(builders, net, system(**{"endpoint-delay": 0}), model="packet")
+    assert result.is_complete
+    assert result.makespan_ns == LONE_PS[preset] // 1000
+    assert result.summary()["packets"]["lost"] == 0
+
+
+LOSSY = {"preset": "roce", "pauses": False, "queue-packets": 2}
+
+
+@pytest.mark.parametrize("completion", ["receipt", "acknowledgement"])
+@pytest.mark.parametrize("rendezvous", [False, True])
+def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str, rendezvous: bool) -> None:
+    messages = [(source, RANKS - source, 20_000) for source in range(1, RANKS)]
+    keys = {"rendezvous-protocol": rendezvous}
+    result = run(network(GENERATORS[0], LOSSY | {"completion": completion}), messages, keys)
+    stall = result.stall
+    assert stall is not None
+    lost = result.summary()["packets"]["lost"]
+    told = rf"(\d) messages never arrive: {lost} packets were lost, most at switch0->npu0, and nobody sends "
+    found = re.search(told + "again", stall.cause)
+    assert found
+    assert {wait.kind for wait in stall.waits} == {"undelivered"}
+    assert sum(wait.operation == "receive" for wait in stall.waits) == int(found[1])
+    assert not stall.dead_ends
+    assert stall.remedies == ("give protocol a retransmission-timeout, or pauses: true",)
+    assert "rendezvous" not in stall.text
+    again = LOSSY | {"completion": completion, "retransmission-timeout": "50us"}
+    assert run(network(GENERATORS[0], again), messages, keys).is_complete
+
+
+def test_a_collective_whose_packets_are_lost_says_so() -> None:
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    for builder in builders:
+        builder.collective("all_to_all", 20_000)
+    net = network(GENERATORS[1], LOSSY | {"queue-packets": 1})
+    stall = simulate(builders, net, system("direct"), model="packet").stall
+    assert stall is not None
+    assert "of which packets were lost" in stall.waits[0].what
+
+
+def test_a_message_that_nobody_sends_is_no_loss() -> None:
+    builders = [TraceBuilder() for _ in range(RANKS)]
+    builders[0].receive(1, 1000)
+    stall = simulate(builders, network(GENERATORS[0], LOSSY), system(), model="packet").stall
+    assert stall is not None
+    assert "which never sent it" in stall.cause
 
 
 def test_a_pause_is_shorter_than_its_cause_and_told_where_it_was() -> None:

@@ -126,7 +126,9 @@ def _explain(
     dead_ends = tuple(dead_end_lines(describer.dead_ends()))
     nearest = nearest_mismatches(graph)
     queue_in_knot = any(_is_queued(graph, vertex) for cycle in cycles for vertex in cycle)
+    lost = graph.still.undelivered
     help_texts = (
+        *((lost.remedy,) if lost.remedy else ()),
         *cures,
         *remedies(
             {wait.kind for wait in waits},
@@ -137,6 +139,8 @@ def _explain(
         ),
     )
     cause = _cause(outcome.plan.ranks, unfinished, waits, hops, workload.jobs)
+    if lost.cause:
+        cause = f"{_cause(outcome.plan.ranks, unfinished, (), (), ())}: {lost.cause}"
     text = report(
         head=cause,
         end_ns=outcome.end_ns,

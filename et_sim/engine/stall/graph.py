@@ -64,6 +64,8 @@ class WaitGraph:
         if not still.is_issued(node):
             return self._providers_of_unissued(node)
         action = still.action(node)
+        if node in self.messages.in_network:
+            return []
         if action is Action.RECEIVE:
             send = self.messages.send_for(node)
             return [] if send is None else [send]

@@ -9,7 +9,7 @@ collectives (`collectives`).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,8 +30,10 @@ class Messages:
     def __init__(self, still: StalledState) -> None:
         self._still = still
         plan = still.plan
-        self.waiting = _under_way(still, Action.RECEIVE)
-        self.held = _under_way(still, Action.SEND)  # only rendezvous holds any
+        receives, sends = _under_way(still, Action.RECEIVE), _under_way(still, Action.SEND)
+        self.in_network = self._kept_by_network(receives, sends)
+        self.waiting = [node for node in receives if node not in self.in_network]
+        self.held = [node for node in sends if node not in self.in_network]  # by rendezvous
         self._held_within = _held_within_collectives(still)
         self._awaited_within = _awaited_within_collectives(still)
         self._send_of: dict[NodeAt, NodeAt] = {}
@@ -48,14 +50,32 @@ class Messages:
         self._pair_held()
         self._index_surplus()
 
+    def _kept_by_network(self, receives: list[NodeAt], sends: list[NodeAt]) -> set[NodeAt]:
+        """Sends and receives whose message, or the request for it, is never delivered."""
+        lost = self._still.undelivered
+        left = Counter(lost.channels)
+        found = set()
+        for node in sends:
+            if (node.actor, node.row) in lost.sends or self.channel(node) in lost.requests:
+                found.add(node)
+        for node in sorted(receives, key=self._when_issued):
+            channel = self.channel(node)
+            if left[channel] > 0:
+                left[channel] -= 1
+                found.add(node)
+        return found
+
+    def _when_issued(self, node: NodeAt) -> tuple[int, int]:
+        return int(self._still.start[self._still.place(node)]), node.row
+
     def _pair_up(self) -> None:
         """The k-th waiting receive of a channel gets its k-th send that was never issued."""
         by_channel: dict[int, list[NodeAt]] = defaultdict(list)
         for node in self.waiting:
             by_channel[self.channel(node)].append(node)
         for channel, receives in by_channel.items():
-            receives.sort(key=lambda node: (int(self._still.start[self._still.place(node)]), node.row))
-            pending = [node for node in self._sends(channel) if not self._still.is_done(node)]
+            receives.sort(key=self._when_issued)
+            pending = [node for node in self._sends(channel) if self._is_to_come(node)]
             self._send_of.update(zip(receives, pending, strict=False))
 
     def _pair_held(self) -> None:
@@ -69,9 +89,12 @@ class Messages:
             first, last = np.searchsorted(handshake[order], (number, number + 1))
             receives = [node for channel in order[first:last] for node in self._ends_of(channel, sends=False)]
             to_come = [node for node in receives if not self._still.is_issued(node)]
-            sends.sort(key=lambda node: (int(self._still.start[self._still.place(node)]), node.row))
+            sends.sort(key=self._when_issued)
             to_come.sort(key=lambda node: node.row)
             self._receive_of.update(zip(sends, to_come, strict=False))
+
+    def _is_to_come(self, send: NodeAt) -> bool:
+        return send not in self.in_network and not self._still.is_done(send)
 
     def _sends(self, channel: int) -> list[NodeAt]:
         return self._ends_of(channel, sends=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.stall.cycles import Cycles, find_cycles
+from et_sim.engine.stall.undelivered import undelivered
 from et_sim.engine.state.run import NONE
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import Trace
@@ -73,6 +74,7 @@ class StalledState:
         distinct = {int(self.template[actor]) for actor in self.stuck}
         self._cycles: dict[int, Cycles] = {row: find_cycles(plan, row) for row in sorted(distinct)}
         self._blocker: dict[NodeAt, NodeAt] = {}
+        self.undelivered = undelivered(outcome)
 
     def _find_frontier(self) -> None:
         """Sort the unfinished nodes of every stuck actor into issued and ready ones."""

@@ -144,13 +144,18 @@ class WaitDescriber:
     def _receive_wait(self, node: NodeAt) -> Wait:
         source, _, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
         message = f"{exact_bytes(size)} with tag {tag} from {WHO}"
+        if node in self._graph.messages.in_network:
+            return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (source,))
         if self._graph.messages.send_for(node) is None:
             return self._wait(node, "send-missing", f"{message}, which never sent it", (source,))
         return self._wait(node, "send-pending", f"{message}, which has yet to send it", (source,))
 
     def _held_wait(self, node: NodeAt) -> Wait:
-        """A send that rendezvous holds."""
+        """A send that rendezvous holds, or whose packets do not get through."""
         _, target, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))
+        if node in self._graph.messages.in_network:
+            message = f"{WHO} to get {exact_bytes(size)} with tag {tag}"
+            return self._wait(node, "undelivered", f"{message}, {self._still.undelivered.fate}", (target,))
         receive = f"{WHO} to post the receive of {exact_bytes(size)} with tag {tag} (rendezvous)"
         if self._graph.messages.receive_for(node) is None:
             return self._wait(
@@ -185,7 +190,8 @@ class WaitDescriber:
         if not shared_phases:
             return self._wait(node, "queue-closed", "a queue that may not run any chunk", ())
         if not lags:
-            never = "messages that never came, though all members are in it"
+            fate = self._still.undelivered.fate
+            never = f"messages {fate}" if fate else "messages that never came, though all members are in it"
             return self._within_wait(node, chunks) or self._wait(node, "unknown", never, ())
         sentence = LAG_WORDS[lags[0]].replace(WHAT, self.collective(node))
         return self._wait(node, f"member-{lags[0]}", sentence, by_lag[lags[0]])
