@@ -16,7 +16,7 @@ from et_sim.api import run
 from et_sim.engine.driver import run_plan
 from et_sim.machine import read_machine, read_network_alone
 from et_sim.network.registry import model_named
-from et_sim.network.routes import route_tables
+from et_sim.network.route_tables import route_tables
 from et_sim.plan import build_plan
 
 LINK = {"bandwidth": "50GiB/s", "latency": 500}

@@ -15,7 +15,8 @@ from et_sim.machine.link_classes import row_name
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network.bisection import bisection
 from et_sim.network.graph_of_grid import as_graph
-from et_sim.network.routes import RouteTables, distances_of, names_on, path_between, route_tables
+from et_sim.network.route_tables import RouteTables, route_tables
+from et_sim.network.routes import distances_of, names_on, path_between
 from et_sim.units import format_bandwidth, format_ns, plural
 
 MOST_PAIRS = 1 << 22  # of which distances are looked at

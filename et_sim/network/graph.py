@@ -22,16 +22,8 @@ from et_sim.machine.link_classes import link_classes, link_tiers
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.topology.reach import longest_way
 from et_sim.network.fabric import NONE, Leg
-from et_sim.network.routes import (
-    FAR,
-    FIRST_PORTS,
-    MASK,
-    RouteTables,
-    mixed,
-    next_link,
-    route_tables,
-    stop_after,
-)
+from et_sim.network.route_tables import FAR, RouteTables, route_tables
+from et_sim.network.routes import FIRST_PORTS, MASK, mixed, next_link, stop_after
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import record, table
 from et_sim.units import LONGEST_NS, format_bytes, format_ns

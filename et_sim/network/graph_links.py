@@ -19,7 +19,8 @@ from et_sim.machine.link_classes import link_tiers
 from et_sim.machine.model import Network, Routing
 from et_sim.network import graph, link_queues
 from et_sim.network.graph import GraphTables
-from et_sim.network.routes import MOST_BYTES_OF_TABLE, MOST_PORTS, next_link, ports_of_flow, stop_after
+from et_sim.network.route_tables import MOST_BYTES_OF_TABLE
+from et_sim.network.routes import MOST_PORTS, next_link, ports_of_flow, stop_after
 from et_sim.plan.tables import record, table
 from et_sim.units import format_bytes
 

@@ -1,9 +1,6 @@
 """Routes through a graph: of the shortest ways, the one that the routing rule of the network names.
 
-The rule is asked at each device for the next link towards a stop, so that no way is ever stored. How many
-links a stop is away from a device that forwards stands in a table with a row for every device through which
-stops are reached: the leaves of a fat tree, not its NPUs. On a whole mesh or torus it follows from the
-coordinates, and there is no table.
+The rule is asked at each device for the next link towards a stop, so that no way is ever stored.
 
 Stops are the target alone, or with dimension order, the NPUs at which one logical coordinate after the other
 has become the target's, lowest dimension first. With `valiant`, a message to another group of a dragonfly
@@ -16,252 +13,25 @@ as a whole, numbered behind all places where messages end. Among links that are 
   devices in the order in which a search from the target finds them that looks at high numbers first (ns-3
   looks at its switches by their addresses in memory, which descend). Every message between two ranks is a
   flow with a source port of its own.
+
+Not here: how far stops are (`route_tables`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from et_sim.compiled.entry_points import entry
-from et_sim.compiled.tables_by_reference import Tables, works_on_tables
-from et_sim.errors import MachineError
-from et_sim.machine.graph import NPU, Graph
-from et_sim.machine.model import GraphFabric, Network, Routing
-from et_sim.plan.tables import record, table
-from et_sim.units import format_bytes
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.machine.graph import Graph
+from et_sim.network.route_tables import FAR, LOWEST, NONE, NS3, RouteTables
 
-NONE = -1
-FAR = 255  # more links than any way has
-MOST_BYTES_OF_TABLE = 1 << 30
-LOWEST, HASHED, NS3 = range(3)
-CHOICES = {
-    Routing.SHORTEST: LOWEST,
-    Routing.DIMENSION_ORDER: LOWEST,
-    Routing.VALIANT: LOWEST,
-    Routing.ECMP: HASHED,
-}
 MASK = 0xFFFFFFFF
 NS3_SOURCE_PORT, NS3_TARGET_PORT, NS3_ADDRESS = 10000, 100, 0x0B000001
 MOST_PORTS = 0xFFFF
 FIRST_PORTS = NS3_SOURCE_PORT | NS3_TARGET_PORT << 16  # of the first message between two ranks
-RULE = record(
-    ("choice", "i8"),
-    ("seed", "i8"),
-    ("stops", "i8"),
-    ("has_grid", "i8"),
-    ("routes", "i8"),
-    ("ranks", "i8"),
-    ("groups", "i8"),  # through which messages may go
-    ("first_group", "i8"),  # as a stop
-)
-AXIS = record(("npus", "i8"), ("stride", "i8"), ("wraps", "i8"))
-
-
-@dataclass(frozen=True, slots=True)
-class RouteTables(Tables):
-    """What compiled code needs for the next link of any message."""
-
-    rule: Any  # one row
-    source: Any  # device, by link
-    target: Any
-    rank_of: Any  # by device; NONE: neither an NPU nor a switch that reduces
-    # By rank; behind the ranks come switches that reduce, where messages end, too, and a NONE per group.
-    device_of: Any
-    first_link: Any  # by device, into the next two
-    links: Any  # that leave it, by number; those to devices that forward
-    first_direct: Any
-    direct: Any  # all that leave it, by target
-    column: Any  # of `hops`, by device; NONE: it does not forward
-    first_goal: Any  # by rank, into the next two
-    goal_row: Any  # of `hops`
-    goal_extra: Any  # links from there to the NPU
-    hops: Any
-    found: Any  # in which order a search from a goal finds devices; empty: nothing depends on it
-    axes: Any  # of a mesh or torus
-    logical: Any  # dimensions in whose order stops come
-    group_of: Any  # by device, its group as a stop; NONE: it is in none; empty: nothing depends on it
-    route_key: Any  # source * devices + target, ascending
-    route_first: Any
-    route_links: Any
-
-
-def route_tables(network: Network) -> RouteTables:
-    """The tables of a network that is a graph."""
-    fabric = network.fabric
-    assert isinstance(fabric, GraphFabric)
-    graph = fabric.graph
-    devices = len(graph)
-    forwards = np.ones(devices, bool) if fabric.npus_forward else graph.kinds != NPU
-    column = np.where(forwards, np.cumsum(forwards) - 1, NONE).astype(np.int32)
-    onward = np.flatnonzero(forwards[graph.targets])
-    onward = onward[np.argsort(graph.sources[onward], kind="stable")]
-    direct = np.lexsort((np.arange(len(graph.sources)), graph.targets, graph.sources))
-    rule = table(RULE, 1)
-    rule.choice, rule.seed = CHOICES.get(fabric.routing, NS3), fabric.seed
-    rule.stops = fabric.routing is Routing.DIMENSION_ORDER
-    rule.ranks = len(graph.npus)
-    rule.has_grid, rule.routes = bool(fabric.grid), len(fabric.routes)
-    rank_of = np.full(devices, NONE, np.int32)
-    ends = _ends(fabric)
-    rule.groups, rule.first_group = len(fabric.groups), len(ends)
-    rank_of[ends] = np.arange(len(ends))
-    first_goal, goal_row, goal_extra, hops, found = _distances(fabric, forwards, column)
-    key, first, links = _given_routes(fabric)
-    return RouteTables(
-        rule=rule,
-        source=graph.sources,
-        target=graph.targets,
-        rank_of=rank_of,
-        device_of=np.concatenate([ends, np.full(len(fabric.groups), NONE)]).astype(np.int32),
-        first_link=np.searchsorted(graph.sources[onward], np.arange(devices + 1)),
-        links=onward.astype(np.int32),
-        first_direct=np.searchsorted(graph.sources[direct], np.arange(devices + 1)),
-        direct=direct.astype(np.int32),
-        column=column,
-        first_goal=first_goal,
-        goal_row=goal_row,
-        goal_extra=goal_extra,
-        hops=hops,
-        found=found,
-        axes=_axes([(npus, wraps) for npus, wraps in fabric.grid]),
-        logical=_axes([(dimension.npus, False) for dimension in network.grid.dimensions]),
-        group_of=_groups(fabric, len(ends)),
-        route_key=key,
-        route_first=first,
-        route_links=links,
-    )
-
-
-def _ends(fabric: GraphFabric) -> Any:
-    """The devices at which messages end."""
-    return np.concatenate([fabric.graph.npus, np.array([row for row, _ in fabric.reducers], np.int64)])
-
-
-def _groups(fabric: GraphFabric, first: int) -> Any:
-    of_device = np.full(len(fabric.graph) if fabric.groups else 0, NONE, np.int32)
-    for number, devices in enumerate(fabric.groups):
-        of_device[list(devices)] = first + number
-    return of_device
-
-
-def _axes(sizes: list[tuple[int, bool]]) -> Any:
-    axes = table(AXIS, len(sizes))
-    stride = 1
-    for axis, (npus, wraps) in zip(axes, sizes, strict=True):
-        axis.npus, axis.stride, axis.wraps = npus, stride, wraps
-        stride *= npus
-    return axes
-
-
-def _given_routes(fabric: GraphFabric) -> tuple[Any, Any, Any]:
-    graph = fabric.graph
-    keys = [int(graph.sources[way[0]]) * len(graph) + int(graph.targets[way[-1]]) for way in fabric.routes]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    ways = [fabric.routes[row] for row in order]
-    first = np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64)
-    return np.array(sorted(keys), np.int64), first, np.array([x for way in ways for x in way], np.int32)
-
-
-def _distances(fabric: GraphFabric, forwards: Any, column: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """(where the goals of each rank begin, their rows, links left from there, hops, order of the search)."""
-    graph, ranks, ends = fabric.graph, len(fabric.graph.npus), len(_ends(fabric))
-    unordered = np.zeros((0, 0), np.int32)
-    if fabric.grid:
-        nothing = np.zeros(0, np.int32)
-        return np.zeros(ranks + 1, np.int64), nothing, nothing, np.zeros((0, 0), np.uint8), unordered
-    owner, near, extra = _near(fabric, forwards)
-    is_ordered = fabric.routing is Routing.ECMP_NS3
-    if is_ordered:  # the search begins at the rank, and so at all that is near it
-        first_near = np.searchsorted(owner, np.arange(ends + 1))
-        sets = [tuple(near[one:end][::-1]) for one, end in pairwise(first_near.tolist())]
-        goals = list(dict.fromkeys(sets))
-        number = {goal: row for row, goal in enumerate(goals)}
-        owner, rows = np.arange(ends), np.array([number[one] for one in sets])
-    else:
-        single, rows = np.unique(near, return_inverse=True)
-        goals = [(one,) for one in single]
-        for group in fabric.groups:  # all of it is where it begins
-            goals.append(tuple(one for one in group if forwards[one]))
-        owner = np.concatenate([owner, ends + np.arange(len(fabric.groups))])
-        rows = np.concatenate([rows.reshape(-1), np.arange(len(single), len(goals))])
-        ends += len(fabric.groups)
-    columns = int(forwards.sum())
-    size = len(goals) * columns * (1 + 4 * is_ordered)
-    if size > MOST_BYTES_OF_TABLE:
-        raise MachineError(
-            f"routes among {columns} devices that forward would need a table of {format_bytes(size)}",
-            place="network configuration",
-            remedy="let switches alone forward (forwarding: switches), or use a mesh or torus as a whole",
-        )
-    hops = np.full((len(goals), columns), FAR, np.uint8)
-    found = np.zeros(hops.shape, np.int32) if is_ordered else unordered
-    among = np.flatnonzero(forwards[graph.sources] & forwards[graph.targets])
-    order = -graph.sources[among] if is_ordered else np.arange(len(among))
-    among = among[np.lexsort((order, graph.targets[among]))]
-    back = column[graph.sources[among]].astype(np.int32)
-    first = np.searchsorted(column[graph.targets[among]], np.arange(columns + 1))
-    first_start = np.cumsum([0, *(len(goal) for goal in goals)])
-    starts = column[[one for goal in goals for one in goal]].astype(np.int32)
-    deepest = np.zeros(1, np.int64)
-    _spread(first_start, starts, first, back, hops, found, np.zeros(columns, np.int32), deepest)
-    if deepest[0] >= FAR:
-        raise MachineError(
-            f"some way has {FAR} links or more",
-            place="network configuration",
-            remedy="describe a mesh, torus or ring as a whole by its generator",
-        )
-    first_goal = np.searchsorted(owner, np.arange(ends + 1))
-    rows = rows.reshape(-1).astype(np.int32)
-    return first_goal, rows, np.where(owner < ranks, extra, 0).astype(np.int32), hops, found
-
-
-def _near(fabric: GraphFabric, forwards: Any) -> tuple[Any, Any, int]:
-    """Ranks, the devices from which they are reached, ascending, and how many links these are away.
-
-    Switches that reduce come behind them, and are reached from themselves.
-    """
-    graph, ranks, ends = fabric.graph, len(fabric.graph.npus), _ends(fabric)
-    if fabric.npus_forward:
-        return np.arange(len(ends)), ends, 0
-    into = np.flatnonzero(forwards[graph.sources] & (graph.kinds[graph.targets] == NPU))
-    rank_of = np.full(len(graph), NONE)
-    rank_of[graph.npus] = np.arange(ranks)
-    owner, near = np.unique(np.stack([rank_of[graph.targets[into]], graph.sources[into]]), axis=1)
-    switches = np.arange(ranks, len(ends))
-    return np.concatenate([owner, switches]), np.concatenate([near, ends[switches]]), 1
-
-
-@entry(what="the routes", seconds=lambda goals, _starts, _first, back, *_: len(goals) * len(back) * 3e-7)
-def _spread(
-    first_start: Any, starts: Any, first: Any, back: Any, hops: Any, found: Any, queue: Any, deepest: Any
-) -> None:
-    """How many links each device is away from every goal, against the direction of links."""
-    for row in range(len(hops)):
-        head, tail = 0, 0
-        for at in range(first_start[row], first_start[row + 1]):
-            hops[row, starts[at]] = 0
-            queue[tail] = starts[at]
-            tail += 1
-        while head < tail:
-            here = queue[head]
-            head += 1
-            distance = int(hops[row, here]) + 1
-            if distance >= FAR:
-                deepest[0] = FAR
-                break
-            for at in range(first[here], first[here + 1]):
-                there = back[at]
-                if hops[row, there] == FAR:
-                    hops[row, there] = distance
-                    queue[tail] = there
-                    tail += 1
-        if len(found) > 0:
-            for at in range(tail):
-                found[row, queue[at]] = at
 
 
 @works_on_tables

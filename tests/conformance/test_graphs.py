@@ -13,7 +13,8 @@ from machines import MODELS, network, simulate, system
 from test_network_models import EVERYTHING, everybody, exchange
 
 from et_sim.machine import read_network_alone
-from et_sim.network.routes import path_between, route_tables
+from et_sim.network.route_tables import route_tables
+from et_sim.network.routes import path_between
 from et_sim.timeline.writer import write_run
 
 LINK = {"bandwidth": "50GiB/s", "latency": 500}

@@ -16,7 +16,8 @@ import pytest
 from test_packets import BEYOND, golden
 
 from et_sim.machine import read_network_alone
-from et_sim.network.routes import FIRST_PORTS, RouteTables, next_link, ports_back, route_tables
+from et_sim.network.route_tables import RouteTables, route_tables
+from et_sim.network.routes import FIRST_PORTS, next_link, ports_back
 
 BYTES_PER_NS, LATENCY_NS, LINKS = 12.5, 1000, 6
 PACKET, PAYLOAD, ACKNOWLEDGEMENT = 1036, 1000, 48

@@ -22,7 +22,8 @@ from et_sim.network.description import describe
 from et_sim.network.fabric import NONE, next_leg
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.registry import model_on
-from et_sim.network.routes import distances_of, murmur3, names_on, path_between, route_tables
+from et_sim.network.route_tables import route_tables
+from et_sim.network.routes import distances_of, murmur3, names_on, path_between
 from et_sim.trace import TraceBuilder
 
 LINK = {"bandwidth": "400Gbps", "latency": "0.5us"}

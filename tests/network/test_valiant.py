@@ -15,15 +15,8 @@ from et_sim.errors import MachineError
 from et_sim.machine import read_network_alone
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.network.packet.credit.classes import check_pairs
-from et_sim.network.routes import (
-    NONE,
-    names_on,
-    next_link,
-    path_between,
-    ports_of_flow,
-    route_tables,
-    stop_after,
-)
+from et_sim.network.route_tables import NONE, route_tables
+from et_sim.network.routes import names_on, next_link, path_between, ports_of_flow, stop_after
 from et_sim.timeline import write_run
 from et_sim.trace import TraceBuilder, Workload
 from et_sim.views import open_run

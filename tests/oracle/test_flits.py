@@ -18,7 +18,8 @@ from machines import simulate, system
 from et_sim.machine import read_network_alone
 from et_sim.network.graph import tables as graph_tables
 from et_sim.network.packet.credit.classes import order_of_links
-from et_sim.network.routes import path_between, route_tables
+from et_sim.network.route_tables import route_tables
+from et_sim.network.routes import path_between
 from et_sim.trace import TraceBuilder
 
 SHAPES: list[tuple[int, dict[str, Any]]] = [

@@ -14,7 +14,8 @@ from machines import network, simulate, system
 from progressive_filling import Flow, end_times, fair_rates
 
 from et_sim.machine import read_network_alone
-from et_sim.network.routes import path_between, route_tables
+from et_sim.network.route_tables import route_tables
+from et_sim.network.routes import path_between
 from et_sim.trace import TraceBuilder
 
 BANDWIDTHS = (10, 25, 50)  # GiB/s

@@ -24,7 +24,8 @@ from et_sim.machine.model import (
 from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTROL, TIMELY
-from et_sim.network.routes import NONE, route_tables, routes_of
+from et_sim.network.route_tables import NONE, route_tables
+from et_sim.network.routes import routes_of
 from et_sim.plan.tables import record, table
 from et_sim.units import format_bytes
 
