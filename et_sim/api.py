@@ -12,6 +12,7 @@ from inspect import Signature, signature
 from pathlib import Path, PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from et_sim.engine.transport.network_seam import remarks_of
 from et_sim.errors import UsageError
 from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
@@ -128,9 +129,9 @@ def execute(
     outcome = simulated(lowering, chosen, options.fold, watch, recorder)
     if outcome.is_complete:  # what stands still is explained better by the stall
         refuse_mismatches(mismatches)
-    notices = (
-        outcome.plan.notices if layer_file is not None else (*outcome.plan.notices, *unused_settings(machine))
-    )
+    notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
+    if layer_file is None:
+        notices = (*notices, *unused_settings(machine))
     manifest = make_manifest(task, options.model, notices)
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)

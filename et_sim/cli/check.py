@@ -112,21 +112,25 @@ def _whole_machine(
     given = {name: getattr(options, name) for name in MACHINE}
     machine = _attempt(found, lambda: read_machine(**given, profile=options.profile or profile))
     if machine:
-        found += [_warning("machine", f"{n.place}: key {n.key!r}: {n.text}") for n in machine.warnings]
+        for one in machine.warnings:
+            key = f"key {one.key!r}: " if one.key else ""
+            found.append(_warning("machine", f"{one.place}: {key}{one.text}"))
     return machine
 
 
 def _plan(workload: Workload, machine: Machine, model: str, found: list[Problem]) -> None:
     """What a run would refuse, remark on, or end in."""
+    from et_sim.engine.transport.network_seam import remarks_of
     from et_sim.network.registry import model_on
     from et_sim.plan.actors import Actors
     from et_sim.plan.foretold import find_renumbered
     from et_sim.plan.lowering import Lowering, assemble
 
-    model_on(model, machine.network)
+    chosen = model_on(model, machine.network)
     lowering = Lowering(workload, machine)
+    remarks = remarks_of(chosen, machine.network)
     plan = assemble(lowering, Actors.one_per_rank(workload.ranks))
-    found += [_warning("machine", f"{n.place}: {n.text}") for n in plan.notices]
+    found += [_warning("machine", f"{n.place}: {n.text}") for n in (*plan.notices, *remarks)]
     found += find_renumbered(plan, lowering.workload)
 
 

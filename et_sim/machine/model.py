@@ -378,6 +378,7 @@ class Protocol:
     completion: Completion = Completion.RECEIPT
     whole_ns: bool = False  # the time of a packet on a link is rounded to whole ns
     packets: Packets = Packets()
+    of_packets_only: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
 
 
 @dataclass(frozen=True, slots=True)

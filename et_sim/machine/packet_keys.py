@@ -28,7 +28,7 @@ PACKET_KEYS = (
         "window",
         Kind.CHOICE,
         "How many bytes may be under way without being acknowledged: what fits on the way there and back "
-        "of the `pair`, of the `largest` in the network, or any number (`none`).",
+        "of the `pair`, what fits on the `largest` such way in the network, or no limit (`none`).",
         field="window",
         choices=tuple(one.value for one in Window),
     ),
@@ -44,7 +44,7 @@ PACKET_KEYS = (
         "retransmission-timeout",
         Kind.TIME,
         "So long after the last acknowledgement, all that was not acknowledged is sent again; 0: never, as "
-        "in ns-3.",
+        "in ns-3, `roce` and without a preset.",
         field="timeout_ns",
         unit="ns",
     ),
@@ -146,7 +146,7 @@ PACKET_KEYS = (
     Key(
         "random-drop",
         Kind.NUMBER,
-        "The probability with which they are.",
+        "The probability with which such a packet is dropped.",
         field="buffers.random_drop",
         maximum=1,
     ),
@@ -174,12 +174,25 @@ OF_ROCE = (
     *(key.name for key in PACKET_KEYS if key.field.startswith("control.")),
 )
 OF_PAUSES = ("reserve", "resume-below", "threshold-shift")
-WITHOUT_PAUSES = tuple(key.name for key in PACKET_KEYS if key.meaning.startswith("Without pauses"))
+WITHOUT_PAUSES = (
+    "queue-packets",
+    "queue-bytes",
+    "queue-share",
+    "queue-counts-sending",
+    "random-drop-from",
+    "random-drop",
+)
 MARKING_KEYS = (
     Key("bandwidth", Kind.TEXT, f"Of ports up to it. {RATE}", required=True),
     Key(
         "from", Kind.COUNT, "Bytes in a queue from which on packets are marked.", unit="bytes", required=True
     ),
     Key("to", Kind.COUNT, "Bytes from which on all are.", unit="bytes", required=True),
-    Key("probability", Kind.NUMBER, "That one is, just below `to`.", maximum=1, required=True),
+    Key(
+        "probability",
+        Kind.NUMBER,
+        "The probability with which packets are marked just below `to`; it is 0 at `from`, and grows evenly.",
+        maximum=1,
+        required=True,
+    ),
 )

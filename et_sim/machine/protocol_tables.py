@@ -131,7 +131,7 @@ PROTOCOL_KEYS = (
     Key(
         "acknowledgement",
         Kind.COUNT,
-        "Bytes that go back for each packet; 0: none, or too few to matter.",
+        "Bytes that go back for each packet; 0: acknowledgements take no part of the links.",
         unit="bytes",
         maximum=MOST_BYTES,
     ),

@@ -16,7 +16,8 @@ from machines import simulate, system
 
 from et_sim import TraceBuilder
 from et_sim.errors import MachineError
-from et_sim.machine import read_network_alone
+from et_sim.machine import read_machine, read_network_alone
+from et_sim.machine.packet_keys import WITHOUT_PAUSES
 from et_sim.machine.protocol_tables import PRESETS
 from et_sim.network.packet import model as packet_model
 from et_sim.result import Result
@@ -239,7 +240,14 @@ def with_keys(folder: Path, keys: dict[str, str | None]) -> Path:
         ({"KMAX_MAP": "1 25000000000 1600"}, "the maps name different bandwidths"),
         ({"LINK_DOWN": "0 1 0"}, "links do not fail during a run"),
         ({"ERROR_RATE_PER_LINK": "0.01"}, "links lose no packets here"),
-        ({"RP_TIMER": None}, "key RP_TIMER is missing"),
+        ({"RP_TIMER": None}, "key RP_TIMER is missing (add, as in the frontend's own file: RP_TIMER 900)"),
+        (
+            {"RP_TIMER": None, "PMAX_MAP": None},
+            "keys RP_TIMER, PMAX_MAP are missing (add, as in the frontend's own file: RP_TIMER 900; PMAX",
+        ),
+        ({"RP_TIMER": None, "BUFFER_SIZE": "x"}, "key BUFFER_SIZE is 'x'"),
+        ({"KMIN_MAP": None, "KMAX_MAP": "2 1"}, "key KMAX_MAP is '2 1'"),
+        ({"RP_TIMER": "0"}, "key RP_TIMER is '0': an interval of less than a picosecond"),
         ({"BUFFER_SIZE": "1.5"}, "not a whole number"),
     ],
 )
@@ -249,6 +257,15 @@ def test_what_is_wrong_with_a_key_file_is_said(
     with pytest.raises(MachineError) as caught:
         read_network_alone(with_keys(tmp_path, keys))
     assert text in str(caught.value)
+
+
+def test_one_warning_names_all_keys_of_a_key_file_that_change_nothing(tmp_path: Path) -> None:
+    keys = {"L2_CHUNK_SIZE": "4000", "PINT_PROB": "1.0", "MULTI_RATE": "0", "U_TARGET": "0.95"}
+    described = read_machine(system=system(), network=with_keys(tmp_path, {**keys, "CC_MODE": "8"}))
+    assert [one.text for one in described.warnings if "no effect" in one.text] == [
+        "no effect: L2_CHUNK_SIZE, PINT_PROB; "
+        "no effect with CC_MODE 8: RP_TIMER, RATE_AI, RATE_HAI, MULTI_RATE, U_TARGET"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +281,16 @@ def test_what_is_wrong_with_a_key_file_is_said(
         ),
         ({"preset": "datacenter", "marking": [{"bandwidth": "1Gbps"}]}, 'key "from" is missing'),
         ({"preset": "datacenter", "file": "keys.txt"}, "both a preset and a file"),
+        ({"preset": "datacenter", "low-rtt": "600us"}, "high-rtt is less, 500000 ns"),
+        ({"preset": "datacenter", "high-rtt": "1us"}, "low-rtt is 50000 ns"),
+        ({"preset": "datacenter", "resume-below": 1 << 26}, "the buffer has 33,554,432"),
+        *(
+            ({"preset": "datacenter", key: 1e-5}, f'key "{key}" is less than a picosecond')
+            for key in ("alpha-interval", "decrease-interval", "increase-interval", "retransmission-timeout")
+        ),
+        ({"preset": "tcp", "tcp": {"timeout-interval": 1e-5}}, "less than a picosecond"),
+        *(({"preset": "roce", key: 1}, f'key "{key}" has no effect with pauses') for key in WITHOUT_PAUSES),
+        ({"preset": "tcp", "reserve": 5000}, 'key "reserve" has no effect without pauses'),
     ],
 )
 def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) -> None:
@@ -286,13 +313,42 @@ def test_what_is_wrong_with_keys_is_said(protocol: dict[str, Any], text: str) ->
             {"preset": "ns3-parity", "payload": 9000, "buffer": 72_000},
             "a packet takes 9,036 bytes, and switch0 has room for",
         ),
+        ({"least-rate": "101Gbps"}, "least-rate is 101 Gbps, and no link has more than 100 Gbps"),
         ({"preset": "tcp", "payload": 10, "tcp": {"opening": 70}, "queue-bytes": 69}, "takes 70 bytes"),
     ],
 )
-def test_where_a_packet_never_has_room_the_network_is_refused(protocol: dict[str, Any], text: str) -> None:
+def test_what_cannot_work_on_a_network_is_refused(protocol: dict[str, Any], text: str) -> None:
     wired = read_network_alone(network(GENERATORS[0], {"preset": "datacenter"} | protocol))
     with pytest.raises(MachineError, match=text):
         packet_model.check(wired)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "is_said"),
+    [
+        ({"preset": "roce", "pauses": False}, True),
+        ({"preset": "roce"}, False),
+        ({"preset": "datacenter", "pauses": False}, False),
+        ({"preset": "roce", "pauses": False, "retransmission-timeout": "1ms"}, False),
+        ({"preset": "tcp"}, False),
+    ],
+)
+def test_where_nobody_sends_lost_packets_again_a_warning_says_so(
+    protocol: dict[str, Any], is_said: bool
+) -> None:
+    described = read_machine(system=system(), network=network(GENERATORS[0], protocol))
+    assert any("nobody sends a lost last packet" in one.text for one in described.warnings) == is_said
+
+
+def test_the_flow_model_says_which_keys_change_nothing() -> None:
+    protocol = {"preset": "tcp", "payload": 1000, "queue-bytes": 5000, "tcp": {"sack": False}}
+    for keys, texts in (
+        (protocol, ["no effect on the flow model, only on packet: queue-bytes, tcp"]),
+        ({"preset": "tcp", "payload": 1000}, []),
+    ):
+        builders = [TraceBuilder() for _ in range(RANKS)]
+        found = simulate(builders, network(GENERATORS[0], keys), system(), model="flow").manifest["warnings"]
+        assert [one["text"] for one in found if one["key"] == "protocol"] == texts
 
 
 def test_a_queue_for_one_packet_is_enough() -> None:

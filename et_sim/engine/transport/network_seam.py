@@ -12,8 +12,8 @@ another one carries a version: the model compares it with its own and drops what
 what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one that knows the constants of
 LogGOPS `HAS_LOGGOPS`, one that knows flits (`Network.credits`) `HAS_CREDITS`, and one that tells only when
 nodes begin and end `RECORDS_NODES_ONLY`. `payload_of_packets` says how much of a message a packet carries, if
-there are packets. `WITH_CREDITS` names the module that stands for the model where the network file speaks of
-credits.
+there are packets, and `remarks` what of a network changes nothing on the model. `WITH_CREDITS` names the
+module that stands for the model where the network file speaks of credits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
-from et_sim.machine.model import Network
+from et_sim.machine.model import Network, Notice
 from et_sim.plan.expected import expected_packets
 from et_sim.plan.tables import Plan
 
@@ -66,6 +66,12 @@ class NetworkModel(Protocol):
 
     def needs(self, network: Network, /) -> Needs:
         """What one message may use up."""
+
+
+def remarks_of(model: NetworkModel, network: Network) -> tuple[Notice, ...]:
+    """What the user should know of a network on a model."""
+    tell = getattr(model, "remarks", None)
+    return () if tell is None else tuple(tell(network))
 
 
 @works_on_tables

@@ -48,7 +48,37 @@ DEFAULTS = {  # of the frontend
     "MIN_RATE": "100Mb/s",
     "DCTCP_RATE_AI": "1000Mb/s",
 }
-REQUIRED = ("L2_ACK_INTERVAL", "RP_TIMER", "RATE_AI", "RATE_HAI", "KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
+REQUIRED = {  # key: its value in the file that comes with the frontend
+    "L2_ACK_INTERVAL": "1",
+    "RP_TIMER": "900",
+    "RATE_AI": "50Mb/s",
+    "RATE_HAI": "100Mb/s",
+    "KMAX_MAP": "6 25000000000 400 40000000000 800 100000000000 1600 200000000000 2400 400000000000 3200 "
+    "2400000000000 3200",
+    "KMIN_MAP": "6 25000000000 100 40000000000 200 100000000000 400 200000000000 600 400000000000 800 "
+    "2400000000000 800",
+    "PMAX_MAP": "6 25000000000 0.2 40000000000 0.2 100000000000 0.2 200000000000 0.2 400000000000 0.2 "
+    "2400000000000 0.2",
+}
+MAPS = ("KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
+READ_BY = {  # key: the algorithms that read it
+    "ALPHA_RESUME_INTERVAL": (1,),
+    "RATE_DECREASE_INTERVAL": (1,),
+    "RP_TIMER": (1,),
+    "CLAMP_TARGET_RATE": (1,),
+    "FAST_RECOVERY_TIMES": (1,),
+    "EWMA_GAIN": (1, 8),
+    "RATE_AI": (1, 3, 7),
+    "RATE_HAI": (1, 7),
+    "MIN_RATE": (1, 3, 7, 8),
+    "DCTCP_RATE_AI": (8,),
+    "FAST_REACT": (3,),
+    "U_TARGET": (3,),
+    "MI_THRESH": (3,),
+    "INT_MULTI": (3,),
+    "MULTI_RATE": (3,),
+    "SAMPLE_FEEDBACK": (3,),
+}
 NEUTRAL = {  # key: the value that is simulated, and what another one would mean
     "L2_ACK_INTERVAL": ("1", "there, with larger intervals, small messages are never acknowledged"),
     "L2_BACK_TO_ZERO": ("0", "there, messages that are no multiple of L2_CHUNK_SIZE never end"),
@@ -96,6 +126,7 @@ class _Reader:
 
     def protocol(self) -> Protocol:
         """All that the file says."""
+        missing = [key for key in REQUIRED if key not in self._values]
         self._judge_keys()
         mode = self._whole("CC_MODE")
         if mode == PINT:
@@ -122,13 +153,16 @@ class _Reader:
                 marking=self._marking() if self._whole("ENABLE_QCN") else (),
             ),
         )
-        return replace(
+        found = replace(
             base,
             payload=self._whole("PACKET_PAYLOAD_SIZE", least=1),
             header=base.header + more[0],
             acknowledgement=base.acknowledgement + more[1],
             packets=packets,
         )
+        if missing:
+            raise self._incomplete(missing)
+        return found
 
     def _control(self, algorithm: CongestionControl) -> Control:
         return Control(
@@ -137,9 +171,9 @@ class _Reader:
             step=self._rate("RATE_AI"),
             large_step=self._rate("RATE_HAI"),
             gain=self._number("EWMA_GAIN"),
-            alpha_ns=self._number("ALPHA_RESUME_INTERVAL") * 1000,
-            decrease_ns=self._number("RATE_DECREASE_INTERVAL") * 1000,
-            increase_ns=self._number("RP_TIMER") * 1000,
+            alpha_ns=self._interval_ns("ALPHA_RESUME_INTERVAL"),
+            decrease_ns=self._interval_ns("RATE_DECREASE_INTERVAL"),
+            increase_ns=self._interval_ns("RP_TIMER"),
             recoveries=self._whole("FAST_RECOVERY_TIMES"),
             clamps_target=bool(self._whole("CLAMP_TARGET_RATE")),
             wanted_use=self._number("U_TARGET"),
@@ -156,9 +190,6 @@ class _Reader:
         for key in self._values:
             if key not in known:
                 raise self._refused(key, "not a key of ns-3's file", "correct its name, or leave it out")
-        missing = [key for key in REQUIRED if key not in self._values]
-        if missing:
-            raise MachineError(f"key {missing[0]} is missing", place=str(self._path), remedy="add it")
         for key, (value, why) in NEUTRAL.items():
             if key in self._values and self._number(key) != float(value):
                 raise self._refused(key, f"only {value} is simulated: {why}", f"give {value}")
@@ -168,10 +199,27 @@ class _Reader:
             if key in OUTPUTS or (key in WITHOUT_EFFECT and key not in QUIET):
                 why = WITHOUT_EFFECT.get(key, "et-sim writes its own tables")
                 self._remarks.warn(str(self._path), key, f"no effect: {why}")
+        self._say_what_is_for_nothing()
         for key, value in DEFAULTS.items():
             if key not in self._values:
                 self._values[key], self._lines[key] = [value], 0
                 self._remarks.default(str(self._path), key, f"not given; {value} is taken, as there")
+        if any(key not in self._values for key in MAPS):  # those of the others have nothing to agree with
+            for key in filter(self._values.__contains__, MAPS):
+                self._map(key, float)
+            self._values |= {key: REQUIRED[key].split() for key in MAPS}
+        for key, value in REQUIRED.items():
+            self._values.setdefault(key, value.split())
+
+    def _say_what_is_for_nothing(self) -> None:
+        """One warning for all keys that were given for another algorithm, or for no reason."""
+        mode = self._whole("CC_MODE") if "CC_MODE" in self._values else int(DEFAULTS["CC_MODE"])
+        found = [key for key in self._values if key in QUIET]
+        parts = [f"no effect: {', '.join(found)}"] if found else []
+        found = [key for key in self._values if mode not in READ_BY.get(key, (mode,))]
+        parts += [f"no effect with CC_MODE {mode}: {', '.join(found)}"] if found else []
+        if parts:
+            self._remarks.warn(str(self._path), "", "; ".join(parts))
 
     def _marking(self) -> tuple[Marking, ...]:
         """The three maps, by bandwidth."""
@@ -206,6 +254,12 @@ class _Reader:
             raise self._refused(key, "no number of 0 or more follows", "give one") from None
         return found
 
+    def _interval_ns(self, key: str) -> float:
+        found = self._number(key) * 1000
+        if found < 0.001:
+            raise self._refused(key, "an interval of less than a picosecond", "give microseconds above 0")
+        return found
+
     def _whole(self, key: str, least: int = 0) -> int:
         found = self._number(key)
         if found != int(found) or found < least:
@@ -218,6 +272,15 @@ class _Reader:
             return round(parse_bandwidth(text.replace("b/s", "bps")) * 8e9)
         except EtSimError:
             raise self._refused(key, "no bandwidth follows", 'give one such as "100Mb/s"') from None
+
+    def _incomplete(self, missing: list[str]) -> MachineError:
+        told = "key" if len(missing) == 1 else "keys"
+        lines = "; ".join(f"{key} {REQUIRED[key]}" for key in missing)
+        return MachineError(
+            f"{told} {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+            place=str(self._path),
+            remedy=f"add, as in the frontend's own file: {lines}",
+        )
 
     def _refused(self, key: str, cause: str, remedy: str) -> MachineError:
         line = self._lines.get(key, 0)

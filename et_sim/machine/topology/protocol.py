@@ -5,6 +5,7 @@ Not here: what that means for messages (`et_sim.network.flow`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.topology.inner_keys import place_of, read_inner
 from et_sim.machine.topology.ns3_keys import read_ns3_keys
 from et_sim.units import parse_bandwidth
+
+NS_PER_PS = 0.001
+Where = Callable[[str], str]  # where a key stands
 
 
 def read_protocol(source: Source, remarks: Remarks) -> Protocol | None:
@@ -45,15 +49,20 @@ def read_protocol(source: Source, remarks: Remarks) -> Protocol | None:
         base = read_ns3_keys(_folder(source) / file, remarks)
     tcp, place = values.pop("tcp", None), place_of(source, PROTOCOL_KEY)
     base = _changed(base, values, place)
+    of_packets = tuple(key.name for key in PACKET_KEYS if key.name in values)
     if tcp is not None:
-        base = _with_tcp(base, tcp, f"{place}: tcp", remarks)
-    _check_use(base, values, place)
-    return base
+        base = _with_tcp(base, tcp, place_of(source, PROTOCOL_KEY, "tcp"), remarks)
+        of_packets = (*of_packets, "tcp")
+    for refuse in (_check_use, _check_times, _check_together):
+        refuse(base, values, lambda name: place_of(source, PROTOCOL_KEY, name))
+    _warn_of_losses(base, place, remarks)
+    return replace(base, of_packets_only=of_packets)
 
 
 def _with_tcp(base: Protocol, given: dict[str, Any], place: str, remarks: Remarks) -> Protocol:
     """TCP in place of RoCE, or with other values for single keys."""
-    values = read_keys(Source(place, given, ""), TCP_KEYS, remarks)
+    values = read_keys(Source(f"{place}: tcp", given, ""), TCP_KEYS, remarks)
+    _check_picoseconds(TCP_KEYS, values, lambda _: f"{place}: tcp")
     change: dict[str, Any] = {key.field: values[key.name] for key in TCP_KEYS if key.name in values}
     if "control" in change:
         change["control"] = TcpControl(change["control"])
@@ -63,7 +72,7 @@ def _with_tcp(base: Protocol, given: dict[str, Any], place: str, remarks: Remark
     return replace(base, packets=replace(packets, tcp=replace(packets.tcp or Tcp(), **change)))
 
 
-def _check_use(protocol: Protocol, values: dict[str, Any], place: str) -> None:
+def _check_use(protocol: Protocol, values: dict[str, Any], where: Where) -> None:
     """Refuse keys that would have no effect."""
     packets = protocol.packets
     unused = (
@@ -74,7 +83,50 @@ def _check_use(protocol: Protocol, values: dict[str, Any], place: str) -> None:
     for holds, names, why, remedy in unused:
         for name in names:
             if holds and name in values:
-                raise MachineError(f'key "{name}" {why}', place=place, remedy=remedy)
+                raise MachineError(f'key "{name}" {why}', place=where(name), remedy=remedy)
+
+
+def _check_times(_protocol: Protocol, values: dict[str, Any], where: Where) -> None:
+    _check_picoseconds(PACKET_KEYS, values, where)
+
+
+def _check_picoseconds(keys: tuple[Key, ...], values: dict[str, Any], where: Where) -> None:
+    """Refuse times that are too short to be any."""
+    for key in keys:
+        if key.kind is Kind.TIME and 0 < values.get(key.name, 0) < NS_PER_PS:
+            raise MachineError(
+                f'key "{key.name}" is less than a picosecond',
+                place=where(key.name),
+                remedy="give a longer time; a number without a unit is in ns",
+            )
+
+
+def _check_together(protocol: Protocol, values: dict[str, Any], where: Where) -> None:
+    """Refuse values that contradict each other."""
+    control, buffers = protocol.packets.control, protocol.packets.buffers
+    if control.low_ns > control.high_ns:
+        raise MachineError(
+            f"low-rtt is {control.low_ns:g} ns, and high-rtt is less, {control.high_ns:g} ns",
+            place=where("low-rtt" if "low-rtt" in values else "high-rtt"),
+            remedy="give the longer time as high-rtt",
+        )
+    if "resume-below" in values and buffers.resume_below > buffers.size:
+        raise MachineError(
+            f"resume-below is {buffers.resume_below:,} bytes, and the buffer has {buffers.size:,}",
+            place=where("resume-below"),
+            remedy="give a smaller resume-below, or a larger buffer",
+        )
+
+
+def _warn_of_losses(protocol: Protocol, place: str, remarks: Remarks) -> None:
+    """Say that packets may be lost that nobody sends again."""
+    packets = protocol.packets
+    if packets.tcp is None and not packets.buffers.pauses and packets.timeout_ns == 0:
+        text = (
+            "without pauses, packets are lost on the packet model, and with retransmission-timeout 0 nobody "
+            "sends a lost last packet of a message again, and the run does not end: give one such as 1ms"
+        )
+        remarks.warn(place, PROTOCOL_KEY.name, text)
 
 
 def _changed(base: Protocol, values: dict[str, Any], place: str) -> Protocol:

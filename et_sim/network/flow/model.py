@@ -31,7 +31,7 @@ from et_sim.engine.state.resources import NOBODY, ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.machine.model import GraphFabric, GridFabric, Network
+from et_sim.machine.model import GraphFabric, GridFabric, Network, Notice
 from et_sim.network import link
 from et_sim.network.fabrics import fabric_of
 from et_sim.network.flow import protocols
@@ -84,6 +84,13 @@ class FlowTables(Tables):
 def check(network: Network, most_bytes: int = 0) -> None:
     """Refuse networks without single links, and messages that would take too long."""
     link.check(network, protocols.most_bytes(network.protocol, most_bytes))
+
+
+def remarks(network: Network) -> list[Notice]:
+    """Keys of packets that were given for nothing."""
+    given = network.protocol.of_packets_only if network.protocol is not None else ()
+    text = f"no effect on the flow model, only on packet: {', '.join(given)}"
+    return [Notice("network configuration", "protocol", text)] if given else []
 
 
 def tables(network: Network, plan: Plan) -> FlowTables:

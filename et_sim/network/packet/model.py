@@ -32,13 +32,13 @@ from et_sim.network.flow import protocols
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet import setup
+from et_sim.network.packet.checks import check_protocol
 from et_sim.network.packet.flows import flow_to_begin, new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
-from et_sim.network.packet.room import check_room
 from et_sim.network.packet.tcp import tables as tcp
 from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
 from et_sim.network.packet.tcp.tables import TcpTables
@@ -93,10 +93,10 @@ class PacketTables(Tables):
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
-    """Refuse networks without single links, packets without room, and messages that would take too long."""
+    """Refuse networks without single links, what cannot work there, and messages that take too long."""
     protocol = _protocol(network)
     link.check(network, protocols.most_bytes(protocol, most_bytes))
-    check_room(as_graph(network), protocol)
+    check_protocol(as_graph(network), protocol)
 
 
 def _protocol(network: Network) -> Protocol:

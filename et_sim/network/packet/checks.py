@@ -1,5 +1,6 @@
-"""Whether every packet has room in empty queues and buffers: one that has none would be lost for ever.
+"""What is refused of a protocol before a run.
 
+A packet that finds no room even in empty queues and buffers would be lost for ever.
 Not here: queues and buffers during a run (`buffers`).
 """
 
@@ -10,20 +11,35 @@ from typing import Any
 import numpy as np
 
 from et_sim.errors import MachineError
-from et_sim.machine.model import GraphFabric, Network, Protocol
+from et_sim.machine.model import CongestionControl, GraphFabric, Network, Protocol
 from et_sim.network.packet.setup import devices_of, ports_of
 from et_sim.units import format_bytes
 
 PLACE = "network configuration"
 
 
-def check_room(network: Network, protocol: Protocol) -> None:
-    """Refuse what can never hold one packet; the network is a graph."""
-    if not protocol.packets.buffers.pauses:
-        _check_queues(protocol)
-        return
+def check_protocol(network: Network, protocol: Protocol) -> None:
+    """Refuse what cannot work on a network, which is a graph."""
     ports = ports_of(network, protocol)
-    _check_buffers(network, protocol, ports, devices_of(network, ports, protocol.packets.buffers))
+    if len(ports) == 0:
+        return
+    _check_least_rate(protocol, ports)
+    if protocol.packets.buffers.pauses:
+        _check_buffers(network, protocol, ports, devices_of(network, ports, protocol.packets.buffers))
+    else:
+        _check_queues(protocol)
+
+
+def _check_least_rate(protocol: Protocol, ports: Any) -> None:
+    control, is_given = protocol.packets.control, "least-rate" in protocol.of_packets_only
+    fastest = int(ports["bits_per_s"].max())
+    if is_given and control.algorithm is not CongestionControl.NONE and fastest < control.least_rate:
+        raise MachineError(
+            f"least-rate is {control.least_rate / 1e9:g} Gbps, and no link has more than "
+            f"{fastest / 1e9:g} Gbps",
+            place=PLACE,
+            remedy="give protocol a lower least-rate",
+        )
 
 
 def _largest_packet(protocol: Protocol) -> int:
