@@ -163,6 +163,26 @@ def test_where_nobody_sends_lost_packets_again_the_stall_says_so(completion: str
     assert run(network(GENERATORS[0], again), messages, keys).is_complete
 
 
+def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again() -> None:
+    messages = [(source, RANKS - source, 20_000) for source in range(1, RANKS)]
+    marking = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
+    keys = LOSSY | {"congestion-control": "dcqcn", "marking": marking}
+    result = run(network(GENERATORS[0], keys), messages)
+    assert result.summary()["packets"]["marked"] > 0
+    assert result.stall is not None
+    assert "nobody sends again" in result.stall.cause
+
+
+@pytest.mark.parametrize("timeout", [0, "10us"])
+def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any) -> None:
+    keys = {"congestion-control": "none", "window": "none", "buffer": 66_000, "reserve": 0, "payload": 1000}
+    keys |= {"preset": "datacenter", "retransmission-timeout": timeout}
+    messages = [(source, ahead, 40_000) for ahead in (3, 2) for source in range(RANKS)]
+    stall = run(network(GENERATORS[1], keys), messages).stall
+    assert stall is not None
+    assert "ports that were told to pause wait for each other" in stall.cause
+
+
 def test_a_collective_whose_packets_are_lost_says_so() -> None:
     builders = [TraceBuilder() for _ in range(RANKS)]
     for builder in builders:

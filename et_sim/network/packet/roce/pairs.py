@@ -146,7 +146,10 @@ def _answer_received(network: Any, packet_row: int) -> None:
 
 @works_on_tables
 def timer_rings(network: Any, timer: int) -> None:
-    """A pair has heard nothing for too long, and sends again; or a timer of congestion control."""
+    """A pair has heard nothing for too long, and sends again; or a timer of congestion control.
+
+    At a port that pauses, the pair sends when it may, and waits from then on: if that is never, the run ends.
+    """
     row = timer // TIMERS
     if timer % TIMERS != AGAIN:
         dcqcn.timer_rings(network, timer)
@@ -155,5 +158,6 @@ def timer_rings(network: Any, timer: int) -> None:
     take_out(network, timer_of(network, row))
     pair.sent = pair.acknowledged
     pair.next_ps = network.state[0].now_ps
-    wait_again(network, row)
+    if network.ports[network.flows[row].port].is_paused == 0:
+        wait_again(network, row)
     send_next(network, network.flows[row].port)
