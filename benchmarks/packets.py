@@ -3,7 +3,7 @@
     python benchmarks/packets.py [--times 3]
 
 What is printed is processor time of whole runs, the best of several, after one that compiles the engine.
-"Events" are those that ns-3 would have: two for each packet and link. With credits, flits count, on each link.
+"Events" are those that ns-3 would have: two for each packet and link. With credits, flits by link.
 """
 
 from __future__ import annotations
