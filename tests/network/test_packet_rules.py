@@ -174,9 +174,11 @@ def test_timers_of_congestion_control_end_when_nobody_sends_lost_packets_again()
 
 
 @pytest.mark.parametrize("timeout", [0, "10us"])
-def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any) -> None:
-    keys = {"congestion-control": "none", "window": "none", "buffer": 66_000, "reserve": 0, "payload": 1000}
+@pytest.mark.parametrize("control", ["none", "dcqcn"])
+def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any, control: str) -> None:
+    keys = {"congestion-control": control, "window": "none", "buffer": 66_000, "reserve": 0, "payload": 1000}
     keys |= {"preset": "datacenter", "retransmission-timeout": timeout}
+    keys["marking"] = [{"bandwidth": "100Gbps", "from": 0, "to": 1, "probability": 1}]
     messages = [(source, ahead, 40_000) for ahead in (3, 2) for source in range(RANKS)]
     stall = run(network(GENERATORS[1], keys), messages).stall
     assert stall is not None

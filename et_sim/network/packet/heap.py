@@ -1,14 +1,27 @@
 """The kernel's calendar: a heap of sources of events, each with the time and order of its next one.
 
-Sources are ports, and behind them timers. Not here: the engine's calendar (`engine.calendar`).
+Sources are ports, and behind them timers. Where only those are left that set rates, nothing will ever move
+again: packets wait for each other in a circle, or are lost for good.
+
+Not here: the engine's calendar (`engine.calendar`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
 from et_sim.engine.state.run import NONE
+
+
+@works_on_tables
+def _never(_network: Any, _timer: int) -> bool:
+    """A transport whose timers all let packets go."""
+    return False
+
+
+# (network, timer): whether nothing sets out when a timer rings.
+only_sets_rates = chosen_by_tables("only_sets_rates", "transport", _never)
 
 
 @works_on_tables
@@ -19,6 +32,7 @@ def put(network: Any, source: int, time: int, order: int) -> None:
         state = network.state[0]
         at = state.waiting
         state.waiting = at + 1
+        state.moving += _moves(network, source)
         _rise(network, at, source, time, order)
         return
     entry = network.heap[at]
@@ -37,6 +51,7 @@ def take_out(network: Any, source: int) -> None:
     state = network.state[0]
     network.places[source] = NONE
     state.waiting -= 1
+    state.moving -= _moves(network, source)
     if at == state.waiting:
         return
     last = network.heap[state.waiting]
@@ -45,6 +60,13 @@ def take_out(network: Any, source: int) -> None:
         _rise(network, at, last.source, last.time, last.order)
     else:
         _sink(network, at, last.source, last.time, last.order)
+
+
+@works_on_tables
+def _moves(network: Any, source: int) -> int:
+    """Whether an event may move packets: of ports, and of timers but those that set rates."""
+    ports = len(network.ports)
+    return int(source < ports or not only_sets_rates(network, source - ports))
 
 
 @works_on_tables

@@ -25,7 +25,7 @@ def go_on(network: Any, until_ps: int) -> None:
     state = network.state[0]
     ports = len(network.ports)
     for _ in range(EVENTS_AT_ONCE):
-        if state.waiting == 0 or state.free_packets < network.spare[0]:
+        if state.moving == 0 or state.free_packets < network.spare[0]:
             return
         first = network.heap[0]
         if first.time > until_ps:
@@ -59,4 +59,4 @@ def _port_event(network: Any, port_row: int) -> None:
 @works_on_tables
 def next_ps(network: Any) -> int:
     """When the next event is; NONE: never."""
-    return network.heap[0].time if network.state[0].waiting > 0 else NONE
+    return network.heap[0].time if network.state[0].moving > 0 else NONE

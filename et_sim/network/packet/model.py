@@ -395,7 +395,7 @@ def _plan_next(run: Run) -> None:
     """Have the kernel go on in time."""
     network = run.network
     state, clock = network.state[0], run.clock[0]
-    if state.waiting == 0:
+    if state.moving == 0:
         return
     time = max(_engine_time(network, next_ps(network)), clock.now)
     if state.planned_ns == NONE or time < state.planned_ns:

@@ -18,6 +18,7 @@ STATE = record(
     ("order", "i8"),  # of the next one that is planned
     ("current", "i4"),  # the source of the event under way, whose place on the calendar is set afterwards
     ("waiting", "i4"),  # entries of the kernel's calendar
+    ("moving", "i4"),  # those that may move packets
     ("free_packet", "i4"),
     ("free_packets", "i4"),
     ("free_flow", "i4"),

@@ -27,7 +27,7 @@ class LinkSource:
         traffic, self._plan = outcome.run.traffic, outcome.plan
         self._slices = traffic.slices
         self._per_link, self._shift, self._bits = (int(traffic.grid[at]) for at in (PER_LINK, SHIFT, BITS))
-        self._end_ns = outcome.end_ns
+        self._end_ns, self._has_contention = outcome.end_ns, outcome.has_contention
         assert outcome.resources is not None
         self._resources = outcome.resources
 
@@ -49,8 +49,9 @@ class LinkSource:
         resources, width = self._resources, 1 << self._shift >> self._bits
         none, start_ns = np.full(len(link), -1), number * width
         end_ns = np.minimum(start_ns + width, np.maximum(self._end_ns, start_ns))
-        goes_on = (end_ns == start_ns) | (slices["busy_ns"] >> self._bits > end_ns - start_ns)
-        end_ns = np.where(goes_on, start_ns + width, end_ns)  # acknowledgements come after the run
+        if self._has_contention:  # acknowledgements may come after the run
+            goes_on = (end_ns == start_ns) | (slices["busy_ns"] >> self._bits > end_ns - start_ns)
+            end_ns = np.where(goes_on, start_ns + width, end_ns)
         at_once = (slices["busy_ns"] + slices["waited_ns"]) / (np.maximum(end_ns - start_ns, 1) << self._bits)
         most_at_once = slices["waiting"] + (slices["busy_ns"] > 0)
         return {

@@ -42,23 +42,12 @@ def stops(network: Any, row: int) -> None:
 def timer_rings(network: Any, timer: int) -> None:
     """One of the three; it is set again."""
     row, which = timer // TIMERS, timer % TIMERS
-    if _is_lost(network, row):
-        stops(network, row)
-    elif which == ALPHA:
+    if which == ALPHA:
         _measure(network, row)
     elif which == DECREASE:
         _reduce(network, row)
     else:
         _raise(network, row)
-
-
-@works_on_tables
-def _is_lost(network: Any, row: int) -> bool:
-    """Whether a pair will never hear of anything: packets were lost, none is left, no more may be sent."""
-    pair, flow = network.transport.pairs[row], network.flows[row]
-    if network.transport.rules[0].timeout_ps > 0 or flow.packets > 0:
-        return False
-    return bool(pair.sent >= flow.size or 0 < pair.window <= pair.sent - pair.acknowledged)
 
 
 @works_on_tables

@@ -145,6 +145,12 @@ def _answer_received(network: Any, packet_row: int) -> None:
 
 
 @works_on_tables
+def only_sets_rates(_network: Any, timer: int) -> bool:
+    """Whether a timer is of congestion control."""
+    return bool(timer % TIMERS != AGAIN)
+
+
+@works_on_tables
 def timer_rings(network: Any, timer: int) -> None:
     """A pair has heard nothing for too long, and sends again; or a timer of congestion control.
 

@@ -10,7 +10,7 @@ from et_sim.network.packet.roce import control, nic, pairs
 
 begin_flow, received = pairs.begin_flow, pairs.received
 next_packet, wants_port = nic.next_packet, nic.wants_port
-passes, timer_rings = control.passes, pairs.timer_rings
+passes, timer_rings, only_sets_rates = control.passes, pairs.timer_rings, pairs.only_sets_rates
 
 
 @dataclass(frozen=True, slots=True)
