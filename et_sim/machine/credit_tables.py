@@ -6,7 +6,7 @@ Not here: how they are read (`topology.credits`).
 from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import Credits
+from et_sim.machine.transports import Credits
 
 MOST_BYTES = 1 << 20  # of a packet
 MOST_CHANNELS = 1 << 12

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.machine.model import Credits
+from et_sim.machine.transports import Credits
 
 PS_PER_NS = 1000
 LONGEST_CYCLE_PS = 1000  # unless given

@@ -16,9 +16,10 @@ from typing import Any
 from et_sim.errors import MachineError
 from et_sim.machine.checks import check, check_names, fill_defaults, read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
-from et_sim.machine.model import Dimension, LogGops, Network, Shape, bytes_per_ns
+from et_sim.machine.model import Dimension, Network, Shape, bytes_per_ns
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.fields import line_of
+from et_sim.machine.transports import LogGops
 
 MOST_NPUS = 1 << 24
 LONGEST = 1 << 40  # ns, of a constant

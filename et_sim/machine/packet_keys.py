@@ -6,7 +6,7 @@ Not here: those that the flow model reads, too, and presets (`protocol_tables`).
 from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import CongestionControl, Window
+from et_sim.machine.transports import CongestionControl, Window
 
 RATE = "A bandwidth with its unit."
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import (
+from et_sim.machine.packet_keys import PACKET_KEYS
+from et_sim.machine.tcp_keys import TCP_KEYS
+from et_sim.machine.transports import (
     Buffers,
     Completion,
     CongestionControl,
@@ -18,8 +20,6 @@ from et_sim.machine.model import (
     Protocol,
     Tcp,
 )
-from et_sim.machine.packet_keys import PACKET_KEYS
-from et_sim.machine.tcp_keys import TCP_KEYS
 
 MOST_BYTES = 1 << 20  # of a packet
 

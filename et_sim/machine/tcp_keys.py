@@ -6,7 +6,7 @@ Not here: presets (`protocol_tables`).
 from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import TcpControl
+from et_sim.machine.transports import TcpControl
 
 
 def _time(name: str, field: str, meaning: str, *, above_zero: bool = False) -> Key:

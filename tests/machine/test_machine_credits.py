@@ -11,7 +11,8 @@ from machines import network, simulate, system
 
 from et_sim.errors import EtSimError
 from et_sim.machine import read_network_alone
-from et_sim.machine.model import Credits, GraphFabric
+from et_sim.machine.model import GraphFabric
+from et_sim.machine.transports import Credits
 from et_sim.trace import TraceBuilder
 
 LINES = {

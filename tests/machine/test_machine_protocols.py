@@ -11,7 +11,7 @@ import pytest
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.errors import EtSimError, MachineError
 from et_sim.machine import read_network_alone
-from et_sim.machine.model import Buffers, Completion, Packets, Protocol, Tcp
+from et_sim.machine.transports import Buffers, Completion, Packets, Protocol, Tcp
 
 GRID: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 GRAPH: dict[str, Any] = {"graph": {"generator": "star", "npus": 4, "bandwidth": "400Gbps", "latency": 500}}

@@ -14,10 +14,10 @@ from et_sim.errors import MachineError
 from et_sim.machine.credit_tables import CREDIT_KEYS, CREDITS_KEY, FLIT
 from et_sim.machine.flits import filled_in, most_carried
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import Credits
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.sources import Source
 from et_sim.machine.topology.inner_keys import place_of, read_inner
+from et_sim.machine.transports import Credits
 from et_sim.units import format_bandwidth
 
 PS_PER_NS = 1000

@@ -13,8 +13,8 @@ from typing import Any
 
 from et_sim.errors import EtSimError, MachineError
 from et_sim.machine.keys import Remarks
-from et_sim.machine.model import Buffers, CongestionControl, Control, Marking, Packets, Protocol, Window
 from et_sim.machine.protocol_tables import PRESETS, TELEMETRY
+from et_sim.machine.transports import Buffers, CongestionControl, Control, Marking, Packets, Protocol, Window
 from et_sim.units import parse_bandwidth
 
 ALGORITHMS = {

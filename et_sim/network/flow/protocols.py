@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.machine.model import Completion, Protocol
+from et_sim.machine.transports import Completion, Protocol
 from et_sim.network.flow.records import PROTOCOL
 from et_sim.plan.tables import table
 

@@ -25,8 +25,9 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
-from et_sim.machine.model import Network, Protocol
+from et_sim.machine.model import Network
 from et_sim.machine.protocol_tables import DEFAULT_PRESET, PRESETS
+from et_sim.machine.transports import Protocol
 from et_sim.network import graph, graph_links, link
 from et_sim.network.flow import protocols
 from et_sim.network.graph_of_grid import as_graph

@@ -12,15 +12,8 @@ import numpy as np
 
 from et_sim.errors import MachineError
 from et_sim.machine.graph import NPU
-from et_sim.machine.model import (
-    Buffers,
-    Completion,
-    CongestionControl,
-    GraphFabric,
-    Network,
-    Protocol,
-    Window,
-)
+from et_sim.machine.model import GraphFabric, Network
+from et_sim.machine.transports import Buffers, Completion, CongestionControl, Protocol, Window
 from et_sim.network import graph
 from et_sim.network.packet.records import DEVICE, NEVER, PORT
 from et_sim.network.packet.roce.records import DCQCN, DCTCP, HPCC, NIC, NO_CONTROL, TIMELY

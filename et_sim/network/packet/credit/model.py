@@ -28,7 +28,8 @@ from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
 from et_sim.machine import flits
-from et_sim.machine.model import Credits, Network
+from et_sim.machine.model import Network
+from et_sim.machine.transports import Credits
 from et_sim.network import graph, graph_links
 from et_sim.network.flow.heap import Heap, first_of, heap_for, take_out
 from et_sim.network.graph_of_grid import as_graph

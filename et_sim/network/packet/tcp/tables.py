@@ -10,7 +10,7 @@ import numpy as np
 from et_sim.compiled.tables_by_reference import Tables
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.run import NONE
-from et_sim.machine.model import Completion, Protocol, TcpControl
+from et_sim.machine.transports import Completion, Protocol, TcpControl
 from et_sim.network.packet.setup import PS_PER_NS
 from et_sim.network.packet.tcp import connections, nic, receiver, timers
 from et_sim.network.packet.tcp.records import (
