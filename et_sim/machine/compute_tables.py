@@ -64,6 +64,7 @@ SYSTOLIC_KEYS = (
         default=1.0,
         unit="GHz",
         above_minimum=True,
+        maximum=1000,
     ),
 )
 

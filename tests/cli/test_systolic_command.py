@@ -154,6 +154,11 @@ def test_a_bad_topology_is_refused(
     assert sentence in refused(capsys)
 
 
+def test_a_layer_in_place_of_the_header_is_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "net.csv").write_text("a, 8, 8, 8,\nb, 8, 8, 8,\n")
+    assert "net.csv, line 1: a layer stands where SCALE-Sim skips a header" in refused(capsys)
+
+
 def test_files_that_are_not_there_and_no_text_are_refused(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

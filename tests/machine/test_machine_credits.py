@@ -38,6 +38,9 @@ LINES = {
 }
 
 
+LARGE = {"generator": "torus", "sizes": [16, 16], "bandwidth": "32GB/s", "latency": "50ns"}
+
+
 def garnet(folder: Path, **changed: str | None) -> Path:
     words = LINES | {name.replace("_", "-"): value for name, value in changed.items()}
     path = folder / "garnet.txt"
@@ -162,11 +165,13 @@ def test_what_is_wrong_with_a_file_of_garnet_is_said_with_its_line(
         (torus(cycle="0.0001ns"), "not a whole number of picoseconds"),
         ({**torus(), "protocol": {"preset": "roce"}}, "exclude each other"),
         ({**torus(), "routing": "ecmp-ns3"}, "go the same way"),
+        (torus(flit=1, packet=1, cycle="1ns", channels=4096) | {"graph": LARGE}, "channels for each of"),
     ],
 )
 def test_what_is_wrong_with_credits_is_said(given: dict[str, Any], wanted: str) -> None:
+    ranks = 256 if given["graph"] is LARGE else 16
     with pytest.raises(EtSimError) as caught:
-        simulate(one_message(1, 16, 1), given, system(dimensions=2), model="packet")
+        simulate(one_message(1, ranks, 1), given, system(dimensions=2), model="packet")
     assert wanted in str(caught.value)
 
 

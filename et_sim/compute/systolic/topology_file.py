@@ -38,10 +38,12 @@ def parse_topology(text: str, source: str, layout: Layout | None = None) -> list
     """The layers of a file; without a layout, the number of columns of the first row tells it."""
     found: list[Layer] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if number == 1 or not line.strip():
-            continue
         place = f"{source}, line {number}"
         cells = [cell.strip() for cell in line.strip().split(",")]
+        if number == 1:
+            _refuse_layer(cells, place)
+        if number == 1 or not line.strip():
+            continue
         if layout is None:
             layout = Layout.CONVOLUTIONS if len(list(filter(None, cells))) > 4 else Layout.PRODUCTS
         found += _layers(cells, layout, place)
@@ -50,6 +52,17 @@ def parse_topology(text: str, source: str, layout: Layout | None = None) -> list
             "there are no layers", place=source, remedy="the first line is a header, and each other a layer"
         )
     return found
+
+
+def _refuse_layer(cells: list[str], place: str) -> None:
+    """Refuse a layer where SCALE-Sim skips the header."""
+    sizes = list(filter(None, cells[1:]))
+    if sizes and all(cell.isdecimal() for cell in sizes):
+        raise InputError(
+            "a layer stands where SCALE-Sim skips a header",
+            place=place,
+            remedy="put a line of names before it",
+        )
 
 
 def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:

@@ -27,6 +27,7 @@ from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
 from et_sim.engine.transport.network_seam import Needs
+from et_sim.errors import MachineError
 from et_sim.machine import flits
 from et_sim.machine.model import Network
 from et_sim.machine.transports import Credits
@@ -52,6 +53,7 @@ from et_sim.plan.tables import Plan, table
 HAS_CONTENTION = True
 HAS_CREDITS = True
 MOST_PLANS = (1 << 30) - 1  # told apart
+MOST_CHANNELS = 1 << 21  # of a class: some hundred MiB
 CYCLES_AT_A_TIME = 1 << 16  # of single routers, until the engine may look around
 FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
 
@@ -85,6 +87,13 @@ def check(network: Network, most_bytes: int = 0) -> None:
     on_graph = as_graph(network)
     graph.check_reach(on_graph, most_bytes)
     check_pairs(network)
+    links, channels = len(_figures(on_graph).sources), _credits(on_graph).channels or 1
+    if links * channels > MOST_CHANNELS:
+        raise MachineError(
+            f"{channels:,} channels for each of {links:,} links are more than {MOST_CHANNELS:,} in all",
+            place="network configuration",
+            remedy="give fewer channels, or longer packets: a packet holds a channel for a round trip",
+        )
 
 
 def tables(network: Network, _plan: Plan) -> CreditTables:
@@ -95,7 +104,7 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
     order, classes = order_of_links(hops.fabric, network.ranks)
     links, devices = len(hops.links), len(hops.fabric.routes.rank_of)
     settings = table(SETTINGS, 1)
-    settings["free_flit"] = settings["planned"] = settings["asked"] = NONE
+    settings["free_flit"] = settings["asked"] = NONE
     settings["classes"] = classes
     settings["buffer"] = credits.buffer
     settings["flit"], settings["packet"], settings["pads"] = credits.flit, credits.packet, credits.pads

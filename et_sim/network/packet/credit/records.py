@@ -12,7 +12,6 @@ from et_sim.plan.tables import record
 SETTINGS = record(
     ("free_flit", "i4"),
     ("free_flits", "i8"),
-    ("planned", "i8"),  # the cycle at which something happens next; NONE: never
     ("plans", "i8"),  # made so far: older ones are stale
     ("is_due", "i4"),  # the plan is to be made anew
     ("classes", "i4"),  # of channels: one more than ways cross datelines
