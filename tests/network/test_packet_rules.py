@@ -185,6 +185,16 @@ def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any, control: s
     assert "ports that were told to pause wait for each other" in stall.cause
 
 
+def test_pauses_need_links_back() -> None:
+    speed = {"bandwidth": "100Gbps", "latency": "1us", "one-way": True}
+    ring = [{"from": f"npu{n}", "to": f"npu{(n + 1) % RANKS}", **speed} for n in range(RANKS)]
+    net: dict[str, Any] = {"npus": RANKS, "links": ring, "protocol": {"preset": "datacenter"}}
+    with pytest.raises(MachineError, match="no link leads back along npu0->npu1"):
+        run(net, [(0, 2, 1000)])
+    net["protocol"] |= {"pauses": False}
+    assert run(net, [(0, 2, 1000)]).is_complete
+
+
 def test_a_collective_whose_packets_are_lost_says_so() -> None:
     builders = [TraceBuilder() for _ in range(RANKS)]
     for builder in builders:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.run import NONE
 from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.randomness import drawn
 
@@ -113,9 +112,3 @@ def is_marked(network: Any, port: Any) -> bool:
         return False
     part = (port.waiting - port.least_marked) / (port.all_marked - port.least_marked)
     return drawn(network) < port.marked_at_most * part
-
-
-@works_on_tables
-def has_way_back(port: Any) -> bool:
-    """Whether pauses can be sent."""
-    return bool(port.back != NONE)

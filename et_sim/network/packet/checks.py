@@ -14,6 +14,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.model import GraphFabric, Network
 from et_sim.machine.transports import CongestionControl, Protocol
 from et_sim.network.packet.setup import devices_of, ports_of
+from et_sim.network.route_tables import NONE
 from et_sim.units import format_bytes
 
 PLACE = "network configuration"
@@ -26,9 +27,24 @@ def check_protocol(network: Network, protocol: Protocol) -> None:
         return
     _check_least_rate(protocol, ports)
     if protocol.packets.buffers.pauses:
+        _check_ways_back(network, ports)
         _check_buffers(network, protocol, ports, devices_of(network, ports, protocol.packets.buffers))
     else:
         _check_queues(protocol)
+
+
+def _check_ways_back(network: Network, ports: Any) -> None:
+    """Whoever passes packets on must be able to tell the other end of a link to pause."""
+    assert isinstance(network.fabric, GraphFabric)
+    graph, at_host = network.fabric.graph, ports["at_host"] == 1
+    one_way = np.flatnonzero((ports["back"] == NONE) & (~at_host | network.fabric.npus_forward))
+    if len(one_way):
+        ends = (graph.names[end[one_way[0]]] for end in (graph.sources, graph.targets))
+        raise MachineError(
+            f"no link leads back along {'->'.join(ends)}, over which a pause could be asked for",
+            place=PLACE,
+            remedy="link both ways, or give protocol pauses: false",
+        )
 
 
 def _check_least_rate(protocol: Protocol, ports: Any) -> None:

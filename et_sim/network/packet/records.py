@@ -59,7 +59,6 @@ PORT = record(
     ("wakes_order", "i8"),
     ("delay_ps", "i8"),
     ("bits_per_s", "i8"),
-    ("ns_per_byte", "f8"),
     ("is_armed", "u1"),  # that it is free again is an event, because something waits
     ("wakes", "u1"),
     ("is_host", "u1"),  # its sending end is an NPU
