@@ -63,7 +63,7 @@ def vary_text(directory: str, wanted: Sequence[str], top: int | None, *, as_json
     for name, factor in changes:
         scaled = known[name](factor)
         assert scaled is not None
-        if abs(scaled[1] - factor) > abs(factor - 1) / 2:  # a whole number of nanoseconds may be too coarse
+        if abs(scaled[1] - factor) > abs(factor - 1) / 2:  # whole numbers may be too coarse
             if wanted:
                 raise _too_coarse(name, factor)
             continue
@@ -93,7 +93,7 @@ def _asked_for(text: str, known: dict[str, Callable[[float], Scaled]]) -> tuple[
 
 def _too_coarse(name: str, factor: float) -> UsageError:
     return UsageError(
-        f"{name} is a whole number of nanoseconds, too few of them to be multiplied by {factor:g}",
+        f"{name} is a whole number, and cannot be multiplied by {factor:g}: it is too small, or at its limit",
         remedy="give a factor that is farther from 1",
     )
 

@@ -8,14 +8,22 @@ dimensions, then links with figures of their own; of levels, four each (`Part`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import IntEnum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, Self
 
 from et_sim.machine.link_classes import link_classes
-from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
+from et_sim.machine.model import (
+    GraphFabric,
+    LevelFabric,
+    Machine,
+    Network,
+    System,
+    TimeFactors,
+    WorkKind,
+)
 from et_sim.machine.switch_sorts import switch_sorts
 
 Scaled = tuple[Machine, float] | None
@@ -45,6 +53,35 @@ OF_SYSTEM = {
     "peak compute": "peak_perf",
     "local memory bandwidth": "local_mem_bw",
 }
+TIMERS = ("systolic",)  # fields of the system that describe what times kernels
+
+
+class KernelTimer(Protocol):
+    """What times kernels, as the system describes it: it names its own figures."""
+
+    @property
+    def follows_utilisation(self) -> bool:
+        """Whether a kernel takes as long as its shares of `peak compute` and `local memory bandwidth` say."""
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of what can be multiplied."""
+
+    def scaled(self, name: str, multiple: float) -> tuple[Self, float] | None:
+        """The same with one of them multiplied, and by what in the end; None: it has no such figure."""
+
+
+def kernel_timers(system: System) -> Iterator[tuple[str, KernelTimer]]:
+    """Those that a system has, with the fields that they are in."""
+    for field in TIMERS:
+        timer: KernelTimer | None = getattr(system, field)
+        if timer is not None:
+            yield field, timer
+
+
+def follow_utilisation(system: System) -> bool:
+    """Whether the times of kernels can be foretold from how well they use peak and bandwidth."""
+    return all(timer.follows_utilisation for _, timer in kernel_timers(system))
 
 
 def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
@@ -56,6 +93,9 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
     for sort, one in enumerate(switch_sorts(machine.network)[1]):
         found[f"rate of {one.name}"] = partial(scale_switches, machine, sort, "bytes_per_ns")
         found[f"latency of {one.name}"] = partial(scale_switches, machine, sort, "latency_ns")
+    for field, timer in kernel_timers(machine.system):
+        for name in timer.figures:
+            found[name] = partial(_scale_timer, machine, field, name)
     for name, key in OF_SYSTEM.items():
         found[name] = partial(scale_system, machine, key)
     found["time of all kernels"] = partial(_scale_kernels, machine)
@@ -118,6 +158,15 @@ def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:
     """A figure of the system."""
     found = _scale(machine.system, name, multiple)
     return found and (replace(machine, system=found[0]), found[1])
+
+
+def _scale_timer(machine: Machine, field: str, name: str, multiple: float) -> Scaled:
+    timer: KernelTimer = getattr(machine.system, field)
+    found = timer.scaled(name, multiple)
+    if found is None:
+        return None
+    changed: dict[str, Any] = {field: found[0]}
+    return replace(machine, system=replace(machine.system, **changed)), found[1]
 
 
 def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: float) -> Scaled:

@@ -5,8 +5,10 @@ Not here: files that describe one (`config_file`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
 
 from et_sim.units import LONGEST_NS
 
@@ -79,6 +81,18 @@ class Array:
         return self.bandwidths[operand if is_each else 0]
 
 
+CLOCK, DRAM_BANDWIDTH = "array clock", "DRAM bandwidth"
+_SIZES = MappingProxyType(
+    {
+        "array height": ("height", LARGEST_SIDE),
+        "array width": ("width", LARGEST_SIDE),
+        "ifmap SRAM": ("ifmap_kb", LARGEST_MEMORY_KB),
+        "filter SRAM": ("filter_kb", LARGEST_MEMORY_KB),
+        "ofmap SRAM": ("ofmap_kb", LARGEST_MEMORY_KB),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ClockedArray:
     """An array, and its cycles per nanosecond."""
@@ -89,3 +103,34 @@ class ClockedArray:
     def duration_ns(self, cycles: int) -> int:
         """How long so many cycles last, cut to whole nanoseconds."""
         return int(min(cycles / self.clock_ghz, float(2 * LONGEST_NS)))
+
+    @property
+    def follows_utilisation(self) -> bool:
+        """Folds and stalls make steps: what another array takes is worked out anew."""
+        return False
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """What can be multiplied: memories and bandwidth matter only where bandwidth is given."""
+        sides = tuple(_SIZES)[:2]
+        return (*_SIZES, DRAM_BANDWIDTH, CLOCK) if self.array.is_limited else (*sides, CLOCK)
+
+    def scaled(self, name: str, multiple: float) -> tuple[ClockedArray, float] | None:
+        """Sizes and words per cycle stay whole, 1 at least and as much as a file may say at most."""
+        if name not in self.figures:
+            return None
+        if name == CLOCK:
+            return replace(self, clock_ghz=self.clock_ghz * multiple), multiple
+        if name == DRAM_BANDWIDTH:
+            words = self.array.bandwidths
+            moved = tuple(_whole(one, multiple, GREATEST_BANDWIDTH) for one in words)
+            return replace(self, array=replace(self.array, bandwidths=moved)), sum(moved) / sum(words)
+        field, most = _SIZES[name]
+        size: int = getattr(self.array, field)
+        after = _whole(size, multiple, most)
+        changed: dict[str, Any] = {field: after}
+        return replace(self, array=replace(self.array, **changed)), after / size
+
+
+def _whole(size: int, multiple: float, most: int) -> int:
+    return min(max(round(size * multiple), 1), most)

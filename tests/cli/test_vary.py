@@ -98,7 +98,7 @@ def test_what_cannot_be_varied_is_refused(tmp_path: Path, capsys: pytest.Capture
     )
     for wrong in ("endpoint delay", "endpoint delay=fast", "endpoint delay=0", "=2", "endpoint delay=nan"):
         assert "FIGURE=FACTOR" in _refused(run, capsys, "--vary", wrong)
-    assert "too few of them" in _refused(run, capsys, "--vary", "endpoint delay=1.01")
+    assert "it is too small" in _refused(run, capsys, "--vary", "endpoint delay=1.01")
     assert "--vary" in _refused(run, capsys, "--verify")
     assert "belongs to the critical path" in _refused(run, capsys, "--vary", "--verify")
     (tmp_path / "job.0.et").unlink()
@@ -109,3 +109,59 @@ def test_changed_inputs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     run = _run(tmp_path, "link")
     (tmp_path / "system.json").write_text(json.dumps(SYSTEM | {"endpoint-delay": 20}))
     assert "system.json has changed since the run" in _refused(run, capsys, "--vary", "endpoint delay=2")
+
+
+ARRAY = {
+    "model": "systolic",
+    "array-height": 16,
+    "array-width": 16,
+    "ifmap-sram-kb": 64,
+    "filter-sram-kb": 64,
+    "ofmap-sram-kb": 64,
+    "dataflow": "os",
+    "bandwidth": 10,
+}
+
+
+def _systolic_run(folder: Path, *more: str, **array: Any) -> Path:
+    """One rank with a product whose rows are four folds of the array."""
+    build = et_sim.TraceBuilder()
+    build.compute("product", layer_shape="gemm 64 16 100")
+    et_sim.write_workload(et_sim.Workload.of([build.build()] * 2), folder / "job")
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    compute = {name: value for name, value in (ARRAY | array).items() if value is not None}
+    for name, content in (("system.json", SYSTEM | {"compute": compute}), ("network.yml", network)):
+        (folder / name).write_text(json.dumps(content))
+    files = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
+    assert main(["run", str(folder / "job"), *files, f"--out={folder / 'run'}", *more]) == 0
+    return folder / "run"
+
+
+def test_figures_of_an_array_are_varied_by_closed_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _systolic_run(tmp_path, bandwidth=None)
+    wanted = ("array height=2", "array width=0.5", "array clock=2", "array height=1.1")
+    found = {one["figure"]: one for one in _varied(run, capsys, *wanted[:3])}
+    assert found["array height"]["makespan_ns"] == 2 * (100 + 32 + 16 - 2) - 1
+    assert found["array width"]["makespan_ns"] == 8 * (100 + 16 + 8 - 2) - 1
+    assert found["array clock"]["makespan_ns"] == (4 * (100 + 16 + 16 - 2) - 1) // 2
+    assert _varied(run, capsys, wanted[3])[0]["multiple"] == 18 / 16
+    assert "no figure 'DRAM bandwidth'" in _refused(run, capsys, "--vary", "DRAM bandwidth=2")
+    assert "it is too small" in _refused(run, capsys, "--vary", "array width=1.01")
+
+
+def test_memories_and_bandwidth_of_an_array_are_figures_where_bandwidth_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _systolic_run(tmp_path, "--detail=path", **{"ifmap-sram-kb": 2})
+    found = {(one["figure"], one["multiple"]): one["change_ns"] for one in _varied(run, capsys, "--top=99")}
+    assert found["DRAM bandwidth", 1.1] < 0 < found["DRAM bandwidth", 0.9]
+    assert {name for name, _ in found} >= {"array height", "array width", "array clock"}
+    more = ("ifmap SRAM=4", "filter SRAM=2", "ofmap SRAM=0.5")
+    assert [one["change_ns"] <= 0 for one in _varied(run, capsys, *more)] == [True] * 3
+    capsys.readouterr()
+    assert main(["inspect", str(run), "critical-path", "--json"]) == 0
+    foretold = {one["parameter"] for one in json.loads(capsys.readouterr().out)["sensitivities"]}
+    assert "time of product" in foretold
+    assert not foretold & {"peak compute", "local memory bandwidth"}

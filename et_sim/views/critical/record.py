@@ -103,6 +103,7 @@ class PathRecord:
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
         self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # as long as the path is the same
+        self.kernels_follow_utilisation: bool = run.manifest.get("kernels_follow_utilisation", True)
         self._run, place = run, str(run.table_path("path"))
         columns = _columns(run, place)
         self.critical_parent, self.other_parent = columns["critical_parent"], columns["other_parent"]

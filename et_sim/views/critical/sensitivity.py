@@ -200,7 +200,7 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
     of = record.nodes_of(rows)
     rows, of = rows[of != NONE], of[of != NONE]
     arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
-    kernels = np.flatnonzero(~np.isnan(arithmetic))
+    kernels = np.flatnonzero(~np.isnan(arithmetic) & record.kernels_follow_utilisation)
     used = rows[kernels], arithmetic[kernels], traffic[kernels]
     yield from _of_roofline(Quantity.PEAK_COMPUTE, record, spent, *used)
     yield from _of_roofline(Quantity.LOCAL_MEMORY_BANDWIDTH, record, spent, used[0], used[2], used[1])
