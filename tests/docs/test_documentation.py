@@ -13,6 +13,7 @@ PAGES = [
     REPOSITORY / "README.md",
     REPOSITORY / "traces" / "README.md",
     *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs" / "studies").glob("*.md")),
 ]
 # Small cases of many kinds of engine: to interpret them, but for views, takes less than to compile these.
 INTERPRETED = ("converting.md", "dgx-1.md", "networks.md", "packet.md")
