@@ -61,12 +61,19 @@ def _joins_nothing(_network: Any, _flow: int) -> None:
 
 
 @works_on_tables
+def _counts_as_itself(_network: Any, _messages: Any, _flow: int) -> None:
+    """A transport that tells all messages apart."""
+
+
+@works_on_tables
 def _flows_left(network: Any) -> int:
     """A flow for each message."""
     return int(network.state[0].free_flows)
 
 
 joins = chosen_by_tables("joins", "transport", _joins_nothing)  # (network, flow): a message has a connection
+# (network, messages, flow): the message of a flow is there, or counts as another
+counts_as = chosen_by_tables("counts_as", "transport", _counts_as_itself)
 flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): for how many messages
 
 
@@ -378,6 +385,7 @@ def _note_left(run: Run, row: int) -> None:
 @works_on_tables
 def _message_arrived(run: Run, row: int) -> None:
     """A message is there; with its acknowledgement, it has left, too."""
+    counts_as(run.network, run.messages, row)
     flow, now = run.network.flows[row], run.clock[0].now
     message = run.messages[flow.message]
     arrives = max(_engine_time(run.network, flow.arrived_ps), now)

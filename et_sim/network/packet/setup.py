@@ -57,6 +57,7 @@ ROCE_RULES = record(
     ("answers_pass", "u1"),
     ("answers_again", "u1"),
     ("wakes_any", "u1"),
+    ("counts_bytes", "u1"),
     ("control", "u1"),
     ("clamps_target", "u1"),
     ("reacts_fast", "u1"),
@@ -108,7 +109,8 @@ def roce_rules_of(protocol: Protocol, longest_ps: int, most_bytes: int) -> Any:
     row.has_window = list(Window).index(packets.window)
     row.window_shrinks, row.has_rates = packets.window_shrinks, packets.paced
     row.answers_pass = packets.answers_pass
-    row.wakes_any, row.stamps = packets.as_ns3, not packets.as_ns3
+    row.wakes_any = row.counts_bytes = packets.as_ns3
+    row.stamps = not packets.as_ns3
     row.longest_ps, row.most_bytes = longest_ps, most_bytes
     row.refuses_ps = int(packets.refuses_ns * PS_PER_NS)
     row.timeout_ps = int(packets.timeout_ns * PS_PER_NS)

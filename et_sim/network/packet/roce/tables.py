@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.network.packet.roce import control, nic, pairs
+from et_sim.network.packet.roce import control, counting, nic, pairs
 
-begin_flow, received = pairs.begin_flow, pairs.received
+begin_flow, received, counts_as = pairs.begin_flow, pairs.received, counting.counts_as
 next_packet, wants_port = nic.next_packet, nic.wants_port
 passes, timer_rings, only_sets_rates = control.passes, pairs.timer_rings, pairs.only_sets_rates
 
