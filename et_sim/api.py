@@ -36,8 +36,8 @@ from et_sim.simulation import (
     profile_facts,
     simulated,
 )
-from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases
-from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, details_of
+from et_sim.timeline import CausalEvents, Messages, OutputFilter, Pauses, Phases
+from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.trace import Workload
@@ -76,9 +76,9 @@ def simulate(workload: Given, options: RunOptions) -> Result:
 
     `workload` is a trace prefix or a `Workload`, or several jobs: a job file, or a dict with its keys. The
     machine's parts are file paths, or dicts with the files' keys. `detail` says what else is recorded:
-    "phases", "messages", "links" or "path", or several of them with commas between or in a list. Raises
-    `StallError` if some rank cannot finish (its `report` explains why), and another `EtSimError` for input
-    that cannot be used.
+    "phases", "messages", "links", "ports" or "path", or several of them with commas between or in a list.
+    Raises `StallError` if some rank cannot finish (its `report` explains why), and another `EtSimError` for
+    input that cannot be used.
     """
     result = execute(workload, options)
     if stall := result.stall:
@@ -126,6 +126,7 @@ def execute(
         phases=Phases() if PHASES in details or layer_file is not None else None,
         messages=Messages(output_filter) if MESSAGES in details else None,
         links=LINKS in details,
+        pauses=Pauses() if PORTS in details else None,
     )
     outcome = simulated(lowering, chosen, options.fold, watch, recorder)
     if outcome.is_complete:  # what stands still is explained better by the stall
@@ -157,6 +158,7 @@ def execute(
         recorder.phases,
         layers,
         recorder.messages,
+        recorder.pauses,
     )
     if text := doubt(result.explained, is_changed=is_changed(outcome, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})

@@ -13,11 +13,13 @@ import numpy as np
 
 from et_sim.engine.load import load_of, ports_of
 from et_sim.engine.loop import FINISHED, NEEDS_POOLS, PAUSED, TIED, TOO_LATE, simulate
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.pools import (
     causal_events_per_event,
     drain,
     drain_messages,
+    drain_pauses,
     drain_phases,
     grow_pools,
     reserve_per_event,
@@ -26,7 +28,7 @@ from et_sim.engine.room import check_record
 from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
-from et_sim.engine.transport.network_seam import NetworkModel, packets_expected
+from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
 from et_sim.errors import InputError, UsageError
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
@@ -53,12 +55,14 @@ def run_plan(
     log: Callable[[Any], None] | None = None,
     messages: Callable[[Any], None] | None = None,
     links: bool = False,
+    pauses: Callable[[Any], None] | None = None,
     alike: int = 1,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
     `record` takes the causal events of the run (`causes`), `log` what became of its chunks, phase by phase,
     and `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
+    `pauses` takes those of ports, and it is noted what packets meet there over time (`queues`).
 
     `alike` says how many such runs there are: what is long together is worth compiling.
 
@@ -73,13 +77,13 @@ def run_plan(
     bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
     reserve = reserve_per_event(in_units, needs)
-    resources = model.resources(network, in_units) if record or links else None
+    resources = model.resources(network, in_units) if record or links or pauses else None
     count = len(resources) if resources is not None else 0
     events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
     check_record(events_at_once)
     run = new_run(
         in_units,
-        model.tables(network, in_units),
+        network_tables(model, network, in_units, has_queues=bool(pauses)),
         new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
         record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
         resources=count,
@@ -102,6 +106,8 @@ def run_plan(
             drain_phases(run, log, bits)
         if messages:
             drain_messages(run, messages, bits)
+        if pauses:
+            drain_pauses(run, pauses)
         if status == FINISHED:
             break
         if status == TIED:
@@ -118,6 +124,7 @@ def run_plan(
             clock = run.clock[0]
             report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
     clock = run.clock[0]
+    queues = observe.queues_at_end(run, int(clock.now) >> bits, pauses) if pauses else None
     for column in ("ready_ns", "start_ns", "end_ns", "let_in_ns") if bits else ():
         run.nodes[column] >>= bits  # NONE stays what it is
     return Outcome(
@@ -132,6 +139,7 @@ def run_plan(
         has_contention=model.HAS_CONTENTION,
         load=load_of(model, network, in_units, run, resources),
         ports=ports_of(model, network, in_units, run),
+        queues=queues,
     )
 
 

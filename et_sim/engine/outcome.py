@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from et_sim.engine.load import Load, Ports
+from et_sim.engine.state.queue_tables import Queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import Run
 from et_sim.plan.tables import Plan
@@ -26,6 +27,7 @@ class Outcome:
     has_contention: bool  # whether messages wait for each other
     load: Load | None  # of links, if it was counted
     ports: Ports | None = None  # if the network has packets
+    queues: Queues | None = None  # what packets met at ports over time, if that was recorded
 
     @property
     def is_complete(self) -> bool:

@@ -184,6 +184,13 @@ def drain_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
     run.traffic.logged[0] = 0
 
 
+def drain_pauses(run: Run, record: Callable[[Any], None]) -> None:
+    """Empty the log of pauses."""
+    queues = run.network.queues
+    record(queues.pauses[: queues.logged[0]])
+    queues.logged[0] = 0
+
+
 def _spare(reserve: int) -> int:
     """Rows to add: enough for many events before anybody has to look again, if that is not too many."""
     return max(2 * reserve, min(64 * reserve, 1 << 16))

@@ -362,7 +362,7 @@ RESOURCES = Table(
     about="one row for every link, in the order of their numbers; on the analytical model, for all that an "
     "actor sends along a dimension",
     writer="et_sim.timeline.contents.resources:resources_content",
-    remedy="simulate with --detail links or path",
+    remedy="simulate with --detail links, ports or path",
     columns=(
         Column("resource", "int32", "its number, which path.arrow refers to"),
         Column(
@@ -395,6 +395,66 @@ PORTS = Table(
         Column("paused_ns", "int64", "how long it was to"),
         Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
         Column("lost", "int64", "packets that its device had no room for"),
+    ),
+)
+QUEUES = Table(
+    name="queues",
+    about="one row for every link and slice of time in which anything happens at its sending end, link by "
+    "link; at most 128 slices, however long the run is: when it outlasts them, neighbours are merged",
+    writer="et_sim.timeline.contents.queues:queues_content",
+    detail="ports",
+    columns=(
+        Column("link", TEXT, "its name, as in `links.arrow`"),
+        Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
+        Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
+        Column(
+            "end_ns",
+            "int64",
+            "when it ends: with the run at the latest, but for acknowledgements that come after it",
+        ),
+        Column(
+            "mean_bytes",
+            "float64",
+            "bytes of packets that waited for the link in a device, on average over the slice; what NPUs "
+            "have to send of their own does not count. On a network with credits: bytes that have a place in "
+            "the buffer at the other end, from when they set out",
+        ),
+        Column(
+            "deepest_bytes",
+            "int64",
+            "the most of them at a time; a packet that goes on at once counts, for no time",
+        ),
+        Column(
+            "most_messages",
+            "int64",
+            "messages that had set out and not arrived, and whose way goes over the link: the most at a "
+            "time; null on a network with credits",
+        ),
+        Column("lost", "int64", "packets that its device had no room for"),
+        Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
+        Column("pauses", "int64", "how often it was told to pause"),
+        Column("paused_ns", "int64", "how long it was to, in whole nanoseconds"),
+    ),
+)
+PAUSES = Table(
+    name="pauses",
+    about="one row for every pause of a port, in the order in which they ended; then those that never did",
+    writer="et_sim.timeline.contents.queues:pauses_content",
+    detail="ports",
+    columns=(
+        Column(
+            "link", TEXT, "the link whose sending end was to wait: the device that it leads to asked for it"
+        ),
+        Column(
+            "egress",
+            TEXT,
+            "the link of that device for which most of what had come over `link` waited then: the cause",
+        ),
+        Column("asked_ns", "int64", "when the device asked"),
+        Column("begin_ns", "int64", "when the sending end heard of it, and waited"),
+        Column("end_ns", "int64", "when it heard that it may go on; null: never"),
+        Column("egress_bytes", "int64", "bytes that had come over `link` and waited for `egress` then"),
+        Column("egress_depth", "int64", "all bytes that waited for `egress` at `asked_ns`"),
     ),
 )
 MEMORY = Table(
@@ -487,6 +547,8 @@ TABLES = (
     LINKS,
     RESOURCES,
     PORTS,
+    QUEUES,
+    PAUSES,
     MEMORY,
     PATH,
 )

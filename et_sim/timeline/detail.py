@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.tables.registry import details
 
-NODES, PHASES, MESSAGES, LINKS, PATH = ("nodes", "phases", "messages", "links", "path")
+NODES, PHASES, MESSAGES, LINKS, PORTS, PATH = ("nodes", "phases", "messages", "links", "ports", "path")
 Detail = str | Iterable[str]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.engine.state.cause_tables import CAUSAL_EVENT
+from et_sim.engine.state.queue_tables import PAUSE
 from et_sim.engine.state.records import PHASE_LOG
 from et_sim.engine.state.traffic_tables import MESSAGE_LOG
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
@@ -59,6 +60,13 @@ class Phases(Spool):
 
     def __init__(self) -> None:
         super().__init__(PHASE_LOG)
+
+
+class Pauses(Spool):
+    """All pauses of ports, in the order in which they ended; then those that did not."""
+
+    def __init__(self) -> None:
+        super().__init__(PAUSE)
 
 
 class Messages(Spool):

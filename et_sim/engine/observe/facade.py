@@ -1,8 +1,8 @@
 """What happens in a run, as observers hear of it: one function for each place of the mechanism.
 
-Observers are causes (`causes` and its siblings), the network's traffic (`traffic`), the log of phases
-(`phases`) and ties (`ties` and its siblings). All that they note is empty in a run that does not want it, and
-then the functions here do nothing; none of them changes what happens.
+Observers are causes (`causes` and its siblings), the network's traffic (`traffic`), what packets meet at
+ports (`queues`), the log of phases (`phases`) and ties (`ties` and its siblings). All that they note is empty
+in a run that does not want it, and then the functions here do nothing; none of them changes what happens.
 
 What only one observer hears of is that observer's own function.
 """
@@ -18,6 +18,7 @@ from et_sim.engine.observe import (
     event_actor,
     message_causes,
     phases,
+    queues,
     tie_rules,
     ties,
     traffic,
@@ -105,6 +106,19 @@ describe_from = message_causes.describe_from
 describe_bound = message_causes.describe_bound
 described_so_far = message_causes.described_so_far
 described_until = message_causes.described_until
+
+# Ports, of network models with packets
+records_queues = queues.records_queues
+bytes_wait = queues.bytes_wait
+bytes_go_on = queues.bytes_go_on
+packet_lost = queues.packet_lost
+packet_marked = queues.packet_marked
+messages_cross = queues.messages_cross
+pause_asked_for = queues.pause_asked_for
+pause_begins = queues.pause_begins
+pause_ends = queues.pause_ends
+pauses_left = queues.pauses_left
+queues_at_end = queues.queues_at_end
 
 # What the next event follows
 next_event_is_serialised = message_causes.next_event_is_serialised

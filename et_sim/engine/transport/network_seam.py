@@ -11,9 +11,11 @@ many rows the shortest has, and events of kinds `NETWORK` + 0, 1, … . An event
 another one carries a version: the model compares it with its own and drops what is stale. A model that knows
 what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one that knows the constants of
 LogGOPS `HAS_LOGGOPS`, one that knows flits (`Network.credits`) `HAS_CREDITS`, and one that tells only when
-nodes begin and end `RECORDS_NODES_ONLY`. `payload_of_packets` says how much of a message a packet carries, if
-there are packets, and `remarks` what of a network changes nothing on the model. `WITH_CREDITS` names the
-module that stands for the model where the network file speaks of credits.
+nodes begin and end `RECORDS_NODES_ONLY`. A model whose packets wait at ports has
+`with_queues`: its tables with a record of that (`queue_tables`) as `queues`. `payload_of_packets` says how
+much of a message a packet carries, if there are packets, and `remarks` what of a network changes nothing on
+the model. `WITH_CREDITS` names the module that stands for the model where the network file speaks of
+credits.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run, setting_of
+from et_sim.errors import UsageError
 from et_sim.fold.path_keys import PathKeys
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Network, Notice
@@ -160,6 +163,21 @@ def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
     """About how many packets with data a run sends; 0 on models without packets."""
     payload = getattr(model, "payload_of_packets", None)
     return 0 if payload is None else expected_packets(plan, payload(network))
+
+
+def network_tables(model: NetworkModel, network: Network, plan: Plan, *, has_queues: bool) -> Tables:
+    """The model's tables, with a record of what packets meet at ports if that is wanted."""
+    tables = model.tables(network, plan)
+    if not has_queues:
+        return tables
+    with_queues = getattr(model, "with_queues", None)
+    if with_queues is None:
+        raise UsageError(
+            "this network model has no packets that could wait at ports",
+            remedy="leave ports out of --detail, or choose --model packet",
+        )
+    found: Tables = with_queues(tables)
+    return found
 
 
 def grown(model: NetworkModel, tables: Tables, rows: int) -> Tables:

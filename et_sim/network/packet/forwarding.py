@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.buffers import admits, is_marked, may_resume, must_pause, releases
 from et_sim.network.packet.ports import (
@@ -74,10 +75,12 @@ def _obey(network: Any, port_row: int, is_pause: int) -> None:
         port.paused += 1
         if port.is_paused == 0:
             port.paused_since_ps = now
+            observe.pause_begins(network, port_row, now)
         port.is_paused = 1
         return
     if port.is_paused:
         port.paused_ps += now - port.paused_since_ps
+        observe.pause_ends(network, port_row, now)
     port.is_paused = 0
     send_next(network, port_row)
 
@@ -89,12 +92,15 @@ def _forward(network: Any, packet_row: int, out: int) -> None:
     if not admits(network, packet, port):
         port.drops += 1
         network.state[0].lost += 1
+        observe.packet_lost(network, out, network.state[0].now_ps)
         release_packet(network, packet_row)
         return
+    observe.bytes_wait(network, packet.port, out, packet.bytes, network.state[0].now_ps)
     if network.rules[0].has_pauses:
         came = network.ports[packet.port]
         if must_pause(network, came):
             came.pauses = 1
+            observe.pause_asked_for(network, packet.port, came.to, network.state[0].now_ps)
             _ask(network, came.back, PAUSE)
     enqueue(network, port, packet_row)
     send_next(network, out)
@@ -158,9 +164,11 @@ def _next_in_queue(network: Any, port_row: int) -> int:
     row = dequeue(network, port)
     packet, rules = network.packets[row], network.rules[0]
     releases(network, packet, port)
+    observe.bytes_go_on(network, packet.port, port_row, packet.bytes, network.state[0].now_ps)
     if rules.marks and is_marked(network, port) and packet.kind == DATA:
         packet.is_marked = 1
         port.marks += 1
+        observe.packet_marked(network, port_row, network.state[0].now_ps)
     if rules.has_pauses:
         came = network.ports[packet.port]
         if may_resume(network, came):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.forwarding import packet_lands, send_next
 from et_sim.network.packet.ports import set_plan
@@ -25,7 +26,7 @@ def go_on(network: Any, until_ps: int) -> None:
     state = network.state[0]
     ports = len(network.ports)
     for _ in range(EVENTS_AT_ONCE):
-        if state.moving == 0 or state.free_packets < network.spare[0]:
+        if state.moving == 0 or state.free_packets < network.spare[0] or observe.pauses_left(network) == 0:
             return
         first = network.heap[0]
         if first.time > until_ps:

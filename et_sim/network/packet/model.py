@@ -21,6 +21,7 @@ from et_sim.engine.calendar.clock import schedule, schedule_first
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
@@ -34,7 +35,7 @@ from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet import setup
 from et_sim.network.packet.checks import check_protocol
-from et_sim.network.packet.flows import flow_to_begin, new_flow
+from et_sim.network.packet.flows import flow_to_begin, messages_cross, new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
@@ -98,6 +99,7 @@ class PacketTables(Tables):
     units: Any  # of the engine's time, in a nanosecond
     log: Any  # what ports sent since the engine looked, if links are recorded
     spare: Any  # how many packets one event of the engine may make, at most
+    queues: Queues  # what happens at ports over time, if that is recorded
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -151,7 +153,14 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         units=np.array([1 << network.fraction_bits]),
         log=table(SENDING, spare),
         spare=np.array([spare]),
+        queues=no_queues(),
     )
+
+
+def with_queues(tables: PacketTables) -> PacketTables:
+    """The same, with a record of what happens at ports."""
+    ports, has_pauses = tables.ports, bool(tables.rules[0].has_pauses)
+    return replace(tables, queues=new_queues(ports["device"], ports["to"], pauses=has_pauses))
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
@@ -256,7 +265,7 @@ def needs(_network: Network) -> Needs:
 def rows_left(run: Run) -> int:
     """Messages, and flows; none if there are too few packets."""
     state = run.network.state[0]
-    if state.free_packets < run.network.spare[0]:
+    if state.free_packets < run.network.spare[0] or observe.pauses_left(run.network) == 0:
         return 0
     return min(run.clock[0].free_messages, flows_left(run.network))
 
@@ -318,6 +327,7 @@ def _begin_all(run: Run) -> None:
     row = flow_to_begin(network)
     while row != NONE:
         network.flows[row].begin_ps = state.now_ps
+        messages_cross(network, row, 1)
         begin_flow(network, row)
         row = flow_to_begin(network)
 

@@ -23,6 +23,7 @@ from et_sim.engine.calendar.clock import schedule
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.kinds import NETWORK
+from et_sim.engine.state.queue_tables import Queues, new_queues, no_queues
 from et_sim.engine.state.resources import ResourceTable
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message
@@ -75,6 +76,7 @@ class CreditTables(Tables):
     flits: Any
     routers: Heap  # devices by the cycle in which they are looked at
     wakes_at: Any  # that cycle, by device
+    queues: Queues  # what happens at ports over time, if that is recorded
 
 
 def payload_of_packets(network: Network) -> int:
@@ -131,7 +133,14 @@ def tables(network: Network, _plan: Plan) -> CreditTables:
         table(FLIT, 0),
         heap_for(devices),
         np.full(devices, NEVER),
+        no_queues(),
     )
+
+
+def with_queues(tables: CreditTables) -> CreditTables:
+    """The same, with a record of what is in the buffers at the ends of links."""
+    links = tables.ports[: len(tables.waiting)]
+    return replace(tables, queues=new_queues(links["source"], links["target"], pauses=False))
 
 
 def _credits(on_graph: Network) -> Credits:

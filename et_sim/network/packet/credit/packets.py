@@ -28,6 +28,12 @@ def time_of(run: Run, cycle: int) -> int:
 
 
 @works_on_tables
+def now_ps(network: Any, cycle: int) -> int:
+    """The same in picoseconds."""
+    return int(cycle * network.settings[0].cycle_ps)
+
+
+@works_on_tables
 def cycle_length(run: Run) -> float:
     """How much of the calendar's time a cycle takes."""
     settings = run.network.settings[0]

@@ -22,6 +22,7 @@ from et_sim.network.flow.heap import put
 from et_sim.network.packet.credit.packets import (
     NEVER,
     cycle_length,
+    now_ps,
     packet_arrived,
     packet_left,
     start_packet,
@@ -152,6 +153,7 @@ def _send(run: Run, port_row: int, cycle: int) -> bool:
         if channel.out_channel == NONE:
             channel.out_channel = take_channel(run, row)
         _put_flit(run, port, channel.out_channel, cycle)
+        observe.bytes_wait(network, NONE, port_row, network.settings[0].flit, now_ps(network, cycle))
         _count(run, port_row, port, cycle)
     elif is_last:
         is_news = packet_arrived(run, channel.message, cycle + 1)
@@ -171,6 +173,7 @@ def _give_credit(run: Run, row: int, cycle: int) -> None:
         return
     port = network.ports[channel.port]
     flit_row = leave(network.flits, network.flits_here[row])
+    observe.bytes_go_on(network, NONE, channel.port, network.settings[0].flit, now_ps(network, cycle))
     network.flits[flit_row].at = cycle + 1 + port.latency
     join(network.flits, network.credits_back[row], flit_row)
     if port.is_starved:

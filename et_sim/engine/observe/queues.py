@@ -1,0 +1,207 @@
+"""What packets meet at ports over time: how many bytes wait, what is lost and marked, who pauses whom.
+
+A network model with packets says so of its own tables, which have these as `queues`, in picoseconds; they are
+cut to whole nanoseconds here. Slices are as wide as a power of two of nanoseconds, the first one begins at 0,
+and all sums are of whole numbers, so the result is as if the final width had been known from the start.
+
+All of this is left out of the engine when it is compiled for a run that does not record ports.
+Not here: what is counted per port in every run (the network model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.queue_tables import NONE, PAUSE, PAUSES_AT_ONCE, PER_PORT, WIDTH, Queues
+from et_sim.engine.state.run import Run
+from et_sim.plan.tables import table
+
+PS_PER_NS = 1000
+
+
+@works_on_tables
+def records_queues(network: Any) -> bool:
+    """Whether any of this is recorded."""
+    return len(network.queues.on) > 0
+
+
+@works_on_tables
+def bytes_wait(network: Any, came: int, port: int, size: int, now_ps: int) -> None:
+    """Bytes that came over a link wait for a port; what goes on at once does so for no time."""
+    if len(network.queues.on) > 0:
+        queues, now = network.queues, now_ps // PS_PER_NS
+        settle(queues, port, now)
+        queue = queues.ports[port]
+        queue.bytes += size
+        part = queues.slices[_slice_at(queues, port, now)]
+        part.deepest = max(part.deepest, queue.bytes)
+        if len(queues.crossings) > 0:
+            queues.crossings[queues.first_crossing[came] + queues.place[port]] += size
+
+
+@works_on_tables
+def bytes_go_on(network: Any, came: int, port: int, size: int, now_ps: int) -> None:
+    """They do not wait any more."""
+    if len(network.queues.on) > 0:
+        queues = network.queues
+        settle(queues, port, now_ps // PS_PER_NS)
+        queues.ports[port].bytes -= size
+        if len(queues.crossings) > 0:
+            queues.crossings[queues.first_crossing[came] + queues.place[port]] -= size
+
+
+@works_on_tables
+def packet_lost(network: Any, port: int, now_ps: int) -> None:
+    """There is no room for a packet that was to leave over a port."""
+    if len(network.queues.on) > 0:
+        queues, now = network.queues, now_ps // PS_PER_NS
+        _reach(queues, now)
+        queues.slices[_slice_at(queues, port, now)].lost += 1
+
+
+@works_on_tables
+def packet_marked(network: Any, port: int, now_ps: int) -> None:
+    """A packet is marked."""
+    if len(network.queues.on) > 0:
+        queues, now = network.queues, now_ps // PS_PER_NS
+        _reach(queues, now)
+        queues.slices[_slice_at(queues, port, now)].marked += 1
+
+
+@works_on_tables
+def messages_cross(network: Any, port: int, change: int, now_ps: int) -> None:
+    """One message more, or less, is on its way over a port."""
+    if len(network.queues.on) > 0:
+        queues, now = network.queues, now_ps // PS_PER_NS
+        settle(queues, port, now)
+        queue = queues.ports[port]
+        queue.messages += change
+        part = queues.slices[_slice_at(queues, port, now)]
+        part.messages = max(part.messages, queue.messages)
+
+
+@works_on_tables
+def pause_asked_for(network: Any, port: int, device: int, now_ps: int) -> None:
+    """The device at the other end of a port asks it to wait, because of what came over it."""
+    if len(network.queues.on) > 0:
+        queues = network.queues
+        queue, first, most = queues.ports[port], queues.first_port[device], 0
+        queue.asked_ns, queue.egress = now_ps // PS_PER_NS, NONE
+        for at in range(first, queues.first_port[device + 1]):
+            count = queues.crossings[queues.first_crossing[port] + at - first]
+            if count > most:
+                most, queue.egress = count, queues.device_ports[at]
+        queue.egress_bytes = most
+        queue.egress_depth = queues.ports[queue.egress].bytes if queue.egress != NONE else 0
+
+
+@works_on_tables
+def pause_begins(network: Any, port: int, now_ps: int) -> None:
+    """A port hears that it must wait."""
+    if len(network.queues.on) > 0:
+        queues, now = network.queues, now_ps // PS_PER_NS
+        settle(queues, port, now)
+        queues.ports[port].is_paused = 1
+        queues.ports[port].begin_ns = now
+        queues.slices[_slice_at(queues, port, now)].pauses += 1
+
+
+@works_on_tables
+def pause_ends(network: Any, port: int, now_ps: int) -> None:
+    """A port hears that it may go on."""
+    if len(network.queues.on) > 0:
+        queues, now = network.queues, now_ps // PS_PER_NS
+        settle(queues, port, now)
+        queue, pause = queues.ports[port], queues.pauses[queues.logged[0]]
+        queues.logged[0] += 1
+        queue.is_paused = 0
+        pause.port, pause.egress, pause.asked_ns = port, queue.egress, queue.asked_ns
+        pause.begin_ns, pause.end_ns = queue.begin_ns, now
+        pause.egress_bytes, pause.egress_depth = queue.egress_bytes, queue.egress_depth
+
+
+@works_on_tables
+def pauses_left(network: Any) -> int:
+    """How many pauses may end until their buffer is emptied."""
+    if len(network.queues.on) > 0 and len(network.queues.pauses) > 0:
+        return len(network.queues.pauses) - network.queues.logged[0]
+    return PAUSES_AT_ONCE
+
+
+@works_on_tables
+def settle(queues: Any, port: int, now: int) -> None:
+    """Note in its slices how a port was until now."""
+    _reach(queues, now)
+    shift, first, queue = queues.grid[WIDTH], port * queues.grid[PER_PORT], queues.ports[port]
+    is_idle = queue.bytes == 0 and queue.messages == 0 and queue.is_paused == 0
+    at = now if is_idle else queue.since_ns
+    while at < now:
+        until = min(now, ((at >> shift) + 1) << shift)
+        part = queues.slices[first + (at >> shift)]
+        part.filled += queue.bytes * (until - at)
+        part.paused_ns += queue.is_paused * (until - at)
+        part.deepest = max(part.deepest, queue.bytes)
+        part.messages = max(part.messages, queue.messages)
+        at = until
+    queue.since_ns = now
+
+
+def queues_at_end(run: Run, end_ns: int, record: Callable[[Any], None]) -> Queues:
+    """What was recorded when nothing is left to happen; pauses that hold for ever are recorded, too."""
+    queues: Queues = run.network.queues
+    for port in np.flatnonzero((queues.ports["bytes"] > 0) | (queues.ports["is_paused"] > 0)).tolist():
+        settle(queues, port, max(end_ns, int(queues.ports[port].since_ns)))
+    paused = np.flatnonzero(queues.ports["is_paused"] > 0)
+    pauses = table(PAUSE, len(paused))
+    for name in ("egress", "asked_ns", "begin_ns", "egress_bytes", "egress_depth"):
+        pauses[name] = queues.ports[name][paused]
+    pauses["port"], pauses["end_ns"] = paused, NONE
+    record(pauses)
+    return queues
+
+
+@works_on_tables
+def _slice_at(queues: Any, port: int, now: int) -> int:
+    """The slice of a port that a time is in, which is not too late."""
+    return int(port * queues.grid[PER_PORT] + (now >> queues.grid[WIDTH]))
+
+
+@works_on_tables
+def _reach(queues: Any, time: int) -> None:
+    """Make slices so wide that the last one holds a time."""
+    while time >> queues.grid[WIDTH] >= queues.grid[PER_PORT]:
+        _widen(queues)
+
+
+@works_on_tables
+def _widen(queues: Any) -> None:
+    """Merge every two neighbours."""
+    slices, per_port = queues.slices, queues.grid[PER_PORT]
+    for first in range(0, len(slices), per_port):
+        for number in range(1, per_port):
+            if number & 1 == 0:  # what was in its place is merged already
+                _clear(slices[first + (number >> 1)])
+            _add(slices[first + (number >> 1)], slices[first + number])
+        for number in range(per_port >> 1, per_port):
+            _clear(slices[first + number])
+    queues.grid[WIDTH] += 1
+
+
+@works_on_tables
+def _clear(one: Any) -> None:
+    one.filled = one.deepest = one.messages = one.lost = one.marked = one.pauses = one.paused_ns = 0
+
+
+@works_on_tables
+def _add(into: Any, one: Any) -> None:
+    into.filled += one.filled
+    into.deepest = max(into.deepest, one.deepest)
+    into.messages = max(into.messages, one.messages)
+    into.lost += one.lost
+    into.marked += one.marked
+    into.pauses += one.pauses
+    into.paused_ns += one.paused_ns

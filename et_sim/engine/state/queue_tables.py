@@ -1,0 +1,112 @@
+"""The tables of what packets meet at ports over time (`observe.queues`): slices of time, and pauses.
+
+They are empty in a run that does not record them. There are as many slices of every port, however long the
+run is: when it outlasts them, neighbours are merged, so that each becomes twice as wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import Tables
+from et_sim.engine.state.traffic_tables import FEWEST_SLICES, MOST_SLICES, SLICES_IN_ALL
+from et_sim.errors import MachineError
+from et_sim.plan.tables import record, table
+
+WIDTH, PER_PORT = range(2)  # of `Queues.grid`
+PAUSES_AT_ONCE = 1 << 12
+MOST_CROSSINGS = 1 << 25  # 256 MiB
+NONE = -1
+
+QUEUE_SLICE = record(
+    ("filled", "i8"),  # bytes that waited, times ns
+    ("deepest", "i8"),  # bytes, at most at a time
+    ("messages", "i8"),  # on their way over the port, at most at a time
+    ("lost", "i8"),  # packets
+    ("marked", "i8"),
+    ("pauses", "i8"),  # that began
+    ("paused_ns", "i8"),
+)
+QUEUE = record(
+    ("since_ns", "i8"),  # since when the next three are so
+    ("bytes", "i8"),
+    ("messages", "i8"),
+    ("is_paused", "u1"),
+    # Of the pause that was asked for last
+    ("asked_ns", "i8"),
+    ("begin_ns", "i8"),
+    ("egress", "i4"),
+    ("egress_bytes", "i8"),
+    ("egress_depth", "i8"),
+)
+PAUSE = record(
+    ("port", "i4"),  # that was to wait
+    ("egress", "i4"),  # of the device that asked for it: where most of what came over the port waited
+    ("asked_ns", "i8"),
+    ("begin_ns", "i8"),  # when the port heard of it
+    ("end_ns", "i8"),  # NONE: never
+    ("egress_bytes", "i8"),  # that had come over the port, and waited there, when it was asked for
+    ("egress_depth", "i8"),  # all that waited there
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Queues(Tables):
+    """What is recorded of ports."""
+
+    # A tuple that is empty or not: its length is known when the engine is compiled.
+    on: Any
+    ports: Any  # QUEUE
+    slices: Any  # of every port
+    grid: Any  # [binary logarithm of a slice's width in ns, slices per port]
+    # With pauses: bytes in devices, by the link over which they came and the port that they wait for.
+    crossings: Any
+    first_crossing: Any  # by link
+    place: Any  # of a port among those of its device
+    first_port: Any  # by device, among the next
+    device_ports: Any
+    pauses: Any  # a buffer that is emptied between events
+    logged: Any  # how many are in it
+
+
+def no_queues() -> Queues:
+    """Nothing is recorded."""
+    none = np.zeros(0, np.int64)
+    return Queues(
+        (), table(QUEUE, 0), table(QUEUE_SLICE, 0), none, none, none, none, none, none, table(PAUSE, 0), none
+    )
+
+
+def new_queues(sources: Any, targets: Any, *, pauses: bool) -> Queues:
+    """Tables for ports from these devices to those; `pauses`: some may be told to wait."""
+    count = len(sources)
+    per_port = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))
+    device_ports = np.argsort(sources, kind="stable")
+    devices = int(max(sources.max(initial=0), targets.max(initial=0))) + 1
+    first_port = np.searchsorted(sources[device_ports], np.arange(devices + 1))
+    place = np.empty(count, np.int64)
+    place[device_ports] = np.arange(count) - first_port[sources[device_ports]]
+    leaving = np.diff(first_port)[targets] if pauses else np.zeros(count, np.int64)
+    crossings = int(leaving.sum())
+    if crossings > MOST_CROSSINGS:
+        raise MachineError(
+            f"a device with {int(leaving.max()):,} links has too many ways through it to record its pauses",
+            place="network configuration",
+            remedy="leave ports out of --detail, or give switches fewer links",
+        )
+    return Queues(
+        on=(1,),
+        ports=table(QUEUE, count),
+        slices=table(QUEUE_SLICE, count * per_port),
+        grid=np.array([0, per_port], np.int64),
+        crossings=np.zeros(crossings, np.int64),
+        first_crossing=np.cumsum(leaving) - leaving,
+        place=place,
+        first_port=first_port.astype(np.int64),
+        device_ports=device_ports.astype(np.int64),
+        pauses=table(PAUSE, PAUSES_AT_ONCE if pauses else 0),
+        logged=np.zeros(1, np.int64),
+    )
