@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from et_sim.compute.systolic.folds import Folds
 from et_sim.compute.systolic.streams import Stream, Written
-from et_sim.compute.systolic.timing import KB, READ_CYCLES, Clock, Timing, Waiting, next_line
-from et_sim.compute.systolic.traffic import Traffic
+from et_sim.compute.systolic.timing import KB, READ_CYCLES, Clock, Timing
+from et_sim.compute.systolic.traffic import NEVER, Traffic
 from et_sim.machine.systolic import Array
 
 
@@ -30,9 +30,7 @@ def corrected(streams: tuple[Stream, Stream], written: Written, folds: Folds, ar
     )
     writes = _Writes(written, halves[2], array.bandwidth(2), is_limited)
     clock = Clock((*streams, written))
-    operands: tuple[Waiting, ...] = (ifmap, filters, writes)
-    while (line := next_line(operands, clock.late)) is not None:
-        clock.wait(line, [one.serve(line, line + clock.late) for one in operands])
+    clock.run((ifmap, filters, writes))
     total = folds.count * folds.cycles + clock.late
     dram = (ifmap.traffic(), filters.traffic(), writes.traffic(total))
     return Timing(total, clock.late, clock.spans(READ_CYCLES), dram)
@@ -48,8 +46,8 @@ class _Reads:
         self._ahead = next(self._phases, None)
         self._begun, self._complete = stream.first_line, 0
 
-    def next_line(self, shift: int) -> int | None:  # noqa: ARG002
-        return None if self._ahead is None else self._ahead[0]
+    def next_line(self, shift: int, first: int) -> int:  # noqa: ARG002
+        return NEVER if self._ahead is None else self._ahead[0]
 
     def serve(self, line: int, cycle: int) -> int:
         now = cycle
@@ -93,19 +91,25 @@ class _Writes:
         self._full = 0  # halves
         self._start: int | None = None
         self._drained = 0
+        self._next = self._line()
 
-    def next_line(self, shift: int) -> int | None:  # noqa: ARG002
-        entry = (self._full + 1) * self._half
-        return self._written.line_of(entry) if entry < self._written.entries else None
+    def next_line(self, shift: int, first: int) -> int:  # noqa: ARG002
+        return self._next
 
     def serve(self, line: int, cycle: int) -> int:
         now = cycle
-        while self.next_line(0) == line:
+        while self._next == line:
             if self._is_limited:
                 now = max(now, self._drained)
             self._begin(now, self._half)
             self._full += 1
+            self._next = self._line()
         return now - cycle
+
+    def _line(self) -> int:
+        """Where the next half is full."""
+        entry = (self._full + 1) * self._half
+        return self._written.line_of(entry) if entry < self._written.entries else NEVER
 
     def traffic(self, total: int) -> Traffic:
         entries = self._written.entries

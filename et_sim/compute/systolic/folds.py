@@ -7,13 +7,14 @@ as one that fills it. Not here: memories.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isqrt
 
 from et_sim.compute.systolic.layer import Layer
 from et_sim.machine.systolic import Array, Dataflow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Folds:
     """`down` and `across` are what rows and columns carry, `steps` is what streams through."""
 
@@ -35,37 +36,37 @@ class Folds:
         }[array.dataflow]
         return cls(down, across, steps, array.height, array.width, array.dataflow)
 
-    @property
+    @cached_property
     def row_folds(self) -> int:
         """Folds of what rows carry."""
         return -(-self.down // self.height)
 
-    @property
+    @cached_property
     def column_folds(self) -> int:
         """Folds of what columns carry."""
         return -(-self.across // self.width)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """All folds, in the order of which row folds are innermost."""
         return self.row_folds * self.column_folds
 
-    @property
+    @cached_property
     def load(self) -> int:
         """Cycles in which a fold's stationary operand enters the array."""
         return 0 if self.dataflow == Dataflow.OUTPUT else self.height
 
-    @property
+    @cached_property
     def cycles(self) -> int:
         """Of one fold: load, fill, stream and drain."""
         return self.load + self.height + self.width + self.steps - 2
 
-    @property
+    @cached_property
     def last_height(self) -> int:
         """Rows of the array that the last row fold uses."""
         return self.down - (self.row_folds - 1) * self.height
 
-    @property
+    @cached_property
     def last_width(self) -> int:
         """Columns of the array that the last column fold uses."""
         return self.across - (self.column_folds - 1) * self.width

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
@@ -271,18 +272,16 @@ class Held:
                     yield fold * folds.cycles + folds.height - height + line, steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Written:
     """The words that leave the array: also slanted, but they are never asked for again."""
 
     folds: Folds
 
-    @property
+    @cached_property
     def entries(self) -> int:
         """All writes: a product is written once per fold that adds to it."""
-        folds = self.folds
-        is_once = folds.dataflow == Dataflow.OUTPUT
-        return folds.across * (folds.down if is_once else folds.steps * folds.row_folds)
+        return self.folds.across * self._of_column
 
     @property
     def first_line(self) -> int:
@@ -295,11 +294,11 @@ class Written:
     def line_of(self, entry: int) -> int:
         """The line of an entry."""
         folds = self.folds
-        column = min(entry // (self._column(folds.row_folds) * folds.width), folds.column_folds - 1)
-        entry -= column * self._column(folds.row_folds) * folds.width
+        column = min(entry // (self._of_column * folds.width), folds.column_folds - 1)
+        entry -= column * self._of_column * folds.width
         width = folds.width_of(column)
-        row = min(entry // (self._column(1) * width), folds.row_folds - 1)
-        entry -= self._column(row) * width
+        row = min(entry // (self._usual_height * width), folds.row_folds - 1)
+        entry -= row * self._usual_height * width
         line = self._begin(row) + slanted_line(entry, self._height(row), width)
         return (column * folds.row_folds + row) * folds.cycles + line
 
@@ -311,21 +310,30 @@ class Written:
         if column >= folds.column_folds:
             return self.entries
         width = folds.width_of(column)
-        whole = column * self._column(folds.row_folds) * folds.width + self._column(row) * width
-        return whole + slanted_before(line - self._begin(row), self._height(row), width)
+        whole = column * self._of_column * folds.width + row * self._usual_height * width
+        line -= self._begin(row)
+        return whole if line <= 0 else whole + slanted_before(line, self._height(row), width)
+
+    @cached_property
+    def _is_once(self) -> bool:
+        return self.folds.dataflow == Dataflow.OUTPUT
+
+    @cached_property
+    def _usual_height(self) -> int:
+        return self.folds.height if self._is_once else self.folds.steps
+
+    @cached_property
+    def _last_height(self) -> int:
+        return self.folds.last_height if self._is_once else self.folds.steps
+
+    @cached_property
+    def _of_column(self) -> int:
+        """Entries of one column."""
+        return self.folds.down if self._is_once else self.folds.steps * self.folds.row_folds
 
     def _height(self, row: int) -> int:
-        is_once = self.folds.dataflow == Dataflow.OUTPUT
-        return self.folds.height_of(row) if is_once else self.folds.steps
-
-    def _column(self, rows: int) -> int:
-        """Entries of one column of so many row folds."""
-        if self.folds.dataflow != Dataflow.OUTPUT:
-            return self.folds.steps * rows
-        return min(rows * self.folds.height, self.folds.down)
+        return self._usual_height if row < self.folds.row_folds - 1 else self._last_height
 
     def _begin(self, row: int) -> int:
         folds = self.folds
-        if folds.dataflow != Dataflow.OUTPUT:
-            return 2 * folds.height - 1
-        return folds.steps - 1 + folds.height - folds.height_of(row)
+        return folds.steps - 1 + folds.height - self._height(row) if self._is_once else 2 * folds.height - 1

@@ -15,7 +15,7 @@ from typing import Protocol
 from et_sim.compute.systolic.folds import Folds
 from et_sim.compute.systolic.sliding import Window
 from et_sim.compute.systolic.streams import Stream, Written
-from et_sim.compute.systolic.traffic import Traffic
+from et_sim.compute.systolic.traffic import NEVER, Traffic
 from et_sim.compute.systolic.writes import LimitedWrites, unlimited_writes
 from et_sim.machine.systolic import Array
 
@@ -71,9 +71,7 @@ def limited(streams: tuple[Stream, Stream], written: Written, folds: Folds, arra
     writes = LimitedWrites(written, array.ofmap_kb * KB, array.bandwidth(2))
     last = folds.count * folds.cycles - 1
     clock = Clock((*streams, written), last)
-    operands: tuple[Waiting, ...] = (ifmap, filters, writes)
-    while (line := next_line(operands, clock.late)) is not None:
-        clock.wait(line, [one.serve(line, line + clock.late) for one in operands])
+    clock.run((ifmap, filters, writes))
     total = clock.cycle(last, 2)
     dram = (ifmap.traffic(), filters.traffic(), writes.finish(total))
     return Timing(total, clock.late, clock.spans(READ_CYCLES), dram)
@@ -94,17 +92,11 @@ class Edges(Protocol):
 class Waiting(Protocol):
     """An operand that may have to wait."""
 
-    def next_line(self, shift: int) -> int | None:
-        """The next line in which it may, if lines are late by `shift`."""
+    def next_line(self, shift: int, first: int) -> int:
+        """The next line, from `first` on, in which it may, if lines are late by `shift`; or NEVER."""
 
     def serve(self, line: int, cycle: int) -> int:
         """Let it take part in a line that happens in this cycle; for how long it keeps the line."""
-
-
-def next_line(operands: tuple[Waiting, ...], shift: int) -> int | None:
-    """The next line in which any of them may have to wait."""
-    lines = [line for one in operands if (line := one.next_line(shift)) is not None]
-    return min(lines, default=None)
 
 
 class Clock:
@@ -118,7 +110,24 @@ class Clock:
         self._late_after: list[int] = []
         self._waits: dict[int, list[int]] = {}
 
-    def wait(self, line: int, waits: list[int]) -> None:
+    def run(self, operands: tuple[Waiting, Waiting, Waiting]) -> None:
+        """Let all lines happen."""
+        line = -1
+        while True:
+            lines = [one.next_line(self.late, line + 1) for one in operands]
+            line = min(lines)
+            if line >= NEVER:
+                return
+            cycle = line + self.late
+            self._wait(
+                line,
+                [
+                    one.serve(line, cycle) if own == line else 0
+                    for one, own in zip(operands, lines, strict=True)
+                ],
+            )
+
+    def _wait(self, line: int, waits: list[int]) -> None:
         """Let a line wait as long as the slowest operand."""
         if line in self._edges:
             self._waits[line] = waits
@@ -155,8 +164,8 @@ class _Reads:
         self._slide_cycles = fetched + READ_CYCLES
         self._complete = -READ_CYCLES
 
-    def next_line(self, shift: int) -> int | None:  # noqa: ARG002
-        return None if self._ahead is None else self._ahead[0]
+    def next_line(self, shift: int, first: int) -> int:  # noqa: ARG002
+        return NEVER if self._ahead is None else self._ahead[0]
 
     def serve(self, line: int, cycle: int) -> int:
         is_late = False

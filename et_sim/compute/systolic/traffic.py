@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+NEVER = 1 << 62  # a line, or a cycle, that does not come
+
 
 class Traffic(NamedTuple):
     """The first and the last cycle, and how many words."""

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from et_sim.compute.systolic.streams import Written
-from et_sim.compute.systolic.traffic import Traffic
+from et_sim.compute.systolic.traffic import NEVER, Traffic
 
 
 @dataclass(slots=True)
@@ -123,31 +123,22 @@ class LimitedWrites:
         self._written = written
         self._buffer = WriteBuffer(memory_words, bandwidth)
         self._stored = 0
-        self._line = 0  # the first that is not served
         self._start: int | None = None
         self._stop = 0
         self._busy_until = 0
+        self._look_ahead()
 
-    def next_line(self, shift: int) -> int | None:
-        """The next line in which anything but storing can happen, if lines are late by `shift`."""
-        buffer, written = self._buffer, self._written
-        full = self._stored + buffer.before_full - 1
-        if full < written.entries and (line := written.line_of(full)) + shift < self._busy_until:
-            return line
-        entry = self._stored + buffer.before_drain - 1
-        if entry >= written.entries:
-            return None
-        line = written.line_of(entry)
-        if line + shift < self._busy_until:
-            entry = max(entry, written.before(max(self._busy_until - shift, self._line)))
-            return written.line_of(entry) if entry < written.entries else None
-        return line
+    def next_line(self, shift: int, first: int) -> int:
+        """No later than the next line in which anything but storing can happen."""
+        if self._full_line + shift < self._busy_until:
+            return self._full_line
+        return max(self._drain_line, self._busy_until - shift, first)
 
     def serve(self, line: int, cycle: int) -> int:
         """Write what a line has, and all lines before it; for how long the line waits."""
-        passed = self._written.before(line)
+        passed, after = self._written.before(line), self._written.before(line + 1)
         self._buffer.store(passed - self._stored)
-        left = self._written.before(line + 1) - passed
+        left = after - passed
         now = cycle
         while left:
             is_busy = now < self._busy_until
@@ -162,8 +153,17 @@ class LimitedWrites:
             else:
                 self._start = now if self._start is None else self._start
                 self._busy_until = self._stop = now + self._buffer.drain() - 1
-        self._stored, self._line = self._written.before(line + 1), line + 1
+        self._stored = after
+        self._look_ahead()
         return now - cycle
+
+    def _look_ahead(self) -> None:
+        """Where a drain may begin, and where there is no space, if nothing is drained before."""
+        self._drain_line = self._line_of(self._stored + self._buffer.before_drain - 1)
+        self._full_line = self._line_of(self._stored + self._buffer.before_full - 1)
+
+    def _line_of(self, entry: int) -> int:
+        return self._written.line_of(entry) if entry < self._written.entries else NEVER
 
     def finish(self, cycle: int) -> Traffic:
         """Drain all that is left, from this cycle on."""
