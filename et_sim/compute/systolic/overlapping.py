@@ -24,7 +24,8 @@ from et_sim.errors import InputError
 from et_sim.machine.systolic import Dataflow
 
 MOST_ENTRIES = 1 << 26  # of one pass that are kept
-_LEAST_BLOCK, _MOST_BLOCK = 256, 1 << 16
+_LEAST_BLOCK, _MOST_BLOCK, _MOST_COUNTED = 256, 1 << 16, 1 << 14
+_SEARCHES = 16  # through the whole list, before it is sorted
 
 
 @dataclass(frozen=True)
@@ -222,18 +223,20 @@ class _Counter:
         place = 0
         while place < len(entries):
             size = max(self._usual - (self._at - self._begin), _LEAST_BLOCK)
-            some = entries[place : place + size]
-            numbers = np.arange(len(some), dtype=np.int32)
-            self._first_at[some[::-1]] = numbers[::-1]
-            is_new = (self._seen_in[some] != len(self.ends) + 1) & (self._first_at[some] == numbers)
+            some = entries[place : place + min(size, _MOST_COUNTED)]
+            at = np.flatnonzero(self._seen_in[some] != len(self.ends) + 1)
+            words = some[at]
+            numbers = np.arange(len(words), dtype=np.int32)
+            self._first_at[words[::-1]] = numbers[::-1]
+            is_new = self._first_at[words] == numbers
             count = int(np.count_nonzero(is_new))
             taken = len(some)
             if self.held + count < self._most:
-                self._seen_in[some] = len(self.ends) + 1
+                self._seen_in[words] = len(self.ends) + 1
                 self.held += count
                 self._at += taken
             else:
-                taken = int(np.flatnonzero(is_new)[self._most - self.held - 1]) + 1
+                taken = int(at[is_new][self._most - self.held - 1]) + 1
                 self._at += taken
                 self.ends.append(range(self._at - 1, self._at))
                 self._usual = (self._at - self._begin) * 17 // 16
@@ -247,7 +250,8 @@ class _Buffer:
     def __init__(self, fetched: Entries, image: int, window: Window) -> None:
         self._fetched, self._window = fetched, window
         self.is_held = np.zeros(image, np.bool_)
-        self._sets_of: tuple[Entries, npt.NDArray[np.int64]] | None = None
+        self._sorted: tuple[Entries, npt.NDArray[np.int64]] | None = None
+        self._searches = 0
         self._mark(True)
 
     def reach(self, word: int) -> int:
@@ -258,7 +262,7 @@ class _Buffer:
         if any(np.any(some == word) for some in self._entries(ahead, window.step)):
             steps = 1
         else:
-            steps = min(self._steps_to(one) for one in self._sets(word))
+            steps = min(self._steps_to(int(entry) // window.set_words) for entry in self._places(word))
         window.slide(steps)
         self._mark(True)
         return steps
@@ -277,11 +281,14 @@ class _Buffer:
         away = (wanted - self._window.start) % self._window.sets
         return (away - self._window.held) // self._window.step + 1
 
-    def _sets(self, word: int) -> list[int]:
-        """The sets in which a word is."""
-        if self._sets_of is None:
+    def _places(self, word: int) -> Entries | npt.NDArray[np.int64]:
+        """Where in the list a word is."""
+        self._searches += 1
+        if self._searches <= _SEARCHES:
+            return np.flatnonzero(self._fetched == word)
+        if self._sorted is None:
             order = np.argsort(self._fetched, kind="stable").astype(np.int32)
-            begins = np.searchsorted(self._fetched[order], np.arange(len(self.is_held) + 1))
-            self._sets_of = order, begins
-        order, begins = self._sets_of
-        return [int(entry) // self._window.set_words for entry in order[begins[word] : begins[word + 1]]]
+            ends = np.cumsum(np.bincount(self._fetched, minlength=len(self.is_held)))
+            self._sorted = order, ends
+        order, ends = self._sorted
+        return order[ends[word - 1] if word else 0 : ends[word]]

@@ -126,13 +126,18 @@ class LimitedWrites:
         self._start: int | None = None
         self._stop = 0
         self._busy_until = 0
+        self._full_line: int | None = None  # looked for where it matters
         self._look_ahead()
 
     def next_line(self, shift: int, first: int) -> int:
         """No later than the next line in which anything but storing can happen."""
-        if self._full_line + shift < self._busy_until:
-            return self._full_line
-        return max(self._drain_line, self._busy_until - shift, first)
+        free = self._busy_until - shift
+        if self._drain_line < free:
+            if self._full_line is None:
+                self._full_line = self._line_of(self._stored + self._buffer.before_full - 1)
+            if self._full_line < free:
+                return self._full_line
+        return max(self._drain_line, free, first)
 
     def serve(self, line: int, cycle: int) -> int:
         """Write what a line has, and all lines before it; for how long the line waits."""
@@ -160,7 +165,7 @@ class LimitedWrites:
     def _look_ahead(self) -> None:
         """Where a drain may begin, and where there is no space, if nothing is drained before."""
         self._drain_line = self._line_of(self._stored + self._buffer.before_drain - 1)
-        self._full_line = self._line_of(self._stored + self._buffer.before_full - 1)
+        self._full_line = None
 
     def _line_of(self, entry: int) -> int:
         return self._written.line_of(entry) if entry < self._written.entries else NEVER
