@@ -36,7 +36,7 @@ from et_sim.simulation import (
     profile_facts,
     simulated,
 )
-from et_sim.timeline import CausalEvents, Messages, OutputFilter, Pauses, Phases
+from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, PortRecord
 from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of
 from et_sim.timeline.explained import doubt, is_changed
 from et_sim.timeline.output_filter import EVERYTHING
@@ -126,7 +126,7 @@ def execute(
         phases=Phases() if PHASES in details or layer_file is not None else None,
         messages=Messages(output_filter) if MESSAGES in details else None,
         links=LINKS in details,
-        pauses=Pauses() if PORTS in details else None,
+        ports=PortRecord() if PORTS in details else None,
     )
     outcome = simulated(lowering, chosen, options.fold, watch, recorder)
     if outcome.is_complete:  # what stands still is explained better by the stall
@@ -158,7 +158,7 @@ def execute(
         recorder.phases,
         layers,
         recorder.messages,
-        recorder.pauses,
+        recorder.ports,
     )
     if text := doubt(result.explained, is_changed=is_changed(outcome, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})

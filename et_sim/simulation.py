@@ -27,7 +27,7 @@ from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
 from et_sim.recognise import Kind, kind_of
 from et_sim.run_options import MACHINE, RunOptions
-from et_sim.timeline import CausalEvents, Messages, Pauses, Phases
+from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
 from et_sim.trace import Workload, read_workload
 
 ALONE = "simulating every rank by itself"
@@ -150,13 +150,13 @@ class Recorder:
     phases: Phases | None = None
     messages: Messages | None = None
     links: bool = False
-    pauses: Pauses | None = None  # with what packets meet at ports over time
+    ports: PortRecord | None = None  # with what packets meet there over time
 
     def run(self, plan: Plan, network: Network, model: NetworkModel, watch: Watcher) -> Outcome | None:
         """Simulate a plan, and keep that; whatever was kept before is forgotten."""
         if self.messages is not None:
             self.messages.begin(plan.actor_of_rank)
-        for spool in (self.causal_events, self.phases, self.pauses):
+        for spool in (self.causal_events, self.phases, self.ports):
             if spool is not None:
                 spool.clear()
         return run_plan(
@@ -168,7 +168,7 @@ class Recorder:
             log=self.phases.add if self.phases else None,
             messages=self.messages.add if self.messages else None,
             links=self.links,
-            pauses=self.pauses.add if self.pauses else None,
+            ports=self.ports.add if self.ports else None,
         )
 
 

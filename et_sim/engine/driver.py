@@ -19,8 +19,8 @@ from et_sim.engine.pools import (
     causal_events_per_event,
     drain,
     drain_messages,
-    drain_pauses,
     drain_phases,
+    drain_ports,
     grow_pools,
     reserve_per_event,
 )
@@ -55,14 +55,14 @@ def run_plan(
     log: Callable[[Any], None] | None = None,
     messages: Callable[[Any], None] | None = None,
     links: bool = False,
-    pauses: Callable[[Any], None] | None = None,
+    ports: Callable[[Any, Any], None] | None = None,
     alike: int = 1,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
     `record` takes the causal events of the run (`causes`), `log` what became of its chunks, phase by phase,
     and `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
-    `pauses` takes those of ports, and it is noted what packets meet there over time (`queues`).
+    `ports` takes their pauses and messages, and it is noted what packets meet there over time (`queues`).
 
     `alike` says how many such runs there are: what is long together is worth compiling.
 
@@ -77,13 +77,13 @@ def run_plan(
     bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
     reserve = reserve_per_event(in_units, needs)
-    resources = model.resources(network, in_units) if record or links or pauses else None
+    resources = model.resources(network, in_units) if record or links or ports else None
     count = len(resources) if resources is not None else 0
     events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
     check_record(events_at_once)
     run = new_run(
         in_units,
-        network_tables(model, network, in_units, has_queues=bool(pauses)),
+        network_tables(model, network, in_units, has_queues=bool(ports)),
         new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
         record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
         resources=count,
@@ -106,8 +106,8 @@ def run_plan(
             drain_phases(run, log, bits)
         if messages:
             drain_messages(run, messages, bits)
-        if pauses:
-            drain_pauses(run, pauses)
+        if ports:
+            drain_ports(run, ports)
         if status == FINISHED:
             break
         if status == TIED:
@@ -124,7 +124,7 @@ def run_plan(
             clock = run.clock[0]
             report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
     clock = run.clock[0]
-    queues = observe.queues_at_end(run, int(clock.now) >> bits, pauses) if pauses else None
+    queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
     for column in ("ready_ns", "start_ns", "end_ns", "let_in_ns") if bits else ():
         run.nodes[column] >>= bits  # NONE stays what it is
     return Outcome(

@@ -14,6 +14,7 @@ import numpy as np
 from et_sim.engine.calendar.clock import bucket_home, slot_home
 from et_sim.engine.collectives.unexpected import unexpected_home
 from et_sim.engine.state.cause_tables import POOLS, Causes
+from et_sim.engine.state.queue_tables import PAUSES_LOGGED
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.state.traffic_tables import Traffic
@@ -184,11 +185,11 @@ def drain_messages(run: Run, record: Callable[[Any], None], bits: int) -> None:
     run.traffic.logged[0] = 0
 
 
-def drain_pauses(run: Run, record: Callable[[Any], None]) -> None:
-    """Empty the log of pauses."""
+def drain_ports(run: Run, record: Callable[[Any, Any], None]) -> None:
+    """Empty the logs of pauses, and of messages that packets carried."""
     queues = run.network.queues
-    record(queues.pauses[: queues.logged[0]])
-    queues.logged[0] = 0
+    record(queues, queues.pauses[: queues.logged[PAUSES_LOGGED]])
+    queues.logged[:] = 0
 
 
 def _spare(reserve: int) -> int:

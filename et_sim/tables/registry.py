@@ -457,6 +457,48 @@ PAUSES = Table(
         Column("egress_depth", "int64", "all bytes that waited for `egress` at `asked_ns`"),
     ),
 )
+FLOWS = Table(
+    name="flows",
+    about="one row for every message that packets carried, in the order in which they arrived",
+    writer="et_sim.timeline.contents.queues:flows_content",
+    detail="ports",
+    columns=(
+        Column("source", "int32", "the rank that sends it"),
+        Column("target", "int32", "the rank that it goes to"),
+        Column("bytes", "int64", "size of the message"),
+        Column("begin_ns", "int64", "when it was given to the network"),
+        Column("left_ns", "int64", "when its last byte had left the sender for the first time"),
+        Column(
+            "arrived_ns",
+            "int64",
+            "when it was there, or, with completion by acknowledgement, when its last one was back",
+        ),
+        Column("bytes_per_ns", "float64", "its mean rate: bytes by the time from `begin_ns` to `arrived_ns`"),
+        Column("packets", "int32", "with data that came for it, those sent again included"),
+        Column("sent_again", "int32", "packets that were sent again"),
+        Column("timeouts", "int32", "how often its sender waited for an acknowledgement in vain"),
+        Column(
+            "window_ns",
+            "int64",
+            "how long it had something to send that its window, or its connection's, held back",
+        ),
+        Column(
+            "rate_ns",
+            "int64",
+            "how long its rate held it back, which does not count as the window's; with TCP, 0",
+        ),
+        Column("paused_ns", "int64", "how long its first port was paused from `begin_ns` to `arrived_ns`"),
+        Column(
+            "mean_queue_ns",
+            "float64",
+            "how long a packet of it waited on its way, on average; with TCP, at its host, too",
+        ),
+        Column("last_queue_ns", "int64", "how long the last packet that came had waited"),
+        Column(
+            "way", STRING, "the links on its way, by their numbers in `resources.arrow`, with spaces between"
+        ),
+    ),
+)
 MEMORY = Table(
     name="memory",
     about="one row for every change of local memory, actor by actor, in order of time",
@@ -549,6 +591,7 @@ TABLES = (
     PORTS,
     QUEUES,
     PAUSES,
+    FLOWS,
     MEMORY,
     PATH,
 )

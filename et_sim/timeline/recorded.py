@@ -14,7 +14,7 @@ from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
 from et_sim.timeline.packet_totals import packets
 from et_sim.timeline.rank_figures import figures_of_ranks
-from et_sim.timeline.spool import CausalEvents, Messages, Pauses, Phases
+from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
 from et_sim.timeline.statistics import Statistics
 from et_sim.trace.workload import Workload
 
@@ -31,7 +31,7 @@ class RecordedRun:
     phases: Phases | None = None  # what became of the chunks of collectives, if that was logged
     layers: LayerRun | None = None  # of a layer file
     messages: Messages | None = None  # all of them, if they were logged
-    pauses: Pauses | None = None  # of ports, if they were recorded
+    ports: PortRecord | None = None  # pauses, and messages that packets carried, if ports were recorded
 
     @cached_property
     def measurement(self) -> Measurement:

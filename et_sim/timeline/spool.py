@@ -6,13 +6,13 @@ Not here: what the records are.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from et_sim.engine.state.cause_tables import CAUSAL_EVENT
-from et_sim.engine.state.queue_tables import PAUSE
+from et_sim.engine.state.queue_tables import FLOW, FLOWS_LOGGED, PAUSE, WAY, Queues
 from et_sim.engine.state.records import PHASE_LOG
 from et_sim.engine.state.traffic_tables import MESSAGE_LOG
 from et_sim.timeline.output_filter import EVERYTHING, OutputFilter
@@ -47,6 +47,11 @@ class Spool:
             yield np.frombuffer(content, self._dtype)
         self._file.seek(0, 2)
 
+    def pieces(self) -> Callable[[int], Any]:
+        """Gives so many of them each time, from the first on."""
+        self._file.seek(0)
+        return lambda count: np.frombuffer(self._file.read(count * self._dtype.itemsize), self._dtype)
+
 
 class CausalEvents(Spool):
     """All causal events of a run, in the order in which they came about."""
@@ -62,11 +67,30 @@ class Phases(Spool):
         super().__init__(PHASE_LOG)
 
 
-class Pauses(Spool):
-    """All pauses of ports, in the order in which they ended; then those that did not."""
+class PortRecord:
+    """Pauses in the order in which they ended, then those that did not; and messages, as they arrived."""
 
     def __init__(self) -> None:
-        super().__init__(PAUSE)
+        self.pauses, self._flows, self._ways = Spool(PAUSE), Spool(FLOW), Spool(np.dtype(np.int32))
+        self._links = 0
+
+    def clear(self) -> None:
+        """Forget all: the run begins again."""
+        for spool in (self.pauses, self._flows, self._ways):
+            spool.clear()
+
+    def add(self, queues: Queues, pauses: Any) -> None:
+        """Take what is in the buffers."""
+        self._links, count = int(queues.grid[WAY]), int(queues.logged[FLOWS_LOGGED])
+        self.pauses.add(pauses)
+        self._flows.add(queues.flows[:count])
+        self._ways.add(queues.ways[: count * self._links].astype(np.int32))
+
+    def flows(self) -> Iterator[tuple[Any, Any]]:
+        """Messages, block by block, and the links on their ways; negative behind the last."""
+        ways = self._ways.pieces()
+        for block in self._flows.blocks():
+            yield block, ways(len(block) * self._links).reshape(len(block), self._links)
 
 
 class Messages(Spool):

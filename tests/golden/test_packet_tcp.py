@@ -57,7 +57,7 @@ def figures(result: Result) -> dict[str, int]:
     return {
         "completion_ns": result.makespan_ns,
         "drops": int(network.state[0].lost),
-        "timeouts": int(network.transport.pools[0].timeouts),
+        "timeouts": int(network.state[0].timeouts),
     }
 
 

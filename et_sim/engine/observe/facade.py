@@ -117,7 +117,8 @@ messages_cross = queues.messages_cross
 pause_asked_for = queues.pause_asked_for
 pause_begins = queues.pause_begins
 pause_ends = queues.pause_ends
-pauses_left = queues.pauses_left
+flow_ends = queues.flow_ends
+queue_rows_left = queues.queue_rows_left
 queues_at_end = queues.queues_at_end
 
 # What the next event follows

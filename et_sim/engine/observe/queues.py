@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.state.queue_tables import NONE, PAUSE, PAUSES_AT_ONCE, PER_PORT, WIDTH, Queues
+from et_sim.engine.state.queue_tables import (
+    FLOWS_LOGGED,
+    NONE,
+    PAUSE,
+    PAUSES_LOGGED,
+    PER_PORT,
+    ROWS_AT_ONCE,
+    WAY,
+    WIDTH,
+    Queues,
+)
 from et_sim.engine.state.run import Run
 from et_sim.plan.tables import table
 
@@ -116,8 +126,8 @@ def pause_ends(network: Any, port: int, now_ps: int) -> None:
     if len(network.queues.on) > 0:
         queues, now = network.queues, now_ps // PS_PER_NS
         settle(queues, port, now)
-        queue, pause = queues.ports[port], queues.pauses[queues.logged[0]]
-        queues.logged[0] += 1
+        queue, pause = queues.ports[port], queues.pauses[queues.logged[PAUSES_LOGGED]]
+        queues.logged[PAUSES_LOGGED] += 1
         queue.is_paused = 0
         pause.port, pause.egress, pause.asked_ns = port, queue.egress, queue.asked_ns
         pause.begin_ns, pause.end_ns = queue.begin_ns, now
@@ -125,11 +135,31 @@ def pause_ends(network: Any, port: int, now_ps: int) -> None:
 
 
 @works_on_tables
-def pauses_left(network: Any) -> int:
-    """How many pauses may end until their buffer is emptied."""
-    if len(network.queues.on) > 0 and len(network.queues.pauses) > 0:
-        return len(network.queues.pauses) - network.queues.logged[0]
-    return PAUSES_AT_ONCE
+def flow_ends(network: Any, flow: Any, ways: Any, first: int) -> None:
+    """A message is there; its way begins at a place of all ways."""
+    queues = network.queues
+    row = queues.logged[FLOWS_LOGGED]
+    done, at = queues.flows[row], row * queues.grid[WAY]
+    queues.logged[FLOWS_LOGGED] += 1
+    done.source, done.target, done.bytes = flow.source, flow.target, flow.size - flow.padding
+    done.begin_ns, done.left_ns = flow.begin_ps // PS_PER_NS, flow.left_ps // PS_PER_NS
+    done.arrived_ns, done.packets = flow.arrived_ps // PS_PER_NS, flow.received
+    done.sent_again, done.timeouts = flow.retransmitted, flow.timeouts
+    done.window_ns, done.rate_ns = flow.window_ps // PS_PER_NS, flow.rate_ps // PS_PER_NS
+    done.paused_ns, done.queued_ns = flow.paused_ps // PS_PER_NS, flow.queued_ps // PS_PER_NS
+    done.last_queued_ns = flow.last_queued_ps // PS_PER_NS
+    for place in range(queues.grid[WAY]):
+        queues.ways[at + place] = ways[first + place]
+        if ways[first + place] == NONE:
+            return
+
+
+@works_on_tables
+def queue_rows_left(network: Any) -> int:
+    """How many pauses, or messages, may end until their buffers are emptied."""
+    if len(network.queues.on) == 0 or len(network.queues.flows) == 0:
+        return ROWS_AT_ONCE
+    return ROWS_AT_ONCE - max(network.queues.logged[PAUSES_LOGGED], network.queues.logged[FLOWS_LOGGED])
 
 
 @works_on_tables
@@ -150,7 +180,7 @@ def settle(queues: Any, port: int, now: int) -> None:
     queue.since_ns = now
 
 
-def queues_at_end(run: Run, end_ns: int, record: Callable[[Any], None]) -> Queues:
+def queues_at_end(run: Run, end_ns: int, record: Callable[[Queues, Any], None]) -> Queues:
     """What was recorded when nothing is left to happen; pauses that hold for ever are recorded, too."""
     queues: Queues = run.network.queues
     for port in np.flatnonzero((queues.ports["bytes"] > 0) | (queues.ports["is_paused"] > 0)).tolist():
@@ -160,7 +190,7 @@ def queues_at_end(run: Run, end_ns: int, record: Callable[[Any], None]) -> Queue
     for name in ("egress", "asked_ns", "begin_ns", "egress_bytes", "egress_depth"):
         pauses[name] = queues.ports[name][paused]
     pauses["port"], pauses["end_ns"] = paused, NONE
-    record(pauses)
+    record(queues, pauses)
     return queues
 
 

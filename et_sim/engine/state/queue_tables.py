@@ -16,8 +16,9 @@ from et_sim.engine.state.traffic_tables import FEWEST_SLICES, MOST_SLICES, SLICE
 from et_sim.errors import MachineError
 from et_sim.plan.tables import record, table
 
-WIDTH, PER_PORT = range(2)  # of `Queues.grid`
-PAUSES_AT_ONCE = 1 << 12
+WIDTH, PER_PORT, WAY = range(3)  # of `Queues.grid`
+PAUSES_LOGGED, FLOWS_LOGGED = range(2)  # of `Queues.logged`
+ROWS_AT_ONCE = 1 << 12
 MOST_CROSSINGS = 1 << 25  # 256 MiB
 NONE = -1
 
@@ -51,6 +52,22 @@ PAUSE = record(
     ("egress_bytes", "i8"),  # that had come over the port, and waited there, when it was asked for
     ("egress_depth", "i8"),  # all that waited there
 )
+FLOW = record(
+    ("source", "i4"),  # ranks
+    ("target", "i4"),
+    ("bytes", "i8"),
+    ("begin_ns", "i8"),
+    ("left_ns", "i8"),  # when its last byte had left for the first time
+    ("arrived_ns", "i8"),
+    ("packets", "i4"),  # with data that came
+    ("sent_again", "i4"),  # packets
+    ("timeouts", "i4"),
+    ("window_ns", "i8"),  # how long a full window held it back
+    ("rate_ns", "i8"),  # and its rate
+    ("paused_ns", "i8"),  # how long its first port was to wait while it was under way
+    ("queued_ns", "i8"),  # how long its packets waited on their way, summed
+    ("last_queued_ns", "i8"),  # and the last that came
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +78,7 @@ class Queues(Tables):
     on: Any
     ports: Any  # QUEUE
     slices: Any  # of every port
-    grid: Any  # [binary logarithm of a slice's width in ns, slices per port]
+    grid: Any  # [binary logarithm of a slice's width in ns, slices per port, links that a way has at most]
     # With pauses: bytes in devices, by the link over which they came and the port that they wait for.
     crossings: Any
     first_crossing: Any  # by link
@@ -69,19 +86,36 @@ class Queues(Tables):
     first_port: Any  # by device, among the next
     device_ports: Any
     pauses: Any  # a buffer that is emptied between events
-    logged: Any  # how many are in it
+    flows: Any  # another one: messages that are there
+    ways: Any  # their links, one after the other; NONE ends each
+    logged: Any  # how many are in the two
 
 
 def no_queues() -> Queues:
     """Nothing is recorded."""
     none = np.zeros(0, np.int64)
     return Queues(
-        (), table(QUEUE, 0), table(QUEUE_SLICE, 0), none, none, none, none, none, none, table(PAUSE, 0), none
+        on=(),
+        ports=table(QUEUE, 0),
+        slices=table(QUEUE_SLICE, 0),
+        grid=none,
+        crossings=none,
+        first_crossing=none,
+        place=none,
+        first_port=none,
+        device_ports=none,
+        pauses=table(PAUSE, 0),
+        flows=table(FLOW, 0),
+        ways=none,
+        logged=none,
     )
 
 
-def new_queues(sources: Any, targets: Any, *, pauses: bool) -> Queues:
-    """Tables for ports from these devices to those; `pauses`: some may be told to wait."""
+def new_queues(sources: Any, targets: Any, *, pauses: bool, way: int = 0) -> Queues:
+    """Tables for ports from these devices to those; `pauses`: some may be told to wait.
+
+    Messages are recorded if it is known over how many links they go at most (`way`).
+    """
     count = len(sources)
     per_port = max(FEWEST_SLICES, min(MOST_SLICES, 1 << (SLICES_IN_ALL // max(count, 1)).bit_length() >> 1))
     device_ports = np.argsort(sources, kind="stable")
@@ -101,12 +135,14 @@ def new_queues(sources: Any, targets: Any, *, pauses: bool) -> Queues:
         on=(1,),
         ports=table(QUEUE, count),
         slices=table(QUEUE_SLICE, count * per_port),
-        grid=np.array([0, per_port], np.int64),
+        grid=np.array([0, per_port, way], np.int64),
         crossings=np.zeros(crossings, np.int64),
         first_crossing=np.cumsum(leaving) - leaving,
         place=place,
         first_port=first_port.astype(np.int64),
         device_ports=device_ports.astype(np.int64),
-        pauses=table(PAUSE, PAUSES_AT_ONCE if pauses else 0),
-        logged=np.zeros(1, np.int64),
+        pauses=table(PAUSE, ROWS_AT_ONCE),
+        flows=table(FLOW, ROWS_AT_ONCE if way else 0),
+        ways=np.full(ROWS_AT_ONCE * way, NONE, np.int64),
+        logged=np.zeros(2, np.int64),
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE, Run
 from et_sim.network.graph_links import next_ports, set_out, take_hop
+from et_sim.network.packet.figures import clear_figures
 from et_sim.network.routes import ports_back
 
 
@@ -26,7 +26,8 @@ def new_flow(run: Run, source: int, target: int, message_row: int) -> int:
     flow.source, flow.target, flow.message = source, target, message_row
     flow.size = max(message.bytes, 1)
     flow.padding = flow.size - message.bytes
-    flow.packets = flow.told = flow.retransmitted = 0
+    flow.packets = flow.told = 0
+    clear_figures(flow)
     flow.begin_ps = flow.left_ps = flow.arrived_ps = NONE
     _find_ways(run, row, message)
     flow.next = NONE
@@ -90,17 +91,7 @@ def message_arrives(network: Any, row: int) -> None:
     state, flow = network.state[0], network.flows[row]
     flow.told = 1
     flow.arrived_ps = state.now_ps
-    messages_cross(network, row, -1)
     state.arrived = row
-
-
-@works_on_tables
-def messages_cross(network: Any, row: int, change: int) -> None:
-    """A message sets out, or is there."""
-    at, now_ps = row * network.stride[0], network.state[0].now_ps
-    while observe.records_queues(network) and network.ways[at] != NONE:
-        observe.messages_cross(network, network.ways[at], change, now_ps)
-        at += 1
 
 
 @works_on_tables

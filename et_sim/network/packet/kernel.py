@@ -26,7 +26,9 @@ def go_on(network: Any, until_ps: int) -> None:
     state = network.state[0]
     ports = len(network.ports)
     for _ in range(EVENTS_AT_ONCE):
-        if state.moving == 0 or state.free_packets < network.spare[0] or observe.pauses_left(network) == 0:
+        if state.moving == 0 or state.free_packets < network.spare[0]:
+            return
+        if observe.queue_rows_left(network) == 0:
             return
         first = network.heap[0]
         if first.time > until_ps:

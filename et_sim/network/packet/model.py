@@ -35,7 +35,8 @@ from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
 from et_sim.network.packet import setup
 from et_sim.network.packet.checks import check_protocol
-from et_sim.network.packet.flows import flow_to_begin, messages_cross, new_flow
+from et_sim.network.packet.figures import flow_begins, flow_ends
+from et_sim.network.packet.flows import flow_to_begin, new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
@@ -160,7 +161,8 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
 def with_queues(tables: PacketTables) -> PacketTables:
     """The same, with a record of what happens at ports."""
     ports, has_pauses = tables.ports, bool(tables.rules[0].has_pauses)
-    return replace(tables, queues=new_queues(ports["device"], ports["to"], pauses=has_pauses))
+    links = int(tables.stride[0]) // 2 - 1
+    return replace(tables, queues=new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links))
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
@@ -244,6 +246,7 @@ def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]
         "sent": int(state.sent),
         "acknowledgements": int(state.returned),
         "sent_again": int(state.resent),
+        "timeouts": int(state.timeouts),
         "lost": int(state.lost),
         "marked": int(ports["marks"].sum()),
         "pauses": int(ports["paused"].sum()),
@@ -265,7 +268,7 @@ def needs(_network: Network) -> Needs:
 def rows_left(run: Run) -> int:
     """Messages, and flows; none if there are too few packets."""
     state = run.network.state[0]
-    if state.free_packets < run.network.spare[0] or observe.pauses_left(run.network) == 0:
+    if state.free_packets < run.network.spare[0] or observe.queue_rows_left(run.network) == 0:
         return 0
     return min(run.clock[0].free_messages, flows_left(run.network))
 
@@ -327,7 +330,7 @@ def _begin_all(run: Run) -> None:
     row = flow_to_begin(network)
     while row != NONE:
         network.flows[row].begin_ps = state.now_ps
-        messages_cross(network, row, 1)
+        flow_begins(network, row)
         begin_flow(network, row)
         row = flow_to_begin(network)
 
@@ -401,6 +404,7 @@ def _message_arrived(run: Run, row: int) -> None:
     arrives = max(_engine_time(run.network, flow.arrived_ps), now)
     if message.left_ns == NONE:
         _note_left(run, row)
+    flow_ends(run.network, row)
     if message.done != NONE:
         observe.next_event_flies(run, message.through, message.left_ns, NONE)
         schedule_first(run, arrives, message.done, message.c & LOWEST_31_BITS, message.b, 0)

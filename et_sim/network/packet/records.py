@@ -35,6 +35,7 @@ STATE = record(
     ("logged", "i4"),
     ("sent", "i8"),  # packets with data, retransmitted ones included
     ("resent", "i8"),  # how many of these are
+    ("timeouts", "i8"),  # senders that waited for an acknowledgement in vain
     ("lost", "i8"),
     ("returned", "i8"),  # acknowledgements
 )
@@ -117,6 +118,17 @@ FLOW = record(
     ("back", "i4"),  # where their way begins
     ("told", "u1"),  # the engine knows that the message has arrived
     ("retransmitted", "i4"),  # packets
+    ("timeouts", "i4"),
+    # Only in a record of ports (`figures`)
+    ("received", "i4"),  # packets with data
+    ("held", "i4"),  # the flow whose message a full window holds back, since when
+    ("full_ps", "i8"),  # NONE: it is not full
+    ("open_ps", "i8"),  # when it no longer was
+    ("window_ps", "i8"),  # how long that held the message back
+    ("rate_ps", "i8"),  # and its rate
+    ("paused_ps", "i8"),  # how long its port was paused when it began; then, meanwhile
+    ("queued_ps", "i8"),  # how long its packets waited on their way
+    ("last_queued_ps", "i8"),  # and the last of them
     ("left_ps", "i8"),
     ("arrived_ps", "i8"),
 )

@@ -1,4 +1,6 @@
-"""What packets met at ports over time, and who paused whom: the columns of queues.arrow and pauses.arrow.
+"""What packets met at ports over time, who paused whom, and what held messages up.
+
+The columns of queues.arrow, pauses.arrow and flows.arrow.
 
 Not here: how it is added up (`et_sim.engine.observe.queues`).
 """
@@ -17,6 +19,8 @@ from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 
 ROWS_AT_ONCE = 1 << 16
+ENDS = ("source", "target", "bytes", "begin_ns", "left_ns", "arrived_ns")
+HOLDS = ("packets", "sent_again", "timeouts", "window_ns", "rate_ns", "paused_ns")
 HAPPENED = ("filled", "deepest", "lost", "marked", "pauses", "paused_ns")
 
 
@@ -63,17 +67,17 @@ def _slices(outcome: Outcome, output_filter: OutputFilter) -> Iterator[dict[str,
 
 def pauses_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
     """pauses.arrow."""
-    if run.pauses is None:
+    if run.ports is None:
         return None
     return Content(_pauses(run, output_filter))
 
 
 def _pauses(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
     resources = run.outcome.resources
-    assert run.pauses is not None
+    assert run.ports is not None
     assert resources is not None
     actors = output_filter.actors(run.outcome.plan.actor_of_rank)
-    for every in run.pauses.blocks():
+    for every in run.ports.pauses.blocks():
         mask = output_filter.mask(actors, resources.actor[every["port"]], every["asked_ns"], every["end_ns"])
         part = every if mask is None else every[mask]
         egress = part["egress"]
@@ -83,4 +87,31 @@ def _pauses(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str,
             "link": Texts(resources.port[part["port"]], resources.port_names),
             "egress": Texts(names, resources.port_names),
             **{name: not_negative(part[name]) for name in figures},
+        }
+
+
+def flows_content(run: RecordedRun, output_filter: OutputFilter) -> Content | None:
+    """flows.arrow."""
+    if run.ports is None or run.outcome.ports is None:
+        return None
+    return Content(_flows(run, output_filter))
+
+
+def _flows(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
+    actor_of_rank = run.outcome.plan.actor_of_rank
+    actors = output_filter.actors(actor_of_rank)
+    assert run.ports is not None
+    for every, links in run.ports.flows():
+        mask = output_filter.mask(
+            actors, actor_of_rank[every["source"]], every["begin_ns"], every["arrived_ns"]
+        )
+        keep = slice(None) if mask is None else mask
+        part, ways = every[keep], links[keep]
+        length = np.maximum(part["arrived_ns"] - part["begin_ns"], 1)
+        yield {
+            **{name: not_negative(part[name]) for name in ENDS + HOLDS},
+            "bytes_per_ns": part["bytes"] / length,
+            "mean_queue_ns": part["queued_ns"] / np.maximum(part["packets"], 1),
+            "last_queue_ns": part["last_queued_ns"],
+            "way": [" ".join(map(str, (one for one in way if one >= 0))) for way in ways.tolist()],
         }

@@ -99,6 +99,7 @@ PACKETS = {
     "sent": int,
     "acknowledgements": int,
     "sent_again": int,
+    "timeouts": int,
     "lost": int,
     "marked": int,
     "pauses": int,

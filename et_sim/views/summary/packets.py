@@ -16,6 +16,8 @@ def packets_text(summary: dict[str, Any]) -> str:
     parts.append(f"{found['lost']:,} lost, most at {found['lost_at']}" if found["lost"] else "none lost")
     if found["sent_again"]:
         parts.append(f"{found['sent_again']:,} sent again")
+    if found["timeouts"]:
+        parts.append(plural(found["timeouts"], "timeout"))
     if found["marked"]:
         parts.append(f"{found['marked']:,} marked")
     if found["pauses"]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.figures import rate_held, window_held, window_is_full, window_may_open
 from et_sim.network.packet.flows import message_leaves, release_flow
 from et_sim.network.packet.heap import put
 from et_sim.network.packet.ports import new_packet, sending_ps, wake_at
@@ -79,7 +81,7 @@ def _pair_in_turn(network: Any, port_row: int) -> int:
     first_done, found, found_at = NEVER, NONE, NONE
     for _ in range(nic.count):
         pair, size = pairs[row], network.flows[row].size
-        if is_paused == 0 and pair.sent < size and not _is_window_full(pair):
+        if is_paused == 0 and pair.sent < size and not is_window_full(pair):
             if pair.next_ps <= now:
                 found, found_at = row, at
                 break
@@ -148,8 +150,19 @@ def release_if_done(network: Any, row: int) -> None:
 
 
 @works_on_tables
-def _is_window_full(pair: Any) -> bool:
+def is_window_full(pair: Any) -> bool:
     return bool(pair.window > 0 and pair.sent - pair.acknowledged >= current_window(pair))
+
+
+@works_on_tables
+def note_window(network: Any, row: int) -> None:
+    """An acknowledgement is back, and the window, which may have shrunk, is full or not."""
+    if observe.records_queues(network):
+        pair, now = network.transport.pairs[row], network.state[0].now_ps
+        is_full = is_window_full(pair)
+        window_may_open(network, row, not is_full)
+        if is_full and pair.sent < network.flows[row].size:
+            window_is_full(network, row, row, now)
 
 
 @works_on_tables
@@ -176,7 +189,7 @@ def _wake_later(network: Any, port_row: int) -> None:
     first, row, any_pair = NEVER, nic.head, transport.rules[0].wakes_any
     while row != NONE:
         pair = transport.pairs[row]
-        if any_pair or (pair.sent < network.flows[row].size and not _is_window_full(pair)):
+        if any_pair or (pair.sent < network.flows[row].size and not is_window_full(pair)):
             first = min(first, pair.next_ps)
         row = pair.next
     if now < first < NEVER:
@@ -188,6 +201,8 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
     """The next packet of a pair; the pair then waits as its rate wants it."""
     transport, flow = network.transport, network.flows[row]
     pair, rules, state = transport.pairs[row], transport.rules[0], network.state[0]
+    window_held(network, row, pair.next_ps)
+    rate_held(network, row, pair.free_ps, pair.next_ps)
     payload = min(flow.size - pair.sent, rules.payload)
     packet_row = new_packet(network, DATA, row, payload - flow.padding + rules.header)
     packet = network.packets[packet_row]
@@ -202,11 +217,13 @@ def _packet_of(network: Any, port_row: int, row: int) -> int:
     rate = pair.rate if rules.has_rates else pair.line_rate
     pair.last_bytes = packet.bytes
     pair.next_ps = state.now_ps + rate_ps(network, rate, packet.bytes)
+    pair.free_ps = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)
+    if pair.sent < flow.size and is_window_full(pair):
+        window_is_full(network, row, row, pair.free_ps)
     if rules.timeout_ps > 0 and network.places[timer_of(network, row)] == NONE:
         wait_again(network, row)
     if pair.sent == flow.size:
-        left = state.now_ps + sending_ps(network, network.ports[port_row], packet.bytes)
-        message_leaves(network, row, left, rules.ends_acknowledged == 0)
+        message_leaves(network, row, pair.free_ps, rules.ends_acknowledged == 0)
     return packet_row
 
 

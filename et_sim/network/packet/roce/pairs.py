@@ -6,6 +6,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.figures import packet_is_there
 from et_sim.network.packet.flows import message_arrives
 from et_sim.network.packet.forwarding import send_next
 from et_sim.network.packet.heap import take_out
@@ -15,6 +16,7 @@ from et_sim.network.packet.roce import dcqcn
 from et_sim.network.packet.roce.control import acknowledged, begins, ends
 from et_sim.network.packet.roce.nic import (
     join_pairs,
+    note_window,
     queue_answer,
     rate_ps,
     release_if_done,
@@ -33,7 +35,7 @@ def begin_flow(network: Any, row: int) -> None:
     pair, rules = transport.pairs[row], transport.rules[0]
     pair.sent = pair.highest = pair.acknowledged = pair.expected = 0
     pair.refused_ps, pair.refused = 0, 0
-    pair.next_ps = network.state[0].now_ps
+    pair.next_ps = pair.free_ps = network.state[0].now_ps
     pair.line_rate = network.ports[flow.port].bits_per_s
     pair.rate = pair.line_rate
     pair.last_bytes = 0
@@ -89,6 +91,7 @@ def _data_received(network: Any, packet_row: int) -> None:
     transport, packet = network.transport, network.packets[packet_row]
     row = packet.flow
     flow, pair, now = network.flows[row], transport.pairs[row], network.state[0].now_ps
+    packet_is_there(network, row, packet)
     kind = NOTHING
     if packet.sequence == pair.expected:
         pair.expected += packet.payload
@@ -139,6 +142,7 @@ def _answer_received(network: Any, packet_row: int) -> None:
     if packet.kind == NEGATIVE:
         pair.sent = pair.acknowledged
     acknowledged(network, row, packet_row)
+    note_window(network, row)
     port_row = flow.port
     release_packet(network, packet_row)
     send_next(network, port_row)
@@ -161,6 +165,8 @@ def timer_rings(network: Any, timer: int) -> None:
         dcqcn.timer_rings(network, timer)
         return
     pair = network.transport.pairs[row]
+    network.state[0].timeouts += 1
+    network.flows[row].timeouts += 1
     take_out(network, timer_of(network, row))
     pair.sent = pair.acknowledged
     pair.next_ps = network.state[0].now_ps

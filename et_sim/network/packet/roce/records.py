@@ -17,6 +17,7 @@ PAIR = record(
     ("refused_ps", "i8"),  # until when it does not say again that bytes are missing
     ("refused", "i8"),  # of which byte it said so
     ("next_ps", "i8"),  # when it may send again
+    ("free_ps", "i8"),  # when its last packet had left
     ("window", "i8"),  # bytes; 0: there is none
     ("base_ps", "i8"),  # the time there and back without queues
     ("rate", "i8"),  # bits per second: of now, and of the line

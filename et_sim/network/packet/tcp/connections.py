@@ -8,6 +8,7 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.figures import clear_figures
 from et_sim.network.packet.flows import message_arrives, release_flow
 from et_sim.network.packet.forwarding import send_next
 from et_sim.network.packet.heap import put, take_out
@@ -70,7 +71,8 @@ def _flow_of_connection(network: Any, like: int) -> int:
     state.free_flow = flow.next
     state.free_flows -= 1
     flow.source, flow.target, flow.message = other.source, other.target, NONE
-    flow.size = flow.padding = flow.packets = flow.told = flow.retransmitted = 0
+    flow.size = flow.padding = flow.packets = flow.told = 0
+    clear_figures(flow)
     flow.port, flow.back_port, flow.back = other.port, other.back_port, other.back
     flow.next = NONE
     for at in range(stride):
@@ -101,7 +103,7 @@ def _new_connection(network: Any, row: int) -> None:
     connection.peer_window = min(rules.keeps, FIRST_PEER_WINDOW)
     connection.rtt_ps = connection.deviation_ps = connection.unanswered_ps = 0
     connection.timeout_ps, connection.deadline_ps = rules.first_timeout_ps, NEVER
-    connection.expected = connection.left_to = 0
+    connection.expected = connection.left_to = connection.first_begin = 0
     control.begins(network, row)
 
 
@@ -228,7 +230,7 @@ def messages_arrive(network: Any, row: int, position: int) -> None:
     if network.state[0].arrived != NONE:
         tell_later(network, row)
         return
-    connection.first = pieces[message].next
+    connection.first, connection.first_begin = pieces[message].next, pieces[message].end
     message_arrives(network, message)
     if rules.copying > 0.0:
         _copy_received(network, message)

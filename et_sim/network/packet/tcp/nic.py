@@ -140,6 +140,17 @@ def _cut(network: Any, port_row: int, row: int) -> int:
 
 
 @works_on_tables
+def message_at(network: Any, row: int, position: int) -> int:
+    """Which message on a connection a byte belongs to; NONE: to one that is not on it any more."""
+    pieces, message = network.transport.pieces, network.transport.connections[row].first
+    if message == NONE or position < network.transport.connections[row].first_begin:
+        return NONE
+    while message != NONE and pieces[message].end <= position:
+        message = pieces[message].next
+    return int(message)
+
+
+@works_on_tables
 def messages_leave(network: Any, row: int, position: int, time: int) -> None:
     """A message leaves whose last byte is sent; the engine hears of one at a time."""
     transport, flows = network.transport, network.flows

@@ -10,13 +10,14 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.figures import packet_is_there
 from et_sim.network.packet.forwarding import send_next
 from et_sim.network.packet.heap import put, take_out
 from et_sim.network.packet.ports import new_packet, release_packet
 from et_sim.network.packet.records import ACKNOWLEDGEMENT, DATA
 from et_sim.network.packet.tcp.acknowledgements import acknowledged
 from et_sim.network.packet.tcp.connections import messages_arrive, release_if_done
-from et_sim.network.packet.tcp.nic import queue_packet
+from et_sim.network.packet.tcp.nic import message_at, queue_packet
 from et_sim.network.packet.tcp.ranges import with_range, without_below
 from et_sim.network.packet.tcp.records import DELAYED, OPENED, OPENS, TIMERS
 
@@ -51,6 +52,7 @@ def _data_received(network: Any, packet_row: int) -> None:
     row = packet.flow
     connection, rules = transport.connections[row], transport.rules[0]
     begin, end = packet.sequence, packet.sequence + packet.payload
+    packet_is_there(network, message_at(network, row, begin), packet)
     block_begin = block_end = 0
     is_urgent = True
     if end > connection.expected:

@@ -25,6 +25,7 @@ CONNECTION = record(
     ("chain", "i4"),  # of a bucket
     # The messages on it, in their order
     ("first", "i4"),  # that is not at its target, or, if that matters, not acknowledged
+    ("first_begin", "i8"),  # where its bytes begin
     ("last", "i4"),
     ("leaves", "i4"),  # the first one whose last byte was never sent
     ("left_to", "i8"),  # the byte behind the last one that was sent
@@ -97,5 +98,5 @@ NIC = record(
     ("answers_tail", "i4"),
 )
 HOST = record(("copied_ps", "i8"), ("received_ps", "i8"))  # until when a rank copies what it sends, and gets
-POOLS = record(("free_range", "i4"), ("free_ranges", "i4"), ("timeouts", "i8"))
+POOLS = record(("free_range", "i4"), ("free_ranges", "i4"))
 BLOCK = record(("begin", "i8"), ("end", "i8"))  # what an acknowledgement says has arrived beyond

@@ -12,11 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.figures import window_held, window_is_full
 from et_sim.network.packet.heap import put
 from et_sim.network.packet.ports import new_packet
 from et_sim.network.packet.records import DATA, NEVER
-from et_sim.network.packet.tcp.nic import queue_packet
+from et_sim.network.packet.tcp.nic import message_at, queue_packet
 from et_sim.network.packet.tcp.ranges import bytes_below
 from et_sim.network.packet.tcp.records import MORE, OPEN, RECOVERY, RESEND, TIMERS
 
@@ -26,6 +28,27 @@ MOST_AT_ONCE = 4  # packets that are sent again at once; the others at the next 
 @works_on_tables
 def send_pending(network: Any, row: int) -> None:
     """Send what may be sent."""
+    _send_all(network, row)
+    if observe.records_queues(network):
+        _note_window(network, row)
+
+
+@works_on_tables
+def _note_window(network: Any, row: int) -> None:
+    """See whether the window holds back what is left."""
+    connection, rules = network.transport.connections[row], network.transport.rules[0]
+    room = min(connection.window, connection.peer_window) - under_way(network, row)
+    available = connection.end - connection.sent
+    if connection.stage == OPEN and available > 0 and (room <= 0 or room < min(available, rules.payload)):
+        message = message_at(network, row, connection.sent)
+        window_is_full(network, row, message, network.state[0].now_ps)
+    else:
+        window_held(network, row, 0)
+
+
+@works_on_tables
+def _send_all(network: Any, row: int) -> None:
+    """The same, and no more."""
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     if connection.stage != OPEN:
@@ -115,9 +138,18 @@ def send_again(network: Any, row: int, begin: int, room: int) -> int:
         end = min(end, ranges[at].begin)
     end = min(end, begin + max(room, 1))
     connection.again = max(connection.again, end)
-    network.flows[row].retransmitted += 1
+    _count_again(network, row, begin, 1)
     _queue(network, row, begin, end - begin)
     return int(end - begin)
+
+
+@works_on_tables
+def _count_again(network: Any, row: int, begin: int, packets: int) -> None:
+    """So many packets are sent again."""
+    network.state[0].resent += packets
+    message = message_at(network, row, begin)
+    if message != NONE:  # else it is there, and the acknowledgement is missing
+        network.flows[message].retransmitted += packets
 
 
 @works_on_tables
@@ -126,7 +158,7 @@ def _send_new(network: Any, row: int, begin: int, size: int) -> None:
     transport = network.transport
     connection = transport.connections[row]
     if begin < connection.highest:
-        network.flows[row].retransmitted += -(-size // transport.rules[0].payload)
+        _count_again(network, row, begin, -(-size // transport.rules[0].payload))
     connection.sent = begin + size
     connection.highest = max(connection.highest, connection.sent)
     _queue(network, row, begin, size)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.state.run import NONE
 from et_sim.network.packet.forwarding import send_next
 from et_sim.network.packet.heap import take_out
 from et_sim.network.packet.records import NEVER
 from et_sim.network.packet.tcp import control
 from et_sim.network.packet.tcp.connections import messages_are_due, release_if_done, send_opening, tell_more
+from et_sim.network.packet.tcp.nic import message_at
 from et_sim.network.packet.tcp.receiver import answer_late
 from et_sim.network.packet.tcp.records import DELAYED, DUE, LOSS, OPEN, OPENING, RESEND, TELL, TIMERS
 from et_sim.network.packet.tcp.sender import send_pending, set_deadline, under_way
@@ -60,7 +62,10 @@ def _send_all_again(network: Any, row: int) -> None:
     transport = network.transport
     connection, rules = transport.connections[row], transport.rules[0]
     flight = under_way(network, row)
-    transport.pools[0].timeouts += 1
+    network.state[0].timeouts += 1
+    message = message_at(network, row, connection.acknowledged)
+    if message != NONE:
+        network.flows[message].timeouts += 1
     connection.duplicates = 0
     connection.is_partial = 1
     if rules.sack:
