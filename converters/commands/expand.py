@@ -95,6 +95,6 @@ def _listed(paths: list[str]) -> str:
 
 
 def _group_count(workload: Workload) -> str:
-    count = sum(workload.ranks // rule.size for rule in workload.group_rules.values())
+    count = sum(rule.number(workload.ranks) for rule in workload.group_rules.values())
     names = ", ".join(f'"{name}"' for name in workload.group_rules)
     return f"{count} of {'rule' if len(workload.group_rules) == 1 else 'rules'} {names}"

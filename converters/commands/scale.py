@@ -149,11 +149,11 @@ def _remarks(growth: Growth, scaled: Scaled, *, keep_groups: bool) -> Iterator[s
     for name, rule in growth.rules.items():
         old = growth.old_rules[name]
         grew = (
-            f"{old.size:,} members became {rule.size:,}"
-            if rule.size != old.size
-            else f"{rule.size:,} members"
+            f"{old.count:,} members became {rule.count:,}"
+            if rule.count != old.count
+            else f"{rule.count:,} members"
         )
-        yield f"group {name}: {grew}, {rule.stride:,} apart"
+        yield f"group {name}: {grew}, {rule.apart}"
     grown = any(step.group for step in growth.steps if step.factor > 1)
     if growth.factor > 1 and not grown and (keep_groups or not uses_all_ranks(scaled.workload)):
         yield "no collective spans the replicas: they are independent jobs"

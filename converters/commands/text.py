@@ -106,8 +106,8 @@ def _groups(layer_file: LayerFile, workload: Workload) -> Iterator[tuple[str, st
         larger = f"groups of {layer_file.model_group:,} are larger than the job"
         yield "model groups", f"none: {larger}, so every rank has the whole model, as in 1.0"
     for name, rule in workload.group_rules.items():
-        apart = f", {rule.stride:,} apart" if rule.stride > 1 else ""
-        yield f"{name} groups", f"{workload.ranks // rule.size:,} of {rule.size:,} ranks{apart}"
+        apart = f", {rule.apart}" if rule.stride != 1 else ""
+        yield f"{name} groups", f"{rule.number(workload.ranks):,} of {rule.count:,} ranks{apart}"
 
 
 def _write_files(options: argparse.Namespace, layer_file: LayerFile) -> Converted:

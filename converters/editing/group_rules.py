@@ -1,4 +1,4 @@
-"""Groups of a workload as rules: each is one of many of its size and stride, and every rank is in one.
+"""Groups of a workload as rules: each is one of many that lie alike.
 
 Traces and groups files list members; a bigger machine needs to know what the next group looks like. Lists
 that are equally far apart and tile the ranks follow a rule, whatever each of them is called; the rule is then
@@ -9,6 +9,7 @@ Not here: growing (`growth`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,18 +133,31 @@ class _Search:
                 place=self.workload.source,
                 remedy="give the groups file with --groups, or traces whose metadata describes their groups",
             )
-        stride = members[1] - members[0] if len(members) > 1 else 1
-        rule = GroupRule(len(members), max(1, stride))
-        is_rule = stride > 0 and self.workload.ranks % (rule.size * rule.stride) == 0 and rank in members
-        if not is_rule or tuple(rule.members(rank)) != members:
+        rule = _rule_of_members(members)
+        if rule is None or self.workload.ranks % rule.every or tuple(rule.members(rank)) != members:
             listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
             raise TraceError(
-                f"{where} has the members {listed}, which follow no rule: equally far apart, in blocks that"
-                f" divide {self.workload.ranks} ranks",
+                f"{where} has the members {listed}, which follow no rule: equally far apart along each axis,"
+                f" in blocks that divide {self.workload.ranks} ranks",
                 place=self.workload.source,
                 remedy="what such a group is among more ranks is not known; number the ranks differently",
             )
         return rule
+
+
+def _rule_of_members(members: Sequence[int]) -> GroupRule | None:
+    """The rule of a group whose members lie along axes; None if they lie otherwise."""
+    left, axes = np.array(members, np.int64), [(1, 1)]
+    while len(left) > 1:
+        steps = np.diff(left)
+        size = int(np.argmax(steps != steps[0])) + 1 if (steps != steps[0]).any() else len(left)
+        axes.append((size, int(steps[0])))
+        left = left[::size]
+    sizes, strides = zip(*axes, strict=True)
+    try:
+        return GroupRule(sizes, strides)
+    except TraceError:
+        return None
 
 
 def uses_all_ranks(workload: Workload) -> bool:

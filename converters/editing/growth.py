@@ -51,7 +51,7 @@ class Growth:
 
     def factor_of(self, name: str) -> int:
         """By how much a group has grown; "" is the group of all ranks."""
-        return self.rules[name].size // self.old_rules[name].size if name else self.factor
+        return self.rules[name].count // self.old_rules[name].count if name else self.factor
 
     def replicate(self, copies: int) -> None:
         """So many copies of everything."""
@@ -61,30 +61,46 @@ class Growth:
         """Group rules, all of which are the same, to `size` members."""
         name = names[0]
         rule = self.rules[name]
-        if size % rule.size or size < rule.size:
+        if size % rule.count or size < rule.count:
             raise UsageError(
-                f"group {name} has {rule.size} members, of which {size} is no multiple",
+                f"group {name} has {rule.count} members, of which {size} is no multiple",
                 place=self.source,
-                remedy=f"give a multiple, such as {max(1, size // rule.size) * rule.size}",
+                remedy=f"give a multiple, such as {max(1, size // rule.count) * rule.count}",
             )
-        if size == rule.size:
+        if size == rule.count:
             return
-        block = rule.size * rule.stride
+        if not (isinstance(rule.stride, int) and rule.has_all):
+            raise UsageError(
+                f"group {name} ({rule}) does not lie along one axis with all ranks in it, so that it is not"
+                " known where it would grow",
+                place=self.source,
+                remedy="scale with --replicas, or a group along one axis",
+            )
+        block, factor = rule.every, size // rule.count
         grown = dict.fromkeys(names, GroupRule(size, rule.stride))
         for other, its in self.rules.items():
             if other not in grown:
-                grown[other] = self._beside(other, its, block, size // rule.size, name)
-        self._take(Step(block, size // rule.size, name))
+                grown[other] = self._beside(other, its, block, factor, name)
+        self._take(Step(block, factor, name))
         self.rules = {known: grown[known] for known in self.rules}
 
     def _beside(self, other: str, rule: GroupRule, block: int, factor: int, growing: str) -> GroupRule:
         """What a rule becomes while another one grows: the same within its blocks, wider across them."""
-        if rule.stride % block == 0:
-            return GroupRule(rule.size, rule.stride * factor)
-        if block % (rule.size * rule.stride) == 0:
+        sizes, strides = zip(*rule.axes, strict=True)
+        across = [stride % block == 0 for stride in strides]
+        fits = [
+            wide or block % (size * stride) == 0
+            for wide, (size, stride) in zip(across, rule.axes, strict=True)
+        ]
+        if across[-1] and rule.every % block == 0 and all(fits):
+            wider = tuple(
+                stride * (factor if wide else 1) for wide, stride in zip(across, strides, strict=True)
+            )
+            return GroupRule(sizes, wider, rule.every * factor)
+        if block % rule.every == 0:
             return rule
         raise UsageError(
-            f"group {other} ({rule.size} members {rule.stride} apart) lies across the members of {growing},"
+            f"group {other} ({rule.count} members {rule.apart}) lies across the members of {growing},"
             " so that it is not known who would be in it",
             place=self.source,
             remedy="scale with --replicas, or a group of which this one is a part",
@@ -116,8 +132,8 @@ class Growth:
         """The first growing group of which old ranks and their peers are different members, or ""."""
         for step in self.steps:
             rule = self.old_rules.get(step.group)
-            if rule is not None and step.factor > 1:
-                places = (one // rule.stride % rule.size for one in (old, peer))
-                if bool((next(places) != next(places)).any()):
-                    return step.group
+            if rule is None or step.factor == 1:
+                continue
+            if bool((rule.position(old) != rule.position(peer)).any()):
+                return step.group
         return ""

@@ -232,12 +232,7 @@ def _groups_in_use(lowering: Lowering) -> list[tuple[Any, Any]]:
     for name in names:
         usage = np.array([used.index(name) if name in used else -1 for used in lowering.used_groups])
         usage_of_rank = usage[workload.template_of_rank]
-        if groups.is_rule(name):
-            rule = workload.group_rules[name]
-            ranks = np.arange(workload.ranks).reshape(-1, rule.size, rule.stride)
-            members = np.moveaxis(ranks, 1, -1).reshape(-1, rule.size)
-        else:
-            members = np.asarray(groups.members(groups.row(name, 0)))[None, :]
+        members = groups.all_of(name)
         if members.shape[1] < workload.ranks:
             found.append((usage_of_rank, members))
     return found
@@ -260,5 +255,5 @@ def numbers_of_spanning_groups(lowering: Lowering) -> Any:
 
 def _spans_system(lowering: Lowering, name: str) -> bool:
     if lowering.groups.is_rule(name):
-        return lowering.workload.group_rules[name].size == lowering.workload.ranks
+        return lowering.workload.group_rules[name].count == lowering.workload.ranks
     return lowering.groups.spans_system(lowering.groups.row(name, 0))

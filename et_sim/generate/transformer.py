@@ -144,7 +144,8 @@ def make_transformer(model: Transformer) -> Workload:
     """The step for all ranks: one trace per stage, and one for several if nothing tells them apart."""
     import numpy as np
 
-    from et_sim.trace.workload import GroupRule, Workload
+    from et_sim.trace.group_rule import GroupRule
+    from et_sim.trace.workload import Workload
 
     number_of: dict[tuple[bool, bool, int], int] = {}
     templates: list[Trace] = []
@@ -165,7 +166,7 @@ def make_transformer(model: Transformer) -> Workload:
         np.repeat(np.array(of_stage, np.int32), model.tensor * model.data),
         "<transformer>",
         relative_peers=(True,) * len(templates),
-        group_rules={name: rule for name, rule in rules.items() if rule.size > 1},
+        group_rules={name: rule for name, rule in rules.items() if rule.count > 1},
         profile=PROFILE,
     )
 

@@ -92,7 +92,8 @@ def layer_program(
 
 def layer_workload(layer_file: LayerFile, ranks: int, passes: int) -> tuple[Workload, LayerProgram]:
     """The program for `ranks` ranks as a workload of one template; groups, if there are any, follow rules."""
-    from et_sim.trace.workload import GroupRule, Workload
+    from et_sim.trace.group_rule import GroupRule
+    from et_sim.trace.workload import Workload
 
     group = model_group(layer_file, ranks)
     if ranks % group:

@@ -20,8 +20,8 @@ from et_sim.errors import TraceError, did_you_mean
 from et_sim.group_names import group_key
 from et_sim.plan import tables
 from et_sim.plan.tables import UsedGroup
+from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.process_groups import ALL_RANKS
-from et_sim.trace.workload import GroupRule
 
 WHOLE_SYSTEM = ""
 OwnGroups = Mapping[str, tuple[int, ...]]  # what a trace describes, by group key
@@ -56,16 +56,6 @@ class GroupTable:
         self._flat = 0
         self.names = [WHOLE_SYSTEM]  # per row, as in the input
         self.canonical_names = [WHOLE_SYSTEM]  # per row
-        for name, rule in rules.items():
-            self._check_rule(name, rule)
-
-    def _check_rule(self, name: str, rule: GroupRule) -> None:
-        if rule.size < 1 or rule.stride < 1 or self._ranks % (rule.size * rule.stride):
-            raise TraceError(
-                f"group {name!r} has {rule.size} members {rule.stride} apart, which does not divide "
-                f"{self._ranks} ranks",
-                remedy="the number of ranks must be a multiple of size times stride",
-            )
 
     def canonical(self, name: str, place: str, own: OwnGroups) -> str:
         """One spelling for every group that a node can call `name`; raises if there is none.
@@ -122,11 +112,12 @@ class GroupTable:
         return self._described[name] if name in self._described else self._listed[name]
 
     def row(self, name: str, rank: int) -> int:
-        """The row of the group that `rank` means by a canonical name."""
+        """The row of the group that `rank` means by a canonical name; of a rule, in doubt the first one."""
         rule = self._rules.get(name)
-        key = (name, rule.first(rank) if rule else 0)
+        first = max(rule.first(rank), 0) if rule else 0
+        key = (name, first)
         if key not in self._rows:
-            members = rule.members(rank) if rule else self._listing(name)
+            members = rule.members(first) if rule else self._listing(name)
             self._as_listed.append(np.array(members, np.int32))
             if len(members) == self._ranks:
                 members = tuple(sorted(members))
@@ -142,9 +133,7 @@ class GroupTable:
         """What is known of a group by its canonical name, whichever rank means it."""
         if name not in self._used:
             rule = GroupRule(self._ranks) if name == WHOLE_SYSTEM else self._rules.get(name)
-            members = None if rule else self._listing(name)
-            size, stride = (rule.size, rule.stride) if rule else (len(self._listing(name)), 0)
-            self._used[name] = UsedGroup(self._shown(name), members, size, stride)
+            self._used[name] = UsedGroup(self._shown(name), rule or self._listing(name))
         return self._used[name]
 
     def _shown(self, name: str) -> str:
@@ -167,8 +156,7 @@ class GroupTable:
         rule = self._rules.get(name)
         if rule is None:
             return np.array(self._listing(name), np.int64)[None, :]
-        ranks = np.arange(self._ranks).reshape(-1, rule.size, rule.stride)
-        return np.moveaxis(ranks, 1, -1).reshape(-1, rule.size)
+        return rule.groups(self._ranks)
 
     def spans_system(self, row: int) -> bool:
         """Whether every rank is a member."""

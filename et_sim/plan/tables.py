@@ -18,6 +18,7 @@ import numpy as np
 from et_sim.compute import ComputeModel
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Notice
+from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.tensors import TensorUses
 
 
@@ -250,9 +251,7 @@ class UsedGroup:
     """A group that nodes name; there is one such object per canonical name."""
 
     name: str  # as in the input; "": the whole system
-    members: tuple[int, ...] | None  # as listed; None: for each rank those that size and stride say
-    size: int
-    stride: int
+    members: tuple[int, ...] | GroupRule  # as listed, or for each rank those that the rule says
 
 
 @dataclass(frozen=True, slots=True, eq=False)

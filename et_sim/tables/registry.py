@@ -159,13 +159,19 @@ GROUPS = Table(
         Column("group", TEXT, "what the actor's first rank calls it, and the timeline"),
         Column("ranks", TEXT, "the ranks of the actor that mean this group; null: all of them"),
         Column("name", TEXT, "what these ranks call it"),
-        Column("members", TEXT, "its ranks, such as `0-3,6` or `0-14/2`; null if `stride` says"),
+        Column("members", TEXT, "its ranks, such as `0-3,6` or `0-14/2`; null if another column says"),
         Column("size", "int64", "how many ranks are in it"),
         Column(
             "stride",
             "int64",
             "distance of its ranks, where every rank is in a group of this size: that of rank r begins at "
-            "r - (r // stride % size) * stride; null if `members` says",
+            "r - (r // stride % size) * stride; null if another column says",
+        ),
+        Column(
+            "rule",
+            TEXT,
+            "the rule as in a workload manifest, where it has several axes or leaves ranks out: "
+            '`{"size": [2, 4], "stride": [8, 64]}`; null if another column says',
         ),
     ),
 )

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
     from et_sim.trace.encode import encode_trace
     from et_sim.trace.files import read_trace, read_workload, write_trace, write_workload
+    from et_sim.trace.group_rule import GroupRule
     from et_sim.trace.manifest import read_manifest, write_manifest
     from et_sim.trace.wire import decode
-    from et_sim.trace.workload import GroupRule, Workload
+    from et_sim.trace.workload import Workload
 
 __all__ = [
     "CollectiveKind",
@@ -40,9 +41,10 @@ _HOME = {
     "columns": ("CollectiveKind", "NodeKind", "Trace"),
     "encode": ("encode_trace",),
     "files": ("read_trace", "read_workload", "write_trace", "write_workload"),
+    "group_rule": ("GroupRule",),
     "manifest": ("read_manifest", "write_manifest"),
     "wire": ("decode",),
-    "workload": ("GroupRule", "Workload"),
+    "workload": ("Workload",),
 }
 
 

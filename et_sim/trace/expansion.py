@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.errors import TraceError
 from et_sim.trace.columns import NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import read_process_groups
 from et_sim.trace.workload import Workload
@@ -23,7 +24,7 @@ class Expanded(NamedTuple):
     """A workload without distances and rules, and the groups it needs a groups file for."""
 
     workload: Workload
-    groups: Mapping[str, range]
+    groups: Mapping[str, Sequence[int]]
 
 
 class Expansion:
@@ -37,13 +38,12 @@ class Expansion:
         self._first_number = _first_numbers(workload, self._described)
 
     @property
-    def groups(self) -> dict[str, range]:
+    def groups(self) -> dict[str, Sequence[int]]:
         """The members of every group that follows a rule, by the number that stands for it."""
         found = {}
         for name, rule in self._workload.group_rules.items():
             first = self._first_number[name]
-            for index in range(self._workload.ranks // rule.size):
-                lowest = index // rule.stride * rule.stride * rule.size + index % rule.stride
+            for index, lowest in enumerate(rule.groups(self._workload.ranks)[:, 0].tolist()):
                 found[str(first + index)] = rule.members(lowest)
         return found
 
@@ -53,7 +53,7 @@ class Expansion:
         return {
             str(self._first_number[name] + index): (name, index)
             for name, rule in self._workload.group_rules.items()
-            for index in range(self._workload.ranks // rule.size)
+            for index in range(rule.number(self._workload.ranks))
         }
 
     @property
@@ -89,6 +89,12 @@ class Expansion:
         rule = self._workload.group_rules.get(name)
         if rule is None or name in self._described[template]:
             return name
+        if not rule.has(rank):
+            raise TraceError(
+                f'rank {rank} names group "{name}" ({rule}) and is in none of its groups',
+                place=self._workload.templates[template].source or self._workload.source,
+                remedy="correct the rule or the node's pg_name, or give the rank another template",
+            )
         return str(self._first_number[name] + rule.index(rank))
 
 
@@ -154,5 +160,5 @@ def _first_numbers(workload: Workload, described: Sequence[Mapping[str, Any]]) -
     numbers = {}
     for name, rule in workload.group_rules.items():
         numbers[name] = following
-        following += workload.ranks // rule.size
+        following += rule.number(workload.ranks)
     return numbers

@@ -25,7 +25,8 @@ from et_sim.json_text import parse_json
 from et_sim.paths import is_file
 from et_sim.trace.columns import RowColumn, Trace
 from et_sim.trace.disk import read_bytes, replace_all, unpacked
-from et_sim.trace.workload import GroupRule, Workload
+from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.workload import Workload
 from et_sim.units import format_ranks, parse_ranks, strided_ranks
 
 ENDING = ".workload.json"
@@ -38,7 +39,7 @@ _PEERS = {"ranks": False, "distances": True}
 PROFILES = ("reference", "corrected")  # that a workload may name; the third one is named by files of 1.0
 _WHOLE_KEYS = (MARK, "ranks", "profile", "templates", "groups")
 _TEMPLATE_KEYS = ("file", "ranks", "peers")
-_RULE_KEYS = ("size", "stride")
+_RULE_KEYS = ("size", "stride", "every")
 _ONE_EACH = "give every rank one template"
 _LOOKED_AT = 4096  # so many bytes decide whether a file of another name is a manifest
 
@@ -138,9 +139,7 @@ def _text(workload: Workload, files: list[str], of_rank: Any, relative: list[boo
         ],
     }
     if workload.group_rules:
-        content["groups"] = {
-            name: {"size": rule.size, "stride": rule.stride} for name, rule in workload.group_rules.items()
-        }
+        content["groups"] = {name: rule.as_written() for name, rule in workload.group_rules.items()}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -269,9 +268,22 @@ def _rules(content: Mapping[str, Any], place: str) -> dict[str, GroupRule]:
         if not isinstance(rule, dict):
             raise TraceError(f"{where} is {_show(rule)}", place=place, remedy=form)
         _refuse_unknown(rule, _RULE_KEYS, place, where)
-        size = _integer(rule, "size", place, where)
-        rules[name] = GroupRule(size, _integer(rule, "stride", place, where) if "stride" in rule else 1)
+        size = _integers(rule, "size", place, where)
+        stride = _integers(rule, "stride", place, where) if "stride" in rule else 1
+        every = _integer(rule, "every", place, where) if "every" in rule else 0
+        try:
+            rules[name] = GroupRule(size, stride, every)
+        except TraceError as error:
+            raise TraceError(f"{where}: {error.cause}", place=place, remedy=error.remedy) from None
     return rules
+
+
+def _integers(content: Mapping[str, Any], key: str, place: str, where: str) -> int | tuple[int, ...]:
+    """A number, or a list with one for each axis."""
+    value = content.get(key)
+    if not isinstance(value, list) or not value:
+        return _integer(content, key, place, where)
+    return tuple(_integer({key: one}, key, place, where) for one in value)
 
 
 def _profile(content: Mapping[str, Any], place: str) -> str:

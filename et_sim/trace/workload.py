@@ -8,42 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from et_sim.errors import TraceError
 from et_sim.trace.columns import RowColumn, Trace
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRule:
-    """Groups by arithmetic: each has `size` members, `stride` ranks apart, and every rank is in one.
-
-    With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; stride 4 makes 0,4,8,12; 1,5,9,13; ….
-    The number of ranks must be a multiple of size times stride.
-    """
-
-    size: int
-    stride: int = 1
-
-    def first(self, rank: Any) -> Any:
-        """The lowest member of the group of a rank, or of each of an array of ranks."""
-        return rank - rank // self.stride % self.size * self.stride
-
-    def members(self, rank: int) -> range:
-        """All members of the rank's group, in the order of their positions."""
-        first = self.first(rank)
-        return range(first, first + self.size * self.stride, self.stride)
-
-    def position(self, rank: int) -> int:
-        """The rank's place in its group."""
-        return rank // self.stride % self.size
-
-    def index(self, rank: Any) -> Any:
-        """Which group a rank, or each of an array of ranks, is in; counted from 0 by lowest member."""
-        return rank // (self.size * self.stride) * self.stride + rank % self.stride
+from et_sim.trace.group_rule import GroupRule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,10 +139,9 @@ def _check_groups(workload: Workload) -> None:
                 place=workload.source,
                 remedy='"" and 0 mean all ranks; other numbers are written without leading zeros',
             )
-        if rule.size < 1 or rule.stride < 1 or workload.ranks % (rule.size * rule.stride):
+        if workload.ranks % rule.every:
             raise TraceError(
-                f'group rule "{name}" (size {rule.size}, stride {rule.stride}) does not divide'
-                f" {workload.ranks} ranks",
+                f'group rule "{name}" ({rule}) does not divide {workload.ranks} ranks',
                 place=workload.source,
-                remedy="the number of ranks must be a multiple of size times stride, both at least 1",
+                remedy=f"the number of ranks must be a multiple of {rule.every}",
             )

@@ -48,6 +48,28 @@ def test_every_rank_gets_a_file_and_the_groups_one(manifest: str, capsys: pytest
     assert groups["6"] == [1, 3, 5, 7]
 
 
+def test_groups_along_axes_and_groups_that_leave_ranks_out_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    member, other = TraceBuilder(), TraceBuilder()
+    for build in (member, other):
+        build.collective("all_reduce", 1024, "two axes")
+    member.collective("all_reduce", 64, "ends")
+    rules = {"two axes": GroupRule((2, 2), (1, 4)), "ends": GroupRule(2, 3, 4)}
+    of_rank = np.array([1, 0, 0, 1] * 2, np.int32)
+    workload = Workload((other.build(), member.build()), of_rank, group_rules=rules)
+    write_manifest(workload, "job.workload.json")
+    assert main(["expand", "job.workload.json", "-o", "job"]) == 0
+    listed = json.loads(Path("job.groups.json").read_text(encoding="utf-8"))
+    assert listed == {"1": [0, 1, 4, 5], "2": [2, 3, 6, 7], "3": [0, 3], "4": [4, 7]}
+    assert [read_trace(f"job.{rank}.et").group_names for rank in (0, 1, 7)] == [
+        ("", "1", "3"),
+        ("", "1"),
+        ("", "2", "4"),
+    ]
+
+
 def test_some_ranks_can_be_chosen(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["expand", manifest, "-o", "some", "--ranks", "5,0-2/2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {

@@ -388,6 +388,36 @@ def test_a_group_across_the_growing_one_is_refused() -> None:
         growth.grow(["a"], 4)
 
 
+def test_groups_beside_a_growing_one_keep_their_axes() -> None:
+    """Ranks count tensor, context, pipeline and data, the first innermost."""
+    tensor, context, stages, data = 2, 2, 3, 2
+    inner = tensor * context
+    rules = {
+        "tensor": GroupRule(tensor),
+        "data": GroupRule(data, inner * stages),
+        "with context": GroupRule((context, data), (tensor, inner * stages)),
+        "ends": GroupRule(2, (stages - 1) * inner, stages * inner),
+    }
+    growth = Growth(inner * stages * data, rules, "job")
+    growth.grow(["tensor"], 8)
+    growth.grow(["data"], 6)
+    assert growth.rules["with context"] == GroupRule((2, 2), (8, 48))
+    assert growth.rules["ends"] == GroupRule(2, 32, 48)
+    with pytest.raises(
+        UsageError, match=r"group ends \(size 2, stride 32, every 48\) does not lie along one"
+    ):
+        growth.grow(["ends"], 4)
+
+
+def test_listed_groups_along_two_axes_follow_a_rule() -> None:
+    groups = {"a": [0, 1, 4, 5], "b": [2, 3, 6, 7]}
+    traces = [one_collective(group="ab"[rank // 2 % 2]) for rank in range(8)]
+    write_workload(Workload.of(traces), "eight")
+    Path("groups.json").write_text(json.dumps(groups), encoding="utf-8")
+    assert main(["scale", "eight", "--groups", "groups.json", "--replicas", "2", "-o", "more"]) == 0
+    assert read_workload("more.workload.json").group_rules == {"like-a": GroupRule((2, 2), (1, 4))}
+
+
 @given(st.data())
 def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject) -> None:
     """Members of a new group are the copies of members of one old group, and nobody else is."""
@@ -396,7 +426,7 @@ def test_grown_rules_say_who_is_a_member_among_the_new_ranks(data: st.DataObject
     rules = {"in": GroupRule(inner), "mid": GroupRule(middle, inner), "out": GroupRule(outer, inner * middle)}
     growth = Growth(ranks, dict(rules), "job")
     for name in data.draw(st.permutations(["in", "mid", "out"])):
-        growth.grow([name], growth.rules[name].size * data.draw(st.integers(1, 3)))
+        growth.grow([name], growth.rules[name].count * data.draw(st.integers(1, 3)))
     growth.replicate(data.draw(st.integers(1, 2)))
     old_of = growth.old_rank_of_new()
     assert len(old_of) == growth.ranks

@@ -13,7 +13,7 @@ from test_fold import ALGORITHMS, SHAPES, cook, recipes
 
 from et_sim.api import run
 from et_sim.trace import Workload
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 
 
 @st.composite

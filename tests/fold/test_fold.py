@@ -13,7 +13,7 @@ from machines import network, system
 from et_sim.api import run, simulate
 from et_sim.errors import StallError
 from et_sim.trace import Trace, TraceBuilder, Workload
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect")
 SHAPES = ("Ring", "FullyConnected", "Switch")

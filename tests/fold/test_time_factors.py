@@ -23,7 +23,7 @@ from et_sim.api import run
 from et_sim.errors import MachineError
 from et_sim.result import Result
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 
 RING = network(["Ring"], [8])
 TIMES = {  # of a chain of one node of every kind, in nanoseconds

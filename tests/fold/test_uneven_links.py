@@ -13,7 +13,7 @@ from test_fold import actors_of, assert_folding_is_exact, cook, machines, networ
 from et_sim.api import run
 from et_sim.errors import MachineError
 from et_sim.trace import TraceBuilder, Workload
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 
 MIB = 1 << 20
 GIB_PER_S = 1073741824 / 1e9  # bytes per ns

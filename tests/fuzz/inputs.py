@@ -16,8 +16,8 @@ from mutations import Damage, damage_bytes, damage_json, damage_nodes, damage_wo
 from converters.cli import main as converter
 from et_sim.cli import main
 from et_sim.trace import TraceBuilder, Workload, write_workload
+from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import write_manifest
-from et_sim.trace.workload import GroupRule
 
 RANKS = 4
 LISTS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")

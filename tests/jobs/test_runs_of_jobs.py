@@ -22,7 +22,7 @@ from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.jobs import read_jobs
 from et_sim.timeline import write_run
 from et_sim.trace import Trace, TraceBuilder, Workload, write_manifest, write_workload
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 from et_sim.views import open_run
 
 pytestmark = pytest.mark.usefixtures("warm_engine")

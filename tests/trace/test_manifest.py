@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from group_axes import group_rules
 from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import assert_same_trace
@@ -96,14 +97,11 @@ def test_templates_may_be_compressed_and_shared(folder: Path) -> None:
 
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
-    ranks = draw(st.integers(1, 24))
+    rule, ranks = draw(group_rules())
     templates = [ring(1), ring(2), plain(1), plain(2)][: draw(st.integers(1, 4))]
     of_rank = draw(st.lists(st.integers(0, len(templates) - 1), min_size=ranks, max_size=ranks))
     relative = draw(st.lists(st.booleans(), min_size=len(templates), max_size=len(templates)))
-    strides = [d for d in range(1, ranks + 1) if ranks % d == 0]
-    stride = draw(st.sampled_from(strides))
-    size = draw(st.sampled_from([d for d in strides if ranks // stride % d == 0]))
-    rules = {"tensor": GroupRule(size, stride)} if draw(st.booleans()) else {}
+    rules = {"tensor": rule} if draw(st.booleans()) else {}
     return workload_of(of_rank, templates, relative, group_rules=rules)
 
 
@@ -201,6 +199,21 @@ def entry(**changes: Any) -> dict[str, Any]:
             'group rule "tensor" (size 3, stride 1) does not divide 8 ranks',
         ),
         ({"groups": {"tensor": {"size": 4, "stride": 4}}}, "(size 4, stride 4) does not divide 8 ranks"),
+        (
+            {"groups": {"dp": {"size": [2, 2], "stride": [1]}}},
+            'group "dp": size (2, 2) has 2 axes and stride (1,) has 1',
+        ),
+        ({"groups": {"dp": {"size": [2, 2.5]}}}, 'group "dp": key "size" is 2.5'),
+        ({"groups": {"dp": {"size": []}}}, 'group "dp": key "size" is []'),
+        (
+            {"groups": {"ends": {"size": 2, "stride": 6, "every": 6}}},
+            'group "ends": every is 6, and groups span 7 ranks in patterns of 12',
+        ),
+        ({"groups": {"ends": {"size": 2, "every": 0}}}, 'group "ends": key "every" is 0'),
+        (
+            {"groups": {"ends": {"size": 2, "stride": 4, "every": 6}}},
+            'group rule "ends" (size 2, stride 4, every 6) does not divide 8 ranks',
+        ),
         ({"groups": {"0": {"size": 2}}}, 'a group rule cannot be called "0"'),
         ({"groups": {"07": {"size": 2}}}, 'a group rule cannot be called "07"'),
     ],

@@ -15,7 +15,12 @@ from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import Problem, find_problems, message_cycles
 from et_sim.trace.preflight import interleaving as interleaving_module
 
-RULES = {"tensor": GroupRule(2, 1), "data": GroupRule(2, 2), "four": GroupRule(4, 2)}
+RULES = {
+    "tensor": GroupRule(2, 1),
+    "data": GroupRule(2, 2),
+    "four": GroupRule(4, 2),
+    "two axes": GroupRule((2, 2), (1, 4)),
+}
 RANKS = 8
 
 
@@ -128,6 +133,30 @@ def test_members_of_a_rule_that_differ_are_named() -> None:
     assert problem.kind == "collective-size"
     assert "on rank 4 all_reduce of 64 B" in problem.text
     assert "on rank 5 all_reduce of 128 B" in problem.text
+
+
+def test_members_along_two_axes_that_differ_are_named() -> None:
+    usual, odd = TraceBuilder(source="a.et"), TraceBuilder(source="b.et")
+    usual.collective("all_reduce", 64, "two axes")
+    odd.collective("all_reduce", 128, "two axes")
+    of_rank = np.array([0] * 6 + [1] + [0], np.int32)
+    (problem,) = find_problems(Workload((usual.build(), odd.build()), of_rank, group_rules=RULES))
+    assert "on ranks 2-3,7 all_reduce of 64 B" in problem.text
+    assert "on rank 6 all_reduce of 128 B" in problem.text
+
+
+def test_members_of_groups_that_leave_ranks_out_are_compared_too() -> None:
+    usual, odd, idle = TraceBuilder(), TraceBuilder(), TraceBuilder()
+    usual.collective("all_reduce", 64, "ends")
+    odd.collective("all_reduce", 128, "ends")
+    idle.compute("only", micros=1)
+    ends = {"ends": GroupRule(2, 3, 4)}
+    templates = (usual.build(), odd.build(), idle.build())
+    of_rank = np.array([0, 2, 2, 0, 1, 2, 2, 1], np.int32)
+    assert find_problems(Workload(templates, of_rank, group_rules=ends)) == []
+    of_rank[7] = 0
+    (problem,) = find_problems(Workload(templates, of_rank, group_rules=ends))
+    assert (problem.kind, "on rank 4 " in problem.text) == ("collective-size", True)
 
 
 def test_stages_may_use_a_rule_differently() -> None:

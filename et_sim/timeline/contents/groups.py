@@ -7,8 +7,9 @@ for each group.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
 from et_sim.timeline.rows import shown_group
+from et_sim.trace.group_rule import GroupRule
 from et_sim.units import format_ranks, strided_ranks
 
 NONE = -1
@@ -25,6 +27,31 @@ NONE = -1
 def groups_content(run: RecordedRun, _: OutputFilter) -> Content:
     """groups.arrow; always all of them."""
     return Content(iter([_Meanings(run.outcome.plan, run.workload.template_of_rank).columns()]))
+
+
+class _Who(NamedTuple):
+    """Who is in a group: one of the last three says it."""
+
+    size: int
+    stride: int = NONE
+    listed: str | None = None
+    rule: str | None = None
+
+
+def _who(members: tuple[int, ...] | GroupRule) -> _Who:
+    if not isinstance(members, GroupRule):
+        return _Who(len(members), listed=strided_ranks(members))
+    if isinstance(members.stride, int) and members.has_all:
+        return _Who(members.count, members.stride)
+    return _Who(members.count, rule=json.dumps(members.as_written()))
+
+
+def _texts(texts: list[str | None], meant: Any) -> Texts:
+    """The texts of the groups that rows mean, which may have none."""
+    said = [text for text in texts if text is not None]
+    place = np.full(len(texts), NONE)
+    place[[at for at, text in enumerate(texts) if text is not None]] = np.arange(len(said))
+    return Texts(place[meant], tuple(said))
 
 
 class _Meanings:
@@ -48,20 +75,19 @@ class _Meanings:
         actor, group, meant, ranks = (column[order] for column in (actor, group, meant, ranks))
         known = tuple(self._number)
         names = tuple(shown_group(one.name) for one in known)
-        listed = {number: one.members for one, number in self._number.items() if one.members is not None}
-        place = np.full(len(known), NONE)
-        place[list(listed)] = np.arange(len(listed))
+        said = [_who(one.members) for one in known]
         sizes, strides = (
-            np.array([getattr(one, name) for one in known], np.int64) for name in ("size", "stride")
+            np.array([getattr(who, name) for who in said], np.int64)[meant] for name in ("size", "stride")
         )
         return {
             "actor": actor.astype(np.int32),
             "group": Texts(group, names),
             "ranks": Texts(ranks, tuple(self._ranks)),
             "name": Texts(meant, names),
-            "members": Texts(place[meant], tuple(strided_ranks(members) for members in listed.values())),
-            "size": sizes[meant],
-            "stride": not_negative(np.where(place[meant] < 0, strides[meant], NONE)),
+            "members": _texts([who.listed for who in said], meant),
+            "size": sizes,
+            "stride": not_negative(strides),
+            "rule": _texts([who.rule for who in said], meant),
         }
 
     def _plain(self) -> Iterator[Any]:

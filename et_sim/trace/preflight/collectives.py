@@ -19,6 +19,7 @@ import numpy as np
 from et_sim.errors import TraceError
 from et_sim.group_names import group_key
 from et_sim.trace.columns import CollectiveKind, NodeKind, RowColumn, Trace
+from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.preflight.differences import (
     explain_difference,
@@ -228,11 +229,15 @@ def _check_group(
     ranks: int,
     groups: Mapping[str, tuple[int, ...]] | None,
 ) -> list[Problem]:
-    """Does the group exist, and do only members use it? Every rank is in a group of each rule."""
+    """Does the group exist, and do only members use it?"""
     group = stream.group
-    if not group or follows_rule(index, stream):
+    if not group:
         return []
     users = _users(index, stream, sequences)
+    if follows_rule(index, stream):
+        rule = index.workload.group_rules[group]
+        members = f"which has no group with such a rank ({rule})"
+        return _not_members(index, stream, sequences, users[~rule.has(users)], members)
     listed = stream.described or _listed(group, groups)
     if listed is None:
         return [_undescribed(index, stream, users, sequences, groups)]
@@ -244,15 +249,20 @@ def _check_group(
         remedy = f"correct {whose}, or give all the ranks"
         problems.append(Problem("error", "unknown-member", format_ranks(beyond), text, remedy))
     strangers = users[~np.isin(users, np.array(listed, np.int64))]
-    if len(strangers):
-        use = _first_use(index, stream, int(strangers[0]), sequences)
-        text = (
-            f"{index.place(strangers)}: {use} is a collective of group {group},"
-            f" whose members are ranks {format_ranks(listed)}"
-        )
-        remedy = "add the rank to the group, or correct pg_name"
-        problems.append(Problem("error", "not-a-member", format_ranks(strangers), text, remedy))
-    return problems
+    members = f"whose members are ranks {format_ranks(listed)}"
+    return problems + _not_members(index, stream, sequences, strangers, members)
+
+
+def _not_members(
+    index: TemplateIndex, stream: Stream, sequences: _Sequences, strangers: Any, members: str
+) -> list[Problem]:
+    """Ranks that use a group and are not in it; `members` says who is."""
+    if not len(strangers):
+        return []
+    use = _first_use(index, stream, int(strangers[0]), sequences)
+    text = f"{index.place(strangers)}: {use} is a collective of group {stream.group}, {members}"
+    remedy = "add the rank to the group, or correct pg_name"
+    return [Problem("error", "not-a-member", format_ranks(strangers), text, remedy)]
 
 
 def _undescribed(
@@ -319,12 +329,12 @@ def _compare_by_rule(index: TemplateIndex, stream: Stream, sequences: _Sequences
         of_template[template] = number.setdefault(sequence.content.tobytes(), len(number))
     of_rank = of_template[workload.template_of_rank]
     ranks = np.arange(workload.ranks)
-    differs = np.flatnonzero(of_rank != of_rank[rule.first(ranks)])
+    first = rule.first(ranks)
+    differs = np.flatnonzero((first != NO_GROUP) & (of_rank != of_rank[first]))
     first_members = np.unique(rule.first(differs))
     problems = []
-    for first in first_members[:SPELLED_OUT].tolist():
-        members = np.array(rule.members(first), np.int64)
-        problems += _compare(index, stream, members, sequences)
+    for one in first_members[:SPELLED_OUT].tolist():
+        problems += _compare(index, stream, np.array(rule.members(one), np.int64), sequences)
     left = first_members[SPELLED_OUT:]
     if len(left):
         text = f"{plural(len(left), 'more group')} of rule {stream.group} whose members differ"

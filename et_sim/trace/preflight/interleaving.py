@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from et_sim.trace.columns import RowColumn
+from et_sim.trace.group_rule import NO_GROUP
 from et_sim.trace.order import certainly_in_order
 from et_sim.trace.preflight.cycles import find_knots
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex
@@ -105,11 +106,10 @@ def _all_ranks(index: TemplateIndex) -> Any:
 
 def _classes_alike(index: TemplateIndex, name: str) -> Any:
     """Per rank the class of its group of a rule: equal if the members run the same templates."""
-    rule = index.workload.group_rules[name]
-    blocks = np.asarray(index.workload.template_of_rank).reshape(-1, rule.size, rule.stride)
-    by_group = blocks.transpose(0, 2, 1).reshape(-1, rule.size)
+    rule, ranks = index.workload.group_rules[name], _all_ranks(index)
+    by_group = np.asarray(index.workload.template_of_rank)[rule.groups(len(ranks))]
     of_group = np.unique(by_group, axis=0, return_inverse=True)[1].reshape(-1)
-    return of_group[rule.index(_all_ranks(index))]
+    return np.where(rule.has(ranks), of_group[rule.index(ranks)], NO_GROUP)
 
 
 def _board(

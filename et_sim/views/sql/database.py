@@ -22,8 +22,8 @@ SELECT unnest(range(spans.first, spans.last + 1))::INTEGER AS rank, actors.* EXC
 FROM spans JOIN actors USING (actor);
 
 CREATE VIEW rank_groups AS
-SELECT unnest(range(first, last + 1))::INTEGER AS rank, name AS "group", members, size, stride
-FROM group_spans;
+SELECT unnest(range(first, last + 1))::INTEGER AS rank, name AS "group",
+group_spans.* EXCLUDE (actor, "group", name, first, last) FROM group_spans;
 
 CREATE VIEW rank_timeline AS
 SELECT ranks.rank, timeline.* REPLACE (group_spans.name AS "group", {peer} AS peer)

@@ -15,7 +15,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.timeline import write_run
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 from et_sim.views import open_run
 from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
@@ -89,6 +89,31 @@ def test_groups_that_traces_describe_are_told_apart_by_rank(tmp_path: Path) -> N
     rows = open_run(path).table("groups").to_pylist()
     members = {row["members"] for row in rows if row["name"] == "tp"}
     assert (members, {row["ranks"] for row in rows if row["name"] == "all"}) == ({"0-3", "4-7"}, {None})
+
+
+def test_a_rule_says_who_is_in_its_groups_as_briefly_as_it_can(tmp_path: Path) -> None:
+    rules = {"row": GroupRule(2), "axes": GroupRule((2, 2), (1, 4)), "ends": GroupRule(2, 3, 4)}
+    build = et_sim.TraceBuilder()
+    for name in rules:
+        build.collective("all_reduce", 64, group=name)
+    other = et_sim.TraceBuilder()
+    other.collective("all_reduce", 64, group="row")
+    other.collective("all_reduce", 64, group="axes")
+    of_rank = np.array([0, 1, 1, 0] * 2, np.int32)
+    workload = et_sim.Workload((build.build(), other.build()), of_rank, group_rules=rules)
+    network = {"topology": ["FullyConnected"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
+    write_run(et_sim.simulate(workload, system=SYSTEM, network=network), tmp_path / "run")
+    with Database(open_run(tmp_path / "run")) as database:
+        found = database.connection.execute(
+            'SELECT "group", members, size, stride, rule FROM rank_groups WHERE rank = 7 ORDER BY size, 1'
+        ).fetchall()
+        ends = database.connection.execute("SELECT rank FROM rank_groups WHERE \"group\" = 'ends' ORDER BY 1")
+        assert [rank for (rank,) in ends.fetchall()] == [0, 3, 4, 7]
+    assert found == [
+        ("ends", None, 2, None, '{"size": 2, "stride": 3, "every": 4}'),
+        ("row", None, 2, 1, None),
+        ("axes", None, 4, None, '{"size": [2, 2], "stride": [1, 4]}'),
+    ]
 
 
 def test_pictures_name_the_group_of_the_rank_that_they_show(tmp_path: Path) -> None:

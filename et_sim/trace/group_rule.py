@@ -1,0 +1,204 @@
+"""Communicator groups by arithmetic: who is in the group of a rank, without a list of groups.
+
+What holds for a rank holds for an array of ranks, so that a million of them cost what numpy costs.
+
+Not here: the names of groups, and the workload that has them (`workload`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import TraceError
+
+NO_GROUP = -1  # stands for the group, and for the place in it, of a rank in none
+Axes = tuple[tuple[int, int], ...]  # (size, stride), innermost first
+_FORM = "give size and stride as whole numbers from 1, or as lists with one for each axis"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRule:
+    """Groups with `size` members that are `stride` ranks apart, from the first rank to the last.
+
+    With 16 ranks, size 4 and stride 1 makes 0-3, 4-7, …; stride 4 makes 0,4,8,12; 1,5,9,13; ….
+
+    Members may lie along several axes, each with its size and stride, innermost first: size (2, 2) and
+    stride (1, 8) makes 0,1,8,9; 2,3,10,11; …. A place in the group counts along the first axis first. Each
+    stride is a multiple of the size times the stride before it.
+
+    The pattern begins anew every `every` ranks, of which the number of ranks must be a multiple: as a rule
+    where the axes end, at size times stride of the last one, and then every rank is in a group. With a
+    smaller `every`, only groups that end before it exist: size 2, stride 6 and every 8 makes 0,6; 1,7; 8,14;
+    9,15, and ranks 2-5 and 10-13 are in none.
+
+    Axes that continue each other become one, and those of size 1 beside others none, so that the same groups
+    are the same value.
+    """
+
+    size: int | tuple[int, ...]
+    stride: int | tuple[int, ...] = 1
+    every: int = 0  # 0: where the axes end
+    count: int = field(init=False)  # members of a group
+    axes: Axes = field(init=False, compare=False, repr=False)
+    _last: int = field(init=False, compare=False, repr=False)  # distance from the first to the last member
+    _block_groups: int = field(init=False, compare=False, repr=False)  # in `every` ranks
+
+    def __post_init__(self) -> None:
+        axes = _merged(_checked_axes(self.size, self.stride))
+        end, last = axes[-1][0] * axes[-1][1], sum((size - 1) * stride for size, stride in axes)
+        every = _checked_every(self.every, end, last)
+        if not last:  # each rank alone: it does not matter how far apart from nobody else
+            axes = ((1, every),)
+        groups = every - last  # where groups may begin; less what inner axes take of it
+        for size, stride in reversed(axes):
+            groups = groups // (size * stride) * stride + min(groups % (size * stride), stride)
+        sizes, strides = zip(*axes, strict=True)
+        for name, value in (
+            ("size", sizes if len(axes) > 1 else sizes[0]),
+            ("stride", strides if len(axes) > 1 else strides[0]),
+            ("every", every),
+            ("count", int(np.prod(sizes, dtype=np.int64))),
+            ("axes", axes),
+            ("_last", last),
+            ("_block_groups", groups),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every rank is in a group."""
+        return self.count * self._block_groups == self.every
+
+    def has(self, rank: Any) -> Any:
+        """Whether a rank, or each of an array of ranks, is in a group."""
+        return self._begin(rank) + self._last < self.every
+
+    def first(self, rank: Any) -> Any:
+        """The lowest member of the group of a rank, or of each of an array of ranks."""
+        begin = self._begin(rank)
+        return self._if_any(begin, rank // self.every * self.every + begin)
+
+    def position(self, rank: Any) -> Any:
+        """The place of a rank, or of each of an array of ranks, in its group."""
+        place, before = 0 * rank, 1
+        for size, stride in self.axes:
+            place = place + rank % self.every // stride % size * before
+            before *= size
+        return self._if_any(self._begin(rank), place)
+
+    def index(self, rank: Any) -> Any:
+        """Which group a rank, or each of an array of ranks, is in; counted from 0 by lowest member."""
+        begin = at = self._begin(rank)
+        for size, stride in reversed(self.axes):
+            at = at // (size * stride) * stride + at % stride
+        return self._if_any(begin, rank // self.every * self._block_groups + at)
+
+    def members(self, rank: int) -> Sequence[int]:
+        """All members of the rank's group, in the order of their positions; empty: it is in none."""
+        if not self.has(rank):
+            return ()
+        first = self.first(rank)
+        if len(self.axes) == 1:
+            (size, stride), *_ = self.axes
+            return range(first, first + size * stride, stride)
+        steps = (range(0, size * stride, stride) for size, stride in reversed(self.axes))
+        return tuple(first + sum(step) for step in product(*steps))
+
+    def number(self, ranks: int) -> int:
+        """How many groups so many ranks have."""
+        return ranks // self.every * self._block_groups
+
+    def groups(self, ranks: int) -> Any:
+        """The members of every group of so many ranks, a row each."""
+        begin = np.arange(self.every - self._last)
+        begin = begin[self._begin(begin) == begin]
+        firsts = (np.arange(0, ranks, self.every)[:, None] + begin).reshape(-1)
+        steps = np.zeros(1, np.int64)
+        for size, stride in self.axes:
+            steps = (np.arange(size)[:, None] * stride + steps).reshape(-1)
+        return firsts[:, None] + steps
+
+    def as_written(self) -> dict[str, Any]:
+        """What a manifest says about it."""
+        written: dict[str, Any] = {"size": self.size, "stride": self.stride}
+        return written if self.has_all else {**written, "every": self.every}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self.as_written().items())
+
+    @property
+    def apart(self) -> str:
+        """`8 apart`, `8 and 64 apart`, `48 apart in every 64 ranks`."""
+        anew = "" if self.has_all else f" in every {self.every:,} ranks"
+        return f"{' and '.join(f'{stride:,}' for _, stride in self.axes)} apart{anew}"
+
+    def _begin(self, rank: Any) -> Any:
+        """Where the group of a rank would begin, from where the pattern does."""
+        begin = within = rank % self.every
+        for size, stride in self.axes:
+            begin = begin - within // stride % size * stride
+        return begin
+
+    def _if_any(self, begin: Any, value: Any) -> Any:
+        """The value where there is a group that begins there, elsewhere NO_GROUP."""
+        return value if self.has_all else (value - NO_GROUP) * (begin + self._last < self.every) + NO_GROUP
+
+
+def _checked_axes(size: Any, stride: Any) -> Axes:
+    sizes, strides = _whole_numbers("size", size), _whole_numbers("stride", stride)
+    if len(sizes) != len(strides):
+        raise TraceError(
+            f"size {size} has {len(sizes)} axes and stride {stride} has {len(strides)}",
+            remedy="give both for each axis, innermost first",
+        )
+    given = tuple(zip(sizes, strides, strict=True))
+    axes = tuple(pair for pair in given if pair[0] > 1) or given[:1]
+    for (inner, apart), (_, outer) in pairwise(axes):
+        if outer % (inner * apart):
+            raise TraceError(
+                f"stride {outer} is no multiple of {inner * apart}, size times stride of the axis before it",
+                remedy="give axes innermost first, none of which lies across another",
+            )
+    return axes
+
+
+def _whole_numbers(name: str, given: Any) -> tuple[int, ...]:
+    try:
+        values = tuple(map(operator.index, given if isinstance(given, (tuple, list)) else (given,)))
+    except TypeError:
+        raise TraceError(f"{name} is {given!r}", remedy=_FORM) from None
+    if not values or min(values) < 1:
+        raise TraceError(f"{name} is {given!r}", remedy=_FORM)
+    return values
+
+
+def _merged(axes: Axes) -> Axes:
+    """Axes of which the next is no continuation."""
+    merged = [axes[0]]
+    for size, stride in axes[1:]:
+        inner, apart = merged[-1]
+        if stride == inner * apart:
+            merged[-1] = inner * size, apart
+        else:
+            merged.append((size, stride))
+    return tuple(merged)
+
+
+def _checked_every(every: Any, end: int, last: int) -> int:
+    """After how many ranks the pattern begins anew."""
+    if not isinstance(every, int) or every < 0:
+        raise TraceError(f"every is {every!r}", remedy="give a whole number, or leave it out")
+    if every == 0:
+        return end
+    if not last < every <= end and last:
+        raise TraceError(
+            f"every is {every}, and groups span {last + 1} ranks in patterns of {end}",
+            remedy=f"give a number from {last + 1} to {end}, or leave it out: every rank is in a group then",
+        )
+    return every
