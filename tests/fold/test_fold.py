@@ -139,6 +139,8 @@ def workloads(draw: st.DrawFn) -> tuple[Workload, dict[str, Any]]:
     npus = machine["network"]["npus_count"]
     ranks = int(np.prod(npus))
     rules = {"rows": GroupRule(npus[0], 1), "columns": GroupRule(npus[-1], ranks // npus[-1])}
+    if len(npus) > 1:
+        rules["both"] = GroupRule((npus[0], npus[-1]), (1, ranks // npus[-1]))
     recipe = draw(recipes(ranks, list(rules)))
     paces = draw(st.integers(1, 3))
     of_rank = np.array(draw(st.lists(st.integers(0, paces - 1), min_size=ranks, max_size=ranks)))
