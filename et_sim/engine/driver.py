@@ -26,6 +26,7 @@ from et_sim.engine.pools import (
 )
 from et_sim.engine.room import check_record
 from et_sim.engine.state.records import MESSAGE_FIELDS
+from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
 from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
@@ -78,7 +79,8 @@ def run_plan(
     in_units = in_fractions(plan, bits)
     reserve = reserve_per_event(in_units, needs)
     resources = model.resources(network, in_units) if record or links or ports else None
-    count = len(resources) if resources is not None else 0
+    recorded = resources and with_pool(resources, plan.pool_units, plan.actor_of_rank)
+    count = len(recorded) if recorded is not None else 0
     events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
     check_record(events_at_once)
     run = new_run(
@@ -87,6 +89,7 @@ def run_plan(
         new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
         record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
         resources=count,
+        units=len(plan.pool_units.stage) if count else 0,
         causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if log else 0,
     )
@@ -135,7 +138,7 @@ def run_plan(
         end_ns=int(clock.now) >> bits,
         messages=_messages(plan, run),
         run=run,
-        resources=resources,
+        resources=recorded,
         has_contention=model.HAS_CONTENTION,
         load=load_of(model, network, in_units, run, resources),
         ports=ports_of(model, network, in_units, run),

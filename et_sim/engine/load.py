@@ -58,6 +58,7 @@ def load_of(
     if known is None or not len(slices):
         return None
     per_link = slices.reshape(-1, int(run.traffic.grid[PER_LINK]))
+    per_link = per_link[: len(known)]  # behind them come the units of a memory pool
     busy_ns = per_link["busy_ns"].sum(axis=1) >> network.fraction_bits
     switches_ns = _of_switches(plan, run, network.fraction_bits)
     return Load(known, per_link["bytes"].sum(axis=1), busy_ns, switches_ns)

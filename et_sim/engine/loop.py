@@ -18,6 +18,7 @@ from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
 from et_sim.engine.nodes.issue import complete, free_server, start_later, start_rank
+from et_sim.engine.nodes.pool import reach_stage
 from et_sim.engine.nodes.progress import (
     bus_processed,
     bus_received,
@@ -50,7 +51,7 @@ ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
 LATE_RECEIVE = kinds.LATE_RECEIVE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 AT_SWITCH, SWITCH_DONE, BRANCH_FREE = kinds.AT_SWITCH, kinds.SWITCH_DONE, kinds.BRANCH_FREE
-SERVER_FREE, ADMIT, START = kinds.SERVER_FREE, kinds.ADMIT, kinds.START
+SERVER_FREE, ADMIT, START, POOL_STAGE = kinds.SERVER_FREE, kinds.ADMIT, kinds.START, kinds.POOL_STAGE
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
@@ -175,6 +176,8 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         bus_processed(run, a)
     elif kind == SERVER_FREE:
         free_server(run, a)
+    elif kind == POOL_STAGE:
+        reach_stage(run, a, b)
     elif kind == ADMIT:
         admit_over_limit(run, a)
     elif kind == START:

@@ -55,8 +55,16 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * plan.largest_custom
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
+    most_joint = int(plan.joint_requests["members"].max(initial=0))
     branches = int(plan.switches["branches"].max(initial=0))
-    things = receives + _most_freed_at_once(plan) + custom + started * transfers + branches + 16
+    things = (
+        receives
+        + (_most_freed_at_once(plan) + 1) * (most_joint + 1)
+        + custom
+        + started * transfers
+        + branches
+        + 16
+    )
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
     completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.version_1.starts_together else 1)
     return Reserve(

@@ -12,6 +12,7 @@ from et_sim.machine.corrections import CORRECTION_NOTES, Correction
 from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
+from et_sim.machine.pool_tables import STAGE_KEYS
 from et_sim.machine.profiles import Profile, behaviour_of
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.reference_page import EXAMPLES, GROUPS
@@ -44,6 +45,7 @@ FILES = (
     KeyFile("entry of in-network, in the network file", IN_NETWORK_KEYS),
     KeyFile("loggops, in the network file", LOGGOPS_KEYS),
     KeyFile(MEMORY, MEMORY_KEYS, EXAMPLES["memory"]),
+    KeyFile("entry of stages, in the memory file", STAGE_KEYS),
     KeyFile("system file of ASTRA-sim 1.0", SYSTEM_1_KEYS),
     KeyFile("network file of ASTRA-sim 1.0", LEVEL_KEYS),
 )

@@ -123,12 +123,15 @@ def _crosses_dimensions(lowering: Lowering, patterns: dict[tuple[int, int], Patt
 
 
 def _first_colours(lowering: Lowering) -> Any:
-    """Shape of the program, numbers of groups, start; ranks that share a memory are like nobody else."""
+    """Shape of the program, numbers of groups, start; ranks that share a memory, or ask it together, are like
+    nobody else."""
     ranks = lowering.workload.ranks
     colours = shapes_of_templates(lowering) * len(lowering.workload.templates)
     colours += numbers_of_spanning_groups(lowering)
     colours = colours[lowering.workload.template_of_rank]
     shares = lowering.memory_server != NO_SERVER
+    if lowering.joint.are_any:
+        shares = np.ones_like(shares)
     if shares.any():
         asks = np.zeros(len(lowering.workload.templates), bool)
         for template in range(len(asks)):

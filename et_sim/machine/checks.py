@@ -16,7 +16,7 @@ from et_sim.machine.algorithms import normal_name
 from et_sim.machine.keys import ALGORITHMS, Key, Kind, Remarks
 from et_sim.machine.sources import Source
 from et_sim.machine.unused_keys import UNUSED_KEYS
-from et_sim.units import parse_bandwidth, parse_time_ns
+from et_sim.units import parse_bandwidth, parse_bytes, parse_time_ns
 
 _LONGEST_SHOWN = 60
 
@@ -75,6 +75,8 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
             return _integer(key, value, place, remarks, index)
         case Kind.NUMBER | Kind.BANDWIDTH | Kind.TIME:
             return _number(key, value, place, index)
+        case Kind.SIZE:
+            return _size(key, value, place)
         case Kind.SWITCH:
             return _switch(key, value, place, remarks)
         case Kind.FLAG:
@@ -106,6 +108,9 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
         case Kind.LINK_END:
             if value == "switch" or (type(value) is int and value >= 0):
                 return value
+        case Kind.PATHS:
+            if value and isinstance(value, dict) and all(map(_is_list_of_names, value.values())):
+                return {name: tuple(names) for name, names in value.items()}
         case Kind.SWITCHES:
             if isinstance(value, dict):
                 return {name: _named_switch(key, name, on, place) for name, on in value.items()}
@@ -184,6 +189,23 @@ def _quantity(key: Key, text: str, place: str, index: int | None) -> float:
     except UsageError:
         raise refusal(key, text, place, index=index) from None
     return _number(key, number, place, index)
+
+
+def _size(key: Key, value: Any, place: str) -> int:
+    """Bytes."""
+    try:
+        size = 0 if isinstance(value, bool) else parse_bytes(value)
+    except (UsageError, TypeError):
+        size = 0
+    if not max(key.minimum, 1) <= size <= key.maximum:
+        raise refusal(key, value, place)
+    return size
+
+
+def _is_list_of_names(value: Any) -> bool:
+    """Whether it is a list of different texts, at least one."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+    return is_list and 0 < len(value) == len(set(value))
 
 
 def _is_finite_number(value: Any) -> bool:

@@ -36,6 +36,7 @@ class Kind(StrEnum):
     NUMBER = "number"
     BANDWIDTH = "bandwidth"  # a number, or a text with a unit
     TIME = "time"  # a number, or a text with a unit
+    SIZE = "size"  # bytes, or a text with a unit
     SWITCH = "on/off"  # an on/off key of the reference, which takes `false` for on
     FLAG = "yes/no"
     CHOICE = "choice"
@@ -47,6 +48,7 @@ class Kind(StrEnum):
     OBJECT = "object"
     OBJECTS = "list of objects"
     LINK_END = "NPU or switch"
+    PATHS = "named lists of names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Key:
                 return self._range("a number") + ', or a text with a unit such as "400Gbps" or "50GB/s"'
             case Kind.TIME:
                 return self._range("a number") + ', or a text with a unit such as "1.5us"'
+            case Kind.SIZE:
+                return self._range("a number of bytes") + ', or a text with a unit such as "64KiB"'
             case Kind.SWITCH | Kind.FLAG:
                 return "1 or true for on, 0 or false for off"
             case Kind.CHOICE | Kind.TEXT if self.choices:
@@ -106,6 +110,8 @@ class Key:
                 return f"a list of objects, each with some of the keys {', '.join(self.choices)}"
             case Kind.LINK_END:
                 return 'the number of an NPU, or "switch"'
+            case Kind.PATHS:
+                return 'an object of lists of names, such as {"cpu": ["pcie", "dram"]}'
             case Kind.SWITCHES:
                 return 'an object such as {"eager-sends": true}, with names from the table of corrections'
 

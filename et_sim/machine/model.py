@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from et_sim.machine.graph import Graph
+from et_sim.machine.pool import MemoryPool
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
 from et_sim.machine.systolic import ClockedArray
 from et_sim.machine.transports import Credits, LogGops, Protocol
@@ -26,12 +27,13 @@ class Shape(StrEnum):
 
 
 class MemoryKind(StrEnum):
-    """Where remote memory lives and who shares its one port."""
+    """Where remote memory lives, and who shares what on the way."""
 
     NONE = "NO_MEMORY_EXPANSION"
     PER_NPU = "PER_NPU_MEMORY_EXPANSION"
     PER_NODE = "PER_NODE_MEMORY_EXPANSION"
     POOL = "MEMORY_POOL"
+    HIERARCHICAL_POOL = "HIERARCHICAL_POOL"
 
 
 class StreamPolicy(StrEnum):
@@ -410,6 +412,7 @@ class RemoteMemory:
     bandwidth: int = 0
     nodes: int = 0
     npus_per_node: int = 0
+    pool: MemoryPool | None = None  # in place of all these figures
 
 
 @dataclass(frozen=True, slots=True)

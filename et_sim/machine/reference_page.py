@@ -16,6 +16,7 @@ from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
+from et_sim.machine.pool_tables import STAGE_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.tcp_keys import TCP_KEYS
@@ -172,6 +173,13 @@ _MEMORY = """
 Without this file there is no remote memory (`NO_MEMORY_EXPANSION`). A transfer takes the latency plus its
 bytes divided by the bandwidth, cut to whole nanoseconds. With `PER_NODE_MEMORY_EXPANSION`, `num-nodes` times
 `num-npus-per-node` must be at least the number of NPUs.
+
+A `HIERARCHICAL_POOL` has `chunk` and `stages` in place of these figures. What it does is told in
+[Remote memory](memory.md).
+"""
+
+_STAGES = """
+Entries of `stages`:
 """
 
 GROUPS = """
@@ -229,7 +237,7 @@ def configuration_page() -> str:
     parts += [_SYSTEM, _table(effective), _COMPUTE, _defaults_table(SYSTOLIC_KEYS)]
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
-    parts += [_MEMORY, _table(memory), GROUPS, _ignored_table(ignored)]
+    parts += [_MEMORY, _table(memory), _STAGES, _entry_table(STAGE_KEYS), GROUPS, _ignored_table(ignored)]
     parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 

@@ -24,6 +24,7 @@ from et_sim.machine.model import (
     TimeFactors,
     WorkKind,
 )
+from et_sim.machine.pool import stage_name
 from et_sim.machine.switch_sorts import switch_sorts
 
 Scaled = tuple[Machine, float] | None
@@ -48,6 +49,7 @@ LATENCY_OF = {
 
 
 BANDWIDTH = "bytes_per_ns"  # of a class of links of a graph
+STAGE_BANDWIDTHS = ("load_bandwidth", "store_bandwidth")  # of a stage of a memory pool
 OF_SYSTEM = {
     "endpoint delay": "endpoint_delay_ns",
     "peak compute": "peak_perf",
@@ -93,6 +95,11 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
     for sort, one in enumerate(switch_sorts(machine.network)[1]):
         found[f"rate of {one.name}"] = partial(scale_switches, machine, sort, "bytes_per_ns")
         found[f"latency of {one.name}"] = partial(scale_switches, machine, sort, "latency_ns")
+    pool = machine.memory.pool
+    for number, stage in enumerate(pool.stages if pool else ()):
+        called = stage_name(stage.name)
+        found[f"bandwidth of {called}"] = partial(scale_stage, machine, number, STAGE_BANDWIDTHS)
+        found[f"latency of {called}"] = partial(scale_stage, machine, number, ("latency_ns",))
     for field, timer in kernel_timers(machine.system):
         for name in timer.figures:
             found[name] = partial(_scale_timer, machine, field, name)
@@ -152,6 +159,22 @@ def scale_switches(machine: Machine, sort: int, name: str, multiple: float) -> S
     fabric: Any = network.fabric  # levels have no such switches
     changed = replace(network, fabric=replace(fabric, reducers=reducers))
     return replace(machine, network=changed), found[1]
+
+
+def scale_stage(machine: Machine, number: int, names: tuple[str, ...], multiple: float) -> Scaled:
+    """Figures of a stage of the memory pool."""
+    pool = machine.memory.pool
+    if pool is None:
+        return None
+    stage, multiplied = pool.stages[number], multiple
+    for name in names:
+        found = _scale(stage, name, multiple)
+        if found is None:
+            return None
+        stage, multiplied = found
+    stages = (*pool.stages[:number], stage, *pool.stages[number + 1 :])
+    changed = replace(machine.memory, pool=replace(pool, stages=stages))
+    return replace(machine, memory=changed), multiplied
 
 
 def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:

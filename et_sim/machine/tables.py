@@ -12,6 +12,7 @@ from et_sim.machine.corrections import Correction
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
+from et_sim.machine.pool_tables import POOL_KEYS
 from et_sim.machine.profiles import Profile
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
 from et_sim.machine.uneven_tables import IN_NETWORK_KEY, LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
@@ -379,8 +380,8 @@ MEMORY_KEYS = (
     Key(
         "memory-type",
         Kind.CHOICE,
-        "Where remote memory lives: nowhere, one per NPU, one per node, or one pool for all. "
-        "The NPUs of one memory take turns.",
+        "Where remote memory lives: nowhere, one per NPU, one per node, or one pool for all, whose NPUs "
+        "take turns; or a pool behind stages.",
         "Missing: uninitialised memory.",
         choices=tuple(kind.value for kind in MemoryKind),
         required=True,
@@ -420,6 +421,7 @@ MEMORY_KEYS = (
         field="npus_per_node",
         maximum=MOST,
     ),
+    *POOL_KEYS,
     Key(
         "local-mem-latency",
         Kind.NUMBER,

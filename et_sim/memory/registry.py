@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from et_sim.machine.model import Machine
 from et_sim.memory.model import MemoryModel
+from et_sim.memory.pool import Pool
 from et_sim.memory.remote import Remote
 
-MODELS: tuple[type[MemoryModel], ...] = (Remote,)
+MODELS: tuple[type[MemoryModel], ...] = (Remote, Pool)
 
 
 def memory_model(machine: Machine) -> MemoryModel | None:

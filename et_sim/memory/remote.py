@@ -24,7 +24,8 @@ class Remote:
     @classmethod
     def of(cls, machine: Machine) -> Remote | None:
         """The memory of a machine whose memory file describes one."""
-        return None if machine.memory.kind is MemoryKind.NONE else cls(machine.memory)
+        kind = machine.memory.kind
+        return None if kind in (MemoryKind.NONE, MemoryKind.HIERARCHICAL_POOL) else cls(machine.memory)
 
     def needs(self) -> tuple[str, ...]:
         """How much is moved."""

@@ -32,12 +32,14 @@ def in_fractions(plan: Plan, bits: int) -> Plan:
         actors=_shifted(plan.actors, bits, "start_ns"),
         axes=_shifted(plan.axes, bits, "endpoint_ns"),
         transfers=_shifted(plan.transfers, bits, "reduction_ns"),
-        switches=_switches(plan.switches, bits),
+        switches=_in_fractions(plan.switches, bits),
+        memory_hops=_in_fractions(plan.memory_hops, bits),
         trees=_shifted(plan.trees, bits, "up_reduction_ns", "down_reduction_ns"),
     )
 
 
-def _switches(rows: Any, bits: int) -> Any:
+def _in_fractions(rows: Any, bits: int) -> Any:
+    """Latencies and rates of switches, or of stages of a memory pool."""
     rows = rows.copy()
     rows["latency_ns"] *= 1 << bits
     rows["bytes_per_ns"] /= 1 << bits

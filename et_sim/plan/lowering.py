@@ -29,6 +29,7 @@ from et_sim.plan.groups import GroupTable
 from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
+from et_sim.plan.pool_tables import JointRequests, pool_tables
 from et_sim.plan.straggler_variants import StragglerVariants
 from et_sim.plan.switch_tables import switch_tables
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
@@ -76,6 +77,8 @@ class Lowering:
         )
         self.collectives = CollectiveTables(machine, self.groups, self.customs)
         choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
+        pool = getattr(memory, "pool", None)
+        self.joint = JointRequests(self.groups)
         rules = NodeRules(machine.system, self.compute, memory)
         self.too_little = TooLittleSaid(rules)
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))
@@ -90,6 +93,7 @@ class Lowering:
             self.too_little.add(trace, int(ranks_of[index]), place)
             self.variants.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
+            self.joint.lower(nodes, trace, rank, pool, used, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
         self.notices = [*self.variants.check_all_met(), *self.collectives.switches.notices]
@@ -137,6 +141,11 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         actor_table["start_ns"] = lowering.variants.start_ns[actors.representative]
     sizes = lowering.templates["nodes"][actor_table["template"]]
     actor_table["node_first"] = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    switches = switch_tables(
+        lowering.collectives, lowering.groups, machine.network.grid, actors, group_members, len(members)
+    )
+    pool = pool_tables(machine.memory.pool, workload.ranks, len(switches["switch_sorts"]))
+    joint_requests, first_joint = lowering.joint.tables()
     return Plan(
         ranks=workload.ranks,
         dimensions=len(machine.network.grid.dimensions),
@@ -157,14 +166,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         **programs,
         bus=_bus(system, _most_bytes(programs)),
         customs=customs,
-        **switch_tables(
-            lowering.collectives,
-            lowering.groups,
-            machine.network.grid,
-            actors,
-            group_members,
-            len(members),
-        ),
+        **switches,
         axes=axes,
         orders=orders,
         groups=groups,
@@ -177,6 +179,11 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         handshakes=int(channels["handshake"].max(initial=-1)) + 1,
         rendezvous=system.rendezvous,
         memory_servers=int(actor_table["memory_server"].max(initial=-1)) + 1,
+        memory_ways=pool.ways,
+        memory_hops=pool.hops,
+        pool_units=pool.units,
+        joint_requests=joint_requests,
+        first_joint=first_joint,
         corrections=system.behaviour.corrections,
         notices=tuple(
             dict.fromkeys((*lowering.notices, *lowering.customs.notices, *lowering.too_little.notices()))

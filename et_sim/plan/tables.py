@@ -30,7 +30,7 @@ class Action(IntEnum):
     COLLECTIVE = 2
     SEND = 3
     RECEIVE = 4
-    MEMORY = 5  # a request of `duration_ns` to a remote-memory server
+    MEMORY = 5  # a request of `duration_ns` to a remote-memory server, or one to a memory pool
 
 
 class Lane(IntEnum):
@@ -91,8 +91,9 @@ NODE = record(
     ("busy", "u1"),  # counts as computing in the exposed-communication figure
     ("indegree", "i4"),
     ("children", "i4"),
-    ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own
-    ("member", "i4"),  # COLLECTIVE: index among the actor's groups
+    ("detail", "i4"),  # COLLECTIVE: row of `collectives`; SEND, RECEIVE: index among the template's own;
+    # MEMORY, to a pool: row of `memory_ways`
+    ("member", "i4"),  # COLLECTIVE, MEMORY of a group: index among the actor's groups
     ("occurrence", "i4"),  # COLLECTIVE: how many with the same group and detail precede it in the program
     ("children_first", "i8"),
     ("duration_ns", "i8"),
@@ -297,6 +298,11 @@ class Plan:
     handshakes: int
     rendezvous: bool
     memory_servers: int
+    memory_ways: Any  # to the tiers of a memory pool and back (`pool_tables`); empty: there is none
+    memory_hops: Any
+    pool_units: Any  # `PoolUnits`
+    joint_requests: Any  # to the pool, by groups
+    first_joint: Any  # by group
     corrections: frozenset[Correction]
     notices: tuple[Notice, ...]  # what was accepted, but somebody should know
     is_folded: bool  # some actor stands for several ranks

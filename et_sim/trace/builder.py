@@ -153,15 +153,43 @@ class TraceBuilder:
         values = {"is_cpu": False, "comm_bytes": bytes, "comm_tag": tag, "comm_src": source}
         return self._add(NodeKind.RECV, name or "receive", values, **options)
 
-    def load(self, bytes: int, *, name: str = "", **options: Unpack[NodeOptions]) -> int:
-        """Read `bytes` from memory."""
-        values = {"is_cpu": False, "tensor_bytes": bytes}
-        return self._add(NodeKind.MEM_LOAD, name or "load", values, **options)
+    def load(
+        self,
+        bytes: int,
+        *,
+        name: str = "",
+        tier: int | None = None,
+        gather: str | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> int:
+        """Read `bytes` from memory; `tier` is the number of one, where the memory has several.
 
-    def store(self, bytes: int, *, name: str = "", **options: Unpack[NodeOptions]) -> int:
-        """Write `bytes` to memory."""
-        values = {"is_cpu": False, "tensor_bytes": bytes}
-        return self._add(NodeKind.MEM_STORE, name or "store", values, **options)
+        With `gather`, all members of that group ("" is all ranks) get the same `bytes`, which leave the
+        memory once: switches on the way copy them (an all-gather of shards that lie in memory).
+        """
+        values = {"is_cpu": False, "tensor_bytes": bytes, "memory_tier": tier}
+        if gather is not None:
+            values["comm_type"] = int(CollectiveKind.ALL_GATHER)
+        return self._add(NodeKind.MEM_LOAD, name or "load", values, **options, group=gather)
+
+    def store(
+        self,
+        bytes: int,
+        *,
+        name: str = "",
+        tier: int | None = None,
+        reduce: str | None = None,
+        **options: Unpack[NodeOptions],
+    ) -> int:
+        """Write `bytes` to memory; `tier` is the number of one, where the memory has several.
+
+        With `reduce`, all members of that group ("" is all ranks) write `bytes` of their own, which switches
+        on the way reduce, so that they reach the memory once (a reduce-scatter into shards there).
+        """
+        values = {"is_cpu": False, "tensor_bytes": bytes, "memory_tier": tier}
+        if reduce is not None:
+            values["comm_type"] = int(CollectiveKind.REDUCE_SCATTER)
+        return self._add(NodeKind.MEM_STORE, name or "store", values, **options, group=reduce)
 
     def metadata(self, text: str, *, name: str = "", node_id: int | None = None) -> int:
         """A node that only carries text, such as a description of the process groups."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, schedule_own
 from et_sim.engine.collectives.chunks import start_collective
+from et_sim.engine.nodes.pool import request_pool
 from et_sim.engine.nodes.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import release_event
@@ -123,7 +124,10 @@ def _channel(run: Run, actor_row: int, detail: int) -> int:
 
 @works_on_tables
 def _request_memory(run: Run, actor_row: int, node: int) -> None:
-    """Be served at once, or join the end of the server's queue."""
+    """Set out for the pool, be served at once, or join the end of the server's queue."""
+    if len(run.plan.memory_hops) > 0:
+        request_pool(run, actor_row, node)
+        return
     server_row = run.plan.actors[actor_row].memory_server
     if server_row == NONE:
         duration = _plan_node(run, actor_row, node).duration_ns

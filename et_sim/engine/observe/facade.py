@@ -18,6 +18,7 @@ from et_sim.engine.observe import (
     event_actor,
     message_causes,
     phases,
+    pool_causes,
     queues,
     tie_rules,
     ties,
@@ -40,6 +41,10 @@ issue_pass_ends = tie_rules.issue_pass_ends
 server_taken = causes.server_taken
 server_freed = causes.server_freed
 request_served = causes.request_served
+request_joins = pool_causes.request_joins
+request_sets_out = pool_causes.request_sets_out
+stage_passed = pool_causes.stage_passed
+request_ends = pool_causes.request_ends
 
 # Collectives
 collective_issued = causes.collective_issued
@@ -193,6 +198,15 @@ def parent_done(run: Run, node_row: int, is_deferred: int) -> None:
     """A parent of a node is done; `is_deferred`: while nodes are issued, so that the node has to wait."""
     causes.parent_done(run, node_row)
     tie_rules.parent_done(run, node_row, is_deferred)
+
+
+@works_on_tables
+def unit_taken(
+    run: Run, row: int, unit_row: int, link: int, begin: int, held: int, one: int, every: int, size: int
+) -> None:
+    """A unit of a memory pool passes so many bytes in so long a time, and their first piece in another."""
+    pool_causes.unit_taken(run, row, unit_row, link, begin, held, one, every)
+    traffic.unit_taken(run, run.units[unit_row].resource, begin, held + every, size)
 
 
 @works_on_tables

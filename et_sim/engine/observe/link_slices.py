@@ -95,6 +95,22 @@ def note_wait(run: Run, link: int, wait: int) -> None:
 
 
 @works_on_tables
+def note_waited(run: Run, link: int, until: int) -> None:
+    """Something waits for a link from now until then."""
+    traffic, at = run.traffic, run.clock[0].now
+    if len(traffic.slices) == 0 or until == at:
+        return
+    _reach(run, until)
+    shift, first = traffic.grid[SHIFT], link * traffic.grid[PER_LINK]
+    longest = traffic.slices[first + (until >> shift)]
+    longest.longest_ns = max(longest.longest_ns, until - at)
+    while at < until:
+        end = min(until, ((at >> shift) + 1) << shift)
+        traffic.slices[first + (at >> shift)].waited_ns += end - at
+        at = end
+
+
+@works_on_tables
 def _reach(run: Run, time: int) -> None:
     """Make slices so wide that the last one holds a time."""
     grid = run.traffic.grid

@@ -13,7 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe.link_slices import note_begun, note_busy, note_carried, note_wait, note_waiting
+from et_sim.engine.observe.link_slices import (
+    note_begun,
+    note_busy,
+    note_carried,
+    note_wait,
+    note_waited,
+    note_waiting,
+)
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE
 from et_sim.engine.state.phase_key import PHASE_BITS
 from et_sim.engine.state.run import NONE, Run
@@ -229,6 +236,14 @@ def messages_leave_link(run: Run, link_row: int, count: int, messages: int) -> N
     """So many messages are through, and those that are left share the link."""
     if is_noted(run):
         note_waiting(run, link_row, max(messages - 1, 0) - max(messages + count - 1, 0))
+
+
+@works_on_tables
+def unit_taken(run: Run, resource: int, begin: int, length: int, size: int) -> None:
+    """A unit of a memory pool is to pass bytes, from then on."""
+    if is_noted(run):
+        note_waited(run, resource, begin)
+        note_busy(run, resource, begin, length, size, 1)
 
 
 @works_on_tables

@@ -102,6 +102,25 @@ class StalledState:
         """The lane the node needs."""
         return int(self._lane[self.plan_row(node)])
 
+    def absent_from_joint(self, node: NodeAt) -> tuple[int, ...]:
+        """Ranks that have not made a request to a memory pool that a node makes together with them."""
+        plan, actor = self.plan, self.plan.actors[node.actor]
+        row = plan.nodes[self.plan_row(node)]
+        if not len(plan.joint_requests) or row.member == NONE:
+            return ()
+        member = plan.members[plan.actor_members[actor.first_member + row.member]]
+        group = plan.groups[member.group]
+        first = int(group.members_first)
+        ranks = (
+            plan.group_ranks[first : first + int(group.members)] if member.group else np.arange(plan.ranks)
+        )
+        joint = self.run.joints[plan.first_joint[member.group] + row.occurrence]
+        asked, at = set(), int(joint.head) - 1
+        while at != NONE:
+            asked.add(int(self.rank[self.run.requests[at].actor]))
+            at = int(self.run.requests[at].next)
+        return tuple(rank for rank in ranks.tolist() if rank not in asked)
+
     def is_finished(self, actor: int) -> bool:
         """Whether the actor completed all its nodes."""
         return bool(self.outcome.finish_ns[actor] >= 0)

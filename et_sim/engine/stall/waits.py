@@ -138,8 +138,17 @@ class WaitDescriber:
         if action is Action.COLLECTIVE:
             return self._collective_wait(node)
         if action is Action.MEMORY:
-            return self._wait(node, "memory", "its turn at the memory server", ())
+            return self._memory_wait(node)
         return self._wait(node, "unknown", "something that never happened", ())
+
+    def _memory_wait(self, node: NodeAt) -> Wait:
+        """Only a request of a group can wait for ever."""
+        missing = self._still.absent_from_joint(node)
+        if not missing:
+            return self._wait(node, "memory", "its turn at the memory server", ())
+        what = operation(self._still.trace(node.actor), node.row)
+        sentence = f"{WHO} to {what} with it, as members of one group"
+        return self._wait(node, "memory", sentence, missing)
 
     def _receive_wait(self, node: NodeAt) -> Wait:
         source, _, tag, size = self._graph.messages.ends(self._graph.messages.channel(node))

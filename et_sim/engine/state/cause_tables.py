@@ -72,6 +72,13 @@ CHUNK_CAUSES = record(
     ("half", "i8"),  # the first half of a direct exchange had arrived
     ("ended", "i8"),  # of the first actor, where phases end together: all that have ended this one so far
 )
+REQUEST_CAUSES = record(
+    ("last", "i8"),  # the last piece of a transfer is at its stage
+    ("first_out", "i8"),  # the first one has passed the units looked at so far, and when; then the last one
+    ("last_out", "i8"),
+    ("first_ns", "i8"),
+    ("last_ns", "i8"),
+)
 SIDE_CAUSES = record(("free", "i8"), ("processed", "i8"))  # when it last sent or received, and processed
 EARLY = record(("head", "i4"), ("tail", "i4"))  # events that stand for what came early
 QUEUE_CAUSES = record(("starts", "i8"), ("leaves", "i8"))
@@ -111,6 +118,9 @@ class Causes(Tables):
     messages: Any  # under way
     links: Any  # and other resources of the network: became free
     servers: Any  # became free
+    requests: Any
+    units: Any  # will have done all they have been given
+    joints: Any  # all members so far
     custom: Any  # per chunk and node of its custom program: all parents so far
     bus_sides: Any
     bus_requests: Any
@@ -166,6 +176,9 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         messages=table(CAUSE, 0),
         links=causes_of("links"),
         servers=causes_of("servers"),
+        requests=table(REQUEST_CAUSES, sizes["requests"] if reserve else 0),
+        units=causes_of("units"),
+        joints=causes_of("joints"),
         custom=np.full((0, plan.largest_custom), NONE, np.int64),
         bus_sides=_sides(sizes["bus_sides"] if reserve else 0),
         bus_requests=table(CAUSE, 0),

@@ -273,3 +273,18 @@ BRANCH_STATE = record(  # of a member, on its switch
     *MARK_FIELDS,
 )
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
+REQUEST = record(  # to a memory pool; its row is that of its node
+    ("last_ns", "i8"),  # when its last piece is at the stage that it is at
+    ("actor", "i4"),
+    ("node", "i4"),
+    ("hop", "i4"),
+    ("next", "i4"),  # of the same joint request
+)
+UNIT = record(  # of a stage of a memory pool
+    ("free_ns", "i8"),  # when it will have done all it has been given
+    ("bytes", "i8"),
+    ("busy_ns", "i8"),
+    ("seen", "i8"),  # the joint request, and stage, that it has last passed
+    ("resource", "i4"),
+)
+JOINT_STATE = record(("arrived", "i4"), ("head", "i4"))  # members that have asked; 1 more than a request

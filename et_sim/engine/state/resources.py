@@ -6,10 +6,12 @@ First come resources, such as the links of the link model, then the classes of l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from et_sim.plan.pool_tables import PoolUnits
 
 SENDING = "all it sends"  # where there are no links
 NOBODY = -1
@@ -41,6 +43,27 @@ class ResourceTable:
         if self.links is not None:
             return self.links
         return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
+
+
+def with_pool(resources: ResourceTable, units: PoolUnits, actor_of_rank: Any) -> ResourceTable:
+    """The resources of a network, and behind them the units of a memory pool: one more dimension a stage."""
+    if not len(units.stage):
+        return resources
+    rows, stage = len(units.stage), units.stage
+    links = np.concatenate((resources.links_like(actor_of_rank), np.ones(rows, np.int64)))
+    ports = len(resources.port_names) + np.arange(rows, dtype=np.int32)
+    above = int(resources.dimension.max(initial=-1)) + 1
+    return replace(
+        resources,
+        actor=np.concatenate((resources.actor, np.full(rows, NOBODY, np.int32))),
+        dimension=np.concatenate((resources.dimension, above + stage)),
+        port=np.concatenate((resources.port, ports)),
+        port_names=(*resources.port_names, *units.names),
+        tier=np.concatenate((resources.tier, len(resources.tier_names) + stage)),
+        tier_names=(*resources.tier_names, *units.stages),
+        bytes_per_ns=np.concatenate((resources.bytes_per_ns, units.bytes_per_ns)),
+        links=links,
+    )
 
 
 def sendings(

@@ -28,12 +28,14 @@ from et_sim.engine.state.records import (
     CURSOR,
     EVENT,
     JOIN,
+    JOINT_STATE,
     LANE_STATE,
     MEMBER_STATE,
     NODE_MARK,
     NODE_STATE,
     PHASE_LOG,
     QUEUE,
+    REQUEST,
     RUNNING,
     SERVER,
     SLOT,
@@ -41,6 +43,7 @@ from et_sim.engine.state.records import (
     SWITCH_STATE,
     TURN,
     UNEXPECTED,
+    UNIT,
     WAITING_FIFO,
 )
 from et_sim.engine.state.traffic_tables import Traffic
@@ -83,6 +86,10 @@ class PlanTables(Tables):
     group_members: Any
     members: Any
     actor_members: Any
+    memory_ways: Any
+    memory_hops: Any
+    joint_requests: Any
+    first_joint: Any
     # by QUEUES_PER_DIM, QUEUE_ROWS, …
     settings: Any
 
@@ -126,6 +133,9 @@ class Run(Tables):
     issuers: Any  # per collective of a program, if all ranks start it together: how many have issued it
     custom_waiting: Any  # per chunk and node of its custom program: parents not yet completed
     servers: Any
+    requests: Any  # per node, on machines with a memory pool
+    units: Any
+    joints: Any
     messages: Any  # under way, if the network model keeps them
     bus_sides: Any
     bus_fifos: Any
@@ -166,14 +176,15 @@ def new_run(
     message: Any,
     *,
     resources: int,
+    units: int = 0,
     causal_events_per_event: int = 0,
     phases_per_event: int = 0,
 ) -> Run:
     """A run that has not begun. `message` is the record of a message under way, `resources` says how many the
-    network has. With `causal_events_per_event`, the run records what causes what (`causes`).
+    network and a memory pool have, of which the last `units` are the pool's.
 
-    With `phases_per_event`, it logs what became of every chunk in every phase; `traffic` says whether it
-    records messages and links.
+    With `causal_events_per_event`, the run records what causes what (`causes`). With `phases_per_event`, it
+    logs what became of every chunk in every phase; `traffic` says whether it records messages and links.
     """
     actors = len(plan.actors)
     lanes = table(LANE_STATE, actors * LANES)
@@ -198,8 +209,15 @@ def new_run(
     clock["free_bus_request"] = clock["free_join"] = NONE
     node_states = _node_states(plan)
     issuers = np.zeros(plan.most_collectives if plan.version_1.starts_together else 0, np.int32)
+    requests = table(REQUEST, len(node_states) if len(plan.memory_hops) else 0)
+    joints = table(JOINT_STATE, len(plan.joint_requests))
+    pool_units = table(UNIT, len(plan.pool_units.stage))
+    pool_units["resource"] = resources - units + np.arange(len(pool_units))
     sizes = {
         "nodes": len(node_states),
+        "requests": len(requests),
+        "units": len(pool_units),
+        "joints": len(joints),
         "issuers": len(issuers),
         "lanes": len(lanes),
         "queues": len(queues),
@@ -246,6 +264,9 @@ def new_run(
         issuers=issuers,
         custom_waiting=np.zeros((0, plan.largest_custom), np.int32),
         servers=servers,
+        requests=requests,
+        units=pool_units,
+        joints=joints,
         messages=table(message, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
         causes=new_causes(plan, causal_events_per_event, sizes),

@@ -15,6 +15,7 @@ import numpy as np
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.cause_tables import CauseKind
 from et_sim.engine.state.run import NONE
+from et_sim.machine.pool import stage_name
 from et_sim.tables.kinds import SHARED_LINKS
 from et_sim.timeline.content import Content, Texts, not_negative, unless
 from et_sim.timeline.output_filter import OutputFilter
@@ -31,7 +32,8 @@ class PathSource:
     def __init__(self, causal_events: CausalEvents, outcome: Outcome, workload: Workload) -> None:
         self._causal_events, self._plan, self._workload = causal_events, outcome.plan, workload
         classes = outcome.resources.class_names if outcome.resources else ()
-        self._link_names, self._classes = (*classes, *outcome.plan.switch_sorts), len(classes)
+        stages = [stage_name(stage) for stage in outcome.plan.pool_units.stages]
+        self._link_names, self._classes = (*classes, *outcome.plan.switch_sorts, *stages), len(classes)
 
     def blocks(self) -> Iterator[dict[str, Any]]:
         """Columns of all causal events, block by block."""

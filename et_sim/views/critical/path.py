@@ -37,7 +37,12 @@ CAUSES = (
     "idle",
 )
 _PLAIN = ("latency", "serialisation", "endpoint", "reduction", "bus", "switch")
-_OF_LINKS = {"switch": "latency", "switch_rate": "serialisation"}  # what switches do, in the terms of links
+_OF_LINKS = {  # what links, stages of memory and switches do, in the terms of links
+    "latency": "latency",
+    "serialisation": "serialisation",
+    "switch": "latency",
+    "switch_rate": "serialisation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,9 @@ class CriticalPath:
             cause[what == KINDS.index(name)] = CAUSES.index(name)
         cause[what == KINDS.index("switch_rate")] = CAUSES.index("switch")
         cause[what == KINDS.index("late_start")] = CAUSES.index("idle")
+        of_node = np.where(self.node == NONE, NONE, self.causes_of_nodes()[self.node])
+        of_links = np.isin(what, [KINDS.index(name) for name in ("latency", "serialisation")])
+        cause[of_links & (of_node == CAUSES.index("memory"))] = CAUSES.index("memory")
         is_node = (what == KINDS.index("node")) & (self.node != NONE)
         cause[is_node] = self.causes_of_nodes()[self.node[is_node]]
         return cause
@@ -141,8 +149,8 @@ class CriticalPath:
             on = record.link.codes[rows] == code
             if name is None or not on.any():
                 continue
-            sums = dict(zip(CAUSES, self._sums(on).tolist(), strict=True))
-            named = {cause: sums[cause] for cause in ("latency", "serialisation", "queueing")}
+            named: dict[str, Any] = {"latency": 0, "serialisation": 0}
+            named["queueing"] = int(self.queued_ns[on].sum())
             for kind, cause in _OF_LINKS.items():
                 of_kind = on & record.is_kind(kind)[rows]
                 named[cause] += int((self.spent_ns - self.queued_ns)[of_kind].sum())

@@ -1,0 +1,121 @@
+"""Requests to a memory pool: how they pass its stages, and wait for each other there.
+
+Units of a stage, such as switches, serve transfers in the order in which their first pieces come. A unit has
+done its part of a transfer when it has done all that came before, and its bytes at its bandwidth, but not
+before it has passed the last piece on, which it may have to wait for. Stages work at the same time, each on
+the pieces that have come so far.
+
+Members of a group that make a request together wait for the last of them, and then go on in step: every unit
+on the way of any of them passes the bytes once.
+
+Not here: which stages these are (`plan.pool_tables`), and memories that are one server (`issue`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import NODE_DONE, POOL_STAGE
+from et_sim.engine.state.run import NONE, Run
+from et_sim.plan.pool_tables import MOST_STAGES
+
+
+@works_on_tables
+def request_pool(run: Run, actor_row: int, node: int) -> None:
+    """A node asks; if it does so with others, the last of them sets out for all."""
+    row = run.plan.actors[actor_row].node_first + node
+    request = run.requests[row]
+    request.actor, request.node, request.hop, request.next = actor_row, node, 0, NONE
+    joint_row = joint_of(run, actor_row, node)
+    if joint_row != NONE:
+        joint = run.joints[joint_row]
+        observe.request_joins(run, joint_row, joint.arrived == 0)
+        joint.arrived += 1
+        request.next = joint.head - 1
+        joint.head = row + 1
+        if joint.arrived < run.plan.joint_requests[joint_row].members:
+            return
+    request.last_ns = run.clock[0].now
+    observe.request_sets_out(run, row)
+    reach_stage(run, actor_row, node)
+
+
+@works_on_tables
+def joint_of(run: Run, actor_row: int, node: int) -> int:
+    """The request of a group that a node is a part of; NONE: it asks alone."""
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    if plan_node.member == NONE:
+        return NONE
+    member = run.plan.actor_members[actor.first_member + plan_node.member]
+    return int(run.plan.first_joint[run.plan.members[member].group] + plan_node.occurrence)
+
+
+@works_on_tables
+def reach_stage(run: Run, actor_row: int, node: int) -> None:
+    """The first piece is at a stage: what becomes of all pieces there follows from what came before."""
+    actor = run.plan.actors[actor_row]
+    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    way = run.plan.memory_ways[plan_node.detail]
+    row, joint_row = actor.node_first + node, joint_of(run, actor_row, node)
+    request = run.requests[row]
+    hop = run.plan.memory_hops[way.hop_first + request.hop]
+    first = last = 0
+    if joint_row == NONE:
+        first, last = _take_unit(run, row, row, hop, way.chunk, plan_node.bytes)
+    else:
+        stamp, at = joint_row * MOST_STAGES + request.hop + 1, run.joints[joint_row].head - 1
+        while at != NONE:
+            unit = run.units[_unit_of(run, at, hop)]
+            if unit.seen != stamp:
+                unit.seen = stamp
+                own_first, own_last = _take_unit(run, row, at, hop, way.chunk, plan_node.bytes)
+                first, last = max(first, own_first), max(last, own_last)
+            at = run.requests[at].next
+    latency = 0 if hop.is_occupied else hop.latency_ns
+    request.hop += 1
+    request.last_ns = last + latency
+    observe.stage_passed(run, row, hop.link, first, last, latency)
+    delay = first + latency - run.clock[0].now
+    if request.hop < way.hops:
+        schedule_own(run, actor_row, delay, POOL_STAGE, actor_row, node, 0)
+    else:
+        _end_all(run, row, joint_row)
+
+
+@works_on_tables
+def _unit_of(run: Run, row: int, hop: Any) -> int:
+    """The unit of a stage that a request passes."""
+    rank = run.plan.actors[run.requests[row].actor].rank
+    return int(hop.unit_first + rank // hop.npus_per_unit)
+
+
+@works_on_tables
+def _take_unit(run: Run, row: int, asking: int, hop: Any, chunk: int, size: int) -> tuple[int, int]:
+    """When the first and the last piece have passed a unit."""
+    unit_row, now = _unit_of(run, asking, hop), run.clock[0].now
+    unit, before = run.units[unit_row], run.requests[row].last_ns
+    pieces = max((size + chunk - 1) // chunk, 1)
+    one, every = int(size / pieces / hop.bytes_per_ns), int(size / hop.bytes_per_ns)
+    held = hop.latency_ns if hop.is_occupied else 0
+    begin = max(now, unit.free_ns)
+    unit.free_ns = begin + held + every
+    unit.bytes += size
+    unit.busy_ns += held + every
+    observe.unit_taken(run, row, unit_row, hop.link, begin, held, one, every, size)
+    return begin + held + one, max(unit.free_ns, before + held + one)
+
+
+@works_on_tables
+def _end_all(run: Run, row: int, joint_row: int) -> None:
+    """The last piece is on its way from the last stage: when it is there, all nodes that asked are done."""
+    request, now = run.requests[row], run.clock[0].now
+    at = row if joint_row == NONE else run.joints[joint_row].head - 1
+    while at != NONE:
+        asking = run.requests[at]
+        observe.request_ends(run, row, request.last_ns)
+        schedule_own(run, asking.actor, request.last_ns - now, NODE_DONE, asking.actor, asking.node, 0)
+        at = asking.next

@@ -1,0 +1,115 @@
+"""Why requests to a memory pool end when they do: units that are busy, pieces, latencies.
+
+Idle unless causes are recorded (`causes`). A stage passes the first piece of a transfer on, and later the
+last one: so a request has two causes at a time.
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.observe.causes import (
+    BARRIER,
+    BOUND,
+    LATENCY,
+    PARENTS,
+    SERIALISATION,
+    SERVER,
+    SERVER_QUEUE,
+    current_cause,
+    is_recorded,
+    join_cause,
+    new_causal_event,
+)
+from et_sim.engine.observe.message_causes import next_event_flies, next_event_follows
+from et_sim.engine.state.run import NONE, Run
+
+
+@works_on_tables
+def request_joins(run: Run, joint_row: int, is_first: bool) -> None:
+    """A member of a group asks: what follows needs all that have so far."""
+    if is_recorded(run):
+        if not is_first:
+            join_cause(run, run.causes.joints[joint_row], BARRIER, NONE)
+        run.causes.joints[joint_row] = current_cause(run)
+
+
+@works_on_tables
+def request_sets_out(run: Run, row: int) -> None:
+    """All pieces of a transfer are there for its first stage."""
+    if is_recorded(run):
+        kept = run.causes.requests[row]
+        kept.last = current_cause(run)
+        kept.first_out = kept.last_out = NONE
+
+
+@works_on_tables
+def unit_taken(
+    run: Run, row: int, unit_row: int, link: int, begin: int, held: int, one: int, every: int
+) -> None:
+    """A unit passes a transfer, from then on if the pieces are there."""
+    if not is_recorded(run):
+        return
+    now, kept = run.causes.now[0], run.causes.requests[row]
+    free, start = run.causes.units[unit_row], now.cause
+    now.resource = run.units[unit_row].resource
+    if begin > run.clock[0].now:
+        start = new_causal_event(run, free, start, SERVER_QUEUE, begin, begin)
+    elif free != NONE and free != start:
+        start = new_causal_event(run, start, free, SERVER, begin, begin)
+    start = _takes(run, start, LATENCY, link, begin, begin + held)
+    first = _takes(run, start, SERIALISATION, link, begin + held, begin + held + one)
+    done = _takes(run, start, SERIALISATION, link, begin + held, begin + held + every)
+    run.causes.units[unit_row] = done
+    before = run.requests[row].last_ns
+    last = _takes(run, kept.last, LATENCY, link, before, before + held)
+    last = _takes(run, last, SERIALISATION, link, before + held, before + held + one)
+    now.resource = NONE
+    last = _later(run, done, begin + held + every, last, before + held + one, BOUND)
+    if kept.first_out == NONE:
+        kept.first_out, kept.last_out = first, last
+        kept.first_ns, kept.last_ns = begin + held + one, max(begin + held + every, before + held + one)
+        return
+    last_ns = max(begin + held + every, before + held + one)
+    kept.first_out = _later(run, kept.first_out, kept.first_ns, first, begin + held + one, PARENTS)
+    kept.last_out = _later(run, kept.last_out, kept.last_ns, last, last_ns, PARENTS)
+    kept.first_ns = max(kept.first_ns, begin + held + one)
+    kept.last_ns = max(kept.last_ns, last_ns)
+
+
+@works_on_tables
+def stage_passed(run: Run, row: int, link: int, first: int, last: int, latency: int) -> None:
+    """A transfer is through a stage; the next event is that its first piece reaches the next one."""
+    if is_recorded(run):
+        kept = run.causes.requests[row]
+        kept.last = _takes(run, kept.last_out, LATENCY, link, last, last + latency)
+        next_event_flies(run, kept.first_out, first, link)
+        kept.first_out = kept.last_out = NONE
+
+
+@works_on_tables
+def request_ends(run: Run, row: int, time: int) -> None:
+    """The next event is that a node which asked is done."""
+    if is_recorded(run):
+        next_event_follows(run, run.causes.requests[row].last, time)
+
+
+@works_on_tables
+def _takes(run: Run, cause: int, kind: int, link: int, begin: int, end: int) -> int:
+    """What a stage takes time for, after a causal event."""
+    if end == begin:
+        return cause
+    now = run.causes.now[0]
+    now.link = link
+    cause = new_causal_event(run, cause, NONE, kind, begin, end)
+    now.link = NONE
+    return cause
+
+
+@works_on_tables
+def _later(run: Run, one: int, one_ns: int, other: int, other_ns: int, kind: int) -> int:
+    """What needs two causal events."""
+    if one == other:
+        return one
+    if one_ns >= other_ns:
+        return new_causal_event(run, one, other, kind, one_ns, one_ns)
+    return new_causal_event(run, other, one, kind, other_ns, other_ns)

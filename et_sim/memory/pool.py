@@ -1,0 +1,80 @@
+"""A pool behind stages: a transfer is cut into equal pieces, which pass the stages one behind the other.
+
+A request that is alone takes, at each stage, one piece's serialisation and the latency, and besides, all
+pieces but one at the slowest stage. Each stage's times are cut to whole nanoseconds.
+
+Not here: requests that meet others in a stage (`et_sim.engine.nodes.pool`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from et_sim.machine.model import Machine
+from et_sim.machine.pool import MemoryPool, PoolStage
+from et_sim.memory.model import NO_SERVER
+from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The pool that a memory file describes, for so many NPUs."""
+
+    pool: MemoryPool
+    ranks: int
+
+    @classmethod
+    def of(cls, machine: Machine) -> Pool | None:
+        """The pool of a machine whose memory file describes one."""
+        pool = machine.memory.pool
+        return None if pool is None else cls(pool, machine.network.ranks)
+
+    def needs(self) -> tuple[str, ...]:
+        """How much is moved."""
+        return ("tensor_size",)
+
+    def service_ns(self, trace: Trace, rows: IntColumn) -> IntColumn:
+        """How long each request takes that is alone."""
+        stores = trace.kind[rows] == NodeKind.MEM_STORE
+        tiers = tiers_of(self.pool, trace, rows)
+        size, taken = trace.tensor_bytes[rows], np.zeros(len(rows), np.int64)
+        for tier in np.unique(tiers[(tiers >= 0) & (tiers < len(self.pool.tiers))]).tolist():
+            for way in (False, True):
+                which = (tiers == tier) & (stores == way)
+                taken[which] = self._alone_ns(tier, size[which], stores=way)
+        return taken
+
+    def _alone_ns(self, tier: int, size: IntColumn, *, stores: bool) -> IntColumn:
+        pieces = np.maximum(-(-size // self.pool.chunk_bytes), 1)
+        first = last = np.zeros(len(size), np.int64)
+        for stage in stages_of(self.pool, tier, stores=stores):
+            rate = per_npu(stage, self.ranks) * stage.bandwidth(stores=stores)
+            one, every = ((size / pieces / rate).astype(np.int64), (size / rate).astype(np.int64))
+            latency = int(stage.latency_ns)
+            last = np.maximum(first + every, last + one) + latency
+            first = first + one + latency
+        return last
+
+    def server_of_ranks(self, ranks: RowColumn) -> RowColumn:
+        """One for all, unless each NPU has units of its own at all stages."""
+        is_shared = any(stage.count < self.ranks for stage in self.pool.stages)
+        return np.zeros_like(ranks) if is_shared else np.full_like(ranks, NO_SERVER)
+
+
+def tiers_of(pool: MemoryPool, trace: Trace, rows: IntColumn) -> IntColumn:
+    """Which tier each of some requests goes to."""
+    named = trace.has("memory_tier", rows)
+    return np.where(named, trace.memory_tier[rows].astype(np.int64), pool.default_tier)
+
+
+def stages_of(pool: MemoryPool, tier: int, *, stores: bool) -> list[PoolStage]:
+    """The stages that data passes, in its order: stores go to the memory, loads come from there."""
+    stages = [pool.stages[stage] for stage in pool.tiers[tier].stages]
+    return stages if stores else stages[::-1]
+
+
+def per_npu(stage: PoolStage, ranks: int) -> int:
+    """How many units share the transfers of one NPU."""
+    return max(stage.count // ranks, 1)

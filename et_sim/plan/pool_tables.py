@@ -1,0 +1,183 @@
+"""The stages of a memory pool as tables, and requests to it: which way each goes, and who makes it together.
+
+Not here: what a stage costs (`et_sim.engine.nodes.pool`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.errors import TraceError
+from et_sim.machine.pool import MemoryPool
+from et_sim.memory.pool import per_npu, tiers_of
+from et_sim.plan.groups import GroupTable
+from et_sim.plan.tables import Action, record, table
+from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
+from et_sim.trace.process_groups import read_process_groups
+
+LOADS, STORES = 0, 1
+ALONE = -1  # a request that is not made together with others
+MOST_STAGES = 64  # of a tier
+COLLECTIVES = {
+    NodeKind.MEM_LOAD: CollectiveKind.ALL_GATHER,
+    NodeKind.MEM_STORE: CollectiveKind.REDUCE_SCATTER,
+}
+
+WAY = record(("hop_first", "i4"), ("hops", "i4"), ("chunk", "i8"))  # to a tier, or from it
+HOP = record(  # a stage on a way
+    ("link", "i4"),  # what stands for the stage where a class of links may stand
+    ("unit_first", "i4"),
+    ("npus_per_unit", "i4"),
+    ("is_occupied", "u1"),  # during the latency
+    ("latency_ns", "i8"),
+    ("bytes_per_ns", "f8"),  # what is there for one transfer at a time
+)
+JOINT = record(("members", "i4"))  # a request of a group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolUnits:
+    """Who the units of all stages are, for people."""
+
+    stages: tuple[str, ...]
+    stage: Any  # per unit
+    names: tuple[str, ...]
+    bytes_per_ns: Any  # the higher of both directions
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTables:
+    """What the plan has of a pool."""
+
+    ways: Any
+    hops: Any
+    units: PoolUnits
+
+
+def pool_tables(pool: MemoryPool | None, ranks: int, switch_sorts: int) -> PoolTables:
+    """Ways in the order of tiers, loads before stores; empty without a pool."""
+    if pool is None:
+        return PoolTables(table(WAY, 0), table(HOP, 0), PoolUnits((), np.zeros(0, np.int32), (), np.zeros(0)))
+    first, units = _units(pool, ranks)
+    ways = table(WAY, 2 * len(pool.tiers))
+    hops = table(HOP, 2 * sum(len(tier.stages) for tier in pool.tiers))
+    at = 0
+    for row, way in enumerate(ways):
+        stages, stores = pool.tiers[row // 2].stages, row % 2 == STORES
+        way.hop_first, way.hops, way.chunk = at, len(stages), pool.chunk_bytes
+        for number in stages if stores else stages[::-1]:
+            stage, hop = pool.stages[number], hops[at]
+            hop.link = -2 - switch_sorts - number  # behind the sorts of switches that reduce
+            hop.unit_first = first[number, int(stores)]
+            hop.npus_per_unit = max(ranks // stage.count, 1)
+            hop.latency_ns, hop.is_occupied = int(stage.latency_ns), stage.is_occupied
+            hop.bytes_per_ns = per_npu(stage, ranks) * stage.bandwidth(stores=stores)
+            at += 1
+    return PoolTables(ways, hops, units)
+
+
+def _units(pool: MemoryPool, ranks: int) -> tuple[Any, PoolUnits]:
+    """Where the units of each stage begin, by direction; several units of one NPU are one row."""
+    first = np.zeros((len(pool.stages), 2), np.int64)
+    names: list[str] = []
+    of_stage: list[int] = []
+    rates: list[float] = []
+    for number, stage in enumerate(pool.stages):
+        several = per_npu(stage, ranks)
+        ways = ((" loads", stage.load_bandwidth), (" stores", stage.store_bandwidth))
+        both = (("", max(stage.load_bandwidth, stage.store_bandwidth)),)
+        for way, (suffix, rate) in enumerate(ways if stage.is_duplex else both):
+            first[number, way:] = len(names)
+            for unit in range(min(stage.count, ranks)):
+                which = unit if several == 1 else f"{several * unit}-{several * (unit + 1) - 1}"
+                names.append(f"{stage.name} {which}{suffix}")
+            count = min(stage.count, ranks)
+            of_stage += [number] * count
+            rates += [rate * several] * count
+    stages = tuple(stage.name for stage in pool.stages)
+    return first, PoolUnits(stages, np.array(of_stage, np.int32), tuple(names), np.array(rates))
+
+
+class JointRequests:
+    """Requests that members of groups make together, in the order of their programs."""
+
+    def __init__(self, groups: GroupTable) -> None:
+        self._groups = groups
+        self._most: dict[str, int] = {}  # of any member, by canonical name of the group
+
+    @property
+    def are_any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._most)
+
+    def lower(
+        self, nodes: Any, trace: Trace, rank: int, pool: MemoryPool | None, used: list[str], place: str
+    ) -> None:
+        """Point the requests of a template at their ways and groups."""
+        rows = np.flatnonzero(nodes["action"] == Action.MEMORY)
+        joint = rows[trace.has("comm_type", rows)]
+        if pool is None:
+            _refuse_first(
+                joint,
+                trace,
+                place,
+                "is a request of a group, and this memory has no switches",
+                'take "memory-type": "HIERARCHICAL_POOL", or leave comm_type out',
+            )
+            _refuse_first(
+                rows[trace.has("memory_tier", rows)],
+                trace,
+                place,
+                "names a tier, and this memory has none",
+                'take "memory-type": "HIERARCHICAL_POOL", or leave memory_tier out',
+            )
+            return
+        tiers = tiers_of(pool, trace, rows)
+        names = ", ".join(f"{number} ({tier.name})" for number, tier in enumerate(pool.tiers))
+        _refuse_first(
+            rows[(tiers < 0) | (tiers >= len(pool.tiers))],
+            trace,
+            place,
+            "names a memory_tier that the memory does not have",
+            f"known: {names}",
+        )
+        nodes["detail"][rows] = 2 * tiers + (trace.kind[rows] == NodeKind.MEM_STORE)
+        nodes["member"][rows] = ALONE
+        for kind, collective in COLLECTIVES.items():
+            wrong = joint[(trace.kind[joint] == kind) & (trace.comm_type[joint] != collective)]
+            _refuse_first(
+                wrong,
+                trace,
+                place,
+                "asks for a collective that memory does not do on the way",
+                f"loads know comm_type {int(CollectiveKind.ALL_GATHER)} (all-gather), stores "
+                f"{int(CollectiveKind.REDUCE_SCATTER)} (reduce-scatter)",
+            )
+        own_groups = read_process_groups(trace) if len(joint) else {}
+        counts: dict[str, int] = {}
+        for row in joint.tolist():
+            where = f"{place}, {trace.describe(row)}"
+            group = self._groups.canonical(trace.group_names[trace.group[row]], where, own_groups)
+            self._groups.row(group, rank)
+            if group not in used:
+                used.append(group)
+            nodes["member"][row], nodes["occurrence"][row] = used.index(group), counts.get(group, 0)
+            counts[group] = counts.get(group, 0) + 1
+        for group, count in counts.items():
+            self._most[group] = max(self._most.get(group, 0), count)
+
+    def tables(self) -> tuple[Any, Any]:
+        """(joint requests, where those of each group begin)."""
+        counts = np.array([self._most.get(name, 0) for name in self._groups.canonical_names], np.int64)
+        sizes = np.array([len(self._groups.members(row)) for row in range(len(self._groups))], np.int64)
+        joint = table(JOINT, int(counts.sum()))
+        joint["members"] = np.repeat(sizes, counts)
+        return joint, (np.cumsum(counts) - counts).astype(np.int32)
+
+
+def _refuse_first(rows: Any, trace: Trace, place: str, what: str, remedy: str) -> None:
+    if len(rows):
+        raise TraceError(f"{trace.describe(int(rows[0]))} {what}", place=place, remedy=remedy)
