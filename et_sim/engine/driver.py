@@ -79,7 +79,9 @@ def run_plan(
     in_units = in_fractions(plan, bits)
     reserve = reserve_per_event(in_units, needs)
     resources = model.resources(network, in_units) if record or links or ports else None
-    recorded = resources and with_pool(resources, plan.pool_units, plan.actor_of_rank)
+    recorded = None
+    if resources is not None:
+        recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank)
     count = len(recorded) if recorded is not None else 0
     events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
     check_record(events_at_once)
