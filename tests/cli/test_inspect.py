@@ -14,7 +14,22 @@ from et_sim.cli import main
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-VIEWS = ("summary", "ranks", "groups", "ops", "phases", "links", "memory", "stalls", "notices")
+VIEWS = (
+    *(
+        "summary",
+        "ranks",
+        "groups",
+        "ops",
+        "phases",
+        "links",
+        "queues",
+        "pauses",
+        "flows",
+        "memory",
+        "stalls",
+    ),
+    "notices",
+)
 
 
 @pytest.fixture(scope="module")

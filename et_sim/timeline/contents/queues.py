@@ -48,6 +48,7 @@ def _slices(outcome: Outcome, output_filter: OutputFilter) -> Iterator[dict[str,
         mask = output_filter.mask(actors, resources.actor[port], start_ns, end_ns)
         keep = slice(None) if mask is None else mask
         columns = {
+            "resource": port,
             "start_ns": start_ns,
             "end_ns": end_ns,
             "mean_bytes": part["filled"] / np.maximum(end_ns - start_ns, 1),

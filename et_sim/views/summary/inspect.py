@@ -15,12 +15,14 @@ from typing import Any
 from et_sim.tables.kinds import OPAQUE_KINDS
 from et_sim.units import format_ns, plural
 from et_sim.views.run.directory import RunDirectory, open_run
+from et_sim.views.run.port_table import NOT_RECORDED as PORTS_NOT_RECORDED
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.bottleneck import bottleneck_text
 from et_sim.views.summary.explained import explained_text
 from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
 from et_sim.views.summary.factors import factors_text
+from et_sim.views.summary.flows import flow_lines, flows_of
 from et_sim.views.summary.groups import group_lines, group_totals
 from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
@@ -30,8 +32,10 @@ from et_sim.views.summary.operation_table import operation_lines
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.packets import packets_text
 from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.pauses import pause_lines, pause_roots
 from et_sim.views.summary.phase_totals import NOT_WRITTEN, phase_lines, phase_totals
 from et_sim.views.summary.profile_facts import makespan_text, profile_text
+from et_sim.views.summary.queues import queue_lines
 from et_sim.views.summary.rank_table import called, rank_count, rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.stalls import stall_lines
@@ -103,6 +107,30 @@ def links_text(path: str | Path, part: Selection = EVERYTHING, width: int | None
     heading = [f"of what was written: {kept}", ""] if kept else []
     lines = [*heading, *part.heading(), *link_lines(run, found, part, width)]
     return "\n".join(_wrapped(lines, width))
+
+
+def queues_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """What waited at ports, and where messages met."""
+    run, width = open_run(path), width or terminal_width()
+    if not run.holds("queues"):
+        return PORTS_NOT_RECORDED
+    return "\n".join(_wrapped([*part.heading(), *queue_lines(run, part, width)], width))
+
+
+def pauses_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Who paused whom."""
+    found, width = pause_roots(open_run(path), part), width or terminal_width()
+    if found is None:
+        return PORTS_NOT_RECORDED
+    return "\n".join(_wrapped([*part.heading(), *pause_lines(found, part, width)], width))
+
+
+def flows_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Messages as packets."""
+    found, width = flows_of(open_run(path), part), width or terminal_width()
+    if found is None:
+        return PORTS_NOT_RECORDED
+    return "\n".join(_wrapped([*part.heading(), *flow_lines(found, part, width)], width))
 
 
 def phases_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:

@@ -9,11 +9,14 @@ from typing import Any
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.exposure import without_kernel
+from et_sim.views.summary.flows import flows_of
 from et_sim.views.summary.groups import group_totals
 from et_sim.views.summary.links import link_uses
 from et_sim.views.summary.memory import memory_peaks
 from et_sim.views.summary.operations import operations
+from et_sim.views.summary.pauses import pauses_data
 from et_sim.views.summary.phase_totals import phase_totals
+from et_sim.views.summary.queues import queues_data
 from et_sim.views.summary.rank_times import rank_entries
 
 
@@ -41,6 +44,11 @@ def _phases(run: RunDirectory, part: Selection) -> Any:
 def _links(run: RunDirectory, part: Selection) -> Any:
     found = link_uses(run, part)
     return None if found is None else [one.as_dict() for one in part.cut(found)]
+
+
+def _flows(run: RunDirectory, part: Selection) -> Any:
+    found = flows_of(run, part)
+    return None if found is None else found.as_dicts(part.top)
 
 
 def _memory(run: RunDirectory, part: Selection) -> Any:
@@ -77,6 +85,9 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
         "phases": _phases,
         "links": _links,
         "critical-path": _critical_path,
+        "queues": queues_data,
+        "pauses": pauses_data,
+        "flows": _flows,
         "memory": _memory,
         "stalls": _stalls,
         "notices": _notices,

@@ -1,0 +1,92 @@
+"""Messages as packets carried them, those that took longest first, and what held them up.
+
+Not here: what messages belong to (messages.arrow).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.port_table import FLOW_FIGURES, FlowTable, flow_table
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted, share
+
+SHOWN = 20
+HEAD = ("from", "to", "bytes", "begins", "takes", "rate", "window", "held rate", "paused", "queue", "again")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Messages of a part of a run."""
+
+    table: FlowTable
+    rows: Any  # those that took longest first
+
+    def as_dicts(self, count: int | None = None) -> list[dict[str, Any]]:
+        """For `--json`, as many as are wanted."""
+        return [self._as_dict(row) for row in self.rows[:count].tolist()]
+
+    def _as_dict(self, row: int) -> dict[str, Any]:
+        found = {name: int(self.table.figures[name][row]) for name in FLOW_FIGURES}
+        taken = max(found["arrived_ns"] - found["begin_ns"], 1)
+        rates = {"bytes_per_ns": round(found["bytes"] / taken, 6)}
+        rates["mean_queue_ns"] = round(float(self.table.mean_queue_ns[row]), 3)
+        return found | rates | {"way": [int(link) for link in self.table.ways[row].split()]}
+
+
+def flows_of(run: RunDirectory, part: Selection = EVERYTHING) -> Flows | None:
+    """Messages that selected ranks send or get, those that took longest first; None: not recorded."""
+    table = flow_table(run)
+    if table is None:
+        return None
+    figures = table.figures
+    kept = part.touches(figures["begin_ns"], figures["arrived_ns"])
+    if part.ranks:
+        part.check_ranks(run)
+        chosen = np.concatenate([np.arange(ranks.start, ranks.stop, ranks.step) for ranks in part.ranks])
+        kept &= np.isin(figures["source"], chosen) | np.isin(figures["target"], chosen)
+    rows = np.flatnonzero(kept)
+    taken = figures["arrived_ns"][rows] - figures["begin_ns"][rows]
+    return Flows(table, rows[np.lexsort((rows, -taken))])
+
+
+def flow_lines(found: Flows, part: Selection, width: int) -> list[str]:
+    """One line for each message, and what held all of them."""
+    if not len(found.rows):
+        return ["packets carried no message"]
+    shown = found.as_dicts(part.top or SHOWN)
+    rows: list[tuple[str, ...]] = [HEAD]
+    for one in shown:
+        held = (one["window_ns"], one["rate_ns"], one["paused_ns"], one["last_queue_ns"])
+        times = (format_ns(time) if time else "" for time in held)
+        taken = format_ns(one["arrived_ns"] - one["begin_ns"])
+        ends = (str(one["source"]), str(one["target"]), format_bytes(one["bytes"]))
+        rate = f"{8 * one['bytes_per_ns']:.3g} Gbps"
+        again = f"{one['sent_again']:,}" if one["sent_again"] else ""
+        rows.append((*ends, format_ns(one["begin_ns"]), taken, rate, *times, again))
+    kept = [at for at, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
+    rows = [tuple(row[at] for at in kept) for row in rows]
+    drop = [kept.index(at) for at in (8, 3, 7, 5, 2) if at in kept]
+    lines = fitted(rows, ">" * len(kept), width, shrink={}, drop=drop)
+    if len(shown) < len(found.rows):
+        lines.append(f"… and {plural(len(found.rows) - len(shown), 'faster message')}: --top, or --json")
+    lines += ["", _in_all(found)]
+    return [*lines, "queue: how long the last packet that came had waited on its way; again: packets"]
+
+
+def _in_all(found: Flows) -> str:
+    """What held messages up, of all of their time."""
+    figures = {name: column[found.rows] for name, column in found.table.figures.items()}
+    whole = int((figures["arrived_ns"] - figures["begin_ns"]).sum())
+    parts = (("windows", "window_ns"), ("rates", "rate_ns"), ("queues", "last_queue_ns"))
+    held = ", ".join(f"{name} {share(int(figures[key].sum()), whole)}" for name, key in parts)
+    again, late = int(figures["sent_again"].sum()), int(figures["timeouts"].sum())
+    said = f"{plural(len(found.rows), 'message')}; of their time, {held} held them up"
+    return (
+        f"{said}; {plural(again, 'packet')} sent again, {plural(late, 'timeout')}" if again or late else said
+    )

@@ -1,0 +1,132 @@
+"""Who paused whom: from the congested queues to the ports that had to wait for them, and on from there.
+
+A pause is caused by the queue in which most of what came over the paused link waited. If the port of that
+queue was paused itself when the pause was asked for, that pause is its cause; otherwise the queue is a root.
+
+Not here: how deep queues were over time (`queues`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.run.columns import integers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import cut
+
+SHOWN, NEVER = 30, np.iinfo(np.int64).max
+NONE = -1
+TIMES = ("asked_ns", "begin_ns", "end_ns")
+UNKNOWN = "a queue that is not known"
+
+
+@dataclass(slots=True)
+class Spread:
+    """A port, and those that were told to pause because of it."""
+
+    link: str
+    depth: int  # below the root
+    pauses: int = 0  # of a root: none of its own
+    paused_ns: int = 0  # summed, those that never ended until the end of the run
+    endless: int = 0  # of them
+    first_ns: int = NEVER
+    deepest_bytes: int = 0  # that waited for it when it asked others to pause
+    caused: dict[str, Spread] = field(default_factory=dict)
+
+
+def pause_roots(run: RunDirectory, part: Selection = EVERYTHING) -> list[Spread] | None:
+    """The queues that pauses began at, those that cost others most time first; None: not recorded."""
+    table = run.table("pauses", ("link", "egress", *TIMES, "egress_depth"))
+    if table is None:
+        return None
+    names, egress = words(table["link"]), words(table["egress"])
+    asked, begin, end = (integers(table[name], missing=NONE) for name in TIMES)
+    end = np.where(end == NONE, max(run.summary["makespan_ns"], int(begin.max(initial=0))), end)
+    is_endless = integers(table["end_ns"], missing=NONE) == NONE
+    depth = integers(table["egress_depth"], missing=0)
+    roots: dict[str, Spread] = {}
+    last: dict[
+        str, tuple[int, Spread]
+    ] = {}  # the pause of a port that was asked for last: its end, its place
+    for row in np.argsort(asked, kind="stable").tolist():
+        link = str(names.texts[names.codes[row]])
+        cause = egress.texts[egress.codes[row]] or UNKNOWN
+        until, above = last.get(cause, (NONE, None))
+        if above is None or until < asked[row]:
+            above = roots.setdefault(cause, Spread(cause, 0))
+        place = above.caused.setdefault(link, Spread(link, above.depth + 1))
+        last[link] = (int(end[row]), place)
+        if not part.touches(begin[row : row + 1], end[row : row + 1])[0]:
+            continue
+        start, stop = (int(time) for time in part.clipped(begin[row], end[row]))
+        place.pauses += 1
+        place.paused_ns += stop - start
+        place.endless += int(is_endless[row])
+        place.first_ns = min(place.first_ns, int(begin[row]))
+        above.deepest_bytes = max(above.deepest_bytes, int(depth[row]))
+    found = [root for root in roots.values() if any(one.pauses for one in spread(root))]
+    return sorted(found, key=lambda root: (-sum(one.paused_ns for one in spread(root)), root.link))
+
+
+def spread(root: Spread) -> Iterator[Spread]:
+    """It, and all below it, each before those that it caused: the longest pauses first."""
+    waiting = [root]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += sorted(one.caused.values(), key=lambda child: (child.paused_ns, child.link))
+
+
+def pauses_data(run: RunDirectory, part: Selection = EVERYTHING) -> list[dict[str, Any]] | None:
+    """For `--json`: each root with what it caused, inside one another."""
+    found = pause_roots(run, part)
+    return None if found is None else [_as_dict(root) for root in part.cut(found)]
+
+
+def _as_dict(root: Spread) -> dict[str, Any]:
+    made: dict[int, dict[str, Any]] = {}
+    for one in spread(root):
+        own = {"link": one.link, "deepest_bytes": one.deepest_bytes, "caused": []}
+        if one is not root:
+            times = {"paused_ns": one.paused_ns, "first_ns": None if one.first_ns == NEVER else one.first_ns}
+            own |= {"pauses": one.pauses, **times, "never_ended": one.endless}
+        made[id(one)] = own
+    for one in spread(root):
+        below = sorted(one.caused.values(), key=lambda child: (-child.paused_ns, child.link))
+        made[id(one)]["caused"] = [made[id(child)] for child in below]
+    return made[id(root)]
+
+
+def pause_lines(found: list[Spread], part: Selection, width: int) -> list[str]:
+    """A line for each root, and below it one for each port that had to wait because of it."""
+    if not found:
+        return ["no port was paused"]
+    lines = []
+    for root in found:
+        every = [one for one in spread(root) if one.pauses]
+        total = sum(one.paused_ns for one in every)
+        counted = plural(sum(one.pauses for one in every), "pause")
+        depth = format_bytes(root.deepest_bytes)
+        lines.append(cut(f"{root.link}, {depth} waiting: {counted} of {format_ns(total)} in all", width))
+        lines += [_line(one, width) for one in every]
+    shown = part.cut(lines, SHOWN)
+    more = len(lines) - len(shown)
+    notes = [f"… and {plural(more, 'more line')}: --top, or --json"] if more else []
+    notes += ["each was paused because of what waited for the one above it; the topmost was not paused"]
+    return [*shown, *notes]
+
+
+def _line(one: Spread, width: int) -> str:
+    said = (
+        f"{plural(one.pauses, 'pause')} of {format_ns(one.paused_ns)}, the first at {format_ns(one.first_ns)}"
+    )
+    if one.endless:
+        said += f"; {plural(one.endless, 'of them never ends', 'of them never end')}"
+    indent = "  " * min(one.depth, 10)
+    return cut(f"{indent}{one.link}: {said}", width)

@@ -1,0 +1,188 @@
+"""What waited at ports over time, the deepest queue first, and where messages of several ranks converged.
+
+Not here: who paused whom (`pauses`), and each message (`flows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns, format_ranks, plural
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.port_table import COUNTED, FlowTable, PortTable, flow_table, port_table
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted, share
+
+COLUMNS, SHOWN, SHOWN_INCASTS = 20, 20, 10
+LEVELS = " ▁▂▃▄▅▆▇█"
+HEAD = ("link", "deepest", "mean", "messages", "lost", "marked", "paused", "over time")
+INCAST_HEAD = ("link", "from", "for", "deepest", "messages", "ranks that send", "")
+HOT = 2  # an incast lasts as long as there is this part of its port's deepest queue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUse:
+    """One port."""
+
+    resource: int  # the number of its link
+    link: str
+    tier: str
+    deepest_bytes: int
+    mean_bytes: float  # over the time
+    most_messages: int | None  # None: not known
+    lost: int
+    marked: int
+    pauses: int
+    paused_ns: int
+    deepest_over_time: tuple[int, ...]  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Incast:
+    """Messages of several ranks that meet at a port while its queue is deep."""
+
+    resource: int
+    link: str
+    begin_ns: int
+    end_ns: int
+    deepest_bytes: int
+    messages: int
+    ranks: str  # that send them
+
+
+def queue_uses(run: RunDirectory, part: Selection = EVERYTHING, columns: int = COLUMNS) -> list[QueueUse]:
+    """Ports at which anything happened, the deepest queue first."""
+    table = port_table(run)
+    return [] if table is None else _uses(run, table, part, columns)
+
+
+def _uses(run: RunDirectory, table: PortTable, part: Selection, columns: int) -> list[QueueUse]:
+    table = table.where(part.touches(table.figures["start_ns"], table.figures["end_ns"]))
+    begin, length = part.window[0] if part.window else 0, max(part.length_ns(run.summary["makespan_ns"]), 1)
+    start, end = part.clipped(table.figures["start_ns"], table.figures["end_ns"])
+    filled = np.zeros(len(table.resource))
+    np.add.at(filled, table.of_row, table.mean * (end - start))
+    deepest, messages = table.most("deepest_bytes"), table.most("most_messages")
+    counted = {name: table.total(name) for name in COUNTED}
+    over_time = table.deepest_by_column(columns, begin, length)
+    uses = [
+        QueueUse(
+            resource=int(table.resource[at]),
+            link=table.name[at],
+            tier=table.tier[at],
+            deepest_bytes=int(deepest[at]),
+            mean_bytes=round(float(filled[at]) / length, 3),
+            most_messages=None if messages[at] < 0 else int(messages[at]),
+            deepest_over_time=tuple(over_time[at].tolist()),
+            **{name: int(figures[at]) for name, figures in counted.items()},
+        )
+        for at in np.unique(table.of_row).tolist()
+    ]
+    return sorted(uses, key=lambda one: (-one.deepest_bytes, -one.mean_bytes, one.resource))
+
+
+def incasts(run: RunDirectory, part: Selection = EVERYTHING) -> list[Incast]:
+    """Where messages of at least two ranks met while a queue was deep, the deepest first."""
+    table, flows = port_table(run), flow_table(run)
+    if table is None or flows is None or not len(flows):
+        return []
+    table = table.where(part.touches(table.figures["start_ns"], table.figures["end_ns"]))
+    messages, links = flows.crossing()
+    order = np.argsort(links, kind="stable")
+    messages, links = messages[order], links[order]
+    most, found = table.most("deepest_bytes"), []
+    bounds = np.searchsorted(table.of_row, np.arange(len(table.resource) + 1))
+    for at in np.flatnonzero((most > 0) & (table.most("most_messages") > 1)).tolist():
+        span = np.searchsorted(links, (table.resource[at], table.resource[at] + 1))
+        rows, own = slice(*bounds[at : at + 2].tolist()), messages[slice(*span.tolist())]
+        found += _of_port(table, at, rows, flows, own, int(most[at]))
+    return sorted(found, key=lambda one: (-one.deepest_bytes, one.begin_ns, one.resource))
+
+
+def _of_port(table: PortTable, at: int, rows: slice, flows: FlowTable, own: Any, most: int) -> list[Incast]:
+    start, end, deep = (table.figures[name][rows] for name in ("start_ns", "end_ns", "deepest_bytes"))
+    hot = np.flatnonzero(deep * HOT >= most)
+    pieces = np.split(hot, np.flatnonzero((np.diff(hot) > 1) | (start[hot[1:]] != end[hot[:-1]])) + 1)
+    begun, arrived, source = (flows.figures[name][own] for name in ("begin_ns", "arrived_ns", "source"))
+    found = []
+    for piece in pieces:
+        first, last = int(start[piece[0]]), int(end[piece[-1]])
+        there = (begun < last) & (arrived > first)
+        ranks = np.unique(source[there]).tolist()
+        if len(ranks) > 1:
+            port, deepest = int(table.resource[at]), int(deep[piece].max())
+            met = (int(there.sum()), format_ranks(ranks))
+            found.append(Incast(port, table.name[at], first, last, deepest, *met))
+    return found
+
+
+def queues_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any] | None:
+    """For `--json`."""
+    if not run.holds("queues"):
+        return None
+    ports, met = part.cut(queue_uses(run, part)), part.cut(incasts(run, part))
+    return {"ports": [asdict(one) for one in ports], "incasts": [asdict(one) for one in met]}
+
+
+def queue_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """One line for each port, then for each incast."""
+    found = queue_uses(run, part)
+    if not found:
+        return ["nothing waited at any port"]
+    shown, length = part.cut(found, SHOWN), part.length_ns(run.summary["makespan_ns"])
+    deepest = max(one.deepest_bytes for one in found)
+    rows: list[tuple[str, ...]] = [HEAD]
+    for one in shown:
+        messages = "" if one.most_messages is None else f"{one.most_messages:,}"
+        paused = share(one.paused_ns, length) if one.pauses else ""
+        sizes = (format_bytes(one.deepest_bytes), format_bytes(round(one.mean_bytes)))
+        counted = (messages, *(f"{count:,}" if count else "" for count in (one.lost, one.marked)))
+        rows.append((one.link, *sizes, *counted, paused, f"|{_track(one.deepest_over_time, deepest)}|"))
+    kept = [at for at, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
+    rows = [tuple(row[at] for at in kept) for row in rows]
+    alignment = "".join("<>>>>>><"[at] for at in kept)
+    lines = fitted(rows, alignment, width, shrink={0: 12}, drop=(2, len(kept) - 1), names={0})
+    if len(shown) < len(found):
+        lines.append(f"… and {plural(len(found) - len(shown), 'port')} with less: --top, or --json")
+    lines.append(
+        f"over time: the most bytes at a time, in {COLUMNS} parts; a full bar is {format_bytes(deepest)}"
+    )
+    if found[0].most_messages is None:
+        lines.append("bytes are those on the link and in the buffer at its end, which credits keep free")
+    else:
+        lines.append("messages: that had set out over the link and not arrived, at most at a time")
+    return lines + _incast_lines(incasts(run, part), part, width)
+
+
+def _track(depths: Sequence[int], deepest: int) -> str:
+    """What is more than nothing is seen."""
+    top = len(LEVELS) - 1
+    return "".join(LEVELS[-(-depth * top // max(deepest, 1))] for depth in depths)
+
+
+def _incast_lines(found: Sequence[Incast], part: Selection, width: int) -> list[str]:
+    if not found:
+        return []
+    shown = part.cut(found, SHOWN_INCASTS)
+    rows: list[tuple[str, ...]] = [INCAST_HEAD]
+    for one in shown:
+        times = (format_ns(one.begin_ns), format_ns(one.end_ns - one.begin_ns))
+        ranks = sum(1 for _ in _numbers(one.ranks))
+        counted = (f"{one.messages:,}", f"{ranks:,}", one.ranks)
+        rows.append((one.link, *times, format_bytes(one.deepest_bytes), *counted))
+    lines = ["", "where messages of several ranks met:"]
+    lines += fitted(rows, "<>>>>><", width, shrink={6: 8, 0: 12}, names={0})
+    if len(shown) < len(found):
+        lines.append(f"… and {plural(len(found) - len(shown), 'shallower one')}: --top, or --json")
+    note = "while the queue was at least half as deep as it ever was; ranks whose messages were on the way"
+    return [*lines, note]
+
+
+def _numbers(ranks: str) -> list[int]:
+    from et_sim.units import parse_ranks
+
+    return [rank for piece in parse_ranks(ranks) for rank in piece]

@@ -1,0 +1,132 @@
+"""What `et-sim inspect` shows of ports: queues, where messages meet, pauses, and what held messages up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.timeline import write_run
+from et_sim.views import open_run
+from et_sim.views.run.selection import Selection
+from et_sim.views.summary.flows import flows_of
+from et_sim.views.summary.pauses import Spread, pause_roots, spread
+from et_sim.views.summary.queues import incasts, queue_uses
+
+SENDERS = (0, 1, 2, 5)
+VIEWS = ("queues", "pauses", "flows")
+
+
+@pytest.fixture(scope="module")
+def congested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three NPUs at the first leaf and one at the second send to one at the second, in a small buffer."""
+    builders = [et_sim.TraceBuilder() for _ in range(8)]
+    for source in SENDERS:
+        builders[source].send(4, 200_000, tag=source)
+        builders[4].receive(source, 200_000, tag=source)
+    graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4}
+    protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
+    network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
+    workload = et_sim.Workload.of([builder.build() for builder in builders])
+    result = et_sim.simulate(workload, system={}, network=network, model="packet", detail="ports")
+    folder = tmp_path_factory.mktemp("ports") / "run"
+    write_run(result, folder)
+    return folder
+
+
+def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["inspect", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_queues_stand_in_the_order_of_their_depth_which_is_that_of_the_ports(
+    congested: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = open_run(congested)
+    known = {row["link"]: row for row in run.table("ports").to_pylist()}
+    found = _json(capsys, str(congested), "queues")["ports"]
+    assert {port["link"] for port in found[:2]} == {"leaf0->spine0", "leaf1->npu4"}
+    depths = [port["deepest_bytes"] for port in found]
+    assert depths == sorted(depths, reverse=True)
+    for port in found:
+        for name in ("deepest_bytes", "lost", "marked", "pauses"):
+            assert port[name] == known[port["link"]][name]
+        assert max(port["deepest_over_time"]) == port["deepest_bytes"]
+    assert {port["link"] for port in found} >= {name for name, row in known.items() if row["deepest_bytes"]}
+
+
+def test_a_window_shows_what_waited_in_it(congested: Path) -> None:
+    run = open_run(congested)
+    end = run.summary["makespan_ns"]
+    [whole, first, last] = (
+        {one.link: one.deepest_bytes for one in queue_uses(run, Selection(window=window))}
+        for window in (None, (0, end // 4), (end // 4, end))
+    )
+    for link, depth in whole.items():
+        assert depth == max(first.get(link, 0), last.get(link, 0))
+    assert first != last
+
+
+def test_where_messages_meet_their_senders_are_named(congested: Path) -> None:
+    met = {one.link: one for one in incasts(open_run(congested))}
+    assert met["leaf1->npu4"].ranks == "0-2,5"
+    assert met["leaf1->npu4"].messages == len(SENDERS)
+    assert met["leaf0->spine0"].ranks == "0-2"
+    assert "npu0->leaf0" not in met
+
+
+def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(congested: Path) -> None:
+    run = open_run(congested)
+    roots = pause_roots(run)
+    assert roots
+    every = [one for root in roots for one in spread(root)]
+    pauses = run.table("pauses").to_pylist()
+    assert sum(one.pauses for one in every) == len(pauses) > 0
+    assert sum(one.paused_ns for one in every) == sum(row["end_ns"] - row["begin_ns"] for row in pauses)
+    assert roots[0].link == "leaf1->npu4"
+    ways = {_way(root, one) for root in roots for one in spread(root)}
+    assert ("leaf1->npu4", "spine0->leaf1", "leaf0->spine0", "npu0->leaf0") in ways
+    assert all(not root.pauses for root in roots)
+
+
+def _way(root: Spread, wanted: Spread) -> tuple[str, ...]:
+    """The links from a root to a port."""
+    waiting: list[tuple[Spread, tuple[str, ...]]] = [(root, (root.link,))]
+    while waiting:
+        one, way = waiting.pop()
+        if one is wanted:
+            return way
+        waiting += [(child, (*way, child.link)) for child in one.caused.values()]
+    raise AssertionError(wanted.link)
+
+
+def test_messages_that_took_longest_come_first_and_can_be_those_of_some_ranks(congested: Path) -> None:
+    run = open_run(congested)
+    found = flows_of(run)
+    assert found is not None
+    taken = [one["arrived_ns"] - one["begin_ns"] for one in found.as_dicts()]
+    assert taken == sorted(taken, reverse=True)
+    mine = flows_of(run, Selection(ranks=(range(5, 6),)))
+    assert mine is not None
+    assert [one["source"] for one in mine.as_dicts()] == [5]
+    assert all(one["paused_ns"] > 0 for one in found.as_dicts() if one["source"] < 3)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_views_of_ports_fit_the_terminal(
+    congested: Path,
+    view: str,
+    columns: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["inspect", str(congested), view]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("leaf1->npu4" in line or "from" in line for line in lines)
