@@ -137,7 +137,7 @@ def run_plan(
         nodes=run.nodes,
         finish_ns=np.array(run.actors["finish_ns"], np.int64) >> bits,
         busy_ns=np.array(run.actors["busy_ns"], np.int64) >> bits,
-        end_ns=int(clock.now) >> bits,
+        end_ns=_last_ns(plan, run) >> bits,
         messages=_messages(plan, run),
         run=run,
         resources=recorded,
@@ -155,12 +155,34 @@ def _seconds_interpreted(plan: Plan, run: Run, packets: int) -> float:
     return seconds * (1 + len(run.causes.on) + len(run.traffic.on))
 
 
+def _last_ns(plan: Plan, run: Run) -> int:
+    """When the last thing happened: an end that was planned anew is on the calendar, too, and is nothing."""
+    if not len(plan.slowing):
+        return int(run.clock[0].now)
+    return int(max(run.nodes[column].max(initial=0) for column in ("ready_ns", "start_ns", "end_ns")))
+
+
 def _messages(plan: Plan, run: Run) -> int:
     """Messages delivered, to all ranks."""
     if not plan.is_folded:
         return int(run.clock[0].delivered)
     ranks_per_actor = np.bincount(plan.actor_of_rank, minlength=len(plan.actors))
     return int((run.actors["messages"] * ranks_per_actor).sum())
+
+
+def _check_streams(plan: Plan, network: Network, model: NetworkModel) -> None:
+    key = "streams" if plan.stream_names else "overlap" if len(plan.slowing) else ""
+    if key and hasattr(model, "take_time"):
+        raise UsageError(
+            "this network model has a processor per rank, on which work takes turns by rules of its own, and "
+            f'the system file has "{key}"',
+            remedy="leave it out, or choose another --model",
+        )
+    if len(plan.slowing) and network.fraction_bits:
+        raise UsageError(
+            'on networks of 1.0 with contention, times have fractions, and the system file has "overlap"',
+            remedy="leave it out, or describe the network in the form of 2.x",
+        )
 
 
 def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
@@ -171,6 +193,7 @@ def _check(plan: Plan, network: Network, model: NetworkModel) -> None:
             "this network model does not know switches that reduce, and collectives are done inNetwork",
             remedy="choose another --model, or another algorithm",
         )
+    _check_streams(plan, network, model)
     if plan.version_1.pairs_early and not hasattr(model, "flight_ns"):
         raise UsageError(
             "on a network of 1.0, messages meet their receives when they are sent, and this network model "

@@ -17,7 +17,7 @@ from et_sim.engine.calendar.clock import (
 from et_sim.engine.collectives.in_network import part_at_switch, switch_done
 from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadlock
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
-from et_sim.engine.nodes.issue import complete, free_server, start_later, start_rank
+from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
 from et_sim.engine.nodes.pool import reach_stage
 from et_sim.engine.nodes.progress import (
     bus_processed,
@@ -48,7 +48,7 @@ BUS_SENT, BUS_RECEIVED, BUS_PROCESSED = kinds.BUS_SENT, kinds.BUS_RECEIVED, kind
 CUSTOM_MESSAGE, CUSTOM_DONE = kinds.CUSTOM_MESSAGE, kinds.CUSTOM_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
-LATE_RECEIVE = kinds.LATE_RECEIVE
+LATE_RECEIVE, SLOWED_DONE = kinds.LATE_RECEIVE, kinds.SLOWED_DONE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 AT_SWITCH, SWITCH_DONE, BRANCH_FREE = kinds.AT_SWITCH, kinds.SWITCH_DONE, kinds.BRANCH_FREE
 SERVER_FREE, ADMIT, START, POOL_STAGE = kinds.SERVER_FREE, kinds.ADMIT, kinds.START, kinds.POOL_STAGE
@@ -174,6 +174,8 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         bus_received(run, a)
     elif kind == BUS_PROCESSED:
         bus_processed(run, a)
+    elif kind == SLOWED_DONE:
+        slowed_done(run, a, b, c)
     elif kind == SERVER_FREE:
         free_server(run, a)
     elif kind == POOL_STAGE:

@@ -20,7 +20,7 @@ from et_sim.engine.state.traffic_tables import POOLS as TRAFFIC_POOLS
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.engine.transport.network_seam import Needs, NetworkModel, grown
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import UNLIMITED_LANES, Action, Plan, most_of_a_template
+from et_sim.plan.tables import FIRST_FACTOR, LANES, UNLIMITED_LANES, Action, Plan, most_of_a_template
 
 SMALLEST_POOL = 256
 ROWS_PER_THING = 4
@@ -57,14 +57,8 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     receives = most_of_a_template(plan, plan.nodes["action"] == Action.RECEIVE)
     most_joint = int(plan.joint_requests["members"].max(initial=0))
     branches = int(plan.switches["branches"].max(initial=0))
-    things = (
-        receives
-        + (_most_freed_at_once(plan) + 1) * (most_joint + 1)
-        + custom
-        + started * transfers
-        + branches
-        + 16
-    )
+    nodes = _most_freed_at_once(plan) + _most_on_streams(plan) + _most_slowed(plan)
+    things = receives + (nodes + 1) * (most_joint + 1) + custom + started * transfers + branches + 16
     blocks = np.array([1 << (max(count, 1) - 1).bit_length() for count in chunks.tolist()], np.int64)
     completions = COMPLETIONS_PER_EVENT * (len(plan.actors) if plan.version_1.starts_together else 1)
     return Reserve(
@@ -99,19 +93,35 @@ def _most_freed_at_once(plan: Plan) -> int:
     return max(roots, int(plan.nodes["children"].max(initial=0))) if is_free.any() else 0
 
 
+def _most_on_streams(plan: Plan) -> int:
+    """The most nodes that may be on the machine's own streams."""
+    places = int(plan.lane_limits[LANES:].sum(dtype=np.int64))
+    return min(places, most_of_a_template(plan, plan.nodes["lane"] >= LANES)) if places else 0
+
+
+def _most_slowed(plan: Plan) -> int:
+    """The most nodes whose end may be planned anew in one event."""
+    if not len(plan.slowing):
+        return 0
+    slowed = plan.slowing >= FIRST_FACTOR
+    places = int(plan.lane_limits[np.unique(plan.nodes["lane"][slowed])].sum(dtype=np.int64))
+    return min(places, most_of_a_template(plan, slowed))
+
+
 def _most_at_once(plan: Plan, of_collective: Any) -> int:
     """The largest sum of a column over collectives that one completion may start."""
-    if not plan.are_collectives_unlimited:
-        return int(of_collective.max(initial=0))
+    at_a_time, largest = plan.collectives_at_a_time, int(of_collective.max(initial=0))
+    if at_a_time <= 1:
+        return largest
     of_node = np.zeros(len(plan.nodes), np.int64)
     is_collective = plan.nodes["action"] == Action.COLLECTIVE
     of_node[is_collective] = of_collective[plan.nodes["detail"][is_collective]]
-    return most_of_a_template(plan, of_node)
+    return min(most_of_a_template(plan, of_node), at_a_time * largest)
 
 
 def _most_groups(plan: Plan) -> int:
     """Groups of the actor that is in most, each with queues of its own if collectives share no lane."""
-    if Correction.CONCURRENT_COMMUNICATION not in plan.corrections:
+    if Correction.CONCURRENT_COMMUNICATION not in plan.corrections and not plan.stream_names:
         return 1
     return int(np.diff(plan.actors["first_member"], append=len(plan.actor_members)).max(initial=1))
 

@@ -72,6 +72,7 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
         and np.array_equal(first.kind, second.kind)
         and np.array_equal(first.is_cpu, second.is_cpu)
         and np.array_equal(first.is_gap, second.is_gap)
+        and np.array_equal(first.is_copy, second.is_copy)
         and np.array_equal(first.comm_type, second.comm_type)
         and first.names == second.names
         and np.array_equal(first.name, second.name)

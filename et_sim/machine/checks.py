@@ -87,6 +87,8 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
                 return value
             if isinstance(value, str):
                 raise refusal(key, value, place, index=index, hint=nearest(value, key.choices))
+        case Kind.CHOICES:
+            return _choices(key, value, place)
         case Kind.ALGORITHMS:
             return _algorithms(key, value, place)
         case Kind.PREFIX:
@@ -235,6 +237,16 @@ def _named_switch(key: Key, name: str, on: Any, place: str) -> bool:
         cause = f'key "{key.name}" sets "{name}" to {show(on)}'
         raise MachineError(cause, place=place, remedy="allowed: true or false")
     return on
+
+
+def _choices(key: Key, value: Any, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise refusal(key, value, place)
+    for index, one in enumerate(value):
+        if one not in key.choices:
+            hint = nearest(one, key.choices) if isinstance(one, str) else ""
+            raise refusal(key, one, place, index=index, hint=hint)
+    return tuple(value)
 
 
 def _algorithms(key: Key, value: Any, place: str) -> tuple[str, ...]:

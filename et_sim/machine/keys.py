@@ -39,6 +39,7 @@ class Kind(StrEnum):
     SIZE = "size"  # bytes, or a text with a unit
     SWITCH = "on/off"  # an on/off key of the reference, which takes `false` for on
     FLAG = "yes/no"
+    CHOICES = "list of words"
     CHOICE = "choice"
     ALGORITHMS = "list of algorithms"
     PREFIX = "list of one path"
@@ -92,6 +93,8 @@ class Key:
                 return "1 or true for on, 0 or false for off"
             case Kind.CHOICE | Kind.TEXT if self.choices:
                 return " or ".join(filter(None, (", ".join(self.choices[:-1]), self.choices[-1])))
+            case Kind.CHOICES:
+                return f"a list with some of {', '.join(self.choices)}"
             case Kind.ALGORITHMS:
                 names = ", ".join(ALGORITHMS)
                 return f'a list such as ["ring"], one name per network dimension, each among {names}'

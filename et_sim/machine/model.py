@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fractions import Fraction
 
 from et_sim.machine.graph import Graph
 from et_sim.machine.pool import MemoryPool
@@ -350,6 +351,40 @@ class TimeFactors:
     place: str = ""  # of the entry, for messages
 
 
+class StreamWork(StrEnum):
+    """What streams take."""
+
+    KERNELS = "kernels"
+    COPIES = "copies"
+    HOST = "host"
+    SENDS = "sends"
+    COLLECTIVES = "collectives"
+    LOADS = "loads"
+    STORES = "stores"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Work of an NPU that takes turns among itself, so many at a time."""
+
+    name: str
+    takes: frozenset[StreamWork]
+    at_a_time: int = 1
+    nodes: str | None = None  # only nodes with such a name, in which * stands for any text
+    group: str | None = None  # only collectives of this group
+    recorded: int | None = None  # only nodes that were recorded on this stream
+    place: str = ""  # of the entry, for messages
+
+
+@dataclass(frozen=True, slots=True)
+class SlowedWork:
+    """Work of an NPU that takes longer while it sends, or is in a collective."""
+
+    work: StreamWork
+    factor: Fraction  # above 1
+    place: str = ""  # for messages
+
+
 @dataclass(frozen=True, slots=True)
 class Implementations:
     """Algorithm names per collective type, one per dimension; None: not configured."""
@@ -389,6 +424,8 @@ class System:
     track_local_mem: bool = False
     stragglers: tuple[Straggler, ...] = ()
     time_factors: tuple[TimeFactors, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    overlap: tuple[SlowedWork, ...] = ()
     boost_mode: bool = False  # decides ties as ASTRA-sim 1.0 does in this mode
     gap_denominator: float = 16.0  # Themis keeps the usual order for less than this part of a chunk
     behaviour: Behaviour = field(default_factory=lambda: behaviour_of(DEFAULT))

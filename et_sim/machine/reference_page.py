@@ -18,6 +18,7 @@ from et_sim.machine.loggops_file import LOGGOPS_KEYS
 from et_sim.machine.packet_keys import MARKING_KEYS, PACKET_KEYS
 from et_sim.machine.pool_tables import STAGE_KEYS
 from et_sim.machine.protocol_tables import PROTOCOL_KEYS
+from et_sim.machine.stream_tables import OVERLAP_KEYS, STREAM_KEYS
 from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
 from et_sim.machine.tcp_keys import TCP_KEYS
 from et_sim.machine.uneven_tables import IN_NETWORK_KEYS, LINK_KEYS, STRAGGLER_KEYS, TIME_FACTOR_KEYS
@@ -126,6 +127,14 @@ The object `compute` describes what times kernels. Sizes are counted in words of
 _TIME_FACTORS = """
 Each entry of `time-factors` has at least one factor. It is 0.5 for what is to take half of the time, and 0
 for none:
+"""
+
+_STREAMS = """
+Each entry of `streams` says which work takes turns among itself, and how much of it is under way at a time:
+"""
+
+_OVERLAP = """
+The object `overlap` says how much longer work takes beside communication of the same NPU:
 """
 
 _SYSTEM = """
@@ -237,6 +246,7 @@ def configuration_page() -> str:
     parts += [_SYSTEM, _table(effective), _COMPUTE, _defaults_table(SYSTOLIC_KEYS)]
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
+    parts += [_STREAMS, _defaults_table(STREAM_KEYS), _OVERLAP, _entry_table(OVERLAP_KEYS)]
     parts += [_MEMORY, _table(memory), _STAGES, _entry_table(STAGE_KEYS), GROUPS, _ignored_table(ignored)]
     parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)

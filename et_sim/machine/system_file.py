@@ -25,6 +25,7 @@ from et_sim.machine.model import (
 from et_sim.machine.profiles import DEFAULT, Profile, behaviour_of
 from et_sim.machine.sources import Source
 from et_sim.machine.stragglers import read_stragglers
+from et_sim.machine.streams import read_overlap, read_streams
 from et_sim.machine.tables import COLLECTIVES, SYSTEM_KEYS
 from et_sim.machine.time_factors import read_time_factors
 from et_sim.units import LONGEST_NS, format_ns
@@ -52,6 +53,8 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["behaviour"] = behaviour = behaviour_of(profile, given.get("corrections"))
     fields["stragglers"] = read_stragglers(given.get("stragglers", []), source.place, remarks)
     fields["time_factors"] = read_time_factors(given.get("time-factors", []), source.place, remarks)
+    fields["streams"] = read_streams(given.get("streams", []), source.place, remarks)
+    fields["overlap"] = read_overlap(given.get("overlap", {}), source.place, remarks)
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
     fields["systolic"] = read_compute(given, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)

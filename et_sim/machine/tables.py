@@ -15,6 +15,7 @@ from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, Queu
 from et_sim.machine.pool_tables import POOL_KEYS
 from et_sim.machine.profiles import Profile
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
+from et_sim.machine.stream_tables import OVERLAP_KEY, STREAMS_KEY
 from et_sim.machine.uneven_tables import IN_NETWORK_KEY, LINKS_KEY, STRAGGLERS_KEY, TIME_FACTORS_KEY
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -336,6 +337,8 @@ SYSTEM_KEYS = (
     COMPUTE_KEY,
     STRAGGLERS_KEY,
     TIME_FACTORS_KEY,
+    STREAMS_KEY,
+    OVERLAP_KEY,
     *_IGNORED_KEYS,
 )
 

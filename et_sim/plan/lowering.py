@@ -30,7 +30,9 @@ from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
 from et_sim.plan.pool_tables import JointRequests, pool_tables
+from et_sim.plan.slowing import slowdowns_of, slowing_of
 from et_sim.plan.straggler_variants import StragglerVariants
+from et_sim.plan.streams import StreamLanes
 from et_sim.plan.switch_tables import switch_tables
 from et_sim.plan.tables import Plan, Version1Rules, WaitingOrder
 from et_sim.plan.templates import TemplateTables
@@ -69,7 +71,8 @@ class Lowering:
             workload, communicates=not machine.system.replay_communication
         )
         self.groups = GroupTable(machine.network.ranks, machine.groups, workload.group_rules)
-        templates = TemplateTables(len(workload.templates))
+        self.streams = StreamLanes(system.streams)
+        templates = TemplateTables(len(workload.templates), len(self.streams.limits))
         self.customs = CustomTables(
             self.groups,
             templates,
@@ -91,13 +94,16 @@ class Lowering:
             rank = int(lowest[index])
             nodes = lower_nodes(trace, rules, rank, place)
             self.too_little.add(trace, int(ranks_of[index]), place)
+            self.streams.assign(nodes, trace)
             self.variants.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.joint.lower(nodes, trace, rank, pool, used, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
         self.notices = [*self.variants.check_all_met(), *self.collectives.switches.notices]
-        self.templates, self.nodes, self.children = templates.finish()
+        self.notices += self.streams.check_all_met()
+        self.templates, self.lane_first, self.nodes, self.children = templates.finish()
+        self.slowing = slowing_of(self.nodes, self.templates, workload, system.overlap)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
         self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
@@ -155,6 +161,10 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         stream_policy=STREAM_POLICY[system.policy],
         actor_of_rank=actors.of_rank,
         templates=lowering.templates,
+        lane_first=lowering.lane_first,
+        lane_limits=lowering.streams.limits,
+        slowing=lowering.slowing,
+        slowdowns=slowdowns_of(system.overlap),
         nodes=lowering.nodes,
         children=lowering.children,
         actors=actor_table,
@@ -193,6 +203,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         version_1=_version_1_rules(lowering),
         latest=LONGEST_NS,
         compute=lowering.compute,
+        stream_names=lowering.streams.names,
         tensors=lowering.tensors,
         used_groups=tuple(tuple(map(lowering.groups.used, names)) for names in lowering.used_groups),
     )

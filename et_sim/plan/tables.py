@@ -37,7 +37,8 @@ class Lane(IntEnum):
     """What a node occupies from issue to completion; all but the unlimited lanes hold one node.
 
     All but the first four are in use only with the correction CONCURRENT_COMMUNICATION, without which their
-    nodes take turns in COMMUNICATION, and by nodes that are marked as concurrent in their trace.
+    nodes take turns in COMMUNICATION, and by nodes that are marked as concurrent in their trace. Streams of
+    the machine are lanes behind these, and hold as many nodes as they say.
     """
 
     CPU = 0
@@ -54,6 +55,8 @@ class Lane(IntEnum):
 LANES = len(Lane)
 SHARED_LANES = int(Lane.SEND)  # so many are in use where all communication shares a lane
 UNLIMITED_LANES = (Lane.RECEIVE, Lane.COLLECTIVE, Lane.FREE_CPU, Lane.FREE_COMPUTE)
+UNLIMITED = 2**31 - 1  # nodes that such a lane holds
+SLOWS_OTHERS, FIRST_FACTOR = 1, 2  # 0: neither slows others nor is slowed
 NO_AXIS = -1
 NO_ORDER = -1
 REQUEST_BYTES = 8192  # of the message that asks for another, with rendezvous
@@ -99,10 +102,13 @@ NODE = record(
     ("duration_ns", "i8"),
     ("bytes", "i8"),
 )
+SLOWDOWN = record(  # units of work that are done in a nanosecond
+    ("alone", "i8"),
+    ("beside", "i8"),  # communication of the same rank
+)
 TEMPLATE = record(
     ("node_first", "i8"),
     ("nodes", "i8"),
-    ("lane_first", "i8", (LANES,)),  # type: ignore[arg-type]
 )
 ACTOR = record(
     ("template", "i4"),
@@ -267,6 +273,12 @@ class Plan:
     stream_policy: int  # +1: later collectives first, -1: earlier first, 0: by priority
     actor_of_rank: Any
     templates: Any
+    lane_first: Any  # per template and lane: how many of its nodes are in the lanes before
+    lane_limits: Any  # per lane: nodes that it holds at a time
+    slowing: (
+        Any  # per node: SLOWS_OTHERS, or from FIRST_FACTOR on a row of `slowdowns`; empty: none is slowed
+    )
+    slowdowns: Any
     nodes: Any
     children: Any
     actors: Any
@@ -312,6 +324,7 @@ class Plan:
     # Not for the engine, but for whoever measures or explains what it did:
     misplaced_programs: bool  # of custom collectives: they are not those of their ranks' places in the list
     compute: ComputeModel  # by which kernels are timed
+    stream_names: tuple[str, ...]  # of the lanes behind the others
     tensors: tuple[TensorUses, ...]  # per template of the workload; empty: memory is not tracked
     used_groups: tuple[tuple[UsedGroup, ...], ...]  # per template of the workload: those that its nodes name
 
@@ -326,10 +339,10 @@ class Plan:
         return most_of_a_template(self, self.nodes["action"] == Action.COLLECTIVE)
 
     @property
-    def are_collectives_unlimited(self) -> bool:
-        """Whether a rank may issue any number of collectives at a time."""
-        lanes = self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE]
-        return bool((lanes == Lane.COLLECTIVE).any())
+    def collectives_at_a_time(self) -> int:
+        """How many collectives a rank may have under way, by their lanes."""
+        lanes = np.unique(self.nodes["lane"][self.nodes["action"] == Action.COLLECTIVE])
+        return min(int(self.lane_limits[lanes].sum(dtype=np.int64)), UNLIMITED)
 
     @property
     def queue_rows(self) -> int:
@@ -349,6 +362,12 @@ class Plan:
         sizes += [int(self.trees[way].max(initial=0)) for way in ("up_bytes", "down_bytes")]
         gathered = self.programs["up_each"] * self.programs["members"]
         return max(*sizes, int(gathered.max(initial=0)))
+
+
+def lane_limits(streams: tuple[int, ...] = ()) -> Any:
+    """How many nodes each lane holds at a time; `streams`: those of the machine's own."""
+    own = [UNLIMITED if lane in UNLIMITED_LANES else 1 for lane in Lane]
+    return np.array([*own, *streams], np.int32)
 
 
 def most_of_a_template(plan: Plan, of_node: Any) -> int:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from et_sim.plan import tables
-from et_sim.plan.tables import LANES
 from et_sim.trace.columns import Trace
 
 
 class TemplateTables:
     """Collects node tables: first those of the workload's templates, by number, then any others."""
 
-    def __init__(self, workload_templates: int) -> None:
+    def __init__(self, workload_templates: int, lanes: int) -> None:
+        self._lanes = lanes
         self._nodes: list[Any] = [None] * workload_templates
         self._children: list[Any] = [None] * workload_templates
 
@@ -33,19 +33,21 @@ class TemplateTables:
         self.put(len(self._nodes) - 1, nodes, trace)
         return len(self._nodes) - 1
 
-    def finish(self) -> tuple[Any, Any, Any]:
-        """(template table, node table, children)."""
+    def finish(self) -> tuple[Any, Any, Any, Any]:
+        """(template table, where lanes begin in each, node table, children)."""
         templates = tables.table(tables.TEMPLATE, len(self._nodes))
+        lane_first = np.zeros((len(self._nodes), self._lanes), np.int64)
         node_first = child_first = 0
-        for row, nodes, children in zip(templates, self._nodes, self._children, strict=True):
+        every_template = zip(templates, lane_first, self._nodes, self._children, strict=True)
+        for row, first_of_lane, nodes, children in every_template:
             row.node_first, row.nodes = node_first, len(nodes)
-            per_lane = np.bincount(nodes["lane"], minlength=LANES)
-            row.lane_first = np.concatenate(([0], np.cumsum(per_lane)[:-1]))
+            per_lane = np.bincount(nodes["lane"], minlength=self._lanes)
+            first_of_lane[1:] = np.cumsum(per_lane)[:-1]
             nodes["children_first"] += child_first
             node_first += len(nodes)
             child_first += len(children)
         every = np.concatenate(self._nodes).view(np.recarray)
-        return templates, every, np.concatenate(self._children)
+        return templates, lane_first, every, np.concatenate(self._children)
 
 
 def _attach_children(nodes: Any, trace: Trace) -> Any:

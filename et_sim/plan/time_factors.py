@@ -6,7 +6,6 @@ described (`et_sim.machine.time_factors`), and rounding (`straggler_variants`).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from et_sim.errors import MachineError, did_you_mean
 from et_sim.machine.model import Notice, TimeFactors, WorkKind
+from et_sim.plan.name_patterns import is_named
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import BoolColumn, NodeKind, Trace
 from et_sim.units import rank_mask
@@ -61,18 +61,18 @@ class FactorTable:
             if not concerned[rank]:
                 continue
             factors = np.ones(len(trace)) if factors is None else factors
-            is_named = _is_named(trace, entry.name)
+            fits = is_named(trace, entry.name)
             for kind, factor in entry.factors.items():
                 is_kind = of_kind(trace, kind)
                 takes_time = is_kind & (nodes["action"] == Action.DELAY)
                 if entry.name is not None:
                     names.update(trace.names[name] for name in np.unique(trace.name[takes_time]).tolist())
-                rows = takes_time & is_named
+                rows = takes_time & fits
                 factors[rows] *= factor
                 met[kind].nodes += int(takes_time.sum())
                 met[kind].changed += int(rows.sum())
                 if kind is WorkKind.COMMUNICATION:
-                    met[kind].simulated += int((is_kind & is_named & ~takes_time).sum())
+                    met[kind].simulated += int((is_kind & fits & ~takes_time).sum())
         return factors
 
     def check_all_met(self) -> list[Notice]:
@@ -86,15 +86,6 @@ class FactorTable:
                 if text := _without_effect(entry, kind, one):
                     notices.append(Notice(entry.place, kind.value, text))
         return notices
-
-
-def _is_named(trace: Trace, pattern: str | None) -> BoolColumn:
-    if pattern is None:
-        return np.ones(len(trace), np.bool_)
-    matches = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
-    fits = np.array([matches(name) is not None for name in trace.names], np.bool_)
-    found: BoolColumn = fits[trace.name]
-    return found
 
 
 def of_kind(trace: Trace, kind: WorkKind) -> BoolColumn:

@@ -6,6 +6,5 @@ MEMORY_KINDS = ("memory_load", "memory_store")
 COPY = "copy"  # moves or fills memory of a device: no kernel
 NOT_COMMUNICATION = ("compute", COPY, "host", "gap", *MEMORY_KINDS, "metadata", "invalid", *OPAQUE_KINDS)
 
-SHARED_LINKS = (
-    "links-are-shared"  # key of the metadata of path.arrow and links.arrow: messages slowed each other
-)
+# Key of the metadata of path.arrow and links.arrow: messages slowed each other, or computing.
+SHARED_LINKS = "links-are-shared"

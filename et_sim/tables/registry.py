@@ -36,8 +36,10 @@ TIMELINE = Table(
             "lane",
             WORD,
             "what it occupied: `cpu`, `compute`, `communication` or `receive`; with the "
-            "correction `concurrent-communication`, also `send`, `memory` or `collective`",
+            "correction `concurrent-communication`, also `send`, `memory` or `collective`; on a stream, "
+            "what it would occupy without",
         ),
+        Column("stream", TEXT, "the stream that it ran on", only_of="machines with streams"),
         Column(
             "treatment",
             WORD,

@@ -15,7 +15,8 @@ import numpy as np
 from et_sim.compute import Treatment, Utilisation
 from et_sim.engine.outcome import Outcome
 from et_sim.engine.state.run import NONE
-from et_sim.plan.tables import Action, Lane
+from et_sim.group_names import shown_group
+from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.tables.kinds import COPY, OPAQUE_KINDS
 from et_sim.timeline.waiting.nodes import Issued
 from et_sim.timeline.waiting.waits import COMMUNICATION, Waited, Waits
@@ -23,7 +24,7 @@ from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.workload import Workload
 
 LANE_NAMES = ("cpu", "compute", "communication", "receive", "send", "memory", "collective")
-# Where a lane is shown: that a node is concurrent does not matter any more.
+# Where a lane is shown: that a node is concurrent does not matter any more, and streams are a column.
 _SHOWN_LANE = np.arange(len(Lane), dtype=np.uint8)
 _SHOWN_LANE[[Lane.FREE_CPU, Lane.FREE_COMPUTE]] = Lane.CPU, Lane.COMPUTE
 TREATMENT_NAMES = ("modelled", "replayed", "defaulted", "instant")
@@ -42,11 +43,6 @@ KIND_NAMES = NODE_KIND_NAMES + COLLECTIVE_NAMES + HOST_KIND_NAMES + OPAQUE_KINDS
 COMMUNICATION_KINDS = ("send", "receive", *COLLECTIVE_NAMES, UNNAMED_KIND)
 
 
-def shown_group(name: str) -> str:
-    """What tables call a group; the whole system has no name of its own, and a group named like it quotes."""
-    return f'"{name}"' if name == "all" else name or "all"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """A block of timeline rows as numpy columns; -1 stands for "none"."""
@@ -57,6 +53,7 @@ class Rows:
     name: Any  # index into TimelineSource.names
     kind: Any  # index into KIND_NAMES
     lane: Any
+    stream: Any  # index into TimelineSource.stream_names
     treatment: Any
     ready_ns: Any
     start_ns: Any
@@ -175,7 +172,8 @@ class TimelineSource:
             node_id=self._ids[these],
             name=self._names[these],
             kind=self._kinds[these],
-            lane=_SHOWN_LANE[nodes["lane"]],
+            lane=self._lanes_of(nodes["lane"], these),
+            stream=np.maximum(nodes["lane"].astype(np.int32) - LANES, NONE),
             treatment=nodes["treatment"],
             ready_ns=state["ready_ns"],
             start_ns=np.ascontiguousarray(state["start_ns"]),
@@ -192,8 +190,28 @@ class TimelineSource:
             end_cause_actor=sender,
             end_cause_node=sender_node,
             has_end_node=sender_row != NONE,
-            utilisation=self._utilisation and self._utilisation.take(at),
+            utilisation=self._utilisation_of(at, nodes, state),
         )
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Streams of the machine."""
+        return self._plan.stream_names
+
+    def _lanes_of(self, lane: Any, these: Any) -> Any:
+        """Where nodes are shown; those on streams, where they would be without."""
+        if not self.stream_names:
+            return _SHOWN_LANE[lane]
+        return np.where(lane < LANES, _SHOWN_LANE[np.minimum(lane, LANES - 1)], self._plain_lanes[these])
+
+    @cached_property
+    def _plain_lanes(self) -> Any:
+        computes, is_cpu = (
+            self._of_template("kind", np.int16) == NodeKind.COMP,
+            self._of_template("is_cpu", np.bool_),
+        )
+        plain = np.where(computes, np.uint8(Lane.COMPUTE), np.uint8(Lane.COMMUNICATION))
+        return np.where(is_cpu, np.uint8(Lane.CPU), plain)
 
     def _of_template(self, column: str, dtype: Any) -> Any:
         parts = [getattr(template, column) for template in self._workload.templates]
@@ -237,6 +255,13 @@ class TimelineSource:
                 found.utilisation.slowed(found.ns, nodes["duration_ns"][timed]).spread(timed, len(trace))
             )
         return Utilisation.joined(parts)
+
+    def _utilisation_of(self, at: Any, nodes: Any, state: Any) -> Utilisation | None:
+        """Of nodes at these rows, which may have taken longer than planned."""
+        used = self._utilisation and self._utilisation.take(at)
+        if used is None or not len(self._plan.slowdowns):
+            return used
+        return used.slowed(nodes["duration_ns"], np.maximum(state["end_ns"] - state["start_ns"], 0))
 
     @cached_property
     def _ids(self) -> Any:

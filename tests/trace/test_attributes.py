@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-LINE = '    stream: Annotated[IntColumn, Attribute("stream", "int64_val", least=0)]\n'
+LINE = '    shade: Annotated[IntColumn, Attribute("shade", "int64_val", least=0)]\n'
 WITH_ONE_LINE_MORE = f"""
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -28,25 +28,25 @@ from et_sim.errors import TraceError
 from et_sim.trace import TraceBuilder, decode, encode_trace
 
 build = TraceBuilder()
-for stream in (7, 3):
-    build.compute(micros=1, attributes={"stream": stream}, node_id=10 - stream)
+for shade in (7, 3):
+    build.compute(micros=1, attributes={"shade": shade}, node_id=10 - shade)
 build.compute(micros=1)
 content = encode_trace(build.build())
 trace = decode(content)
-assert trace.stream.tolist() == [7, 3, 0]  # by ascending id
-assert trace.has("stream").tolist() == [True, True, False]
+assert trace.shade.tolist() == [7, 3, 0]  # by ascending id
+assert trace.has("shade").tolist() == [True, True, False]
 assert encode_trace(trace) == content
 
 records = list(parse(split(content), "rank 0"))
-set_attributes(records[2], {"stream": 5})
-assert decode(frame(records)).stream.tolist() == [7, 5, 0]
+set_attributes(records[2], {"shade": 5})
+assert decode(frame(records)).shade.tolist() == [7, 5, 0]
 
-set_attributes(records[2], {"stream": -5})
-for refused in (lambda: decode(frame(records)), lambda: build.compute(attributes={"stream": -5})):
+set_attributes(records[2], {"shade": -5})
+for refused in (lambda: decode(frame(records)), lambda: build.compute(attributes={"shade": -5})):
     try:
         refused()
     except TraceError as error:
-        assert "-5" in str(error) or "stream" in str(error)
+        assert "-5" in str(error) or "shade" in str(error)
     else:
         raise AssertionError
 """
@@ -65,4 +65,4 @@ def test_one_line_adds_an_attribute_to_builder_files_decoder_and_converters() ->
 
 
 def test_without_the_line_nothing_knows_it() -> None:
-    assert "there is no attribute 'stream'" in run_in_python(USE_IT)
+    assert "there is no attribute 'shade'" in run_in_python(USE_IT)

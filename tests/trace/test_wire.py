@@ -113,7 +113,7 @@ scalar_kinds = tuple(kind for kind in ATTRIBUTE_KINDS if kind in LIMITS)
 @st.composite
 def attributes(draw: st.DrawFn) -> bytes:
     """An attribute field of a node; mostly acceptable."""
-    name = draw(st.sampled_from([*BITS, "rf_id", "stream", "", "comm_sizes", "a" * 40]))
+    name = draw(st.sampled_from([*BITS, "rf_id", "thread", "", "comm_sizes", "a" * 40]))
     if name in ("pg_name", "layer_shape"):
         value = messages().AttributeProto(string_val=draw(st.sampled_from(["", "1", "dp"])))
         parts = [value.SerializeToString()]

@@ -26,12 +26,12 @@ FLAGS = {
     "copy": "is_copy",
 }
 INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
-INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier")}
+INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier", "stream")}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
     *("comm_priority", "pg_name", "layer_shape", "involved_dim", "duration_ns", "concurrent"),
-    *("comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy", "memory_tier", "inputs"),
-    "outputs",
+    *("comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy", "memory_tier", "stream"),
+    *("inputs", "outputs"),
 )
 TEXTS = {"pg_name": ("group", "group_names"), "layer_shape": ("layer_shape", "layer_shapes")}
 NOT_NUMBERS = ("double", "float", "string", "bytes")
@@ -217,6 +217,7 @@ WRITTEN = (
     ("launch", "bool_val", "is_launch"),
     ("copy", "bool_val", "is_copy"),
     ("memory_tier", "int32_val", "memory_tier"),
+    ("stream", "int64_val", "stream"),
 )
 
 

@@ -13,16 +13,25 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import new_event, schedule, schedule_own
 from et_sim.engine.collectives.chunks import start_collective
 from et_sim.engine.nodes.pool import request_pool
-from et_sim.engine.nodes.ready import is_unlimited, lowest_free_lane, pop_ready, push_ready
+from et_sim.engine.nodes.ready import lowest_free_lane, pop_ready, push_ready
+from et_sim.engine.nodes.slowing import (
+    ends_now,
+    is_slowed,
+    node_done,
+    node_issued,
+    plan_ends,
+    take_slowed_time,
+)
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.event_pool import release_event
 from et_sim.engine.state.kinds import LATE_RECEIVE, MESSAGE, NODE_DONE, SERVER_FREE, START
+from et_sim.engine.state.lanes import is_unlimited, lane_row
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run, setting_of
 from et_sim.engine.transport.network_seam import take_time
 from et_sim.engine.transport.point_to_point import post_receive, send
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import LANES, Action
+from et_sim.plan.tables import Action
 
 DELAY, COLLECTIVE, SEND = int(Action.DELAY), int(Action.COLLECTIVE), int(Action.SEND)
 RECEIVE, MEMORY = int(Action.RECEIVE), int(Action.MEMORY)
@@ -63,6 +72,7 @@ def issue_ready(run: Run, actor_row: int) -> None:
     while state.running == 0 and lowest_free_lane(run, actor_row) != NONE:
         _issue_pass(run, actor_row)
     observe.issue_pass_ends(run, actor_row)
+    plan_ends(run, actor_row)
     actor = run.plan.actors[actor_row]
     if state.completed == run.plan.templates[actor.template].nodes:
         state.finish_ns = run.clock[0].now
@@ -92,18 +102,21 @@ def _issue_pass(run: Run, actor_row: int) -> None:
 @works_on_tables
 def _issue(run: Run, actor_row: int, node: int, lane: int) -> None:
     actor = run.plan.actors[actor_row]
-    plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
+    plan_row = run.plan.templates[actor.template].node_first + node
+    plan_node = run.plan.nodes[plan_row]
     state = run.nodes[actor.node_first + node]
-    lane_state = run.lanes[actor_row * LANES + lane]
+    lane_state = run.lanes[lane_row(run, actor_row, lane)]
     state.start_ns = run.clock[0].now
     if state.start_ns > state.ready_ns:
         state.freed_by = lane_state.last
-    observe.node_starts(run, actor_row, node, lane, not is_unlimited(lane))
-    if not is_unlimited(lane):
-        lane_state.busy = 1
+    observe.node_starts(run, actor_row, node, lane, not is_unlimited(run, lane))
+    lane_state.busy += 1
     run.actors[actor_row].running += 1
+    node_issued(run, actor_row, plan_row)
     action = plan_node.action
-    if action == DELAY:
+    if action == DELAY and is_slowed(run, plan_row):
+        take_slowed_time(run, actor_row, node, plan_row)
+    elif action == DELAY:
         take_time(run, actor_row, node)
     elif action == COLLECTIVE:
         start_collective(run, actor_row, node)
@@ -178,18 +191,31 @@ def complete(run: Run, actor_row: int, node: int) -> None:
 
 
 @works_on_tables
+def slowed_done(run: Run, actor_row: int, node: int, version: int) -> None:
+    """A node that takes longer beside communication is done, unless its end was planned anew."""
+    if ends_now(run, actor_row, node, version):
+        row = run.plan.actors[actor_row].node_first + node
+        observe.slowed_ends(run, row, run.nodes[row].start_ns, _plan_node(run, actor_row, node).duration_ns)
+        complete(run, actor_row, node)
+
+
+@works_on_tables
 def _end_node(run: Run, actor_row: int, node: int) -> None:
     actor = run.plan.actors[actor_row]
-    plan_node = _plan_node(run, actor_row, node)
+    plan_row = run.plan.templates[actor.template].node_first + node
+    plan_node = run.plan.nodes[plan_row]
     state = run.actors[actor_row]
+    node_done(run, actor_row, plan_row)
     observe.node_ends(run, actor_row, node, plan_node.lane)
-    lane = run.lanes[actor_row * LANES + plan_node.lane]
-    lane.busy = 0
+    lane = run.lanes[lane_row(run, actor_row, plan_node.lane)]
+    lane.busy -= 1
     lane.last = node
     state.running -= 1
     state.completed += 1
     run.clock[0].completed += 1
-    if plan_node.busy:
+    if plan_node.busy and is_slowed(run, plan_row):
+        state.busy_ns += run.clock[0].now - run.nodes[actor.node_first + node].start_ns
+    elif plan_node.busy:
         state.busy_ns += plan_node.duration_ns
     run.nodes[actor.node_first + node].end_ns = run.clock[0].now
     thread = observe.pause(run)

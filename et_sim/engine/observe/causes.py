@@ -19,8 +19,8 @@ from __future__ import annotations
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.state import kinds
 from et_sim.engine.state.cause_tables import CauseKind
+from et_sim.engine.state.lanes import lane_row
 from et_sim.engine.state.run import NONE, RUNNING_LIMIT, Run
-from et_sim.plan.tables import LANES
 
 BEGINNING = 0
 NOTHING, LATE_START, NODE = int(CauseKind.BEGIN), int(CauseKind.LATE_START), int(CauseKind.NODE)
@@ -43,7 +43,7 @@ ENDPOINT_TRANSFERS, HALF, CHUNKS = (
     int(CauseKind.HALF),
     int(CauseKind.CHUNKS),
 )
-BARRIER, BOUND = int(CauseKind.BARRIER), int(CauseKind.BOUND)
+BARRIER, BOUND, CONTENTION = int(CauseKind.BARRIER), int(CauseKind.BOUND), int(CauseKind.CONTENTION)
 
 
 @works_on_tables
@@ -169,24 +169,65 @@ def parent_done(run: Run, node: int) -> None:
 
 @works_on_tables
 def node_starts(run: Run, node: int, actor_row: int, lane: int, is_limited: int) -> None:
-    """A node is issued: it needs its parents and, if that holds one node at a time, its lane."""
+    """A node is issued: it needs its parents and, if that holds few nodes at a time, a place in its lane."""
     if not is_recorded(run):
         return
-    resource = actor_row * LANES + lane
+    resource = lane_row(run, actor_row, lane)
     run.causes.now[0].node = node
     if is_limited:
-        join_cause(run, run.causes.lanes[resource], LANE, resource)
+        _needs_place(run, resource, lane)
     _comes(run, run.causes.nodes[node], NODE_START, resource if is_limited else NONE)
 
 
 @works_on_tables
+def _needs_place(run: Run, resource: int, lane: int) -> None:
+    """Of the nodes that were in a lane, all but as many as it has places less one must have left."""
+    uses, places = run.causes.lane_uses[resource], run.causes.lanes
+    needed = uses.starts - run.plan.lane_limits[lane]
+    uses.starts += 1
+    if 0 <= needed < uses.leaves:
+        needed = max(needed, uses.leaves - places.shape[1])
+        join_cause(run, places[resource, needed % places.shape[1]], LANE, resource)
+
+
+@works_on_tables
 def node_ends(run: Run, node: int, actor_row: int, lane: int) -> None:
-    """A node is done, and its lane is free."""
+    """A node is done, and its place in its lane is free."""
     if is_recorded(run):
-        resource = actor_row * LANES + lane
+        resource = lane_row(run, actor_row, lane)
         run.causes.now[0].node = node
         _comes(run, NONE, NODE_END, resource)
-        run.causes.lanes[resource] = current_cause(run)
+        uses, places = run.causes.lane_uses[resource], run.causes.lanes
+        places[resource, uses.leaves % places.shape[1]] = current_cause(run)
+        uses.leaves += 1
+
+
+@works_on_tables
+def slowed_starts(run: Run, node: int) -> None:
+    """A node that takes longer beside communication is issued."""
+    if is_recorded(run):
+        run.causes.nodes[node] = current_cause(run)
+
+
+@works_on_tables
+def slowed_end_planned(run: Run, node: int, ends_ns: int) -> None:
+    """Its end is put on the calendar: how its time is spent is known only then."""
+    if is_recorded(run):
+        now = run.causes.now[0]
+        now.after, now.after_ns, now.node = run.causes.nodes[node], ends_ns, node
+
+
+@works_on_tables
+def slowed_ends(run: Run, node: int, start_ns: int, alone_ns: int) -> None:
+    """It has taken what it takes alone, and then what it lost to communication."""
+    if is_recorded(run):
+        now, alone_until = run.causes.now[0], start_ns + alone_ns
+        now.node = node
+        now.cause = run.causes.nodes[node]
+        if alone_ns > 0:
+            now.cause = new_causal_event(run, now.cause, NONE, NODE, start_ns, alone_until)
+        if run.clock[0].now > alone_until:
+            now.cause = new_causal_event(run, now.cause, NONE, CONTENTION, alone_until, run.clock[0].now)
 
 
 @works_on_tables

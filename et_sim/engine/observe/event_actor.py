@@ -21,6 +21,7 @@ from et_sim.engine.state.run import NONE, Run
 
 MESSAGE, STEP = kinds.MESSAGE, kinds.STEP
 LATE_STEP, LATE_RECEIVE, NODE_DONE = kinds.LATE_STEP, kinds.LATE_RECEIVE, kinds.NODE_DONE
+SLOWED_DONE = kinds.SLOWED_DONE
 ASKED_MESSAGE, INJECT_MESSAGE = kinds.ASKED_MESSAGE, kinds.INJECT_MESSAGE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 START = kinds.START
@@ -36,7 +37,7 @@ def event_happens(run: Run, kind: int, a: int, b: int, c: int) -> None:
         begin_entry(run, run.chunks[a].actor, a)
     elif kind in (STEP, ASKED_STEP):
         _begin_step(run, a, b, c)
-    elif kind == NODE_DONE and run.clock[0].bucket != NONE:
+    elif kind in (NODE_DONE, SLOWED_DONE) and run.clock[0].bucket != NONE:
         begin_entry(run, a, NOT_A_CHUNK)
     elif kind == MESSAGE:
         begin_own(run, c)

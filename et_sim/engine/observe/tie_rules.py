@@ -26,8 +26,9 @@ from et_sim.engine.observe.ties import (
     note_turn,
     take_turn,
 )
+from et_sim.engine.state.lanes import can_issue, lane_row
 from et_sim.engine.state.run import LANES_IN_USE, NONE, QUEUE_ORDER, RUNNING_LIMIT, Run
-from et_sim.plan.tables import LANES, Action, Lane
+from et_sim.plan.tables import Action, Lane
 
 COLLECTIVE, COLLECTIVE_LANE = int(Action.COLLECTIVE), int(Lane.COLLECTIVE)
 
@@ -96,13 +97,14 @@ def receive_met(run: Run, chunk_row: int, step: int) -> None:
 
 
 @works_on_tables
-def node_ready(run: Run, lane_row: int, node: int) -> None:
-    """A node becomes ready on a lane that holds one node at a time."""
+def node_ready(run: Run, row: int, lane_number: int, node: int) -> None:
+    """A node becomes ready on a lane, of that row, that holds few nodes at a time."""
     if not is_watched(run):
         return
-    clock, lane = run.clock[0], run.lanes[lane_row]
+    clock, lane = run.clock[0], run.lanes[row]
     if may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin):
-        came_later_anyway = lane.issued_freed and lane.busy and node > lane.issued_node
+        holds_one = run.plan.lane_limits[lane_number] == 1
+        came_later_anyway = holds_one and lane.issued_freed and lane.busy and node > lane.issued_node
         clock.ties += not came_later_anyway
     if lane.readied_ns != clock.now or lane.readied_group != clock.group:
         lane.readied_ns = clock.now
@@ -115,20 +117,29 @@ def node_ready(run: Run, lane_row: int, node: int) -> None:
 
 @works_on_tables
 def node_starts(run: Run, actor_row: int, node: int, lane: int, is_limited: int) -> None:
-    """A node is issued; it has been taken from the heap of its lane, which may hold one node at a time."""
+    """A node is issued; it has been taken from the heap of its lane, which may hold few nodes at a time."""
     if not is_watched(run):
         return
-    actor, lanes = run.plan.actors[actor_row], actor_row * LANES
+    actor, row = run.plan.actors[actor_row], lane_row(run, actor_row, lane)
     if is_limited:
-        _note_issue(run, run.lanes[lanes + lane], node, run.nodes[actor.node_first + node].ready_ns)
-    _needs_lane(run, lanes + lane, run.node_marks[actor.node_first + node])
+        if run.plan.lane_limits[lane] > 1:
+            _note_others(run, run.lanes[row])
+        _note_issue(run, run.lanes[row], node, run.nodes[actor.node_first + node].ready_ns)
+    _needs_lane(run, row, run.node_marks[actor.node_first + node])
     if run.plan.nodes[run.plan.templates[actor.template].node_first + node].action == COLLECTIVE:
-        _note_beside(run, run.lanes[lanes + COLLECTIVE_LANE])  # on whichever lane
+        _note_beside(run, run.lanes[lane_row(run, actor_row, COLLECTIVE_LANE)])  # on whichever lane
+
+
+@works_on_tables
+def _note_others(run: Run, lane: Any) -> None:
+    """Of several places in a lane, who gets which follows from the order in which they become free."""
+    clock = run.clock[0]
+    clock.ties += may_change_places(clock, lane.issued_ns, lane.issued_group, lane.issued_origin)
 
 
 @works_on_tables
 def _note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
-    """A node is issued on a lane that holds one node at a time."""
+    """A node is issued on a lane that holds few nodes at a time."""
     clock = run.clock[0]
     in_group = lane.readied_ns == clock.now and lane.readied_group == clock.group
     apart = in_group and (lane.readied_apart or lane.readied_origin != clock.origin)
@@ -143,9 +154,9 @@ def _note_issue(run: Run, lane: Any, node: int, ready_ns: int) -> None:
 
 
 @works_on_tables
-def _needs_lane(run: Run, lane_row: int, mark: Any) -> None:
-    """A node that was ready is issued on a lane that is free: what it does needs both."""
-    clock, lane, kind = run.clock[0], run.lanes[lane_row], KINDS * lane_row + OF_LANE
+def _needs_lane(run: Run, row: int, mark: Any) -> None:
+    """A node that was ready is issued on a lane that has room: what it does needs both."""
+    clock, lane, kind = run.clock[0], run.lanes[row], KINDS * row + OF_LANE
     if may_change_places(clock, lane.freed_ns, lane.freed_group, lane.freed_origin):
         clock.origin = mixed(mixed(lane.freed_origin, clock.origin), kind)
     if may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin):
@@ -164,9 +175,11 @@ def _note_beside(run: Run, lane: Any) -> None:
 
 @works_on_tables
 def node_ends(run: Run, actor_row: int, lane: int) -> None:
-    """A node is done: its lane becomes free, and another part of the event begins."""
+    """A node is done: its lane has room, and another part of the event begins."""
     if is_watched(run):
-        clock, freed = run.clock[0], run.lanes[actor_row * LANES + lane]
+        clock, freed = run.clock[0], run.lanes[lane_row(run, actor_row, lane)]
+        if run.plan.lane_limits[lane] > 1:  # which of its places is free follows from the order
+            clock.ties += may_change_places(clock, freed.freed_ns, freed.freed_group, freed.freed_origin)
         freed.freed_ns = clock.now
         freed.freed_group = clock.group
         freed.freed_origin = clock.origin
@@ -183,8 +196,7 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
         return
     clock, actor, leaves = run.clock[0], run.actors[actor_row], 0
     for lane in range(run.plan.settings[LANES_IN_USE]):
-        state = run.lanes[actor_row * LANES + lane]
-        leaves |= int(state.ready > 0 and not state.busy)
+        leaves |= int(can_issue(run, actor_row, lane))
     if actor.passed_ns != clock.now or actor.passed_group != clock.group:
         actor.passed_ns = clock.now
         actor.passed_group = clock.group
@@ -196,6 +208,15 @@ def issue_pass_ends(run: Run, actor_row: int) -> None:
     actor.passed_left = leaves
     actor.passed_leaving |= leaves
     clock.ties += actor.passed_apart and actor.passed_leaving
+
+
+@works_on_tables
+def slowing_changes(run: Run, actor_row: int) -> None:
+    """Something begins or ends that slows others, or something begins that is slowed."""
+    if is_watched(run):
+        clock, mark = run.clock[0], run.slowed_actors[actor_row]
+        clock.ties += may_change_places(clock, mark.mark_ns, mark.mark_group, mark.mark_origin)
+        mark_now(clock, mark)
 
 
 @works_on_tables

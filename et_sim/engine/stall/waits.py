@@ -13,7 +13,7 @@ from et_sim.engine.stall.collectives import Lag, Laggard
 from et_sim.engine.stall.graph import WaitGraph
 from et_sim.engine.stall.state import Chunk, NodeAt, SharedPhase, Vertex
 from et_sim.engine.stall.words import node_text, operation, ranks_text
-from et_sim.plan.tables import Action, Lane
+from et_sim.plan.tables import LANES, Action, Lane
 from et_sim.trace.columns import CollectiveKind
 from et_sim.units import exact_bytes
 
@@ -223,9 +223,13 @@ class WaitDescriber:
             held = f", which {self.node(holder)} occupies" if holder else ""
             more = f" (and {len(nodes) - 1} more nodes with it)" if len(nodes) > 1 else ""
             since = int(self._still.ready_ns[self._still.place(nodes[0])])
-            sentence = f"{LANE_WORDS[Lane(lane)]}{held}{more}"
+            sentence = f"{self._lane_words(lane)}{held}{more}"
             found.append(self._wait(nodes[0], "lane", sentence, (int(self._still.rank[actor]),), since))
         return found
+
+    def _lane_words(self, lane: int) -> str:
+        streams = self._still.plan.stream_names
+        return LANE_WORDS[Lane(lane)] if lane < LANES else f'the stream "{streams[lane - LANES]}"'
 
     def _cycle_wait(self, actor: int, cycle: list[int]) -> Wait:
         ids = [int(self._still.trace(actor).node_id[row]) for row in cycle]

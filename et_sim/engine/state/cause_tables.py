@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.plan.tables import Plan, record, table
+from et_sim.plan.tables import UNLIMITED, Plan, record, table
 
 NONE = -1
 MOST_QUEUE_SLOTS = 64  # places of a queue that are remembered one by one
@@ -53,6 +53,7 @@ class CauseKind(IntEnum):
     CHUNKS = 27  # of a collective
     BARRIER = 28  # what all actors must have done
     BOUND = 29  # a message and all that bounds it at once: links, the memory, switches
+    CONTENTION = 30  # what a node lost to communication of its rank; time passes in it, too
 
 
 CAUSAL_EVENT = record(
@@ -105,7 +106,8 @@ class Causes(Tables):
     reserve: Any  # causal events that one event may need
     events: Any
     nodes: Any  # all parents so far
-    lanes: Any  # became free
+    lanes: Any  # per lane, when its places became free: one after the other, in turn
+    lane_uses: Any
     running: Any  # all chunks so far
     chunks: Any
     queues: Any
@@ -148,7 +150,7 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
     def causes_of(name: str) -> Any:
         return np.full(sizes[name] if reserve else 0, NONE, np.int64)
 
-    queues = sizes["queues"] if reserve else 0
+    queues, lanes = (sizes[name] if reserve else 0 for name in ("queues", "lanes"))
     now = table(NOW, 1)
     now["after"] = now["kind"] = now["node"] = now["link"] = now["resource"] = NONE
     causal_events = table(CAUSAL_EVENT, max(BUFFER, 2 * reserve) if reserve else 0)
@@ -163,7 +165,8 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         reserve=np.array([reserve], np.int64),
         events=table(CAUSE, 0),
         nodes=causes_of("nodes"),
-        lanes=causes_of("lanes"),
+        lanes=np.full((lanes, _places_in_lanes(plan)), NONE, np.int64),
+        lane_uses=table(QUEUE_CAUSES, lanes),
         running=np.full(0, NONE, np.int64),
         chunks=table(CHUNK_CAUSES, 0),
         queues=table(QUEUE_CAUSES, queues),
@@ -186,6 +189,12 @@ def new_causes(plan: Plan, reserve: int, sizes: dict[str, int]) -> Causes:
         switches=causes_of("switches"),
         branches=causes_of("branches"),
     )
+
+
+def _places_in_lanes(plan: Plan) -> int:
+    """The most places of a lane that are remembered one by one."""
+    limited = plan.lane_limits[plan.lane_limits < UNLIMITED]
+    return min(int(limited.max(initial=1)), MOST_QUEUE_SLOTS)
 
 
 def _receives_at_a_time(plan: Plan) -> int:

@@ -22,6 +22,7 @@ POOL_STAGE = 27  # the first piece of a transfer is at a stage of a memory pool:
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node
+SLOWED_DONE = 9  # of a node that takes longer beside communication: a actor, b node, c version
 TRANSFER_AT_ENDPOINT = 6  # a chunk, b step key (trees), c reduction time; NONE: nothing to reduce
 TRANSFER_READY = 7  # a chunk, b step key (trees)
 SERVER_FREE = 8  # a memory server

@@ -272,6 +272,21 @@ BRANCH_STATE = record(  # of a member, on its switch
     ("joined_origin", "i8"),
     *MARK_FIELDS,
 )
+SLOWED_ACTOR = record(
+    ("under_way", "i4"),  # communication that slows others
+    ("is_beside", "i4"),  # 1 if there was any when ends were planned
+    ("head", "i4"),  # nodes under way that are slowed
+    *MARK_FIELDS,  # to notice ties
+)
+SLOWED_NODE = record(
+    ("left", "i8"),  # units of work, at `since_ns`
+    ("since_ns", "i8"),
+    ("ends_ns", "i8"),  # as planned
+    ("version", "i4"),  # of the plan; NONE: it has ended
+    ("factor", "i4"),
+    ("before", "i4"),  # in the list of the actor
+    ("after", "i4"),
+)
 SERVER = record(("busy", "i4"), ("head", "i4"), ("tail", "i4"))
 REQUEST = record(  # to a memory pool; its row is that of its node
     ("last_ns", "i8"),  # when its last piece is at the stage that it is at

@@ -39,6 +39,8 @@ from et_sim.engine.state.records import (
     RUNNING,
     SERVER,
     SLOT,
+    SLOWED_ACTOR,
+    SLOWED_NODE,
     STAMP,
     SWITCH_STATE,
     TURN,
@@ -48,7 +50,7 @@ from et_sim.engine.state.records import (
 )
 from et_sim.engine.state.traffic_tables import Traffic
 from et_sim.machine.corrections import Correction
-from et_sim.plan.tables import LANES, Plan, table
+from et_sim.plan.tables import Plan, table
 
 NONE = -1
 TURNS = 1 << 12  # a power of two
@@ -62,6 +64,10 @@ class PlanTables(Tables):
 
     actor_of_rank: Any
     templates: Any
+    lane_first: Any
+    lane_limits: Any
+    slowing: Any
+    slowdowns: Any
     nodes: Any
     children: Any
     actors: Any
@@ -117,6 +123,8 @@ class Run(Tables):
     unexpected: Any
     unexpected_index: Any
     nodes: Any
+    slowed_nodes: Any  # per node, if the plan slows any
+    slowed_actors: Any
     ready: Any
     lanes: Any
     actors: Any
@@ -187,7 +195,7 @@ def new_run(
     logs what became of every chunk in every phase; `traffic` says whether it records messages and links.
     """
     actors = len(plan.actors)
-    lanes = table(LANE_STATE, actors * LANES)
+    lanes = table(LANE_STATE, actors * len(plan.lane_limits))
     lanes["last"] = NONE
     for mark in ("issued_ns", "readied_ns", "freed_ns"):
         lanes[mark] = NONE
@@ -248,6 +256,8 @@ def new_run(
         unexpected=table(UNEXPECTED, 0),
         unexpected_index=np.full(1, NONE, np.int32),
         nodes=node_states,
+        slowed_nodes=table(SLOWED_NODE, len(node_states) if len(plan.slowing) else 0),
+        slowed_actors=_slowed_actors(actors if len(plan.slowing) else 0),
         ready=np.empty(len(node_states), np.int32),
         lanes=lanes,
         actors=state,
@@ -303,6 +313,12 @@ def _switches(plan: Plan) -> Any:
     switches = table(SWITCH_STATE, max(len(plan.switches), plan.switch_servers * bool(len(plan.switches))))
     switches["head"] = NONE
     return switches
+
+
+def _slowed_actors(actors: int) -> Any:
+    slowed = table(SLOWED_ACTOR, actors)
+    slowed["head"] = slowed["mark_ns"] = NONE
+    return slowed
 
 
 def _bus_fifos(actors: int) -> Any:

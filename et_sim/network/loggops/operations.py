@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule
-from et_sim.engine.nodes.ready import is_unlimited
 from et_sim.engine.state.kinds import CUSTOM_MESSAGE, MESSAGE, NETWORK, NODE_DONE
+from et_sim.engine.state.lanes import is_unlimited
 from et_sim.engine.state.lists import join, leave
 from et_sim.engine.state.run import NONE, Run
 from et_sim.engine.transport.message_pool import LOWEST_31_BITS, new_message, release_message
@@ -181,7 +181,7 @@ def _put_ahead(run: Run, actor_row: int, node: int, time: int) -> None:
     """A node will be ready at that time, and nothing but processor and NIC can hold it up then."""
     actor = run.plan.actors[actor_row]
     plan_node = run.plan.nodes[run.plan.templates[actor.template].node_first + node]
-    if not is_unlimited(plan_node.lane):
+    if not is_unlimited(run, plan_node.lane):
         return
     rank = run.network.ranks[actor.rank]
     if plan_node.action == DELAY and is_on_processor(plan_node.lane):

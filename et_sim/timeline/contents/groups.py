@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from et_sim.group_names import shown_group
 from et_sim.plan.tables import Plan
 from et_sim.timeline.content import Content, Texts, not_negative
 from et_sim.timeline.output_filter import OutputFilter
 from et_sim.timeline.recorded import RecordedRun
-from et_sim.timeline.rows import shown_group
 from et_sim.trace.group_rule import GroupRule
 from et_sim.units import format_ranks, strided_ranks
 

@@ -72,5 +72,5 @@ def path_content(run: RecordedRun, _: OutputFilter) -> Content | None:
         return None
     source = PathSource(run.causal_events, run.outcome, run.workload)
     resources = run.outcome.resources
-    is_shared = resources is not None and resources.are_shared
+    is_shared = len(run.outcome.plan.slowdowns) > 0 or (resources is not None and resources.are_shared)
     return Content(source.blocks(), metadata={SHARED_LINKS: "yes"} if is_shared else {})

@@ -27,7 +27,8 @@ KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_inte
 
 def timeline_content(run: RecordedRun, output_filter: OutputFilter) -> Content:
     """timeline.arrow: the rows that are kept, measured on their way."""
-    return Content(_timeline_blocks(run, output_filter))
+    without = () if run.measurement.source.stream_names else ("stream",)
+    return Content(_timeline_blocks(run, output_filter), without=without)
 
 
 def _timeline_blocks(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
@@ -37,10 +38,13 @@ def _timeline_blocks(run: RecordedRun, output_filter: OutputFilter) -> Iterator[
     for rows in measurement.blocks():
         mask = output_filter.mask(actors, rows.actor, rows.start_ns, rows.end_ns)
         if mask is None or mask.any():
-            yield _columns(rows if mask is None else rows.where(mask), names, groups)
+            kept = rows if mask is None else rows.where(mask)
+            yield _columns(kept, names, groups, measurement.source.stream_names)
 
 
-def _columns(rows: Rows, names: tuple[str, ...], groups: tuple[str, ...]) -> dict[str, Any]:
+def _columns(
+    rows: Rows, names: tuple[str, ...], groups: tuple[str, ...], streams: tuple[str, ...]
+) -> dict[str, Any]:
     never_ended = rows.end_ns < 0
     end_cause = np.where(never_ended, np.int8(NONE), rows.end_cause) if never_ended.any() else rows.end_cause
     return {
@@ -49,6 +53,7 @@ def _columns(rows: Rows, names: tuple[str, ...], groups: tuple[str, ...]) -> dic
         "name": Texts(rows.name, names),
         "kind": Texts(rows.kind, KIND_NAMES),
         "lane": Texts(rows.lane.view(np.int8), LANE_NAMES),
+        **({"stream": Texts(rows.stream, streams)} if streams else {}),
         "treatment": Texts(rows.treatment.astype(np.int8), TREATMENT_NAMES),
         "ready_ns": rows.ready_ns,
         "start_ns": rows.start_ns,

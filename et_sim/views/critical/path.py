@@ -22,6 +22,7 @@ from et_sim.views.critical.record import KINDS, NONE, QUEUES, SWITCHES, PathReco
 
 CAUSES = (
     "compute",
+    "contention",
     "host",
     "gap",
     "latency",
@@ -36,7 +37,7 @@ CAUSES = (
     "other",
     "idle",
 )
-_PLAIN = ("latency", "serialisation", "endpoint", "reduction", "bus", "switch")
+_PLAIN = ("contention", "latency", "serialisation", "endpoint", "reduction", "bus", "switch")
 _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of links
     "latency": "latency",
     "serialisation": "serialisation",

@@ -25,7 +25,7 @@ from et_sim.views.text import shortened
 NONE = -1
 TO = "->"  # in the names of links of a graph, which say all by themselves
 # The words of the column `kind` that the views know; those in which time passes come first.
-TIMES = ("late_start", "node", "latency", "serialisation", "endpoint", "reduction", "bus")
+TIMES = ("late_start", "node", "contention", "latency", "serialisation", "endpoint", "reduction", "bus")
 SWITCHES = ("switch", "switch_rate")  # time passes there, too
 QUEUES = ("link_queue", "server_queue", "bus_queue")
 MEETINGS = (

@@ -29,8 +29,8 @@ EXACT_OR_NOT = (
     "then served in another order, an estimate. --verify simulates again and tells."
 )
 SHARED = (
-    "what would change the makespan cannot be read off the path: messages share links, so what makes one "
-    "faster changes the others; --vary simulates again with figures of the machine changed"
+    "what would change the makespan cannot be read off the path: messages share links, or slow computing, "
+    "so what makes one faster changes others; --vary simulates again with figures of the machine changed"
 )
 NOT_COMPLETE = "the run did not complete, so what would have made it shorter is not known"
 

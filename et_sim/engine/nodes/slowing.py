@@ -1,0 +1,119 @@
+"""Kernels and copies that take longer while communication of their rank is under way.
+
+The work that is left of one is counted in units of which it does a whole number in a nanosecond, alone or
+beside communication. So nothing is rounded where communication begins or ends, however often, and an end is
+the first whole nanosecond at which all is done. Ends are planned anew where communication begins or ends;
+an event of an end that was planned before has an old version, and does nothing.
+
+All of this is idle unless the plan slows something (`plan.slowing`).
+"""
+
+from __future__ import annotations
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import SLOWED_DONE
+from et_sim.engine.state.run import NONE, Run
+from et_sim.plan.tables import FIRST_FACTOR, SLOWS_OTHERS
+
+
+@works_on_tables
+def is_slowed(run: Run, plan_row: int) -> bool:
+    """Whether a node, of that row of the plan, takes longer beside communication."""
+    return len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] >= FIRST_FACTOR
+
+
+@works_on_tables
+def node_issued(run: Run, actor_row: int, plan_row: int) -> None:
+    """A node begins, perhaps communication."""
+    if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] == SLOWS_OTHERS:
+        run.slowed_actors[actor_row].under_way += 1
+        observe.slowing_changes(run, actor_row)
+
+
+@works_on_tables
+def node_done(run: Run, actor_row: int, plan_row: int) -> None:
+    """A node ends, perhaps communication."""
+    if len(run.plan.slowing) > 0 and run.plan.slowing[plan_row] == SLOWS_OTHERS:
+        run.slowed_actors[actor_row].under_way -= 1
+        observe.slowing_changes(run, actor_row)
+
+
+@works_on_tables
+def take_slowed_time(run: Run, actor_row: int, node: int, plan_row: int) -> None:
+    """A node that takes longer beside communication is issued."""
+    row = run.plan.actors[actor_row].node_first + node
+    slowed, actor = run.slowed_nodes[row], run.slowed_actors[actor_row]
+    slowed.factor = run.plan.slowing[plan_row] - FIRST_FACTOR
+    slowed.left = run.plan.nodes[plan_row].duration_ns * run.plan.slowdowns[slowed.factor].alone
+    slowed.since_ns = run.clock[0].now
+    slowed.before, slowed.after = NONE, actor.head
+    if actor.head != NONE:
+        run.slowed_nodes[run.plan.actors[actor_row].node_first + actor.head].before = node
+    actor.head = node
+    observe.slowing_changes(run, actor_row)
+    observe.slowed_starts(run, row)
+    slowed.ends_ns, slowed.version = NONE, 0
+    _plan_end(run, actor_row, node)
+
+
+@works_on_tables
+def plan_ends(run: Run, actor_row: int) -> None:
+    """All that could be issued has been: plan ends anew if communication began or ended."""
+    if len(run.plan.slowing) == 0:
+        return
+    actor, first, now = run.slowed_actors[actor_row], run.plan.actors[actor_row].node_first, run.clock[0].now
+    is_beside = int(actor.under_way > 0)
+    if is_beside == actor.is_beside:
+        return
+    node = actor.head
+    while node != NONE:
+        slowed = run.slowed_nodes[first + node]
+        slowed.left -= (now - slowed.since_ns) * _rate(run, actor_row, slowed.factor)
+        slowed.since_ns = now
+        node = slowed.after
+    actor.is_beside = is_beside
+    node = actor.head
+    while node != NONE:
+        if run.slowed_nodes[first + node].ends_ns > now:
+            _plan_end(run, actor_row, node)
+        node = run.slowed_nodes[first + node].after
+
+
+@works_on_tables
+def ends_now(run: Run, actor_row: int, node: int, version: int) -> bool:
+    """Whether the end of a node that was planned with this version holds; then it is off the list."""
+    first = run.plan.actors[actor_row].node_first
+    slowed = run.slowed_nodes[first + node]
+    if version != slowed.version:
+        return False
+    if slowed.before == NONE:
+        run.slowed_actors[actor_row].head = slowed.after
+    else:
+        run.slowed_nodes[first + slowed.before].after = slowed.after
+    if slowed.after != NONE:
+        run.slowed_nodes[first + slowed.after].before = slowed.before
+    slowed.version = NONE
+    return True
+
+
+@works_on_tables
+def _rate(run: Run, actor_row: int, factor: int) -> int:
+    """Units of work in a nanosecond."""
+    slowdown = run.plan.slowdowns[factor]
+    return slowdown.beside if run.slowed_actors[actor_row].is_beside else slowdown.alone
+
+
+@works_on_tables
+def _plan_end(run: Run, actor_row: int, node: int) -> None:
+    row = run.plan.actors[actor_row].node_first + node
+    slowed, now = run.slowed_nodes[row], run.clock[0].now
+    rate = _rate(run, actor_row, slowed.factor)
+    ends = now + (slowed.left + rate - 1) // rate
+    if ends == slowed.ends_ns:
+        return
+    slowed.ends_ns = ends
+    slowed.version += 1
+    observe.slowed_end_planned(run, row, ends)
+    schedule_own(run, actor_row, ends - now, SLOWED_DONE, actor_row, node, slowed.version)

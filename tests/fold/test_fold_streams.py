@@ -1,0 +1,59 @@
+"""Random runs on machines with streams, on which computing loses to communication: folded as unfolded."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from random_cases import Case, actors_of, outcome, random_case
+
+A_FEW, PER_TEST, DEEP = 40, 500, 10_000
+FIRST_OF_DEEP = 3_000_000
+WORKS = ("kernels", "host", "sends", "collectives")
+
+
+def with_streams(seed: int) -> Case:
+    """The random case of a seed, with a few streams, and factors for what overlaps."""
+    case, draw = random_case(seed), Random(7 * seed + 1)
+    given: dict[str, Any] = {}
+    streams = [
+        {
+            "name": f"stream {number}",
+            "takes": draw.sample(WORKS, draw.randint(1, 3)),
+            "at-a-time": draw.choice((1, 1, 2, 3)),
+        }
+        for number in range(draw.choice((0, 1, 1, 2, 3)))
+    ]
+    if streams:
+        given["streams"] = streams
+    if draw.random() < 0.7 or not streams:
+        given["overlap"] = {"kernels": draw.choice((1.2, 1.5, 3, 1.001))}
+    return Case(case.workload, case.machine | {"system": case.machine["system"] | given})
+
+
+def test_random_cases_with_streams_fold_exactly() -> None:
+    folded = 0
+    for seed in range(A_FEW):
+        case = with_streams(seed)
+        found = outcome(case, fold=True)
+        assert found == outcome(case, fold=False), seed
+        folded += not isinstance(found, str) and actors_of(case) < case.workload.ranks
+    assert folded >= A_FEW // 5
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(FIRST_OF_DEEP, FIRST_OF_DEEP + DEEP, PER_TEST))
+def test_many_random_cases_with_streams_fold_exactly(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        assert outcome(with_streams(seed), fold=True) == outcome(with_streams(seed), fold=False), seed
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(100))
+def test_random_cases_with_streams_are_the_same_compiled_and_interpreted(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = outcome(with_streams(seed), fold=True)
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+    assert outcome(with_streams(seed), fold=True) == compiled
