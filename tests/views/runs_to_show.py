@@ -42,3 +42,17 @@ def side_by_side(folder: Path) -> Path:
     build.collective("all_reduce", 1 << 16, name='sum "<b>" ∑', after=[mark], inputs={"weights": 4096})
     workload = et_sim.Workload.of([build.build()] * 2)
     return written(workload, folder, system={"track-local-mem": 1})
+
+
+def congested(folder: Path) -> Path:
+    """Three NPUs at the first leaf and one at the second send to one at the second, in a small buffer."""
+    builders = [et_sim.TraceBuilder() for _ in range(8)]
+    for source in (0, 1, 2, 5):
+        builders[source].send(4, 200_000, tag=source)
+        builders[4].receive(source, 200_000, tag=source)
+    graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4}
+    protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
+    network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
+    workload = et_sim.Workload.of([builder.build() for builder in builders])
+    write_run(et_sim.simulate(workload, system={}, network=network, model="packet", detail="ports"), folder)
+    return folder

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.contents import Contents
 
 
@@ -41,12 +42,20 @@ def _events(contents: Contents) -> Iterator[bytes]:
     yield from _slices(contents)
     yield from _arrows(contents)
     for counter in contents.counters:
-        rank = contents.shown.ranks[counter.place]
+        rank = _network(contents) if counter.place == NONE else contents.shown.ranks[counter.place]
         for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
             yield _event("C", rank, 0, _json({"name": counter.name, "args": {counter.unit: value}}), time)
 
 
+def _network(contents: Contents) -> int:
+    """What stands for the network where others have their rank."""
+    return max(contents.shown.ranks, default=0) + 1
+
+
 def _names(contents: Contents) -> Iterator[bytes]:
+    if any(counter.place == NONE for counter in contents.counters):
+        called = _json({"name": "process_name", "args": {"name": "network"}})
+        yield _event("M", _network(contents), 0, called)
     for rank in contents.shown.ranks:
         yield _event("M", rank, 0, _json({"name": "process_name", "args": {"name": f"rank {rank}"}}))
         yield _event("M", rank, 0, _json({"name": "process_sort_index", "args": {"sort_index": rank}}))

@@ -21,6 +21,7 @@ from et_sim.views.export.counters import (
     collectives_under_way,
     links_in_use,
     memory_in_use,
+    queues_at_ports,
 )
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Window
@@ -67,6 +68,7 @@ def contents_of(run: RunDirectory, ranks: str | None, window: Window, limit: int
         chunks_in_dimensions(run, shown, window),
         links_in_use(run, shown, window),
         memory_in_use(run, shown, window),
+        queues_at_ports(run, window),
     )
     counters, no_room = _within([counter for part in parts for counter in part], limit)
     several = len(shown.actors) - len(shown.place_of_actor())

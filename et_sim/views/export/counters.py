@@ -1,4 +1,4 @@
-"""Figures over time beside the slices: collectives under way, chunks in dimensions, links and memory in use.
+"""Figures over time beside the slices: collectives, chunks, links and memory in use, and queues at ports.
 
 Not here: what memory is used for (`et_sim.views.summary.memory`).
 """
@@ -14,14 +14,17 @@ from et_sim.views.drawing.nodes import NONE, Shown
 from et_sim.views.run.columns import integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.link_table import link_table
+from et_sim.views.run.port_table import port_table
 from et_sim.views.run.selection import Window
+
+MOST_QUEUES = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counter:
-    """A figure of one rank that has each value until the next."""
+    """A figure of one rank, or of the network, that has each value until the next."""
 
-    place: int  # in Shown.ranks
+    place: int  # in Shown.ranks; NONE: of the network
     name: str
     unit: str  # "count" or "bytes"
     time_ns: Any
@@ -90,14 +93,36 @@ def links_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counte
     for at in np.flatnonzero(np.isin(table.actor, shown.actors)).tolist():
         rows = slice(first[at], first[at + 1])
         start, end = figures["start_ns"][rows], figures["end_ns"][rows]
-        is_last = np.append(start[1:] != end[:-1], True)  # nothing happens in the slice after it
-        time = np.concatenate((start, end[is_last]))
-        value = np.concatenate((permille[rows], np.zeros(int(is_last.sum()), np.int64)))
-        order = np.argsort(time, kind="stable")
-        spans = [(int(table.actor[at]), time[order], value[order])]
+        spans = [(int(table.actor[at]), *_steps(start, end, permille[rows]))]
         name = f"dimension {int(table.dimension[at])}, {table.name[at]}: busy ‰"
         found += _of_ranks(spans, shown, name, "count", window)
     return sorted(found, key=lambda counter: counter.place)
+
+
+def queues_at_ports(run: RunDirectory, window: Window) -> list[Counter]:
+    """The most bytes that waited at a time, slice by slice, at the ports with the deepest queues."""
+    table = port_table(run)
+    if table is None:
+        return []
+    most, found = table.most("deepest_bytes"), []
+    bounds = np.searchsorted(table.of_row, np.arange(len(most) + 1))
+    for at in np.lexsort((table.resource, -most))[:MOST_QUEUES].tolist():
+        rows = slice(bounds[at], bounds[at + 1])
+        start, end, deep = (table.figures[name][rows] for name in ("start_ns", "end_ns", "deepest_bytes"))
+        counter = Counter(
+            NONE, f"{table.name[at]}: waiting", "bytes", *_cut(*_steps(start, end, deep), window)
+        )
+        found.append(counter)
+    return found
+
+
+def _steps(start: Any, end: Any, value: Any) -> tuple[Any, Any]:
+    """Values of slices until the next one, or until nothing happens any more."""
+    is_last = np.append(start[1:] != end[:-1], True)
+    time = np.concatenate((start, end[is_last]))
+    values = np.concatenate((value, np.zeros(int(is_last.sum()), np.int64)))
+    order = np.argsort(time, kind="stable")
+    return time[order], values[order]
 
 
 def memory_in_use(run: RunDirectory, shown: Shown, window: Window) -> list[Counter]:

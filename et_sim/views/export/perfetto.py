@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.protobuf_fields import fixed64, message, number, text, varint
+from et_sim.views.drawing.nodes import NONE
 from et_sim.views.export.contents import Contents
 
 PACKET = 1
@@ -50,7 +51,7 @@ def _packet(*parts: bytes) -> bytes:
 
 
 def _descriptors(contents: Contents) -> Iterator[bytes]:
-    """The first are those of ranks, then come those of lanes, then counters."""
+    """The first are those of ranks, then come those of lanes, then counters, and last the network's."""
     shown, tracks = contents.shown, contents.tracks
     for place, rank in enumerate(shown.ranks):
         process = message(PROCESS, number(PID, rank + 1), text(PROCESS_NAME, f"rank {rank}"))
@@ -63,9 +64,14 @@ def _descriptors(contents: Contents) -> Iterator[bytes]:
         track = number(UUID, first + at), number(PARENT, 1 + place), message(THREAD, *parts)
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, *track))
     first += len(tracks.place)
+    network = first + len(contents.counters)
+    if any(counter.place == NONE for counter in contents.counters):
+        named = number(PID, thread_id + len(tracks.place)), text(PROCESS_NAME, "network")
+        yield _packet(IN_SEQUENCE, message(DESCRIPTOR, number(UUID, network), message(PROCESS, *named)))
     for at, counter in enumerate(contents.counters):
         unit = message(COUNTER_TRACK, number(COUNTER_UNIT, UNITS[counter.unit]))
-        numbers = number(UUID, first + at) + number(PARENT, 1 + counter.place)
+        parent = network if counter.place == NONE else 1 + counter.place
+        numbers = number(UUID, first + at) + number(PARENT, parent)
         yield _packet(IN_SEQUENCE, message(DESCRIPTOR, numbers, text(TRACK_NAME, counter.name), unit))
 
 

@@ -48,7 +48,7 @@ def network_section(run: RunDirectory) -> str:
     maps = [heat for heat in (tiers(run), links(run), dimensions(run, makespan)) if heat is not None]
     if not maps:
         return ""
-    parts = [tag("p", text(heat.note), class_="note") + _drawing(heat, makespan) for heat in maps]
+    parts = [tag("p", text(heat.note), class_="note") + drawing(heat, makespan) for heat in maps]
     return section("network", "Network over time", *parts, _legend())
 
 
@@ -133,7 +133,8 @@ def _and_not(shown: int, links: int) -> str:
     return f"; the busiest {shown} of {plural(links, 'link')} that carry any" if links > shown else ""
 
 
-def _drawing(heat: Heat, makespan: int) -> str:
+def drawing(heat: Heat, makespan: int) -> str:
+    """A row of rectangles for each, and its mean on the right."""
     parts = []
     for number, (name, shares) in enumerate(zip(heat.names, heat.shares, strict=True)):
         y = TOP + number * ROW

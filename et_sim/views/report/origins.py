@@ -24,6 +24,7 @@ COULD_SHOW = (
     ("links", "links in use over time"),
     ("memory", "local memory"),
 )
+OF_PACKETS = ("queues", "queues and pauses")
 
 
 def coverage_section(run: RunDirectory) -> str:
@@ -98,6 +99,7 @@ def configuration_section(run: RunDirectory) -> str:
 
 def _not_recorded(run: RunDirectory) -> str:
     """What the page could also show, and how to get it."""
-    lacking = [(what, table_named(name).how_to_get_it) for name, what in COULD_SHOW if not run.holds(name)]
+    could_show = COULD_SHOW if run.summary["packets"] is None else (*COULD_SHOW, OF_PACKETS)
+    lacking = [(what, table_named(name).how_to_get_it) for name, what in could_show if not run.holds(name)]
     listed = "; ".join(f"{what}: {remedy}" for what, remedy in lacking)
     return tag("p", text(f"Not recorded: {listed}."), class_="note") if lacking else ""

@@ -19,6 +19,7 @@ from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section
 from et_sim.views.report.origins import configuration_section, coverage_section
+from et_sim.views.report.ports import ports_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,
@@ -75,6 +76,7 @@ def report(
         groups_section(run),
         operations_section(run),
         network_section(run),
+        ports_section(run),
         memory_section(run),
         coverage_section(run),
         configuration_section(run),

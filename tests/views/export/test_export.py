@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_schema import trace_class
 from pyarrow import feather
-from runs_to_show import pipeline, side_by_side
+from runs_to_show import congested, pipeline, side_by_side
 
 from et_sim.cli import main
 from et_sim.errors import UsageError
@@ -228,6 +228,23 @@ def test_counters_say_how_busy_links_are(tmp_path: Path, model: str) -> None:
             now = [row for row in mine if row["start_ns"] <= moment < row["end_ns"]]
             share = sum(row["busy_ns"] * 1000 // (row["end_ns"] - row["start_ns"]) for row in now)
             assert value == share
+
+
+def test_counters_of_the_network_say_how_deep_queues_are(tmp_path: Path) -> None:
+    run = congested(tmp_path / "run")
+    read = _perfetto(_contents(run))
+    slices = feather.read_table(run / "queues.arrow").to_pylist()
+    found = {name: (read.processes[place], track) for track, (place, name) in read.counters.items()}
+    assert {name for name, (process, _) in found.items() if process == "network"} == {
+        f"{row['link']}: waiting" for row in slices
+    }
+    _, track = found["leaf1->npu4: waiting"]
+    mine = {row["start_ns"]: row["deepest_bytes"] for row in slices if row["link"] == "leaf1->npu4"}
+    assert max(value for _, value in read.values[track]) == max(mine.values())
+    assert all(mine[moment] == value for moment, value in read.values[track] if value)
+    events = json.loads(b"".join(chrome.pieces(_contents(run), {})))
+    queues = [one for one in events["traceEvents"] if one["name"] == "leaf1->npu4: waiting"]
+    assert [one["args"]["bytes"] for one in queues] == [value for _, value in read.values[track]]
 
 
 def test_recorded_messages_lead_from_collective_to_collective(tmp_path: Path, stages: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather
-from runs_to_show import pipeline, side_by_side, written
+from runs_to_show import congested, pipeline, side_by_side, written
 
 import et_sim
 from et_sim.cli import main
@@ -113,6 +113,16 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     assert headings[:4] == ["Overview", "Timeline", "Critical path", "Ranks"]
     assert headings[4:8] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
     assert headings[8:] == ["Coverage", "Configuration"]
+
+
+def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:
+    content = _page(congested(tmp_path / "run"))
+    texts = Page(content).texts
+    assert "Queues and pauses" in [text for tag, text in texts if tag == "h2"]
+    [pauses] = [text for tag, text in texts if tag == "pre" and "pauses of" in text]
+    assert pauses.splitlines()[1].startswith("  spine0->leaf1: ")
+    assert ("td", "0-2,5") in texts
+    assert '<section id="ports"' not in _page(pipeline(tmp_path / "ring"))
 
 
 def test_the_page_says_who_is_waited_for_and_what_that_costs(demo: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runs_to_show import congested
 
-import et_sim
 from et_sim.cli import main
-from et_sim.timeline import write_run
 from et_sim.views import open_run
 from et_sim.views.run.selection import Selection
 from et_sim.views.summary.flows import flows_of
@@ -22,20 +21,8 @@ VIEWS = ("queues", "pauses", "flows")
 
 
 @pytest.fixture(scope="module")
-def congested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three NPUs at the first leaf and one at the second send to one at the second, in a small buffer."""
-    builders = [et_sim.TraceBuilder() for _ in range(8)]
-    for source in SENDERS:
-        builders[source].send(4, 200_000, tag=source)
-        builders[4].receive(source, 200_000, tag=source)
-    graph = {"generator": "leaf-spine", "leaves": 2, "spines": 1, "npus-per-leaf": 4}
-    protocol = {"preset": "roce", "congestion-control": "none", "buffer": 400_000, "window": "none"}
-    network = {"graph": {**graph, "bandwidth": "100Gbps", "latency": "200ns"}, "protocol": protocol}
-    workload = et_sim.Workload.of([builder.build() for builder in builders])
-    result = et_sim.simulate(workload, system={}, network=network, model="packet", detail="ports")
-    folder = tmp_path_factory.mktemp("ports") / "run"
-    write_run(result, folder)
-    return folder
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return congested(tmp_path_factory.mktemp("ports") / "run")
 
 
 def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -44,11 +31,11 @@ def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_queues_stand_in_the_order_of_their_depth_which_is_that_of_the_ports(
-    congested: Path, capsys: pytest.CaptureFixture[str]
+    crowd: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = open_run(congested)
+    run = open_run(crowd)
     known = {row["link"]: row for row in run.table("ports").to_pylist()}
-    found = _json(capsys, str(congested), "queues")["ports"]
+    found = _json(capsys, str(crowd), "queues")["ports"]
     assert {port["link"] for port in found[:2]} == {"leaf0->spine0", "leaf1->npu4"}
     depths = [port["deepest_bytes"] for port in found]
     assert depths == sorted(depths, reverse=True)
@@ -59,8 +46,8 @@ def test_queues_stand_in_the_order_of_their_depth_which_is_that_of_the_ports(
     assert {port["link"] for port in found} >= {name for name, row in known.items() if row["deepest_bytes"]}
 
 
-def test_a_window_shows_what_waited_in_it(congested: Path) -> None:
-    run = open_run(congested)
+def test_a_window_shows_what_waited_in_it(crowd: Path) -> None:
+    run = open_run(crowd)
     end = run.summary["makespan_ns"]
     [whole, first, last] = (
         {one.link: one.deepest_bytes for one in queue_uses(run, Selection(window=window))}
@@ -71,16 +58,16 @@ def test_a_window_shows_what_waited_in_it(congested: Path) -> None:
     assert first != last
 
 
-def test_where_messages_meet_their_senders_are_named(congested: Path) -> None:
-    met = {one.link: one for one in incasts(open_run(congested))}
+def test_where_messages_meet_their_senders_are_named(crowd: Path) -> None:
+    met = {one.link: one for one in incasts(open_run(crowd))}
     assert met["leaf1->npu4"].ranks == "0-2,5"
     assert met["leaf1->npu4"].messages == len(SENDERS)
     assert met["leaf0->spine0"].ranks == "0-2"
     assert "npu0->leaf0" not in met
 
 
-def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(congested: Path) -> None:
-    run = open_run(congested)
+def test_pauses_lead_from_the_congested_queue_to_those_that_wait_for_it(crowd: Path) -> None:
+    run = open_run(crowd)
     roots = pause_roots(run)
     assert roots
     every = [one for root in roots for one in spread(root)]
@@ -104,8 +91,8 @@ def _way(root: Spread, wanted: Spread) -> tuple[str, ...]:
     raise AssertionError(wanted.link)
 
 
-def test_messages_that_took_longest_come_first_and_can_be_those_of_some_ranks(congested: Path) -> None:
-    run = open_run(congested)
+def test_messages_that_took_longest_come_first_and_can_be_those_of_some_ranks(crowd: Path) -> None:
+    run = open_run(crowd)
     found = flows_of(run)
     assert found is not None
     taken = [one["arrived_ns"] - one["begin_ns"] for one in found.as_dicts()]
@@ -119,14 +106,14 @@ def test_messages_that_took_longest_come_first_and_can_be_those_of_some_ranks(co
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_views_of_ports_fit_the_terminal(
-    congested: Path,
+    crowd: Path,
     view: str,
     columns: int,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert main(["inspect", str(congested), view]) == 0
+    assert main(["inspect", str(crowd), view]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns
     assert any("leaf1->npu4" in line or "from" in line for line in lines)

@@ -1,0 +1,67 @@
+"""The part of the page about ports: queues over time, where messages met, and who paused whom.
+
+Only runs that recorded ports have it. Not here: how busy links are (`network`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.report.network import COLUMNS, MOST_ROWS, Heat, drawing
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING
+from et_sim.views.summary.pauses import pause_lines, pause_roots
+from et_sim.views.summary.queues import incasts, queue_uses
+
+MOST_INCASTS, LONGEST_LINE = 20, 160
+HEAD = ("link", "from", "for", "deepest", "messages", "ranks that send")
+
+
+def ports_section(run: RunDirectory) -> str:
+    """What there is of queues, incasts and pauses; nothing if nothing waited, or it was not recorded."""
+    parts = [part for part in (_queues(run), _incasts(run), _pauses(run)) if part]
+    return section("ports", "Queues and pauses", *parts) if parts else ""
+
+
+def _queues(run: RunDirectory) -> str:
+    uses = queue_uses(run, columns=COLUMNS)
+    deepest = max((one.deepest_bytes for one in uses), default=0)
+    if not deepest:
+        return ""
+    shown = uses[:MOST_ROWS]
+    shares = np.array([one.deepest_over_time for one in shown]) / deepest
+    names = tuple(f"{one.link}, {format_bytes(one.deepest_bytes)}" for one in shown)
+    note = f"the most bytes that waited at a time, of {format_bytes(deepest)}; the deepest queues first"
+    if len(shown) < len(uses):
+        note += f", {len(shown)} of {plural(len(uses), 'port')}"
+    makespan = max(run.summary["makespan_ns"], 1)
+    return tag("p", text(note), class_="note") + drawing(Heat(names, shares, note), makespan)
+
+
+def _incasts(run: RunDirectory) -> str:
+    found = incasts(run)
+    if not found:
+        return ""
+    rows = [
+        (
+            text(one.link),
+            format_ns(one.begin_ns),
+            format_ns(one.end_ns - one.begin_ns),
+            format_bytes(one.deepest_bytes),
+            f"{one.messages:,}",
+            text(one.ranks),
+        )
+        for one in found[:MOST_INCASTS]
+    ]
+    more = f", {len(rows)} of {len(found)}" if len(rows) < len(found) else ""
+    return table(text(f"Where messages of several ranks met{more}"), HEAD, rows, "<>>>><")
+
+
+def _pauses(run: RunDirectory) -> str:
+    found = pause_roots(run)
+    if not found:
+        return ""
+    lines = pause_lines(found, EVERYTHING, LONGEST_LINE)
+    return tag("h3", "Who paused whom") + tag("pre", text("\n".join(lines)))
