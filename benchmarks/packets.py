@@ -17,7 +17,8 @@ from typing import Any
 
 os.environ.setdefault("ET_SIM_COMPILE", "now")
 NAMES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-PARITY = {"preset": "ns3-parity"}
+PARITY = {"preset": "ns3-parity", "skip-repeats": False}  # every packet is simulated
+SKIPS = {"preset": "ns3-parity"}
 LINK = {"bandwidth": "100Gbps", "latency": "1us"}
 STAR = {"generator": "star", **LINK}
 MIB = 1 << 20
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     times = parser.parse_args().times
     star = {"graph": {**STAR, "npus": 16}, "routing": "ecmp-ns3", "protocol": PARITY}
+    ring = {"graph": {**STAR, "npus": 8}, "protocol": PARITY}
     exchange = collective("all_to_all", 16, 16 * MIB)
     tcp = {"graph": {**STAR, "npus": 8}, "protocol": {"preset": "ns3-tcp-parity"}}
     torus = {"generator": "torus", "sizes": [4, 4, 4], "bandwidth": "32GB/s", "latency": "50ns"}
@@ -68,6 +70,13 @@ def main() -> None:
             fat_tree(16),
             permutation(1024, MIB // 4),
             ["direct"],
+        ),
+        ("star, 8 NPUs: ring of 64 MiB", ring, collective("all_reduce", 8, 64 * MIB), ["ring"]),
+        (
+            "the same, what repeats itself skipped",
+            {**ring, "protocol": SKIPS},
+            collective("all_reduce", 8, 64 * MIB),
+            ["ring"],
         ),
         ("TCP, star, 8 NPUs: ring of 8 MB", tcp, collective("all_reduce", 8, 8 * MIB), ["ring"]),
         (

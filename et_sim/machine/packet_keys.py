@@ -158,6 +158,13 @@ PACKET_KEYS = (
         choices=("bandwidth", "from", "to", "probability"),
     ),
     Key(
+        "skip-repeats",
+        Kind.FLAG,
+        "What repeats itself while long messages are sent is skipped, and not simulated packet by packet; "
+        "results are the same.",
+        field="skips_repeats",
+    ),
+    Key(
         "as-ns3",
         Kind.FLAG,
         "Details of ns-3: its random numbers; a rate wakes a port only if no other pair could send as far as "
@@ -170,6 +177,7 @@ OF_ROCE = (
     "window-shrinks",
     "paced",
     "acknowledgements-pass",
+    "skip-repeats",
     "as-ns3",
     *(key.name for key in PACKET_KEYS if key.field.startswith("control.")),
 )

@@ -136,6 +136,7 @@ class Packets:
     timeout_ns: float = 0.0  # without an acknowledgement, until packets are sent again; 0: never
     seed: int = 1
     as_ns3: bool = False  # random numbers, what wakes a port, and TIMELY's packets are as in ns-3
+    skips_repeats: bool = True  # what repeats itself is not simulated packet by packet
     control: Control = Control()
     buffers: Buffers = Buffers()
     tcp: Tcp | None = None  # None: RoCE

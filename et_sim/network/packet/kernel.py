@@ -12,6 +12,7 @@ from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.forwarding import packet_lands, send_next
 from et_sim.network.packet.ports import set_plan
+from et_sim.network.packet.repeats import look, looks_anew
 
 EVENTS_AT_ONCE = 256
 PACKETS_PER_EVENT = 8  # no event makes, or sends, more
@@ -42,7 +43,10 @@ def go_on(network: Any, until_ps: int) -> None:
         else:
             timer_rings(network, source - ports)
         if state.arrived != NONE or state.left != NONE:
+            looks_anew(network)
             return
+        if state.until_picture > 0:
+            look(network, source, until_ps)
 
 
 @works_on_tables

@@ -40,6 +40,7 @@ from et_sim.network.packet.flows import flow_to_begin, new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
+from et_sim.network.packet.repeats import looks_anew, pictures
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
 from et_sim.network.packet.tcp import tables as tcp
@@ -98,6 +99,9 @@ class PacketTables(Tables):
     heap: Any
     places: Any  # in it, by source of events
     units: Any  # of the engine's time, in a nanosecond
+    picture: Any  # of what may repeat itself, the present to be compared with it, and what was counted then
+    present: Any
+    counted: Any
     log: Any  # what ports sent since the engine looked, if links are recorded
     spare: Any  # how many packets one event of the engine may make, at most
     queues: Queues  # what happens at ports over time, if that is recorded
@@ -123,7 +127,17 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
     streams, step = streams_of_ns3(len(devices))
     spare = EVENTS_AT_ONCE * PACKETS_PER_EVENT + len(ports)
     state = table(STATE, 1)
-    for name in ("current", "free_packet", "free_flow", "head", "tail", "arrived", "left", "planned_ns"):
+    for name in (
+        "current",
+        "anchor",
+        "free_packet",
+        "free_flow",
+        "head",
+        "tail",
+        "arrived",
+        "left",
+        "planned_ns",
+    ):
         state[name] = NONE
     transport: RoceTables | TcpTables
     if protocol.packets.tcp is not None:
@@ -152,6 +166,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         heap=table(ENTRY, len(ports)),
         places=np.full(len(ports), NONE, np.int32),
         units=np.array([1 << network.fraction_bits]),
+        **pictures(len(ports)),
         log=table(SENDING, spare),
         spare=np.array([spare]),
         queues=no_queues(),
@@ -333,6 +348,7 @@ def _begin_all(run: Run) -> None:
         flow_begins(network, row)
         begin_flow(network, row)
         row = flow_to_begin(network)
+    looks_anew(network)
 
 
 @works_on_tables

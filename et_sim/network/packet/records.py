@@ -31,6 +31,15 @@ STATE = record(
     ("planned_ns", "i8"),  # when the kernel goes on; NONE: it has nothing to do
     ("plans", "i4"),  # how often that was said
     ("random", "i8"),  # numbers drawn
+    # Pictures of what may repeat itself
+    ("until_picture", "i8"),  # events until the next one is taken; 0: none is
+    ("patience", "i8"),  # events between pictures
+    ("anchor", "i4"),  # the port at whose event the last one was taken; NONE: there is none
+    ("picture_ps", "i8"),  # when that was, and what had been counted
+    ("picture_order", "i8"),
+    ("picture_sent", "i8"),
+    ("picture_returned", "i8"),
+    ("skipped", "i8"),  # packets that were not simulated one by one
     ("logs", "i4"),  # what ports send is written down, because links are recorded
     ("logged", "i4"),
     ("sent", "i8"),  # packets with data, retransmitted ones included

@@ -45,6 +45,7 @@ RULES = record(
     ("random_drop", "f8"),
     ("seed", "i8"),
     ("ns3_streams", "u1"),
+    ("skips_repeats", "u1"),
 )
 ROCE_RULES = record(
     ("payload", "i8"),
@@ -97,6 +98,7 @@ def rules_of(protocol: Protocol) -> Any:
         row[name] = getattr(buffers, name)
     row.seed = protocol.packets.seed & 0xFFFFFFFF
     row.ns3_streams = protocol.packets.as_ns3
+    row.skips_repeats = protocol.packets.skips_repeats
     return row
 
 

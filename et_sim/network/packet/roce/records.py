@@ -26,6 +26,8 @@ PAIR = record(
     ("next", "i4"),  # among the pairs of a port
     ("is_listed", "u1"),
     ("shrinks", "u1"),  # its window, with its rate
+    ("pictured", "i8"),  # how far it was on the last picture, and what a period adds to that
+    ("advance", "i8"),
     # Congestion control
     ("has_begun", "u1"),  # it has heard of congestion
     ("heard_for_alpha", "u1"),

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import Tables
-from et_sim.network.packet.roce import control, counting, nic, pairs
+from et_sim.network.packet.roce import control, counting, nic, pairs, repeats
 
 begin_flow, received, counts_as = pairs.begin_flow, pairs.received, counting.counts_as
 next_packet, wants_port = nic.next_packet, nic.wants_port
+may_repeat, describe_host, note_host = repeats.may_repeat, repeats.describe_host, repeats.note_host
+periods_left, pass_host = repeats.periods_left, repeats.pass_host
+position_of, advance_of = repeats.position_of, repeats.advance_of
 passes, timer_rings, only_sets_rates = control.passes, pairs.timer_rings, pairs.only_sets_rates
 
 

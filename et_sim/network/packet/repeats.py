@@ -1,0 +1,270 @@
+"""What repeats itself is not simulated again and again: long messages on an undisturbed network.
+
+While long messages are sent, what happens is often periodic: after some time, everything is as it was, but
+later by a period, and each message further by as many bytes. Every rule of the kernel asks how far times,
+positions and numbers of events are apart, and never what they are; so what follows is the same again, until a
+message comes to its last packet, or something else happens. All these periods are passed at once, with the
+results of single packets, to the picosecond. A message that is alone on its way is the simplest case.
+
+Now and then, a picture is taken of all that decides what happens next, relative to the present. The next time
+that the same port has an event, what is there is compared with it. Random numbers and losses end a period.
+Where links or queues are recorded over time, nothing is skipped. Not here: what senders keep (`transport`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.run import NONE
+from et_sim.network.packet.ports import is_sending
+from et_sim.network.packet.records import NEVER
+
+LEAST_ENTRIES, MOST_ENTRIES, ENTRIES_PER_PORT = 1 << 15, 1 << 17, 64  # of a picture
+LEAST_EVENTS = 512  # before the first picture
+PER_PORT, PER_PACKET = 16, 10
+STATE_ENTRIES, COUNTED = 9, 6
+
+
+@works_on_tables
+def _never(_network: Any) -> bool:
+    """A transport whose senders remember too much."""
+    return False
+
+
+@works_on_tables
+def _no_picture(_network: Any, _picture: Any, _at: int, _port_row: int) -> int:
+    return NONE
+
+
+@works_on_tables
+def _nothing(_network: Any, _row: int) -> int:
+    return 0
+
+
+@works_on_tables
+def _nothing_passes(_network: Any, _port_row: int, _count: int, _time: int, _events: int) -> None:
+    return
+
+
+# Of a transport. (network): whether what its senders do may repeat itself.
+may_repeat = chosen_by_tables("may_repeat", "transport", _never)
+# (network, picture, entry, port): describe a host from an entry on; the entry behind it; NONE: no picture.
+describe_host = chosen_by_tables("describe_host", "transport", _no_picture)
+# (network, port): note how far the messages of a host are.
+note_host = chosen_by_tables("note_host", "transport", _nothing)
+# (network, port): for how many periods no message of a host comes to its end.
+periods_left = chosen_by_tables("periods_left", "transport", _nothing)
+# (network, port, periods, time, events): so many periods pass at a host.
+pass_host = chosen_by_tables("pass_host", "transport", _nothing_passes)
+# (network, flow): where a message is, and by how much it comes further in a period.
+position_of = chosen_by_tables("position_of", "transport", _nothing)
+advance_of = chosen_by_tables("advance_of", "transport", _nothing)
+
+
+def pictures(ports: int) -> dict[str, Any]:
+    """Room for the last picture, for the present, and for what was counted."""
+    entries = min(LEAST_ENTRIES + ENTRIES_PER_PORT * ports, MOST_ENTRIES)
+    sizes = {"picture": entries, "present": entries, "counted": ports * COUNTED}
+    return {name: np.zeros(size, np.int64) for name, size in sizes.items()}
+
+
+@works_on_tables
+def looks_anew(network: Any) -> None:
+    """Something has begun or ended: what happens from now on may be periodic, in a while."""
+    state = network.state[0]
+    state.anchor = NONE
+    state.patience = max(LEAST_EVENTS, 8 * len(network.ports))
+    state.until_picture = state.patience if may_repeat(network) and network.rules[0].skips_repeats else 0
+    if state.logs or observe.records_queues(network):
+        state.until_picture = 0
+
+
+@works_on_tables
+def look(network: Any, source: int, until_ps: int) -> None:
+    """After an event: take a picture, or compare with the last one, and pass what repeats itself."""
+    state = network.state[0]
+    state.until_picture -= 1
+    if state.until_picture == 0:
+        live = 4 * (len(network.packets) - state.free_packets)
+        if state.patience < live:
+            state.until_picture = state.patience = live
+            return
+        state.patience *= 2
+        state.until_picture = state.patience
+        state.anchor = NONE
+        if source >= len(network.ports):
+            state.until_picture = 1
+        elif _describe(network, source, False):
+            state.anchor = source
+            _note_counted(network)
+    elif source == state.anchor and state.picture_ps < state.now_ps and _describe(network, source, True):
+        _pass_periods(network, until_ps)
+        state.anchor = NONE
+
+
+@works_on_tables
+def _describe(network: Any, anchor: int, compares: bool) -> bool:
+    """Take a picture, or see whether all is as on the last one."""
+    picture, ports = network.present if compares else network.picture, len(network.ports)
+    at = _describe_state(network, picture)
+    if compares and _differs(network, 0, at):
+        return False
+    for number in range(ports):
+        row = (anchor + number) % ports
+        begin = at
+        at = _describe_port(network, picture, at, row)
+        if at == NONE or (compares and _differs(network, begin, at)):
+            return False
+        begin = at
+        port = network.ports[row]
+        for first in (port.flying, port.head, port.urgent):
+            at = describe_packets(network, picture, at, first)
+        if port.is_host and at != NONE:
+            at = describe_host(network, picture, at, row)
+        if at == NONE or (compares and _differs(network, begin, at)):
+            return False
+    return True
+
+
+@works_on_tables
+def _differs(network: Any, begin: int, end: int) -> bool:
+    picture, present, at = network.picture, network.present, begin
+    while at < end and picture[at] == present[at]:
+        at += 1
+    return bool(at < end)
+
+
+@works_on_tables
+def _describe_state(network: Any, picture: Any) -> int:
+    state = network.state[0]
+    picture[0], picture[1] = state.free_packets, state.waiting
+    picture[2], picture[3] = state.moving, state.free_flows
+    picture[4], picture[5], picture[6] = state.random, state.lost, state.resent
+    picture[7], picture[8] = state.head, state.current
+    return STATE_ENTRIES
+
+
+@works_on_tables
+def _describe_port(network: Any, picture: Any, at: int, row: int) -> int:
+    """A port without its packets; the entry behind it, NONE if there is no room."""
+    state, port = network.state[0], network.ports[row]
+    if at + PER_PORT > len(picture):
+        return NONE
+    now = state.now_ps
+    picture[at] = port.free_ps - now if is_sending(network, port) or port.is_armed else -1
+    picture[at + 1] = port.free_order - state.order if picture[at] >= 0 else 0
+    picture[at + 2] = port.wakes_ps - now if port.wakes else -1
+    picture[at + 3] = port.wakes_order - state.order if port.wakes else 0
+    picture[at + 4] = (
+        port.is_armed + 2 * port.wakes + 4 * port.is_paused + 8 * port.has_turn + 16 * port.pauses
+    )
+    picture[at + 5] = port.paused_since_ps - now if port.is_paused else 0
+    picture[at + 6], picture[at + 7], picture[at + 8] = port.queued, port.waiting, port.packets
+    picture[at + 9], picture[at + 10], picture[at + 11] = port.sending, port.held, port.in_headroom
+    picture[at + 12], picture[at + 13] = port.deepest, port.drops
+    picture[at + 14], picture[at + 15] = network.devices[port.device].used, port.pauses
+    return at + PER_PORT
+
+
+@works_on_tables
+def describe_packets(network: Any, picture: Any, at: int, first: int) -> int:
+    """A list of packets, and its end; when those arrive that are not under way says nothing."""
+    if at == NONE or at + 1 >= len(picture):
+        return NONE
+    state, row = network.state[0], first
+    while row != NONE:
+        if at + PER_PACKET >= len(picture):
+            return NONE
+        packet = network.packets[row]
+        picture[at] = max(packet.arrives_ps - state.now_ps, -1)
+        picture[at + 1] = packet.order - state.order if picture[at] >= 0 else 0
+        picture[at + 2] = packet.flow
+        picture[at + 3] = packet.sequence - position_of(network, packet.flow) if packet.flow != NONE else 0
+        picture[at + 4], picture[at + 5] = packet.bytes, packet.port
+        picture[at + 6], picture[at + 7], picture[at + 8] = packet.payload, packet.hop, packet.kind
+        picture[at + 9] = packet.is_marked
+        at += PER_PACKET
+        row = packet.next
+    picture[at] = NONE
+    return at + 1
+
+
+@works_on_tables
+def _note_counted(network: Any) -> None:
+    """What has been counted until now, to know how much a period adds."""
+    state = network.state[0]
+    state.picture_ps, state.picture_order = state.now_ps, state.order
+    state.picture_sent, state.picture_returned = state.sent, state.returned
+    for row in range(len(network.ports)):
+        port, counted, at = network.ports[row], network.counted, row * COUNTED
+        counted[at], counted[at + 1], counted[at + 2] = port.bytes, port.busy_ps, port.carried_packets
+        counted[at + 3], counted[at + 4], counted[at + 5] = port.marks, port.paused, port.paused_ps
+        if port.is_host:
+            note_host(network, row)
+
+
+@works_on_tables
+def _pass_periods(network: Any, until_ps: int) -> None:
+    """All is as on the picture: let as many periods pass as nothing else happens in."""
+    state = network.state[0]
+    period, orders = state.now_ps - state.picture_ps, state.order - state.picture_order
+    count = min((until_ps - state.now_ps) // period, (NEVER - state.now_ps) // period // 4)
+    for row in range(len(network.ports)):
+        if network.ports[row].is_host:
+            count = min(count, periods_left(network, row))
+    if count <= 0:
+        return
+    time, events = count * period, count * orders
+    for row in range(len(network.ports)):
+        _pass_port(network, row, count, time, events)
+    for row in range(len(network.ports)):
+        if network.ports[row].is_host:
+            pass_host(network, row, count, time, events)
+    for at in range(state.waiting):
+        network.heap[at].time += time
+        network.heap[at].order += events
+    state.now_ps += time
+    state.now_order += events
+    state.order += events
+    packets = count * (state.sent - state.picture_sent)
+    state.sent += packets
+    state.skipped += packets
+    state.returned += count * (state.returned - state.picture_returned)
+
+
+@works_on_tables
+def _pass_port(network: Any, row: int, count: int, time: int, events: int) -> None:
+    """Periods pass at a port."""
+    port, counted, at = network.ports[row], network.counted, row * COUNTED
+    if port.free_ps != NONE:
+        port.free_ps += time
+        port.free_order += events
+    port.wakes_ps += time
+    port.wakes_order += events
+    port.paused_since_ps += time
+    port.bytes += count * (port.bytes - counted[at])
+    port.busy_ps += count * (port.busy_ps - counted[at + 1])
+    port.carried_packets += count * (port.carried_packets - counted[at + 2])
+    port.marks += count * (port.marks - counted[at + 3])
+    port.paused += count * (port.paused - counted[at + 4])
+    port.paused_ps += count * (port.paused_ps - counted[at + 5])
+    for first in (port.flying, port.head, port.urgent):
+        pass_packets(network, first, count, time, events)
+
+
+@works_on_tables
+def pass_packets(network: Any, first: int, count: int, time: int, events: int) -> None:
+    """Packets of a list are later, and further on in their messages."""
+    row = first
+    while row != NONE:
+        packet = network.packets[row]
+        packet.arrives_ps += time
+        packet.order += events
+        packet.sent_ps += time
+        if packet.flow != NONE:
+            packet.sequence += count * advance_of(network, packet.flow)
+        row = packet.next
