@@ -18,7 +18,6 @@ from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
 from et_sim.machine.model import TimeFactors
-from et_sim.machine.scaling import follow_utilisation
 from et_sim.network.registry import model_named, model_on
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
@@ -193,7 +192,6 @@ def make_manifest(task: Task, model: str, of_plan: tuple[Notice, ...]) -> dict[s
             "late_ns": workload.late_ns,
         },
         "time_factors": [_factors(one) for one in machine.system.time_factors],
-        "kernels_follow_utilisation": follow_utilisation(machine.system),
         "distinct_traces": len(workload.templates),
         "inputs": [
             {"file": _base(path), "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)

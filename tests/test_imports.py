@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "memory": {"machine", "trace"},
     "network": {"machine", "plan.tables", "plan.splitmix", "fold.path_keys", "engine"},
     "plan": {"trace", "machine", "collectives", "compute", "memory"},
-    "fold": {"plan", "machine", "memory", "trace"},
+    "fold": {"plan", "machine", "memory", "compute", "trace"},
     "engine": {"plan", "fold", "machine", "trace"},  # trace: to name nodes in a stall
     "tables": set(),
     "timeline": {"tables", "engine", "plan", "machine", "network.levels", "trace", "compute", "memory"},

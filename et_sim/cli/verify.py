@@ -62,7 +62,8 @@ def _scaled(machine: Machine, parameter: Parameter, multiple: float) -> Scaled:
     from et_sim.machine.scaling import OF_SYSTEM, figures, scale_bandwidth, scale_latency, scale_system
     from et_sim.views.critical.sensitivity import Quantity
 
-    if parameter.quantity in (Quantity.SWITCH_RATE, Quantity.SWITCH_LATENCY):
+    by_name = (Quantity.SWITCH_RATE, Quantity.SWITCH_LATENCY, Quantity.OF_DEVICE, Quantity.LAUNCH)
+    if parameter.quantity in by_name:
         known = figures(machine)
         return known[parameter.name](multiple) if parameter.name in known else None
     if parameter.quantity is Quantity.BANDWIDTH:

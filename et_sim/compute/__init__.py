@@ -5,12 +5,14 @@ from et_sim.compute.reduction import reduction_ns
 from et_sim.compute.registry import compute_model
 from et_sim.compute.replay import Replay, is_recorded, recorded_ns
 from et_sim.compute.roofline import Roofline
+from et_sim.compute.rules import Rules
 
 __all__ = [
     "ComputeModel",
     "Durations",
     "Replay",
     "Roofline",
+    "Rules",
     "Treatment",
     "Utilisation",
     "compute_model",

@@ -1,19 +1,21 @@
 """The seam of compute models: how long a kernel takes, and how well it uses the machine.
 
-A model is one module in this folder and one line in `registry`; the plan asks it for durations, folding
-whether two traces measure the same, the timeline for utilisation. None of them knows which models there are.
+A model is one module in this folder and one line in `registry`; the plan asks it for durations, folding and
+the timeline for what they consist of. None of them knows which models there are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from et_sim.machine.model import System
+from et_sim.compute.labels import Labels
+from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
 
 FloatColumn = npt.NDArray[np.float64]
@@ -30,37 +32,99 @@ class Treatment(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Utilisation:
-    """Of each kernel: the shares of peak and of bandwidth that it reaches, and which of them limits it."""
+    """Of each kernel: which model timed it, what its time consists of, and how well it uses the machine.
 
-    compute: FloatColumn
-    memory: FloatColumn
+    It takes its launch, and then the longer of its arithmetic and its memory traffic. NaN where a model does
+    not say; `peak` and `level` name the figures of the machine that set the two times.
+    """
+
+    compute: FloatColumn  # share of the peak
+    memory: FloatColumn  # share of the bandwidth
     intensity: FloatColumn  # operations per byte
     is_memory_bound: BoolColumn
+    arithmetic_ns: FloatColumn
+    traffic_ns: FloatColumn
+    launch_ns: FloatColumn
+    timed_by: Labels
+    bound: Labels
+    peak: Labels
+    efficiency: Labels  # the figure that says how much of the peak is reached
+    level: Labels
+    memory_efficiency: Labels
+
+    @staticmethod
+    def unknown(timed_by: str, bound: str, count: int) -> Utilisation:
+        """Of kernels whose times were measured: nobody knows what they consist of."""
+        nothing, none = np.full(count, np.nan), Labels.alike("", count)
+        return Utilisation(
+            nothing,
+            nothing,
+            nothing,
+            np.zeros(count, np.bool_),
+            nothing,
+            nothing,
+            nothing,
+            Labels.alike(timed_by, count),
+            Labels.alike(bound, count),
+            none,
+            none,
+            none,
+            none,
+        )
 
     def take(self, rows: IntColumn) -> Utilisation:
         """That of some of the kernels, in the order given."""
-        return Utilisation(
-            self.compute[rows], self.memory[rows], self.intensity[rows], self.is_memory_bound[rows]
-        )
+
+        def some(one: Any) -> Any:
+            return one.take(rows) if isinstance(one, Labels) else one[rows]
+
+        return self._each(some)
 
     def slowed(self, nominal_ns: IntColumn, actual_ns: IntColumn) -> Utilisation:
         """The same kernels where they take other times than the model says."""
         ratio = np.where(actual_ns > 0, nominal_ns / np.maximum(actual_ns, 1), 1.0)
-        return replace(self, compute=self.compute * ratio, memory=self.memory * ratio)
+        longer = np.where(ratio > 0, 1 / np.where(ratio > 0, ratio, 1.0), 1.0)
+        return replace(
+            self,
+            compute=self.compute * ratio,
+            memory=self.memory * ratio,
+            arithmetic_ns=self.arithmetic_ns * longer,
+            traffic_ns=self.traffic_ns * longer,
+            launch_ns=self.launch_ns * longer,
+        )
 
     def spread(self, rows: IntColumn, count: int) -> Utilisation:
-        """The same kernels as these rows of so many nodes: the others have NaN."""
-        compute, memory, intensity = np.full((3, count), np.nan)
-        compute[rows], memory[rows], intensity[rows] = self.compute, self.memory, self.intensity
-        is_memory_bound = np.zeros(count, np.bool_)
-        is_memory_bound[rows] = self.is_memory_bound
-        return Utilisation(compute, memory, intensity, is_memory_bound)
+        """The same kernels as these rows of so many nodes: the others have NaN, and no words."""
+
+        def put(one: Any) -> Any:
+            if isinstance(one, Labels):
+                return one.spread(rows, count)
+            column = np.zeros(count, np.bool_) if one.dtype == np.bool_ else np.full(count, np.nan)
+            column[rows] = one
+            return column
+
+        return self._each(put)
+
+    def is_same(self, other: Utilisation) -> bool:
+        """Whether all of it is."""
+        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return all(
+            one.is_same(two) if isinstance(one, Labels) else np.array_equal(one, two, equal_nan=True)
+            for one, two in pairs
+        )
+
+    def _each(self, change: Callable[[Any], Any]) -> Utilisation:
+        return Utilisation(*(change(getattr(self, one.name)) for one in fields(self)))
 
     @staticmethod
     def joined(parts: list[Utilisation]) -> Utilisation:
         """All of them, one after the other."""
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(Utilisation))
-        return Utilisation(*(np.concatenate(column) for column in columns))
+
+        def together(column: list[Any]) -> Any:
+            return Labels.joined(column) if isinstance(column[0], Labels) else np.concatenate(column)
+
+        columns = ([getattr(part, one.name) for part in parts] for one in fields(Utilisation))
+        return Utilisation(*map(together, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,21 +137,37 @@ class Durations:
     utilisation: Utilisation | None = None
 
 
-class ComputeModel(Protocol):
+class TimingModel(Protocol):
+    """What times kernels."""
+
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:
+        """By what it is, which kernels lack something without which they cannot be timed, and are replayed.
+
+        Only kernels count; of other nodes nothing is said.
+        """
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
+        """How long the kernels at these rows take on a rank, and on all others of its class."""
+
+
+class ComputeModel(TimingModel, Protocol):
     """How long the kernels of a machine take: its nodes that compute on the device."""
+
+    def rank_classes(self, ranks: int) -> RowColumn | None:
+        """A number per rank, equal where ranks are timed alike; None: all of them are."""
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What somebody should know after all traces were looked at."""
+
+
+class SystemModel(ComputeModel, Protocol):
+    """A model that the keys of a system ask for."""
 
     @classmethod
     def of(cls, system: System) -> Self | None:
         """The model of a system; None if the system does not ask for this one."""
 
-    def needs(self) -> tuple[str, ...]:
-        """The attributes without which a kernel cannot be timed, and is replayed; by their names in files."""
 
-    def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
-        """How long the kernels at these rows take on a rank, and on all others of its class."""
-
-    def rank_classes(self, ranks: int) -> RowColumn | None:
-        """A number per rank, equal where ranks are timed alike; None: all of them are."""
-
-    def same(self, first: Trace, second: Trace) -> bool:
-        """Whether traces whose durations and bytes are equal also use the machine equally well."""
+def without(trace: Trace, *attributes: str) -> Mapping[str, BoolColumn]:
+    """Which nodes lack which of these attributes."""
+    return {repr(name): ~trace.has(name) for name in attributes}

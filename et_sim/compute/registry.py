@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from et_sim.compute.model import ComputeModel
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.compute.device import Device
+from et_sim.compute.model import ComputeModel, SystemModel, TimingModel
+from et_sim.compute.operator_table import OperatorTable
 from et_sim.compute.replay import Replay
 from et_sim.compute.roofline import Roofline
+from et_sim.compute.rules import Rules
 from et_sim.compute.systolic import Systolic
+from et_sim.machine.compute_rules import Recorded
 from et_sim.machine.model import System
+from et_sim.machine.operator_times import OperatorTimes
+from et_sim.machine.roofline import RooflineDevice
+from et_sim.machine.systolic import ClockedArray
 
 # The first that a system asks for times its kernels; every system can replay.
-MODELS: tuple[type[ComputeModel], ...] = (Systolic, Roofline, Replay)
+MODELS: tuple[type[SystemModel], ...] = (Roofline, Replay)
+# What makes a model of the settings, the label and the place of a rule.
+OF_RULES: Mapping[type, Callable[[Any, str, str], TimingModel]] = MappingProxyType(
+    {
+        ClockedArray: Systolic,
+        RooflineDevice: Device,
+        OperatorTimes: OperatorTable,
+        Recorded: lambda *_: Replay(),
+    }
+)
 
 
 def compute_model(system: System) -> ComputeModel:
     """The model that times the kernels of a system."""
-    return next(model for kind in MODELS if (model := kind.of(system)) is not None)
+    rest: ComputeModel = next(model for kind in MODELS if (model := kind.of(system)) is not None)
+    if system.replay_only or not system.compute:
+        return rest
+    return Rules(
+        system.compute,
+        [OF_RULES[type(rule.settings)](rule.settings, rule.label, rule.place) for rule in system.compute],
+        rest,
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from et_sim.compute.model import Durations, Treatment
-from et_sim.machine.model import System
+from et_sim.machine.model import Notice, System
 from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
@@ -18,9 +20,9 @@ class Replay:
         """Every system can replay."""
         return cls()
 
-    def needs(self) -> tuple[str, ...]:
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
         """Nothing: a node without a duration takes one nanosecond."""
-        return ()
+        return {}
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
         """The recorded durations; which of them are not recorded."""
@@ -32,9 +34,9 @@ class Replay:
     def rank_classes(self, ranks: int) -> None:
         """Ranks of one trace replay the same."""
 
-    def same(self, first: Trace, second: Trace) -> bool:  # noqa: ARG002
-        """Nothing but times is measured."""
-        return True
+    def notices(self) -> tuple[Notice, ...]:
+        """None."""
+        return ()
 
 
 def is_recorded(trace: Trace) -> BoolColumn:

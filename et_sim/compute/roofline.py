@@ -7,13 +7,15 @@ without operations (the reference divides zero by zero) takes the time of its me
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from et_sim.compute.model import Durations, Treatment, Utilisation
-from et_sim.machine.model import System
-from et_sim.trace.columns import IntColumn, Trace
+from et_sim.compute.labels import Labels
+from et_sim.compute.model import Durations, Treatment, Utilisation, without
+from et_sim.machine.model import Notice, System
+from et_sim.trace.columns import BoolColumn, IntColumn, Trace
 from et_sim.units import LONGEST_NS
 
 
@@ -30,9 +32,9 @@ class Roofline:
         is_used = system.roofline and not system.replay_only
         return cls(system.peak_perf, system.local_mem_bw) if is_used else None
 
-    def needs(self) -> tuple[str, ...]:
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
         """Arithmetic and traffic."""
-        return "tensor_size", "num_ops"
+        return without(trace, "tensor_size", "num_ops")
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
         """Kernels that touch no memory complete at once, as in the reference."""
@@ -47,9 +49,9 @@ class Roofline:
     def rank_classes(self, ranks: int) -> None:
         """All ranks are the same machine."""
 
-    def same(self, first: Trace, second: Trace) -> bool:
-        """Intensity follows from operations and bytes."""
-        return np.array_equal(first.num_ops, second.num_ops)
+    def notices(self) -> tuple[Notice, ...]:
+        """None."""
+        return ()
 
     @property
     def _peak(self) -> float:
@@ -78,11 +80,25 @@ class Roofline:
             rate = np.minimum(self._bandwidth * intensity, self._peak)
             compute = rate / self._peak
             memory = np.where(rate < self._peak, 1.0, self._peak / intensity / self._bandwidth)
+            arithmetic_ns = num_ops / self._peak * 1e9
+            traffic_ns = tensor_bytes / self._bandwidth * 1e9
         says_nothing = not (0 < self._peak < np.inf and 0 < self._bandwidth < np.inf)
-        nothing = np.full(len(intensity), np.nan)
+        nothing, none = np.full(len(intensity), np.nan), Labels.alike("", len(intensity))
+        is_memory_bound = rate < self._peak
         return Utilisation(
             compute=nothing if says_nothing else compute,
             memory=nothing if says_nothing else memory,
             intensity=nothing if says_nothing else intensity,
-            is_memory_bound=rate < self._peak,
+            is_memory_bound=is_memory_bound,
+            arithmetic_ns=nothing if says_nothing else arithmetic_ns,
+            traffic_ns=nothing if says_nothing else traffic_ns,
+            launch_ns=nothing if says_nothing else np.zeros(len(intensity)),
+            timed_by=Labels.alike("roofline", len(intensity)),
+            bound=none
+            if says_nothing
+            else Labels.of(("compute", "memory"), is_memory_bound.astype(np.int64)),
+            peak=Labels.alike("peak compute", len(intensity)),
+            efficiency=none,
+            level=Labels.alike("local memory bandwidth", len(intensity)),
+            memory_efficiency=none,
         )

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compute import Treatment, Utilisation
 from et_sim.plan.lowering import Lowering
-from et_sim.trace.columns import Trace
+from et_sim.trace.columns import NodeKind
 
 # Node columns that say what a program does; where its children and details stand in other tables follows.
 COMPARED = (
@@ -64,7 +65,8 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
     first, second = lowering.workload.templates[one], lowering.workload.templates[two]
     nodes, others = _nodes(lowering, one), _nodes(lowering, two)
     if first is second:  # but perhaps at another pace
-        return np.array_equal(nodes["duration_ns"], others["duration_ns"])
+        same = np.array_equal(nodes["duration_ns"], others["duration_ns"])
+        return same and _use_the_same(lowering, one, two)
     return (
         all(np.array_equal(nodes[column], others[column]) for column in COMPARED)
         and np.array_equal(_children(lowering, nodes), _children(lowering, others))
@@ -78,14 +80,26 @@ def _is_same(lowering: Lowering, one: int, two: int) -> bool:
         and np.array_equal(first.name, second.name)
         and len(lowering.used_groups[one]) == len(lowering.used_groups[two])
         and _have_same_endpoints(lowering, one, two)
-        and _measure_the_same(lowering, first, second)
+        and _use_the_same(lowering, one, two)
+        and (not lowering.machine.system.track_local_mem or first.tensors.is_same(second.tensors))
     )
 
 
-def _measure_the_same(lowering: Lowering, first: Trace, second: Trace) -> bool:
-    """Whether what is measured beside time is the same: use of the machine, and local memory."""
-    is_tracked = lowering.machine.system.track_local_mem
-    return lowering.compute.same(first, second) and (not is_tracked or first.tensors.is_same(second.tensors))
+def _use_the_same(lowering: Lowering, one: int, two: int) -> bool:
+    """Whether kernels, which take the same time, are timed alike, and use the machine equally well."""
+    found = [_use(lowering, template) for template in (one, two)]
+    if found[0] is None or found[1] is None:
+        return found[0] is found[1]
+    return found[0].is_same(found[1])
+
+
+def _use(lowering: Lowering, template: int) -> Utilisation | None:
+    trace = lowering.workload.templates[template]
+    modelled = _nodes(lowering, template)["treatment"] == Treatment.MODELLED
+    kernels = np.flatnonzero(modelled & (trace.kind == NodeKind.COMP))
+    if not len(kernels):
+        return None
+    return lowering.compute.durations(trace, kernels, int(lowering.lowest_rank[template])).utilisation
 
 
 def _children(lowering: Lowering, nodes: Any) -> Any:

@@ -19,6 +19,7 @@ from et_sim.machine.unused_keys import UNUSED_KEYS
 from et_sim.units import parse_bandwidth, parse_bytes, parse_time_ns
 
 _LONGEST_SHOWN = 60
+LARGEST_TILE = 65536
 
 
 def read_keys(source: Source, table: tuple[Key, ...], remarks: Remarks) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
     match key.kind:
         case Kind.INTEGER | Kind.COUNT:
             return _integer(key, value, place, remarks, index)
-        case Kind.NUMBER | Kind.BANDWIDTH | Kind.TIME:
+        case Kind.NUMBER | Kind.BANDWIDTH | Kind.TIME | Kind.RATE:
             return _number(key, value, place, index)
         case Kind.SIZE:
             return _size(key, value, place)
@@ -107,6 +108,23 @@ def check(key: Key, value: Any, place: str, remarks: Remarks, index: int | None 
                 raise refusal(key, value, place, why="it has no entry; leave the key out, or give one")
             if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
                 return value
+        case Kind.RULES:
+            if isinstance(value, dict):
+                return [value]
+            if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+                return value
+        case Kind.NUMBER_OR_OBJECT:
+            if isinstance(value, dict):
+                return value
+            number = _number(key, value, place, index)
+            if 0 < number <= 1:
+                return number
+        case Kind.TEXT_OR_NUMBER:
+            if isinstance(value, str) or type(value) in (int, bool):
+                return value
+        case Kind.TILES:
+            if isinstance(value, list) and value and all(map(_is_tile, value)):
+                return tuple(tuple(one) for one in value)
         case Kind.LINK_END:
             if value == "switch" or (type(value) is int and value >= 0):
                 return value
@@ -186,8 +204,13 @@ def _number(key: Key, value: Any, place: str, index: int | None) -> float:
 def _quantity(key: Key, text: str, place: str, index: int | None) -> float:
     """A text with a unit, in the unit of the key's bare numbers."""
     try:
-        is_time = key.kind is Kind.TIME
-        number = parse_time_ns(text) if is_time else parse_bandwidth(text) * 1_000_000_000 / 1073741824
+        match key.kind:
+            case Kind.TIME:
+                number = parse_time_ns(text)
+            case Kind.RATE:
+                number = parse_bandwidth(text)
+            case _:
+                number = parse_bandwidth(text) * 1_000_000_000 / 1073741824
     except UsageError:
         raise refusal(key, text, place, index=index) from None
     return _number(key, number, place, index)
@@ -208,6 +231,14 @@ def _is_list_of_names(value: Any) -> bool:
     """Whether it is a list of different texts, at least one."""
     is_list = isinstance(value, list) and all(isinstance(name, str) and name for name in value)
     return is_list and 0 < len(value) == len(set(value))
+
+
+def _is_tile(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(type(side) is int and 1 <= side <= LARGEST_TILE for side in value)
+    )
 
 
 def _is_finite_number(value: Any) -> bool:

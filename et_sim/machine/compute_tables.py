@@ -1,11 +1,14 @@
-"""Keys of the object `compute` of the system file.
+"""Keys of `compute` in the system file: of its rules, and of each model.
 
-Not here: reading it (`compute_object`), and what an array is (`systolic`).
+Not here: reading them (`compute_object`), and what the models are (`systolic`, `roofline`).
 """
 
 from __future__ import annotations
 
+from et_sim.machine.compute_rules import WorkOf
+from et_sim.machine.datatypes import BITS
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.operator_times import Measure, Outside
 from et_sim.machine.systolic import (
     GREATEST_BANDWIDTH,
     LARGEST_MEMORY_KB,
@@ -15,21 +18,56 @@ from et_sim.machine.systolic import (
 )
 
 NAME = "compute"
-SYSTOLIC = "systolic"
+WHERE, LABEL, MODEL = "where", "label", "model"
+LARGEST_RATE = 1 << 40
 
 
 def _size(name: str, meaning: str, unit: str, most: int) -> Key:
     return Key(name, Kind.COUNT, meaning, unit=unit, minimum=1, maximum=most, required=True)
 
 
-SYSTOLIC_KEYS = (
+WHERE_KEYS = (
+    Key("name", Kind.TEXT, 'Nodes with this name; `*` stands for any text: `"*gemm*"`.'),
+    Key("name-regex", Kind.TEXT, "Nodes whose whole name matches this regular expression."),
     Key(
-        "model",
+        "kind",
         Kind.CHOICE,
-        "What times kernels: `systolic`, a [systolic array](systolic.md).",
-        choices=(SYSTOLIC,),
+        "`copy`: nodes marked as copies of the device's memory; `kernel`: all others.",
+        choices=tuple(one.value for one in WorkOf),
+    ),
+    Key(
+        "operation",
+        Kind.TEXT,
+        "Nodes whose `layer_shape` begins with this word; several with commas between.",
+    ),
+    Key("dtype", Kind.TEXT, "Nodes whose attribute `dtype` is this one."),
+    Key("attribute", Kind.TEXT, "Nodes that carry this attribute."),
+    Key(
+        "value",
+        Kind.TEXT_OR_NUMBER,
+        "The attribute's value. Without the key: any.",
+        needs="attribute",
+    ),
+    Key("ranks", Kind.TEXT, 'Which ranks: `"0-3,8"`, `"0-14/2"` for every second one, or `"all"`.'),
+)
+
+RULE_KEYS = (
+    Key(
+        MODEL,
+        Kind.TEXT,
+        "What times the kernels: `roofline`, `systolic`, `table` or `replay`.",
         required=True,
     ),
+    Key(
+        WHERE,
+        Kind.OBJECT,
+        "Which kernels: all that is given must hold. Without the key: all that no rule before has.",
+        choices=tuple(key.name for key in WHERE_KEYS),
+    ),
+    Key(LABEL, Kind.TEXT, "What the timeline calls the rule in `timed_by`. Without the key: the model."),
+)
+
+SYSTOLIC_KEYS = (
     _size("array-height", "Rows of the array.", "processing elements", LARGEST_SIDE),
     _size("array-width", "Columns of the array.", "processing elements", LARGEST_SIDE),
     _size("ifmap-sram-kb", "Memory for the first operand.", "KiB", LARGEST_MEMORY_KB),
@@ -68,10 +106,102 @@ SYSTOLIC_KEYS = (
     ),
 )
 
+_DATATYPE = Key(
+    "dtype",
+    Kind.CHOICE,
+    "The datatype of nodes that have no attribute `dtype`.",
+    choices=tuple(BITS),
+)
+
+ROOFLINE_KEYS = (
+    Key(
+        "peaks",
+        Kind.OBJECT,
+        "Peak rate by datatype, in TFLOPS (integers: TOPS).",
+        unit="TFLOPS",
+        choices=tuple(BITS),
+        required=True,
+    ),
+    _DATATYPE,
+    Key(
+        "memory",
+        Kind.OBJECTS,
+        "Levels of memory, the largest first. The smallest that a kernel's tensors fit serves it.",
+        choices=("name", "bandwidth", "capacity"),
+        required=True,
+    ),
+    Key(
+        "efficiency",
+        Kind.NUMBER_OR_OBJECT,
+        "Part of the peak rate that is reached; see [efficiencies](compute.md#efficiencies).",
+        default=1.0,
+    ),
+    Key(
+        "memory-efficiency",
+        Kind.NUMBER_OR_OBJECT,
+        "Part of a level's bandwidth that is reached, by bytes.",
+        default=1.0,
+    ),
+    Key("launch-overhead", Kind.TIME, "What every kernel takes besides.", default=0.0, unit="ns"),
+    Key(
+        "processors",
+        Kind.COUNT,
+        "Processors (SMs, compute units) that the tiles of a matrix product are spread over.",
+        minimum=1,
+        maximum=1 << 20,
+        needs="tiles",
+    ),
+    Key(
+        "tiles",
+        Kind.TILES,
+        "Tiles that products may be cut into; the one that takes the shortest time is taken.",
+        needs="processors",
+    ),
+)
+
+LEVEL_OF_MEMORY_KEYS = (
+    Key("name", Kind.TEXT, "What the timeline calls it: `HBM`.", required=True),
+    Key(
+        "bandwidth",
+        Kind.RATE,
+        "Bandwidth of the whole device.",
+        unit="GB/s (10^9 bytes)",
+        above_minimum=True,
+        required=True,
+        maximum=LARGEST_RATE,
+    ),
+    Key("capacity", Kind.SIZE, "Without the key: everything fits.", unit="bytes", above_minimum=True),
+)
+
+OPERATOR_TABLE_KEYS = (
+    Key(
+        "file",
+        Kind.TEXT,
+        "The table, CSV or Arrow; a path relative to the system file.",
+        required=True,
+    ),
+    _DATATYPE,
+    Key(
+        "size",
+        Kind.CHOICE,
+        "What the column `size` counts of an operation.",
+        default=Measure.OPERATIONS.value,
+        choices=tuple(one.value for one in Measure),
+    ),
+    Key(
+        "outside",
+        Kind.CHOICE,
+        "Sizes beyond the table: refused, or in proportion to the largest above it, and the time of the "
+        "smallest below it.",
+        default=Outside.REFUSE.value,
+        choices=tuple(one.value for one in Outside),
+    ),
+)
+
 COMPUTE_KEY = Key(
     NAME,
-    Kind.OBJECT,
-    "What times kernels, if not the roofline; see [systolic arrays](systolic.md#in-a-simulation).",
+    Kind.RULES,
+    "What times kernels: a model, or [rules](compute.md) of which the first that a kernel matches holds; "
+    "the rest is timed by the keys above.",
     "Not known there.",
-    choices=tuple(key.name for key in SYSTOLIC_KEYS),
 )

@@ -36,6 +36,7 @@ class Kind(StrEnum):
     NUMBER = "number"
     BANDWIDTH = "bandwidth"  # a number, or a text with a unit
     TIME = "time"  # a number, or a text with a unit
+    RATE = "bandwidth in GB/s"  # a number in units of 10^9 bytes, or a text with a unit
     SIZE = "size"  # bytes, or a text with a unit
     SWITCH = "on/off"  # an on/off key of the reference, which takes `false` for on
     FLAG = "yes/no"
@@ -48,6 +49,10 @@ class Kind(StrEnum):
     SWITCHES = "named switches"
     OBJECT = "object"
     OBJECTS = "list of objects"
+    RULES = "object, or list of objects"
+    NUMBER_OR_OBJECT = "number or object"
+    TILES = "list of [M, N, K]"
+    TEXT_OR_NUMBER = "text or whole number"
     LINK_END = "NPU or switch"
     PATHS = "named lists of names"
 
@@ -83,7 +88,7 @@ class Key:
                 return self._range("an integer")
             case Kind.NUMBER:
                 return self._range("a number")
-            case Kind.BANDWIDTH:
+            case Kind.BANDWIDTH | Kind.RATE:
                 return self._range("a number") + ', or a text with a unit such as "400Gbps" or "50GB/s"'
             case Kind.TIME:
                 return self._range("a number") + ', or a text with a unit such as "1.5us"'
@@ -111,6 +116,14 @@ class Key:
                 return f"an object with some of the keys {', '.join(self.choices)}"
             case Kind.OBJECTS:
                 return f"a list of objects, each with some of the keys {', '.join(self.choices)}"
+            case Kind.RULES:
+                return "an object that names a model, or a list of such objects"
+            case Kind.NUMBER_OR_OBJECT:
+                return "a number > 0 and <= 1, or an object"
+            case Kind.TILES:
+                return "a list such as [[128, 256, 64]], each of three whole numbers from 1 to 65536"
+            case Kind.TEXT_OR_NUMBER:
+                return "a text in quotes, or a whole number"
             case Kind.LINK_END:
                 return 'the number of an NPU, or "switch"'
             case Kind.PATHS:

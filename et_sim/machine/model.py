@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 
+from et_sim.machine.compute_rules import ComputeRule
 from et_sim.machine.graph import Graph
 from et_sim.machine.pool import MemoryPool
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
-from et_sim.machine.systolic import ClockedArray
 from et_sim.machine.transports import Credits, LogGops, Protocol
 
 
@@ -413,7 +413,7 @@ class System:
     local_mem_bw: float = 0.0  # decimal GB/s; 0: reductions cost nothing
     peak_perf: float = 0.0  # TFLOPS
     roofline: bool = False
-    systolic: ClockedArray | None = None
+    compute: tuple[ComputeRule, ...] = ()  # what times kernels, before the roofline and the recorded times
     replay_only: bool = False
     replay_communication: bool = False  # ranks run by themselves
     local_reduction_delay: int = 1

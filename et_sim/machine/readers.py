@@ -87,7 +87,10 @@ def read_machine(
         layers=layers,
         warnings=tuple(remarks.warnings),
         defaults=tuple(remarks.defaults),
-        inputs=tuple(one for source in sources for one in ((source.place, source.digest), *source.imports)),
+        inputs=(
+            *(one for source in sources for one in ((source.place, source.digest), *source.imports)),
+            *dict.fromkeys(file for rule in system_value.compute for file in rule.files),
+        ),
         names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
     )
 

@@ -11,7 +11,14 @@ import sys
 from pathlib import Path
 
 from et_sim.machine.checks import show
-from et_sim.machine.compute_tables import SYSTOLIC_KEYS
+from et_sim.machine.compute_tables import (
+    LEVEL_OF_MEMORY_KEYS,
+    OPERATOR_TABLE_KEYS,
+    ROOFLINE_KEYS,
+    RULE_KEYS,
+    SYSTOLIC_KEYS,
+    WHERE_KEYS,
+)
 from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
@@ -121,7 +128,27 @@ Each entry of `stragglers` has at least one of `compute`, `delay` and `jitter`:
 """
 
 _COMPUTE = """
-The object `compute` describes what times kernels. Sizes are counted in words of a byte, as SCALE-Sim does:
+The key `compute` is an object that describes a model, or a list of such [rules](compute.md). Each has:
+"""
+
+_WHERE = """
+The keys of `where`, all of which must hold:
+"""
+
+_ROOFLINE = """
+The model `roofline` also has these:
+"""
+
+_LEVELS_OF_MEMORY = """
+Each entry of `memory` there:
+"""
+
+_SYSTOLIC = """
+The model `systolic` also has these. Sizes are counted in words of a byte, as SCALE-Sim does:
+"""
+
+_OPERATOR_TABLE = """
+The model `table` also has these, and `replay` has none:
 """
 
 _TIME_FACTORS = """
@@ -243,7 +270,11 @@ def configuration_page() -> str:
     parts += [_CREDITS, _entry_table(CREDIT_KEYS)]
     parts += [_REDUCERS, _entry_table(IN_NETWORK_KEYS), _TCP, _entry_table(TCP_KEYS)]
     parts += [_LOGGOPS, _defaults_table(LOGGOPS_KEYS)]
-    parts += [_SYSTEM, _table(effective), _COMPUTE, _defaults_table(SYSTOLIC_KEYS)]
+    parts += [_SYSTEM, _table(effective), _COMPUTE, _entry_table(RULE_KEYS)]
+    parts += [_WHERE, _entry_table(WHERE_KEYS), _ROOFLINE, _defaults_table(ROOFLINE_KEYS)]
+    parts += [_LEVELS_OF_MEMORY, _entry_table(LEVEL_OF_MEMORY_KEYS)]
+    parts += [_OPERATOR_TABLE, _defaults_table(OPERATOR_TABLE_KEYS)]
+    parts += [_SYSTOLIC, _defaults_table(SYSTOLIC_KEYS)]
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_STREAMS, _defaults_table(STREAM_KEYS), _OVERLAP, _entry_table(OVERLAP_KEYS)]

@@ -8,22 +8,14 @@ dimensions, then links with figures of their own; of levels, four each (`Part`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any
 
 from et_sim.machine.link_classes import link_classes
-from et_sim.machine.model import (
-    GraphFabric,
-    LevelFabric,
-    Machine,
-    Network,
-    System,
-    TimeFactors,
-    WorkKind,
-)
+from et_sim.machine.model import GraphFabric, LevelFabric, Machine, Network, TimeFactors, WorkKind
 from et_sim.machine.pool import stage_name
 from et_sim.machine.switch_sorts import switch_sorts
 
@@ -55,35 +47,6 @@ OF_SYSTEM = {
     "peak compute": "peak_perf",
     "local memory bandwidth": "local_mem_bw",
 }
-TIMERS = ("systolic",)  # fields of the system that describe what times kernels
-
-
-class KernelTimer(Protocol):
-    """What times kernels, as the system describes it: it names its own figures."""
-
-    @property
-    def follows_utilisation(self) -> bool:
-        """Whether a kernel takes as long as its shares of `peak compute` and `local memory bandwidth` say."""
-
-    @property
-    def figures(self) -> tuple[str, ...]:
-        """Names of what can be multiplied."""
-
-    def scaled(self, name: str, multiple: float) -> tuple[Self, float] | None:
-        """The same with one of them multiplied, and by what in the end; None: it has no such figure."""
-
-
-def kernel_timers(system: System) -> Iterator[tuple[str, KernelTimer]]:
-    """Those that a system has, with the fields that they are in."""
-    for field in TIMERS:
-        timer: KernelTimer | None = getattr(system, field)
-        if timer is not None:
-            yield field, timer
-
-
-def follow_utilisation(system: System) -> bool:
-    """Whether the times of kernels can be foretold from how well they use peak and bandwidth."""
-    return all(timer.follows_utilisation for _, timer in kernel_timers(system))
 
 
 def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
@@ -100,9 +63,8 @@ def figures(machine: Machine) -> dict[str, Callable[[float], Scaled]]:
         called = stage_name(stage.name)
         found[f"bandwidth of {called}"] = partial(scale_stage, machine, number, STAGE_BANDWIDTHS)
         found[f"latency of {called}"] = partial(scale_stage, machine, number, ("latency_ns",))
-    for field, timer in kernel_timers(machine.system):
-        for name in timer.figures:
-            found[name] = partial(_scale_timer, machine, field, name)
+    for name in dict.fromkeys(name for rule in machine.system.compute for name in rule.settings.figures):
+        found[name] = partial(_scale_rules, machine, name)
     for name, key in OF_SYSTEM.items():
         found[name] = partial(scale_system, machine, key)
     found["time of all kernels"] = partial(_scale_kernels, machine)
@@ -118,6 +80,16 @@ def _classes(network: Network) -> list[str]:
         parts = ["" if part is Part.LINKS else f": {part.name.lower()}" for part in Part]
         return [f"dimension {level}{part}" for level in range(len(fabric.levels)) for part in parts]
     return [f"dimension {number}" for number in range(len(fabric.dimensions))]
+
+
+def _scale_rules(machine: Machine, name: str, multiple: float) -> Scaled:
+    """A figure of the key "compute", in all rules that have it."""
+    rules, actual = [], multiple
+    for rule in machine.system.compute:
+        found = rule.settings.scaled(name, multiple)
+        settings, actual = (rule.settings, actual) if found is None else found
+        rules.append(replace(rule, settings=settings))
+    return replace(machine, system=replace(machine.system, compute=tuple(rules))), actual
 
 
 def _scale_kernels(machine: Machine, multiple: float) -> Scaled:
@@ -181,15 +153,6 @@ def scale_system(machine: Machine, name: str, multiple: float) -> Scaled:
     """A figure of the system."""
     found = _scale(machine.system, name, multiple)
     return found and (replace(machine, system=found[0]), found[1])
-
-
-def _scale_timer(machine: Machine, field: str, name: str, multiple: float) -> Scaled:
-    timer: KernelTimer = getattr(machine.system, field)
-    found = timer.scaled(name, multiple)
-    if found is None:
-        return None
-    changed: dict[str, Any] = {field: found[0]}
-    return replace(machine, system=replace(machine.system, **changed)), found[1]
 
 
 def _scale_link(machine: Machine, link: int, level: int, name: str, multiple: float) -> Scaled:

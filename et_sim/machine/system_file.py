@@ -56,7 +56,7 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["streams"] = read_streams(given.get("streams", []), source.place, remarks)
     fields["overlap"] = read_overlap(given.get("overlap", {}), source.place, remarks)
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
-    fields["systolic"] = read_compute(given, source.place, remarks)
+    fields["compute"] = read_compute(given, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
     return System(**fields)
 

@@ -105,11 +105,6 @@ class ClockedArray:
         return int(min(cycles / self.clock_ghz, float(2 * LONGEST_NS)))
 
     @property
-    def follows_utilisation(self) -> bool:
-        """Folds and stalls make steps: what another array takes is worked out anew."""
-        return False
-
-    @property
     def figures(self) -> tuple[str, ...]:
         """What can be multiplied: memories and bandwidth matter only where bandwidth is given."""
         sides = tuple(_SIZES)[:2]

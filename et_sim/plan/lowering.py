@@ -93,15 +93,20 @@ class Lowering:
             place = trace.source or workload.source
             rank = int(lowest[index])
             nodes = lower_nodes(trace, rules, rank, place)
-            self.too_little.add(trace, int(ranks_of[index]), place)
+            self.too_little.add(trace, rank, int(ranks_of[index]), place)
             self.streams.assign(nodes, trace)
             self.variants.apply(nodes, trace, rank)
             used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
             self.joint.lower(nodes, trace, rank, pool, used, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)
-        self.notices = [*self.variants.check_all_met(), *self.collectives.switches.notices]
-        self.notices += self.streams.check_all_met()
+        self.lowest_rank = lowest  # of every template
+        self.notices = [
+            *self.variants.check_all_met(),
+            *self.collectives.switches.notices,
+            *self.streams.check_all_met(),
+            *self.compute.notices(),
+        ]
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
         self.slowing = slowing_of(self.nodes, self.templates, workload, system.overlap)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()

@@ -6,8 +6,8 @@ rank (`channels`, `lowering`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,18 @@ class TooLittleSaid:
     kernels: int = 0
     replayed: int = 0
     first: tuple[str, str] | None = None  # the trace, and the node
+    needed: dict[str, None] = field(default_factory=dict)  # what some kernels lack
     communication: int = 0
     unsized: int = 0
     estimated: int = 0
     first_unsized: tuple[str, str] = ("", "")
 
-    def add(self, trace: Trace, ranks: int, place: str) -> None:
-        """Count a template that is lowered, for each of the ranks that run it."""
+    def add(self, trace: Trace, rank: int, ranks: int, place: str) -> None:
+        """Count a template that is lowered, for each of the ranks that run it, of which one is given."""
         is_kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
-        rows = np.flatnonzero(is_kernel & ~_has_figures(trace, self.rules))
+        lacking = {} if self.rules.system.replay_only else self.rules.compute.lacking(trace, rank)
+        rows = np.flatnonzero(is_kernel & ~_has_figures(trace, lacking))
+        self.needed |= dict.fromkeys(lacking) if len(rows) else {}
         self.kernels += ranks * int(is_kernel.sum())
         self.replayed += ranks * len(rows)
         if len(rows) and ranks and self.first is None:
@@ -69,7 +72,7 @@ class TooLittleSaid:
         found = []
         if self.first is not None:
             place, node = self.first
-            needed = " and ".join(self.rules.compute.needs())
+            needed = " and ".join(what.replace("'", "") for what in self.needed)
             lacking = f"{self.replayed:,} of {plural(self.kernels, 'kernel')} lack {needed}"
             found.append((place, f"{lacking}, and take their recorded time; the first is {node}"))
         of_all = f"of {self.communication:,} collectives and messages"
@@ -109,7 +112,8 @@ def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) ->
         _free_concurrent(nodes, trace)
         return
     kind = trace.kind
-    _check_attributes(trace, rules, place)
+    lacking = rules.compute.lacking(trace, rank)
+    _check_attributes(trace, rules, lacking, place)
     instant = (kind == NodeKind.INVALID) | (kind == NodeKind.METADATA)
     nodes["action"][instant] = Action.INSTANT
     nodes["treatment"][instant] = Treatment.INSTANT
@@ -117,7 +121,7 @@ def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) ->
     kernels = np.flatnonzero(compute & ~trace.is_cpu)
     if len(kernels):
         nodes["busy"][kernels] = 1
-        is_described = _has_figures(trace, rules)[kernels]
+        is_described = _has_figures(trace, lacking)[kernels]
         _time(nodes, kernels[is_described], rules.compute.durations(trace, kernels[is_described], rank))
         _time(nodes, kernels[~is_described], replay.durations(trace, kernels[~is_described]))
     communicates = _communicates(trace)
@@ -139,11 +143,11 @@ def _communicates(trace: Trace) -> Any:
     return (kind == NodeKind.SEND) | (kind == NodeKind.RECV) | (kind == NodeKind.COLL)
 
 
-def _has_figures(trace: Trace, rules: NodeRules) -> Any:
+def _has_figures(trace: Trace, lacking: Mapping[str, Any]) -> Any:
     """Which nodes carry all that the compute model needs to time a kernel."""
     found = np.ones(len(trace), np.bool_)
-    for attribute in () if rules.system.replay_only else rules.compute.needs():
-        found &= trace.has(attribute)
+    for lacks in lacking.values():
+        found &= ~lacks
     return found
 
 
@@ -212,22 +216,22 @@ def _lower_memory(nodes: Any, trace: Trace, memory: MemoryModel | None) -> None:
     nodes["duration_ns"][requests] = memory.service_ns(trace, requests)
 
 
-def _check_attributes(trace: Trace, rules: NodeRules, place: str) -> None:
+def _check_attributes(trace: Trace, rules: NodeRules, lacking: Mapping[str, Any], place: str) -> None:
     """Refuse nodes that lack what their type needs; the first offending node is named.
 
     A kernel that the compute model cannot time is replayed if its duration is recorded.
     """
     memory = (trace.kind == NodeKind.MEM_LOAD) | (trace.kind == NodeKind.MEM_STORE)
     kernel = (trace.kind == NodeKind.COMP) & ~trace.is_cpu & ~is_recorded(trace)
-    needs: dict[str, Any] = {}
-    for model, which in ((rules.memory, memory), (rules.compute, kernel)):
-        for attribute in model.needs() if model is not None else ():
-            needs[attribute] = needs.get(attribute, False) | which
+    needs: dict[str, Any] = dict.fromkeys(rules.memory.needs() if rules.memory is not None else (), memory)
     is_broadcast_replayed = not rules.system.behaviour.corrects(Correction.SIMULATED_BROADCAST)
     faults = communication_faults(trace, needs, is_broadcast_replayed=is_broadcast_replayed)
     if rules.system.replay_communication:
         faults = attribute_faults(trace, needs)
     _refuse(faults, trace, place)
+    for attribute, lacks in lacking.items():
+        remedy = "add it when converting"
+        _refuse_first(kernel & lacks, trace, place, f"lacks the attribute {attribute}", remedy)
     if rules.memory is None:
         _refuse_first(
             memory,

@@ -7,7 +7,9 @@ from et_sim.tables.declaration import STRING, TEXT, WORD, Column, Table
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 # Goes up whenever a column is renamed, removed or changes its meaning: only this version is read.
-VERSION = 4
+VERSION = 5
+
+OF_COMPUTE = "machines with the key `compute`"
 
 TIMELINE = Table(
     name="timeline",
@@ -91,6 +93,32 @@ TIMELINE = Table(
         Column("memory_utilisation", "float64", "share of the local memory's bandwidth that a kernel uses"),
         Column("operational_intensity", "float64", "operations of a kernel per byte"),
         Column("memory_bound", "bool", "whether memory limits a kernel, and not its arithmetic"),
+        Column(
+            "timed_by",
+            TEXT,
+            "what its time comes from: `replay` from the trace, or the [model](compute.md) of a kernel, "
+            "such as `roofline`, or the label of its rule",
+        ),
+        Column(
+            "bound",
+            TEXT,
+            "what a kernel's time is mostly: `compute`, a level of memory, `launch`, `tiles` (work that "
+            "whole waves of tiles waste), `memory`, or `measured`",
+        ),
+        Column("launch_ns", "float64", "what its launch takes", only_of=OF_COMPUTE),
+        Column(
+            "arithmetic_ns",
+            "float64",
+            "what its arithmetic takes; after its launch, it takes the longer of this and `traffic_ns`",
+            only_of=OF_COMPUTE,
+        ),
+        Column("traffic_ns", "float64", "what its memory traffic takes", only_of=OF_COMPUTE),
+        Column("peak", TEXT, "the figure that sets its arithmetic: `peak of bf16`", only_of=OF_COMPUTE),
+        Column("efficiency", TEXT, "and the one that says how much of it is reached", only_of=OF_COMPUTE),
+        Column("level", TEXT, "the figure that sets its traffic: `bandwidth of HBM`", only_of=OF_COMPUTE),
+        Column(
+            "memory_efficiency", TEXT, "and the one that says how much of it is reached", only_of=OF_COMPUTE
+        ),
     ),
 )
 ACTORS = Table(

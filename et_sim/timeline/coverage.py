@@ -27,6 +27,7 @@ class CoverageCounter:
     nodes: Any = field(default_factory=lambda: np.zeros((len(TREATMENT_NAMES), len(KIND_NAMES)), np.int64))
     bytes: Any = field(default_factory=lambda: np.zeros(len(KIND_NAMES), np.int64))
     without_tensors: int = 0
+    timed_by: dict[str, int] = field(default_factory=dict)  # kernels by the model that timed them
 
     def add(self, rows: Rows) -> None:
         """Count a block."""
@@ -40,8 +41,20 @@ class CoverageCounter:
         else:
             np.add.at(self.nodes, (rows.treatment, rows.kind), weight)
             np.add.at(self.bytes, rows.kind, weight * rows.bytes)
+        self._count_models(rows, weight)
         if self.names_tensors is not None:
             self.without_tensors += int(weight[~self.names_tensors[rows.at]].sum())
+
+    def _count_models(self, rows: Rows, weight: Any) -> None:
+        """Which models timed kernels."""
+        if rows.utilisation is None:
+            return
+        labels = rows.utilisation.timed_by
+        counts = np.zeros(len(labels.texts), np.int64)
+        np.add.at(counts, labels.codes, weight)
+        for text, count in zip(labels.texts[1:], counts[1:].tolist(), strict=True):
+            if count:
+                self.timed_by[text] = self.timed_by.get(text, 0) + count
 
     def as_dict(self, workload: Workload, total_nodes: int) -> dict[str, Any]:
         """The coverage part of the summary."""
@@ -50,6 +63,7 @@ class CoverageCounter:
             "executed": int(self.nodes.sum()),
             **{name: int(self.nodes[code].sum()) for code, name in enumerate(TREATMENT_NAMES)},
             "not_executed": total_nodes - int(self.nodes.sum()),
+            "timed_by": dict(sorted(self.timed_by.items())),
             "nodes_by_kind": _nonzero(self.nodes.sum(axis=0)),
             "bytes_by_kind": _nonzero(self.bytes),
             "replayed_communication": int(self.nodes[AS_RECORDED, IS_COMMUNICATION].sum()),

@@ -100,7 +100,7 @@ def is_changed(outcome: Outcome, system: System) -> bool:
     modelled, communication that is simulated."""
     factors = any(factor != 1 for entry in system.time_factors for factor in entry.factors.values())
     takes_network = np.isin(outcome.plan.nodes["action"], COMMUNICATION)
-    is_modelled = system.roofline or system.systolic is not None
+    is_modelled = system.roofline or bool(system.compute)
     return factors or bool(system.stragglers) or is_modelled or bool(takes_network.any())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.compute import Rules
 from et_sim.engine.outcome import Outcome
 from et_sim.memory import peaks
 from et_sim.timeline.coverage import CoverageCounter
@@ -35,6 +36,11 @@ class Measurement:
     def coverage(self) -> dict[str, Any]:
         """What was modelled, replayed, defaulted, instant or not executed."""
         return self._measured[1]
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules say what times kernels."""
+        return isinstance(self._outcome.plan.compute, Rules)
 
     @property
     def actor_of_rank(self) -> Any:

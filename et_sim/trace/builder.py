@@ -72,14 +72,15 @@ class TraceBuilder:
         tensor_bytes: int | None = None,
         cpu: bool = False,
         layer_shape: str | None = None,
+        dtype: str | None = None,
         **options: Unpack[NodeOptions],
     ) -> int:
         """Computation: replayed for `micros`, or modelled from `num_ops` and `tensor_bytes`.
 
         `nanos` is the exact time to replay, where microseconds are too coarse. A `concurrent` node takes no
         turn among its rank's computations: it begins as soon as what it comes after is done.
-        `layer_shape` says what is computed, for systolic arrays: "gemm M N K", or
-        "conv HEIGHT WIDTH FILTER_HEIGHT FILTER_WIDTH CHANNELS FILTERS STRIDE_HEIGHT STRIDE_WIDTH".
+        `layer_shape` says what is computed, such as "gemm M N K" (`et_sim.trace.shapes` writes them), and
+        `dtype` with which numbers, such as "bf16".
         """
         values = {"is_cpu": cpu, "num_ops": num_ops, "tensor_bytes": tensor_bytes}
         return self._add(
@@ -88,6 +89,7 @@ class TraceBuilder:
             values | self._timing(nanos, concurrent),
             micros=_micros(micros, nanos),
             layer_shape=layer_shape,
+            dtype=dtype,
             **options,
         )
 
@@ -220,6 +222,7 @@ class TraceBuilder:
         dims: Sequence[bool] | None = None,
         text: str = "",
         layer_shape: str | None = None,
+        dtype: str | None = None,
     ) -> int:
         chosen = self._next_id if node_id is None else self._integer("node_id", node_id, ID)
         if chosen in self._nodes:
@@ -229,6 +232,7 @@ class TraceBuilder:
             ("text", text),
             ("group", group or ""),
             ("layer_shape", layer_shape or ""),
+            ("dtype", dtype or ""),
         ):
             self._check_text(what, value)
         if dims is not None and len(dims) > 64:
@@ -247,6 +251,7 @@ class TraceBuilder:
             self._ids("ctrl_after", ctrl_after),
             group,
             layer_shape,
+            dtype,
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
             (self._words("inputs", inputs), self._words("outputs", outputs)),
@@ -307,6 +312,7 @@ class TraceBuilder:
         names, name = numbered([node.name for node in nodes])
         group_names, group = numbered(["", *[node.group or "" for node in nodes]])
         layer_shapes, layer_shape = numbered(["", *[node.layer_shape or "" for node in nodes]])
+        datatypes, datatype = numbered(["", *[node.dtype or "" for node in nodes]])
         data_start, data_deps = self._rows(nodes, ids, [node.data for node in nodes])
         ctrl_start, ctrl_deps = self._rows(nodes, ids, [node.ctrl for node in nodes])
         dims = [node.dims or () for node in nodes]
@@ -317,6 +323,7 @@ class TraceBuilder:
             duration_us=np.array([node.micros for node in nodes], np.int64),
             group=group[1:],
             layer_shape=layer_shape[1:],
+            datatype=datatype[1:],
             involved_dims=np.array(
                 [sum(1 << bit for bit, flag in enumerate(flags) if flag) for flags in dims], np.uint64
             ),
@@ -329,6 +336,7 @@ class TraceBuilder:
             names=names,
             group_names=group_names,
             layer_shapes=layer_shapes,
+            datatypes=datatypes,
             version=self.version,
             metadata_text={row: node.text for row, node in enumerate(nodes) if node.text},
             tensors=as_lists([node.tensors for node in nodes]),

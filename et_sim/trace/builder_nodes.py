@@ -39,6 +39,7 @@ class NodeCall:
     ctrl: tuple[int, ...]
     group: str | None = None
     layer_shape: str | None = None
+    dtype: str | None = None
     dims: tuple[bool, ...] | None = None
     text: str = ""
     tensors: tuple[Words | None, Words | None] = (None, None)  # inputs, outputs
@@ -54,7 +55,12 @@ def numbered(words: list[str]) -> tuple[tuple[str, ...], RowColumn]:
 def present_bits(node: NodeCall) -> int:
     """Which attributes the node carries."""
     said = {BY_COLUMN[column].name for column in node.values}
-    rest = (("pg_name", node.group), ("layer_shape", node.layer_shape), ("involved_dim", node.dims))
+    rest = (
+        ("pg_name", node.group),
+        ("layer_shape", node.layer_shape),
+        ("dtype", node.dtype),
+        ("involved_dim", node.dims),
+    )
     lists = zip(("inputs", "outputs"), node.tensors, strict=True)
     said.update(name for name, value in (*rest, *lists) if value is not None)
     return sum(BIT[name] for name in said)

@@ -143,6 +143,8 @@ class Trace:
     group: Annotated[RowColumn, Attribute("pg_name", "string_val")]
     # A matrix product or convolution, in words: an index into `layer_shapes`; "" is index 0.
     layer_shape: Annotated[RowColumn, Attribute("layer_shape", "string_val")]
+    # What kind of numbers it computes with: an index into `datatypes`; "" is index 0.
+    datatype: Annotated[RowColumn, Attribute("dtype", "string_val")]
     # Bit d set: dimension d takes part.
     involved_dims: Annotated[npt.NDArray[np.uint64], Attribute("involved_dim", "bool_list")]
     involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
@@ -172,6 +174,7 @@ class Trace:
     names: tuple[str, ...]
     group_names: tuple[str, ...] = ("",)
     layer_shapes: tuple[str, ...] = ("",)
+    datatypes: tuple[str, ...] = ("",)
     version: str = ""
     # How long after the first rank of the workload this one begins.
     start_ns: int = 0

@@ -114,6 +114,7 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
     for name, column, texts in (
         ("pg_name", trace.group, trace.group_names),
         ("layer_shape", trace.layer_shape, trace.layer_shapes),
+        ("dtype", trace.datatype, trace.datatypes),
     ):
         rows = np.flatnonzero(trace.has(name))
         if len(rows):

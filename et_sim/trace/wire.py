@@ -117,6 +117,7 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         duration_us=wide[at.DURATION],
         group=narrow[at.GROUP],
         layer_shape=narrow[at.LAYER_SHAPE],
+        datatype=narrow[at.DATATYPE],
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
         present=narrow[at.PRESENT].view(np.uint32),
@@ -127,6 +128,7 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         names=_strings(buffers, buffers.names, source, "node name"),
         group_names=("", *_strings(buffers, buffers.groups, source, "pg_name")),
         layer_shapes=("", *_strings(buffers, buffers.shapes, source, "layer_shape")),
+        datatypes=("", *_strings(buffers, buffers.datatypes, source, "dtype")),
         version=version,
         metadata_text=_texts(buffers, source),
         ignored_attributes=_ignored(buffers, source),
@@ -251,6 +253,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
     columns["name"], names = _by_first_use(columns["name"], trace.names)
     columns["group"], group_names = _after_empty(columns["group"], trace.group_names)
     columns["layer_shape"], shapes = _after_empty(columns["layer_shape"], trace.layer_shapes)
+    columns["datatype"], datatypes = _after_empty(columns["datatype"], trace.datatypes)
     texts = sorted((int(row_of[row]), text) for row, text in trace.metadata_text.items())
     trace = replace(
         trace,
@@ -258,6 +261,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
         names=names,
         group_names=group_names,
         layer_shapes=shapes,
+        datatypes=datatypes,
         data_start=data_start,
         ctrl_start=ctrl_start,
         metadata_text=dict(texts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 import et_sim
 from et_sim.compute import Durations, Treatment, registry
-from et_sim.machine.model import System
-from et_sim.trace.columns import IntColumn, RowColumn, Trace
+from et_sim.compute.model import without
+from et_sim.machine.model import Notice, System
+from et_sim.trace.columns import BoolColumn, IntColumn, RowColumn, Trace
 
 RANKS = 8
 SYSTEM = {
@@ -33,8 +35,8 @@ class OperatorTable:
     def of(cls, system: System) -> OperatorTable | None:
         return cls() if system.peak_perf == 42 else None
 
-    def needs(self) -> tuple[str, ...]:
-        return ("num_ops",)
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
+        return without(trace, "num_ops")
 
     def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
         times = {"matmul": 100, "softmax": 7, "view": 0}
@@ -46,8 +48,8 @@ class OperatorTable:
     def rank_classes(self, ranks: int) -> RowColumn | None:
         return (np.arange(ranks) >= ranks // 2).astype(np.int32)
 
-    def same(self, first: Trace, second: Trace) -> bool:  # noqa: ARG002
-        return True
+    def notices(self) -> tuple[Notice, ...]:
+        return ()
 
 
 @pytest.fixture(autouse=True)

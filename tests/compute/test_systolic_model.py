@@ -10,7 +10,7 @@ from test_compute_model import NETWORK, RANKS
 from test_compute_model import SYSTEM as COMMON
 
 from et_sim import TraceBuilder, Workload, simulate
-from et_sim.compute.systolic.shapes import parse_shape
+from et_sim.compute.systolic.shapes import layers_of
 from et_sim.errors import EtSimError, MachineError, TraceError
 from et_sim.trace import Trace
 from et_sim.trace.encode import encode_trace
@@ -98,7 +98,7 @@ def test_ranks_that_use_the_array_differently_are_told_apart_even_if_they_take_a
     ("shape", "sentence"),
     [
         ("gem 1 2 3", "layer_shape is 'gem 1 2 3' (did you mean 'gemm'?"),
-        ("gemm 1 2", "layer_shape 'gemm 1 2' has 2 numbers (gemm has 3)"),
+        ("gemm 1 2", "layer_shape 'gemm 1 2' has 2 numbers (gemm has 3: gemm M N K)"),
         ("gemm 1 0 2", "layer_shape 'gemm 1 0 2' has the size 0"),
         ("gemm 1 -4 2", "has the size -4"),
         ("conv 3 3 4 1 1 1 1 1", "the filter's height 4 is larger than the ifmap's, 3"),
@@ -159,7 +159,7 @@ def test_shapes_are_written_and_read_in_any_order_of_nodes() -> None:
 
 
 def test_a_shape_is_a_layer() -> None:
-    layer = parse_shape("conv 7 7 3 3 192 384 1 1", "")
+    ((layer, _),) = layers_of("conv 7 7 3 3 192 384 1 1", "")
     assert (layer.rows, layer.columns, layer.inner) == (25, 384, 1728)
 
 

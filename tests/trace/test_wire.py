@@ -114,7 +114,7 @@ scalar_kinds = tuple(kind for kind in ATTRIBUTE_KINDS if kind in LIMITS)
 def attributes(draw: st.DrawFn) -> bytes:
     """An attribute field of a node; mostly acceptable."""
     name = draw(st.sampled_from([*BITS, "rf_id", "thread", "", "comm_sizes", "a" * 40]))
-    if name in ("pg_name", "layer_shape"):
+    if name in ("pg_name", "layer_shape", "dtype"):
         value = messages().AttributeProto(string_val=draw(st.sampled_from(["", "1", "dp"])))
         parts = [value.SerializeToString()]
     elif draw(st.integers(0, 9)) == 0:

@@ -29,11 +29,15 @@ INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
 INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier", "stream")}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "layer_shape", "involved_dim", "duration_ns", "concurrent"),
+    *("comm_priority", "pg_name", "layer_shape", "dtype", "involved_dim", "duration_ns", "concurrent"),
     *("comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy", "memory_tier", "stream"),
     *("inputs", "outputs"),
 )
-TEXTS = {"pg_name": ("group", "group_names"), "layer_shape": ("layer_shape", "layer_shapes")}
+TEXTS = {
+    "pg_name": ("group", "group_names"),
+    "layer_shape": ("layer_shape", "layer_shapes"),
+    "dtype": ("datatype", "datatypes"),
+}
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 
 
@@ -134,6 +138,7 @@ def expected(content: bytes) -> dict[str, Any]:
             "is_copy": False,
             "group": "",
             "layer_shape": "",
+            "datatype": "",
             "dims": [],
             "present": 0,
             "inputs": None,

@@ -1,46 +1,37 @@
-"""The attribute `layer_shape`: a matrix product or a convolution, in words.
+"""Shapes of operations as layers of a systolic array: convolutions, and products of matrices.
 
-    gemm M N K
-    conv HEIGHT WIDTH FILTER_HEIGHT FILTER_WIDTH CHANNELS FILTERS STRIDE_HEIGHT STRIDE_WIDTH
-
-The order is that of the columns of SCALE-Sim's topologies. Not here: those files (`topology_file`).
+Not here: how shapes are written (`et_sim.compute.operations`).
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
+from et_sim.compute.operations import read_shape
 from et_sim.compute.systolic.layer import Dimensions, Layer
-from et_sim.compute.systolic.topology_file import LARGEST, refuse_large_filter
-from et_sim.errors import TraceError, did_you_mean
+from et_sim.compute.systolic.topology_file import LARGEST
+from et_sim.errors import TraceError
 
-_COUNTS = MappingProxyType({"gemm": 3, "conv": 8})
+CONVOLUTION = "conv"
 
 
-def parse_shape(text: str, place: str) -> Layer:
-    """The layer that a node's attribute describes."""
-    word, *sizes = text.split() or [""]
-    if word not in _COUNTS:
-        near = did_you_mean(word, tuple(_COUNTS))
+def layers_of(text: str, place: str) -> tuple[tuple[Layer, int], ...]:
+    """The layers of which an operation consists, and how many there are of each."""
+    shape = read_shape(text, place)
+    operation = shape.operation
+    if not operation.products:
         raise TraceError(
-            f"layer_shape is {text!r}", place=place, remedy=f'{near} write "gemm M N K" or "conv …"'.strip()
-        )
-    if len(sizes) != _COUNTS[word]:
-        raise TraceError(
-            f"layer_shape {text!r} has {len(sizes)} numbers",
+            f"layer_shape {text!r} is no matrix product or convolution: a systolic array does nothing else",
             place=place,
-            remedy=f"{word} has {_COUNTS[word]}",
+            remedy='let another rule of "compute" time it: "where": {"operation": …}',
         )
-    for size in sizes:
-        if not (size.isascii() and size.isdigit() and 1 <= int(size[:30]) <= LARGEST):
-            raise TraceError(
-                f"layer_shape {text!r} has the size {size}",
-                place=place,
-                remedy=f"sizes are whole numbers from 1 to {LARGEST:,}",
-            )
-    numbers = [int(size) for size in sizes]
-    if word == "gemm":
-        return Layer.product(text, *numbers)
-    dimensions = Dimensions(*numbers)
-    refuse_large_filter(dimensions, place)
-    return Layer(text, dimensions)
+    sides = [side for one in operation.products for side in (one.rows, one.columns, one.inner)]
+    if max(*sides, *shape.numbers) > LARGEST:
+        raise TraceError(
+            f"layer_shape {text!r} has a side of more than {LARGEST:,}",
+            place=place,
+            remedy="a systolic array takes no larger ones",
+        )
+    if shape.kind == CONVOLUTION:
+        return ((Layer(text, Dimensions(*shape.numbers)), shape.count),)
+    return tuple(
+        (Layer.product(text, one.rows, one.columns, one.inner), one.count) for one in operation.products
+    )

@@ -22,13 +22,22 @@ from et_sim.timeline.rows import (
     Rows,
 )
 
+PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
+PART_WORDS = ("bound", "peak", "efficiency", "level", "memory_efficiency")
+REPLAYED = [TREATMENT_NAMES.index(one) for one in ("replayed", "defaulted")]
+REPLAY = "replay"
 KERNEL_FIGURES = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+
+
+# Columns of machines with rules for compute.
+PARTS = (*PART_FIGURES, *PART_WORDS[1:])
 
 
 def timeline_content(run: RecordedRun, output_filter: OutputFilter) -> Content:
     """timeline.arrow: the rows that are kept, measured on their way."""
-    without = () if run.measurement.source.stream_names else ("stream",)
-    return Content(_timeline_blocks(run, output_filter), without=without)
+    streams = () if run.measurement.source.stream_names else ("stream",)
+    parts = () if run.measurement.has_rules else PARTS
+    return Content(_timeline_blocks(run, output_filter), without=(*streams, *parts))
 
 
 def _timeline_blocks(run: RecordedRun, output_filter: OutputFilter) -> Iterator[dict[str, Any]]:
@@ -72,6 +81,33 @@ def _columns(
         "end_cause_actor": unless(rows.end_cause_actor, rows.end_cause != MESSAGE),
         "end_cause_node": unless(rows.end_cause_node, ~rows.has_end_node),
         **_utilisation(rows),
+        "timed_by": _timed_by(rows),
+        **_parts(rows),
+    }
+
+
+def _timed_by(rows: Rows) -> Texts:
+    """The model that timed a kernel, or the trace."""
+    is_replayed = np.isin(rows.treatment, REPLAYED)
+    if rows.utilisation is None:
+        return Texts(np.where(is_replayed, 0, NONE).astype(np.int32), (REPLAY,))
+    labels = rows.utilisation.timed_by
+    codes = np.where(is_replayed, 0, labels.codes.astype(np.int32))
+    return Texts(np.where(is_replayed | (labels.codes > 0), codes, NONE), (REPLAY, *labels.texts[1:]))
+
+
+def _parts(rows: Rows) -> dict[str, Any]:
+    """What the times of kernels consist of, and which figures set them."""
+    used = rows.utilisation
+    if used is None:
+        nothing = np.ma.masked_array(np.zeros(len(rows.actor)), np.True_)
+        nobody = Texts(np.full(len(rows.actor), NONE, np.int32), ())
+        return {**dict.fromkeys(PART_FIGURES, nothing), **dict.fromkeys(PART_WORDS, nobody)}
+    figures = {name: getattr(used, name) for name in PART_FIGURES}
+    words = {name: getattr(used, name) for name in PART_WORDS}
+    return {
+        **{name: unless(values, np.isnan(values)) for name, values in figures.items()},
+        **{name: Texts(one.codes.astype(np.int32) - 1, one.texts[1:]) for name, one in words.items()},
     }
 
 

@@ -33,6 +33,7 @@ def times_and_slopes(
     other_parent: Any,
     scaled: Any,
     fixed: Any,
+    base: Any,
     figures: Any,
     factor: float,
     off: float,
@@ -40,8 +41,9 @@ def times_and_slopes(
     time: Any,
     slope: Any,
 ) -> None:
-    """When everything comes if an event takes the longer of `factor * scaled` and `fixed`, and how fast that
-    changes with the factor: as it grows (`towards` 1) or falls (-1).
+    """When everything comes if an event takes `base`, and then the longer of `factor * scaled` and `fixed`.
+
+    And how fast that changes with the factor: as it grows (`towards` 1) or falls (-1).
 
     Each of the figures that make up a duration is rounded by `off`.
     """
@@ -58,5 +60,5 @@ def times_and_slopes(
             takes = max(takes + off * figures[row], 0.0)
         if takes > fixed[row] + ALIKE_NS or (takes > fixed[row] - ALIKE_NS and towards > 0):
             rate += scaled[row]
-        time[row] = came + max(takes, fixed[row])
+        time[row] = came + base[row] + max(takes, fixed[row])
         slope[row] = rate

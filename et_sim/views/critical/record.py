@@ -6,6 +6,7 @@ read off it (`path`, `slack`, `sensitivity`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,6 +52,8 @@ OTHERS = (
     "bound",
 )
 KINDS = (*TIMES, *SWITCHES, *QUEUES, *MEETINGS, *OTHERS)
+PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
+PART_WORDS = ("peak", "efficiency", "level", "memory_efficiency")
 AT_ONCE = 1 << 20  # events
 NODE_COLUMNS = (
     "actor",
@@ -81,6 +84,7 @@ class Nodes:
     start_cause: Words
     compute_utilisation: Any
     memory_utilisation: Any
+    parts: Mapping[str, Any] | None  # what times of kernels consist of; None: their utilisation says it
 
 
 class PathRecord:
@@ -103,7 +107,6 @@ class PathRecord:
         self.makespan_ns: int = run.summary["makespan_ns"]
         self.is_complete = run.summary["status"] == "complete"
         self.is_exact = SHARED_LINKS.encode() not in run.metadata("path")  # as long as the path is the same
-        self.kernels_follow_utilisation: bool = run.manifest.get("kernels_follow_utilisation", True)
         self._run, place = run, str(run.table_path("path"))
         columns = _columns(run, place)
         self.critical_parent, self.other_parent = columns["critical_parent"], columns["other_parent"]
@@ -160,7 +163,13 @@ class PathRecord:
     @cached_property
     def nodes(self) -> Nodes:
         """All nodes of the run."""
-        rows = self._run.table("timeline", NODE_COLUMNS).unify_dictionaries().combine_chunks()
+        has_parts = PART_FIGURES[0] in self._run.columns("timeline")
+        columns = (*NODE_COLUMNS, *((*PART_FIGURES, *PART_WORDS) if has_parts else ()))
+        rows = self._run.table("timeline", columns).unify_dictionaries().combine_chunks()
+        parts: dict[str, Any] = {}
+        if has_parts:
+            parts = {name: numbers(rows[name]) for name in PART_FIGURES}
+            parts |= {name: words(rows[name]) for name in PART_WORDS}
         names = words(rows["name"])
         stems, groups, actor = stems_of(names), words(rows["group"]), numbers(rows["actor"]).astype(np.int64)
         return Nodes(
@@ -175,6 +184,7 @@ class PathRecord:
             start_cause=words(rows["start_cause"]),
             compute_utilisation=numbers(rows["compute_utilisation"]),
             memory_utilisation=numbers(rows["memory_utilisation"]),
+            parts=parts or None,
         )
 
     def nodes_of(self, events: Any) -> Any:

@@ -16,7 +16,7 @@ Not here: how long the path is and what it is made of (`path`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -44,6 +44,8 @@ class Quantity(StrEnum):
     LATE_STARTS = "late starts"
     PEAK_COMPUTE = "peak compute"
     LOCAL_MEMORY_BANDWIDTH = "local memory bandwidth"
+    OF_DEVICE = "rate of a device"  # a peak, a level of memory, an efficiency: of the key "compute"
+    LAUNCH = "launch overhead"
     REMOTE_MEMORY = "time of remote memory"
     KERNELS = "time of all kernels"
     OPERATION = "time of an operation"
@@ -55,7 +57,13 @@ OF_LINKS = (  # (what, of which events, what it is called)
     (Quantity.SWITCH_RATE, "switch_rate", "rate"),
     (Quantity.SWITCH_LATENCY, "switch", "latency"),
 )
-RATES = (Quantity.BANDWIDTH, Quantity.SWITCH_RATE, Quantity.PEAK_COMPUTE, Quantity.LOCAL_MEMORY_BANDWIDTH)
+RATES = (
+    Quantity.BANDWIDTH,
+    Quantity.SWITCH_RATE,
+    Quantity.PEAK_COMPUTE,
+    Quantity.LOCAL_MEMORY_BANDWIDTH,
+    Quantity.OF_DEVICE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class Parameter:
     figures: Any  # how many of each duration's figures it sets: 0 of those that it does not concern
     scaled: Any  # per causal event, the part of its duration that follows the factor
     fixed: Any  # and below what it does not fall
+    base: Any  # and what comes before both
 
     @property
     def is_rate(self) -> bool:
@@ -133,6 +142,7 @@ class Sensitivities:
             record.other_parent,
             parameter.scaled,
             parameter.fixed,
+            parameter.base,
             parameter.figures,
             factor,
             off,
@@ -181,7 +191,9 @@ def parameters(path: CriticalPath) -> Iterator[Parameter]:
         if (spent[rows] > 0).any():
             figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
             figures[rows], scaled[rows], fixed[rows] = 1, spent[rows], 0
-            yield Parameter(name or quantity.value, quantity, link, figures, scaled, fixed)
+            yield Parameter(
+                name or quantity.value, quantity, link, figures, scaled, fixed, np.zeros(len(spent))
+            )
 
     for code, link in enumerate(record.link.texts):
         if link is not None:
@@ -199,11 +211,14 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
     nodes, rows = record.nodes, np.flatnonzero(record.is_kind("node"))
     of = record.nodes_of(rows)
     rows, of = rows[of != NONE], of[of != NONE]
-    arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
-    kernels = np.flatnonzero(~np.isnan(arithmetic) & record.kernels_follow_utilisation)
-    used = rows[kernels], arithmetic[kernels], traffic[kernels]
-    yield from _of_roofline(Quantity.PEAK_COMPUTE, record, spent, *used)
-    yield from _of_roofline(Quantity.LOCAL_MEMORY_BANDWIDTH, record, spent, used[0], used[2], used[1])
+    if nodes.parts is None:
+        arithmetic, traffic = nodes.compute_utilisation[of], nodes.memory_utilisation[of]
+        kernels = np.flatnonzero(~np.isnan(arithmetic))
+        used = rows[kernels], arithmetic[kernels], traffic[kernels]
+        yield from _of_roofline(Quantity.PEAK_COMPUTE, record, spent, *used)
+        yield from _of_roofline(Quantity.LOCAL_MEMORY_BANDWIDTH, record, spent, used[0], used[2], used[1])
+    else:
+        yield from _of_device(record, spent, rows, of, nodes.parts)
     cause = path.causes_of_nodes()[of]
     yield from times(Quantity.REMOTE_MEMORY, rows[cause == CAUSES.index("memory")])
     shape = (len(nodes.kind.texts), len(nodes.stem.texts))  # an operation may be of several kinds
@@ -216,6 +231,50 @@ def _of_nodes(path: CriticalPath, record: PathRecord, spent: Any, times: Any) ->
         kind, stem = (int(part) for part in np.unravel_index(one, shape))
         called = nodes.stem.texts[stem] or nodes.kind.texts[kind]
         yield from times(Quantity.OPERATION, rows[code == one], f"time of {called}")
+
+
+def _of_device(
+    record: PathRecord, spent: Any, rows: Any, of: Any, parts: Mapping[str, Any]
+) -> Iterator[Parameter]:
+    """A kernel takes its launch, and then the longer of its arithmetic and its traffic."""
+    launch, arithmetic, traffic = (parts[name][of] for name in ("launch_ns", "arithmetic_ns", "traffic_ns"))
+    some = np.flatnonzero(~np.isnan(arithmetic))
+    total = launch[some] + np.maximum(arithmetic[some], traffic[some])
+    share = spent[rows[some]] / np.where(total > 0, total, 1.0)
+    launch, arithmetic, traffic = (one[some] * share for one in (launch, arithmetic, traffic))
+    kernels, longer = rows[some], np.maximum(arithmetic, traffic)
+    reductions = np.flatnonzero(record.is_kind("reduction"))
+
+    def parameter(name: str, quantity: Quantity, which: Any, own: Any, other: Any, first: Any) -> Parameter:
+        figures, (scaled, base) = np.zeros(len(spent), np.int8), np.zeros((2, len(spent)))
+        fixed = spent.copy()
+        figures[kernels[which]], scaled[kernels[which]] = 1, own[which]
+        fixed[kernels[which]], base[kernels[which]] = other[which], first[which]
+        if quantity is Quantity.LOCAL_MEMORY_BANDWIDTH:
+            figures[reductions], scaled[reductions] = ROUNDINGS_OF_A_REDUCTION, spent[reductions]
+            fixed[reductions] = 0
+        return Parameter(name, quantity, NONE, figures, scaled, fixed, base)
+
+    memory = Quantity.LOCAL_MEMORY_BANDWIDTH
+    names = [memory.value] if len(reductions) else []
+    for column, own, other in (
+        ("peak", arithmetic, traffic),
+        ("efficiency", arithmetic, traffic),
+        ("level", traffic, arithmetic),
+        ("memory_efficiency", traffic, arithmetic),
+    ):
+        said = parts[column]
+        codes = said.codes[of][some]
+        named = {text: code for code, text in enumerate(said.texts) if text is not None}
+        for name in dict.fromkeys((*(names if column == "level" else ()), *named)):
+            which = np.flatnonzero(codes == named.get(name, NONE))
+            of_system = [one for one in (Quantity.PEAK_COMPUTE, memory) if one.value == name]
+            found = parameter(name, (*of_system, Quantity.OF_DEVICE)[0], which, own, other, launch)
+            if (found.scaled > 0).any():
+                yield found
+    if (launch > 0).any():
+        every, nothing = np.arange(len(kernels)), np.zeros(len(kernels))
+        yield parameter(Quantity.LAUNCH.value, Quantity.LAUNCH, every, launch, nothing, longer)
 
 
 def _of_roofline(
@@ -233,4 +292,5 @@ def _of_roofline(
         scaled[reductions], fixed[reductions] = spent[reductions], 0
         figures[reductions] = ROUNDINGS_OF_A_REDUCTION
     if (scaled > 0).any():
-        yield Parameter(quantity.value, quantity, NONE, figures, scaled, fixed)
+        base = np.zeros(len(spent))
+        yield Parameter(quantity.value, quantity, NONE, figures, scaled, fixed, base)

@@ -57,6 +57,11 @@ class RunDirectory:
                 batch.validate(full=True)
                 yield batch.select(columns)
 
+    def columns(self, name: str) -> list[str]:
+        """The columns that a table has in this run."""
+        with self._opened(name, None) as file:
+            return list(file.schema.names)
+
     def metadata(self, name: str) -> dict[bytes, bytes]:
         """What a table says of itself."""
         with self._opened(name, ()) as file:

@@ -51,6 +51,7 @@ COVERAGE = {
     "replayed": int,
     "defaulted": int,
     "instant": int,
+    "timed_by": dict,
     "nodes_by_kind": dict,
     "not_executed": int,
     "replayed_communication": int,

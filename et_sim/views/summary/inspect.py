@@ -351,6 +351,10 @@ def _coverage(run: RunDirectory) -> list[str]:
     )
     parts = [f"{coverage[key]:,} {text}" for key, text in kinds if coverage[key]]
     lines = [_fact("coverage", f"{plural(coverage['nodes'], 'node')}: {', '.join(parts) or 'none'}")]
+    timed_by = coverage["timed_by"]
+    if set(timed_by) - {"roofline"}:
+        counts = ", ".join(f"{count:,} by {model}" for model, count in timed_by.items())
+        lines.append(_fact("", f"kernels timed: {counts}"))
     opaque = {kind: coverage["nodes_by_kind"].get(kind, 0) for kind in OPAQUE_KINDS}
     if any(opaque.values()):
         counts = ", ".join(f"{count:,} {kind}" for kind, count in opaque.items() if count)

@@ -71,14 +71,28 @@ def use_lines(entries: Sequence[Entry], width: int) -> list[str]:
 def kernel_lines(found: Sequence[Operation], width: int) -> list[str]:
     """One line per operation that the roofline timed."""
     rows = [
-        (one.name, format_ns(one.total_ns), *_averages(one.averages()))
+        (
+            one.name,
+            format_ns(one.total_ns),
+            *map(_most, (one.timed_by, one.bound)),
+            *_averages(one.averages()),
+        )
         for one in found
-        if one.averages()["compute_utilisation"] is not None
+        if one.bound
     ]
     if not rows:
         return []
-    table = fitted([("kernel", "total", *KERNEL_HEAD), *rows], "<>>>>>", width, shrink={0: 10}, names=(0,))
+    head = ("kernel", "total", "timed by", "bound", *KERNEL_HEAD)
+    table = fitted([head, *rows], "<><<>>>>", width, shrink={0: 10}, names=(0,))
     return [*table, LEGEND]
+
+
+def _most(spent: dict[str, int]) -> str:
+    """The word with the most time; whether there are others."""
+    if not spent:
+        return "-"
+    word = max(spent, key=lambda one: (spent[one], one))
+    return f"{word} {share(spent[word], sum(spent.values()))}" if len(spent) > 1 else word
 
 
 def _averages(figures: Entry) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from et_sim.views.run.names import stems_of
 from et_sim.views.run.selection import EVERYTHING, Selection
 
 AVERAGED = ("compute_utilisation", "memory_utilisation", "operational_intensity")
+WORDS = ("timed_by", "bound")
 MOST_COUNTED = 1 << 22  # keys that are found by counting, which is faster than sorting
 COLUMNS = (
     "actor",
@@ -33,6 +34,9 @@ COLUMNS = (
     "waiting_ns",
     "bytes",
     *AVERAGED,
+    "memory_bound",
+    "timed_by",
+    "bound",
 )
 
 
@@ -54,6 +58,8 @@ class Operation:
     kernel_ns: int = 0
     compute_bound_ns: int = 0
     weighted: tuple[float, ...] = (0.0,) * len(AVERAGED)
+    timed_by: dict[str, int] = field(default_factory=dict)  # time by the model that it comes from
+    bound: dict[str, int] = field(default_factory=dict)  # time of kernels by what bounds them
 
     @property
     def mean_ns(self) -> float:
@@ -99,12 +105,16 @@ def operations(
     """
     found: dict[tuple[str | None, ...], Operation] = {}
     others = names_in(beside) if beside is not None else ()
-    for kind, name, groups, figures in _groups(run, part, others):
+    for kind, name, groups, figures, words_of in _groups(run, part, others):
         for group, ranks in groups:
             operation = found.setdefault((kind, name, group), Operation(kind, name, group))
             # Weighted here, in Python's unbounded integers: a million ranks would overflow a column.
             count, completed, total_ns, longest_ns, queued_ns, waiting_ns, *rest = figures
             payload, kernel_ns, bound_ns, *sums = rest
+            for column in WORDS:
+                spent = getattr(operation, column)
+                for word, ns in words_of[column].items():
+                    spent[word] = spent.get(word, 0) + ranks * ns
             operation.count += ranks * count
             operation.never_completed += ranks * (count - completed)
             operation.total_ns += ranks * total_ns
@@ -120,9 +130,10 @@ def operations(
 
 def _groups(
     run: RunDirectory, part: Selection, beside: Iterable[str | None]
-) -> Iterator[tuple[str, str, Counts, tuple[Any, ...]]]:
+) -> Iterator[tuple[str, str, Counts, tuple[Any, ...], dict[str, dict[str, int]]]]:
     """Kind, stem, groups with the number of ranks in each; and of one rank count, completed, time, longest,
-    queued, waiting, bytes, time in kernels and when compute bound, and sums over it: block by block."""
+    queued, waiting, bytes, time in kernels and when compute bound, and sums over it; and time by words: block
+    by block."""
     groups = GroupCounts(run, part)
     named: list[Words] = []  # texts are the same in all blocks
     for rows in run.batches("timeline", COLUMNS):
@@ -134,11 +145,28 @@ def _groups(
         codes = (coded(rows["kind"]), stems.codes[coded(rows["name"])], groups.of(rows))
         keys, key_of_row = _numbered(np.ravel_multi_index(codes, sizes), math.prod(sizes))
         figures = _add_up(rows, key_of_row, len(keys), part)
-        for of_key, values in zip(zip(*np.unravel_index(keys, sizes), strict=True), figures, strict=True):
+        spent = _time_by_words(rows, key_of_row, len(keys), part)
+        of_keys = zip(*np.unravel_index(keys, sizes), strict=True)
+        for of_key, values, words_of in zip(of_keys, figures, spent, strict=True):
             kind, stem, counts = (int(code) for code in of_key)
             there = tuple((group, ranks) for group, ranks in groups.counts[counts] if ranks)
             if values[0] and there:
-                yield str(kinds.texts[kind]), str(stems.texts[stem]), there, values
+                yield str(kinds.texts[kind]), str(stems.texts[stem]), there, values, words_of
+
+
+def _time_by_words(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[dict[str, dict[str, int]]]:
+    """Of each key, the time of its nodes by each of the columns of words."""
+    found: list[dict[str, dict[str, int]]] = [{column: {} for column in WORDS} for _ in range(keys)]
+    start, end, completed, shown = _spans(rows, part)
+    first, last = part.clipped(start, end)
+    duration = np.where(completed & shown, last - first, 0)
+    for column in WORDS:
+        said = words(rows[column])
+        total = np.zeros((keys, len(said.texts)), np.int64)
+        np.add.at(total, (key_of_row, said.codes), duration)
+        for key, word in zip(*np.nonzero(total[:, :-1]), strict=True):
+            found[key][column][str(said.texts[word])] = int(total[key, word])
+    return found
 
 
 def _numbered(keys: Any, size: int) -> tuple[Any, Any]:
@@ -186,7 +214,8 @@ def _add_up(rows: Any, key_of_row: Any, keys: int, part: Selection) -> list[tupl
         columns += [np.zeros(keys, np.int64)] * (2 + len(AVERAGED))
     else:
         used = [numbers(rows[name]) for name in AVERAGED]
-        is_kernel, is_compute_bound = ~np.isnan(used[0]), used[0] >= 1
+        is_kernel = ~np.isnan(used[0])
+        is_compute_bound = is_kernel & ~numbers(rows["memory_bound"])
         columns += [summed(np.where(mask, duration, 0)) for mask in (is_kernel, is_compute_bound)]
         weights = (np.where(is_kernel, figure, 0.0) * duration for figure in used)
         columns += [np.bincount(key_of_row, values, minlength=keys) for values in weights]

@@ -1,0 +1,201 @@
+"""A device with roofs: a kernel takes its launch, and then the longer of its arithmetic and its traffic.
+
+    arithmetic = operations * waste / (peak * efficiency)
+    traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit
+    waste      = waves * processors * tile / operations,  waves = ceil(tiles / processors)
+
+Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from et_sim.compute.labels import Labels
+from et_sim.compute.model import Durations, FloatColumn, Treatment, Utilisation
+from et_sim.compute.operations import FORMS, Operation, read_shape
+from et_sim.compute.places import datatypes_of, place_of
+from et_sim.errors import MachineError, TraceError, did_you_mean
+from et_sim.machine.datatypes import BITS
+from et_sim.machine.roofline import OTHER, Efficiency, RooflineDevice
+from et_sim.trace.columns import BoolColumn, IntColumn, Trace
+from et_sim.units import LONGEST_NS
+
+NEEDED = "'layer_shape' (or 'num_ops' and 'tensor_size')"
+TILED = ("gemm", "grouped_gemm", "conv")
+LAUNCH, COMPUTE, TILES = "launch", "compute", "tiles"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Of some kernels."""
+
+    operations: FloatColumn
+    bytes: FloatColumn
+    waste: FloatColumn  # operations of whole waves of tiles, for each of the kernel's
+    datatype: IntColumn  # index into BITS
+    kind: list[str]  # kinds of operations there are
+    of_kind: IntColumn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """Kernels by their shapes, or by their operations and bytes."""
+
+    device: RooflineDevice
+    label: str
+    place: str
+    _known: dict[str, Operation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, one in (
+            ("efficiency", self.device.efficiency),
+            ("memory-efficiency", self.device.memory_efficiency),
+        ):
+            for kind in one.curves:
+                if kind not in FORMS and kind != OTHER:
+                    known = (*FORMS, OTHER)
+                    remedy = did_you_mean(kind, known) or f"known: {', '.join(known)}"
+                    raise MachineError(
+                        f'operation "{kind}" is not known', place=f'{self.place}: "{name}"', remedy=remedy
+                    )
+
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
+        """A shape, or what follows from it."""
+        has_figures = trace.has("num_ops") & trace.has("tensor_size")
+        return {NEEDED: ~(trace.has("layer_shape") | has_figures)}
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
+        """Nothing takes less than a nanosecond."""
+        work = self._work(trace, rows)
+        names, peak_of = self._peaks(work, trace, rows)
+        efficiency, of_efficiency = _parts(self.device.efficiency, work, work.operations * work.waste)
+        arithmetic = work.operations * work.waste / (peak_of * 1e3 * efficiency)
+        memory_efficiency, of_memory = _parts(self.device.memory_efficiency, work, work.bytes)
+        level, bandwidth = self._levels(work.bytes)
+        traffic = work.bytes / (bandwidth * memory_efficiency)
+        launch = np.full(len(rows), self.device.launch_ns)
+        total = launch + np.maximum(arithmetic, traffic)
+        ns = np.clip(total, 1, 2.0 * LONGEST_NS).astype(np.int64)
+        levels = [one.name for one in self.device.levels]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            used = Utilisation(
+                compute=work.operations / (peak_of * 1e3) / np.maximum(total, 1),
+                memory=work.bytes / bandwidth / np.maximum(total, 1),
+                intensity=np.where(work.bytes > 0, work.operations / work.bytes, 0.0),
+                is_memory_bound=traffic > arithmetic,
+                arithmetic_ns=arithmetic,
+                traffic_ns=traffic,
+                launch_ns=launch,
+                timed_by=Labels.alike(self.label, len(rows)),
+                bound=self._bound(arithmetic, traffic, launch, work.waste, level),
+                peak=Labels.of(["", *(f"peak of {one}" for one in BITS)], names),
+                efficiency=Labels.of([f"efficiency of {one}" for one in of_efficiency[0]], of_efficiency[1]),
+                level=Labels.of([f"bandwidth of {one}" for one in levels], level),
+                memory_efficiency=Labels.of(
+                    [f"memory efficiency of {one}" for one in of_memory[0]], of_memory[1]
+                ),
+            )
+        treatment = np.full(len(rows), Treatment.MODELLED, np.uint8)
+        return Durations(ns, treatment, work.bytes.astype(np.int64), used)
+
+    def _work(self, trace: Trace, rows: IntColumn) -> _Work:
+        datatype = datatypes_of(trace, rows, self.device.datatype, self.place)
+        bits = np.array(list(BITS.values()))[datatype]
+        pairs, first, number = np.unique(
+            np.stack((trace.layer_shape[rows], bits)), axis=1, return_index=True, return_inverse=True
+        )
+        found, kinds = np.ones((3, len(first))), [OTHER, *FORMS]
+        of_kind = np.zeros(len(first), np.int64)
+        for at, (shape, width) in enumerate(pairs.T.tolist()):
+            if not trace.has("layer_shape", rows[first[at]]):
+                continue
+            one = self._operation(trace.layer_shapes[shape], trace, int(rows[first[at]]))
+            found[:, at] = one.operations, one.bytes(width), self._waste(one)
+            of_kind[at] = kinds.index(one.kind)
+        operations, size, waste = found[:, number.reshape(-1)]
+        return _Work(
+            np.where(trace.has("num_ops", rows), trace.num_ops[rows], operations).astype(np.float64),
+            np.where(trace.has("tensor_size", rows), trace.tensor_bytes[rows], size).astype(np.float64),
+            waste,
+            datatype,
+            kinds,
+            of_kind[number.reshape(-1)],
+        )
+
+    def _operation(self, text: str, trace: Trace, row: int) -> Operation:
+        if text not in self._known:
+            self._known[text] = read_shape(text, place_of(trace, row)).operation
+        return self._known[text]
+
+    def _waste(self, one: Operation) -> float:
+        """Operations of whole waves of the best tile, for each of the operation's own."""
+        if not self.device.tiles or one.kind not in TILED:
+            return 1.0
+        processors = self.device.processors
+        best = min(
+            -(-sum(-(-p.rows // m) * -(-p.columns // n) * p.count for p in one.products) // processors)
+            * (processors * 2 * m * n * -(-one.products[0].inner // k) * k)
+            for m, n, k in self.device.tiles
+        )
+        return best / sum(product.operations for product in one.products)
+
+    def _peaks(self, work: _Work, trace: Trace, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
+        """Index into BITS plus one of the peak that each kernel has, and what it is; 0 of those that compute
+        nothing."""
+        peaks = np.array([self.device.peaks.get(name, np.nan) for name in BITS])
+        of_row = peaks[work.datatype]
+        computes = work.operations > 0
+        if (wrong := computes & np.isnan(of_row)).any():
+            at = int(np.argmax(wrong))
+            name = list(BITS)[int(work.datatype[at])]
+            row = int(rows[at])
+            raise TraceError(
+                f"{trace.describe(row)} computes in {name}, for which {self.place} gives no peak",
+                place=trace.source,
+                remedy=f"peaks there: {', '.join(self.device.peaks)}",
+            )
+        return np.where(computes, work.datatype + 1, 0), np.where(computes, of_row, 1.0)
+
+    def _levels(self, size: FloatColumn) -> tuple[IntColumn, FloatColumn]:
+        """The smallest level of memory that the bytes fit, or the largest there is; its bandwidth."""
+        found = np.zeros(len(size), np.int64)
+        for number, level in enumerate(self.device.levels):
+            if level.capacity is not None and number:
+                found[size <= level.capacity] = number
+        return found, np.array([level.bandwidth for level in self.device.levels])[found]
+
+    def _bound(
+        self,
+        arithmetic: FloatColumn,
+        traffic: FloatColumn,
+        launch: FloatColumn,
+        waste: FloatColumn,
+        level: IntColumn,
+    ) -> Labels:
+        """The longest part; tiles, if arithmetic is that because of them, or wastes more than it needs."""
+        words = [LAUNCH, COMPUTE, TILES, *(one.name for one in self.device.levels)]
+        useful = arithmetic / waste
+        which = np.where(traffic > arithmetic, level + 3, 1)
+        wasteful = (which == 1) & ((useful < np.maximum(traffic, launch)) | (2 * useful < arithmetic))
+        which[wasteful & (waste > 1)] = 2
+        which[launch > np.maximum(arithmetic, traffic)] = 0
+        return Labels.of(words, which)
+
+
+def _parts(
+    efficiency: Efficiency, work: _Work, size: FloatColumn
+) -> tuple[FloatColumn, tuple[list[str], IntColumn]]:
+    """Which part of a peak each kernel reaches, and by whose curve."""
+    found, which = np.ones(len(size)), np.zeros(len(size), np.int64)
+    names = list(efficiency.curves)
+    for number in np.unique(work.of_kind).tolist():
+        some = np.flatnonzero(work.of_kind == number)
+        kind: Any = work.kind[number]
+        found[some] = np.maximum(efficiency.of(kind).at(size[some]), 1e-9)
+        which[some] = names.index(kind if kind in efficiency.curves else OTHER)
+    return found, (names, which)

@@ -1,0 +1,286 @@
+"""What an operation computes and moves, from its shape: closed forms, one for each kind of operation.
+
+The attribute `layer_shape` says the shape in words, such as `gemm 4096 4096 1024`. A multiplication and an
+addition are two operations. Every tensor is read or written once, whatever the kernel keeps in its caches.
+
+Not here: how long it takes (`device`, `systolic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from et_sim.errors import TraceError, did_you_mean
+
+LARGEST = 1 << 40  # of one number
+MOST_OPERATIONS = 1 << 62
+CAUSAL = "causal"
+TIMES = "x"  # behind a shape: so many of them
+INDEX_BYTES = 8
+
+# Operations for each element; docs/compute.md says of what they consist.
+LAYER_NORM, RMS_NORM, SOFTMAX = 7, 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """So many products of `rows` x `inner` and `inner` x `columns`."""
+
+    rows: int
+    columns: int
+    inner: int
+    count: int = 1
+
+    @property
+    def operations(self) -> int:
+        """Of all of them."""
+        return 2 * self.rows * self.columns * self.inner * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a shape stands for."""
+
+    kind: str
+    operations: int
+    elements: int  # read and written, in the operation's datatype
+    products: tuple[Product, ...] = ()  # of matrices, of which it consists
+    index_bytes: int = 0
+
+    def times(self, count: int) -> Operation:
+        """So many of them."""
+        products = tuple(
+            Product(one.rows, one.columns, one.inner, one.count * count) for one in self.products
+        )
+        return Operation(
+            self.kind, self.operations * count, self.elements * count, products, self.index_bytes * count
+        )
+
+    def bytes(self, bits: int) -> int:
+        """Read and written, where a number has so many bits."""
+        return -(-self.elements * bits // 8) + self.index_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the shape of a kind of operation is written."""
+
+    numbers: tuple[str, ...]
+    make: Callable[..., Operation]
+    optional: int = 0  # of the numbers, the last ones
+    repeats: bool = False  # the last number may stand any number of times
+    may_be_causal: bool = False
+
+    @property
+    def text(self) -> str:
+        """As it is written."""
+        required = len(self.numbers) - self.optional
+        words = [*self.numbers[:required], *(f"[{one}]" for one in self.numbers[required:])]
+        return " ".join(
+            [*words, *(["…"] if self.repeats else []), *(["[causal]"] if self.may_be_causal else [])]
+        )
+
+
+def _gemm(rows: int, columns: int, inner: int) -> Operation:
+    product = Product(rows, columns, inner)
+    elements = rows * inner + inner * columns + rows * columns
+    return Operation("gemm", product.operations, elements, (product,))
+
+
+def _grouped_gemm(columns: int, inner: int, *rows: int) -> Operation:
+    parts = [_gemm(one, columns, inner) for one in rows]
+    return Operation(
+        "grouped_gemm",
+        sum(one.operations for one in parts),
+        sum(one.elements for one in parts),
+        tuple(product for one in parts for product in one.products),
+    )
+
+
+def _convolution(
+    height: int,
+    width: int,
+    filter_height: int,
+    filter_width: int,
+    channels: int,
+    filters: int,
+    stride_height: int,
+    stride_width: int,
+) -> Operation:
+    rows = ((height - filter_height) // stride_height + 1) * ((width - filter_width) // stride_width + 1)
+    product = Product(rows, filters, filter_height * filter_width * channels)
+    elements = height * width * channels + product.inner * filters + rows * filters
+    return Operation("conv", product.operations, elements, (product,))
+
+
+def causal_pairs(queries: int, keys: int) -> int:
+    """Pairs of a query and a key that is not behind it, where the last query sees all keys."""
+    if keys >= queries:
+        return queries * keys - queries * (queries - 1) // 2
+    return keys * (keys + 1) // 2
+
+
+def _attention(
+    batch: int,
+    heads: int,
+    key_heads: int,
+    queries: int,
+    keys: int,
+    width: int,
+    value_width: int = 0,
+    *,
+    causal: bool = False,
+) -> Operation:
+    """Scores and their product with the values; scores stay on the chip."""
+    value_width = value_width or width
+    pairs = causal_pairs(queries, keys) if causal else queries * keys
+    elements = batch * (heads * queries + key_heads * keys) * (width + value_width)
+    products = (
+        Product(queries, keys, width, batch * heads),
+        Product(queries, value_width, keys, batch * heads),
+    )
+    return Operation("attention", 2 * batch * heads * pairs * (width + value_width), elements, products)
+
+
+def _attention_backward(
+    batch: int,
+    heads: int,
+    key_heads: int,
+    queries: int,
+    keys: int,
+    width: int,
+    value_width: int = 0,
+    *,
+    causal: bool = False,
+) -> Operation:
+    """Five products: the scores again, and gradients of query, key, value and probabilities.
+
+    Query, key, value, output and its gradient are read, three gradients written.
+    """
+    value_width = value_width or width
+    pairs = causal_pairs(queries, keys) if causal else queries * keys
+    count = batch * heads
+    of_queries, of_keys = count * queries, batch * key_heads * keys
+    elements = of_queries * (2 * width + 2 * value_width) + of_keys * 2 * (width + value_width)
+    products = (
+        Product(queries, keys, width, count),  # scores
+        Product(queries, keys, value_width, count),  # gradient of the probabilities
+        Product(keys, value_width, queries, count),  # of the values
+        Product(queries, width, keys, count),  # of the queries
+        Product(keys, width, queries, count),  # of the keys
+    )
+    operations = 2 * count * pairs * (3 * width + 2 * value_width)
+    return Operation("attention_backward", operations, elements, products)
+
+
+def _norm(kind: str, each: int, parameters: int) -> Callable[[int, int], Operation]:
+    def make(rows: int, width: int) -> Operation:
+        elements = 2 * rows * width + parameters * width
+        return Operation(kind, each * rows * width, elements)
+
+    return make
+
+
+def _elementwise(elements: int, inputs: int = 1, operations: int = 1) -> Operation:
+    return Operation("elementwise", operations * elements, (inputs + 1) * elements)
+
+
+def _embedding(tokens: int, width: int) -> Operation:
+    return Operation("embedding", 0, 2 * tokens * width, index_bytes=INDEX_BYTES * tokens)
+
+
+_ATTENTION = ("BATCH", "HEADS", "KEY_HEADS", "QUERIES", "KEYS", "WIDTH", "VALUE_WIDTH")
+_CONVOLUTION = (
+    "HEIGHT",
+    "WIDTH",
+    "FILTER_HEIGHT",
+    "FILTER_WIDTH",
+    "CHANNELS",
+    "FILTERS",
+    "STRIDE_HEIGHT",
+    "STRIDE_WIDTH",
+)
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "gemm": Form(("M", "N", "K"), _gemm),
+        "grouped_gemm": Form(("N", "K", "M"), _grouped_gemm, repeats=True),
+        "conv": Form(_CONVOLUTION, _convolution),
+        "attention": Form(_ATTENTION, _attention, optional=1, may_be_causal=True),
+        "attention_backward": Form(_ATTENTION, _attention_backward, optional=1, may_be_causal=True),
+        "layernorm": Form(("ROWS", "WIDTH"), _norm("layernorm", LAYER_NORM, 2)),
+        "rmsnorm": Form(("ROWS", "WIDTH"), _norm("rmsnorm", RMS_NORM, 1)),
+        "softmax": Form(("ROWS", "WIDTH"), _norm("softmax", SOFTMAX, 0)),
+        "elementwise": Form(("ELEMENTS", "INPUTS", "OPERATIONS"), _elementwise, optional=2),
+        "embedding": Form(("TOKENS", "WIDTH"), _embedding),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The words of a shape, checked: its numbers fit its kind."""
+
+    kind: str
+    numbers: tuple[int, ...]
+    count: int
+    causal: bool = False
+
+    @property
+    def operation(self) -> Operation:
+        """What it stands for."""
+        form = FORMS[self.kind]
+        options = {"causal": self.causal} if form.may_be_causal else {}
+        return form.make(*self.numbers, **options).times(self.count)
+
+
+def read_shape(text: str, place: str) -> Shape:
+    """The shape that a node's attribute gives."""
+    word, *rest = text.split() or [""]
+    if word not in FORMS:
+        near = did_you_mean(word, tuple(FORMS)) or f"known: {', '.join(FORMS)};"
+        remedy = f'{near} write "gemm M N K" or "conv …"'
+        raise TraceError(f"layer_shape is {text!r}", place=place, remedy=remedy)
+    form, count = FORMS[word], 1
+    if len(rest) > 1 and rest[-2] == TIMES:
+        count, rest = _size(rest[-1], text, place), rest[:-2]
+    causal = form.may_be_causal and rest[-1:] == [CAUSAL]
+    sizes = rest[:-1] if causal else rest
+    least, most = len(form.numbers) - form.optional, len(form.numbers)
+    if len(sizes) < least or (len(sizes) > most and not form.repeats):
+        has = f"{word} has {most if least == most else f'{least} to {most}'}: {word} {form.text}"
+        if form.repeats:
+            has = f"{word} has {least} or more: {word} {form.text}"
+        raise TraceError(f"layer_shape {text!r} has {len(sizes)} numbers", place=place, remedy=has)
+    shape = Shape(word, tuple(_size(size, text, place) for size in sizes), count, causal)
+    operation = shape.operation
+    if shape.kind == "conv":
+        _refuse_large_filter(shape.numbers, place)
+    if max(operation.operations, operation.elements) > MOST_OPERATIONS:
+        raise TraceError(
+            f"layer_shape {text!r} has more than 2^62 operations or elements",
+            place=place,
+            remedy="correct its sizes",
+        )
+    return shape
+
+
+def _refuse_large_filter(sizes: tuple[int, ...], place: str) -> None:
+    for what, image, window in (("height", sizes[0], sizes[2]), ("width", sizes[1], sizes[3])):
+        if window > image:
+            raise TraceError(
+                f"the filter's {what} {window} is larger than the ifmap's, {image}",
+                place=place,
+                remedy="make the ifmap as large as the filter at least, padding included",
+            )
+
+
+def _size(size: str, text: str, place: str) -> int:
+    if not (size.isascii() and size.isdigit() and 1 <= int(size[:30]) <= LARGEST):
+        raise TraceError(
+            f"layer_shape {text!r} has the size {size}",
+            place=place,
+            remedy=f"sizes are whole numbers from 1 to {LARGEST:,}",
+        )
+    return int(size)

@@ -1,0 +1,115 @@
+"""Measured durations: a kernel takes what its whole shape took, or what its size says between measured ones.
+
+Between two sizes, the logarithm of the time is a line over the logarithm of the size. Not here: the file
+(`et_sim.machine.operator_times_file`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from et_sim.compute.device import NEEDED
+from et_sim.compute.model import Durations, Treatment, Utilisation
+from et_sim.compute.operations import FORMS, Operation, read_shape
+from et_sim.compute.places import datatypes_of, place_of
+from et_sim.errors import MachineError, TraceError, did_you_mean
+from et_sim.machine.datatypes import BITS
+from et_sim.machine.operator_times import Measure, OperatorTimes, Outside
+from et_sim.trace.columns import BoolColumn, IntColumn, Trace
+from et_sim.units import LONGEST_NS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorTable:
+    """Kernels by what was measured of their like."""
+
+    times: OperatorTimes
+    label: str
+    place: str
+    _names: tuple[str, ...] = field(default=tuple(BITS))
+
+    def __post_init__(self) -> None:
+        for kind, _ in self.times.of_sizes:
+            if kind and kind not in FORMS:
+                remedy = did_you_mean(kind, tuple(FORMS)) or f"known: {', '.join(FORMS)}"
+                raise MachineError(f"operation {kind!r} is not known", place=self.times.place, remedy=remedy)
+
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
+        """A shape, or the size that the table is about."""
+        name = "num_ops" if self.times.size_is is Measure.OPERATIONS else "tensor_size"
+        return {NEEDED: ~(trace.has("layer_shape") | trace.has(name))}
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int = 0) -> Durations:  # noqa: ARG002
+        """Kernels that agree in all that counts are looked up once."""
+        has_type = trace.datatype[rows] != 0
+        datatype = np.full(len(rows), -1, np.int64)
+        if self.times.datatype or has_type.any():
+            some = np.arange(len(rows)) if self.times.datatype else np.flatnonzero(has_type)
+            datatype[some] = datatypes_of(trace, rows[some], self.times.datatype, self.place)
+        columns = (trace.layer_shape, trace.num_ops, trace.tensor_bytes)
+        keys = np.stack((datatype, *(column[rows].astype(np.int64) for column in columns)))
+        _, first, number = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        found = [
+            self._duration(trace, int(rows[at]), "" if datatype[at] < 0 else self._names[int(datatype[at])])
+            for at in first.tolist()
+        ]
+        ns = np.clip(np.array(found, np.float64), 1, 2.0 * LONGEST_NS).astype(np.int64)
+        return Durations(
+            ns[number.reshape(-1)],
+            np.full(len(rows), Treatment.MODELLED, np.uint8),
+            trace.tensor_bytes[rows],
+            Utilisation.unknown(self.label, "measured", len(rows)),
+        )
+
+    def _duration(self, trace: Trace, row: int, datatype: str) -> float:
+        kind, size = "", 0.0
+        by_operations = self.times.size_is is Measure.OPERATIONS
+        if trace.has("layer_shape", row):
+            text = " ".join(trace.layer_shapes[int(trace.layer_shape[row])].split())
+            operation = read_shape(text, place_of(trace, row)).operation
+            for of_type in (datatype, ""):
+                if (text, of_type) in self.times.of_shapes:
+                    return self.times.multiple * self.times.of_shapes[text, of_type]
+            kind = operation.kind
+            size = float(
+                operation.operations if by_operations else self._bytes(operation, datatype, trace, row)
+            )
+        name, column = ("num_ops", trace.num_ops) if by_operations else ("tensor_size", trace.tensor_bytes)
+        if trace.has(name, row):
+            size = float(column[row])
+        for key in ((kind, datatype), (kind, ""), ("", datatype), ("", "")):
+            if key in self.times.of_sizes:
+                return self.times.multiple * self._between(*self.times.of_sizes[key], size, trace, row)
+        what = " ".join(filter(None, (kind or "kernels without a shape", datatype)))
+        raise TraceError(
+            f"{trace.describe(row)} is not in the table {self.times.place}, which has no sizes of {what}",
+            place=trace.source,
+            remedy='measure it, or let another rule of "compute" time it',
+        )
+
+    def _bytes(self, operation: Operation, datatype: str, trace: Trace, row: int) -> int:
+        if not datatype:
+            raise TraceError(
+                f"{trace.describe(row)} says no dtype, and {self.place} gives none: its bytes are not known",
+                place=trace.source,
+                remedy='give "dtype" there, or the attribute dtype to the node',
+            )
+        return operation.bytes(BITS[datatype])
+
+    def _between(
+        self, sizes: tuple[float, ...], times: tuple[float, ...], size: float, trace: Trace, row: int
+    ) -> float:
+        if sizes[0] <= size <= sizes[-1]:
+            return math.exp(float(np.interp(math.log(size), np.log(sizes), np.log(times))))
+        if self.times.outside is Outside.REFUSE:
+            raise TraceError(
+                f"{trace.describe(row)} has the size {size:,.0f}, and the table {self.times.place} has sizes "
+                f"from {sizes[0]:,.0f} to {sizes[-1]:,.0f}",
+                place=trace.source,
+                remedy='measure it, or set "outside": "extrapolate"',
+            )
+        return times[0] if size < sizes[0] else times[-1] * size / sizes[-1]

@@ -1,0 +1,155 @@
+"""Rules: each kernel is timed by the model of the first rule that it matches, and the rest by another model.
+
+Not here: how rules are written (`et_sim.machine.compute_object`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from et_sim.compute.model import ComputeModel, Durations, TimingModel, Utilisation
+from et_sim.compute.operations import FORMS
+from et_sim.errors import MachineError, did_you_mean
+from et_sim.machine.compute_rules import ComputeRule, Where, WorkOf
+from et_sim.machine.datatypes import datatype_named
+from et_sim.machine.model import Notice
+from et_sim.trace.columns import ATTRIBUTES, BIT, BoolColumn, IntColumn, NodeKind, RowColumn, Trace
+from et_sim.units import rank_mask
+
+
+class Rules:
+    """Models by rule, and one for the rest."""
+
+    def __init__(
+        self, rules: Sequence[ComputeRule], models: Sequence[TimingModel], rest: ComputeModel
+    ) -> None:
+        self._rules, self._rest = rules, rest
+        self._models: tuple[TimingModel, ...] = (*models, rest)
+        self._met: set[int] = set()
+        for rule in rules:
+            if rule.where is not None:
+                _check(rule.where, f'{rule.place}: "where"')
+
+    def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:
+        """What the model of each kernel's rule needs."""
+        found: dict[str, BoolColumn] = {}
+        which = self._which(trace, rank)
+        for number, model in enumerate(self._models):
+            of_rule = which == number
+            if not of_rule.any():
+                continue
+            for attribute, lacks in model.lacking(trace, rank).items():
+                found[attribute] = found.get(attribute, np.zeros(len(trace), np.bool_)) | (lacks & of_rule)
+        return found
+
+    def durations(self, trace: Trace, rows: IntColumn, rank: int) -> Durations:
+        """What the models of their rules say."""
+        which = self._which(trace, rank)[rows]
+        numbers: list[int] = np.unique(which).tolist()
+        if len(numbers) == 1:
+            return self._models[numbers[0]].durations(trace, rows, rank)
+        order = [np.flatnonzero(which == number) for number in numbers]
+        parts = [
+            self._models[number].durations(trace, rows[some], rank)
+            for number, some in zip(numbers, order, strict=True)
+        ]
+        ns, treatment = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.uint8)
+        size = np.zeros(len(rows), np.int64)
+        told = []
+        for some, part in zip(order, parts, strict=True):
+            ns[some], treatment[some] = part.ns, part.treatment
+            if part.bytes is not None:
+                size[some] = part.bytes
+            told.append(part.utilisation or Utilisation.unknown("", "", len(some)))
+        if not parts:
+            return Durations(ns, treatment)
+        back = np.argsort(np.concatenate(order))
+        return Durations(ns, treatment, size, Utilisation.joined(told).take(back))
+
+    def rank_classes(self, ranks: int) -> RowColumn | None:
+        """Ranks are alike that the same rules are about."""
+        rules = [rule.where.ranks for rule in self._rules if rule.where and rule.where.ranks is not None]
+        if not rules:
+            return None
+        masks = np.stack([rank_mask(one, ranks) for one in rules])
+        return np.unique(masks, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+    def notices(self) -> tuple[Notice, ...]:
+        """Rules that no kernel met."""
+        text = "no kernel is timed by this rule: none matches it, or rules before it match those that do"
+        unmet = (rule for number, rule in enumerate(self._rules) if number not in self._met)
+        return tuple(Notice(rule.place, "where", text) for rule in unmet)
+
+    def _which(self, trace: Trace, rank: int) -> IntColumn:
+        """The number of each kernel's rule; one more than the last for the rest."""
+        found = np.full(len(trace), len(self._rules), np.int64)
+        is_left = (trace.kind == NodeKind.COMP) & ~trace.is_cpu
+        for number, rule in enumerate(self._rules):
+            matches = is_left if rule.where is None else is_left & _matches(rule.where, trace, rank)
+            if matches.any():
+                self._met.add(number)
+            found[matches] = number
+            is_left = is_left & ~matches
+        return found
+
+
+def _matches(where: Where, trace: Trace, rank: int) -> Any:
+    """Which nodes of a rank's trace a rule is about."""
+    found = np.ones(len(trace), np.bool_)
+    if where.ranks is not None and not any(rank in piece for piece in where.ranks):
+        return ~found
+    if where.kind is not None:
+        found &= trace.is_copy == (where.kind is WorkOf.COPY)
+    if where.name is not None:
+        fullmatch = re.compile(where.name, re.DOTALL).fullmatch
+        found &= np.array([fullmatch(name) is not None for name in trace.names], np.bool_)[trace.name]
+    if where.operations:
+        kinds = [text.partition(" ")[0] in where.operations for text in trace.layer_shapes]
+        found &= np.array(kinds, np.bool_)[trace.layer_shape]
+    if where.datatype is not None:
+        types = [datatype_named(text) == where.datatype for text in trace.datatypes]
+        found &= np.array(types, np.bool_)[trace.datatype]
+    if where.attribute is not None:
+        found &= trace.has(where.attribute)
+    if where.value is not None:
+        found &= _has_value(where, trace)
+    return found
+
+
+_TEXTS = {"pg_name": "group_names", "layer_shape": "layer_shapes", "dtype": "datatypes"}
+
+
+def _has_value(where: Where, trace: Trace) -> Any:
+    one = next(one for one in ATTRIBUTES if one.name == where.attribute)
+    column = getattr(trace, one.column)
+    if one.name in _TEXTS:
+        texts = getattr(trace, _TEXTS[one.name])
+        return np.array([text == where.value for text in texts], np.bool_)[column]
+    return column == where.value
+
+
+def _check(where: Where, place: str) -> None:
+    """Refuse operations and attributes that no trace can have."""
+    for word in where.operations:
+        if word not in FORMS:
+            remedy = did_you_mean(word, tuple(FORMS)) or f"known: {', '.join(FORMS)}"
+            raise MachineError(f'key "operation" names {word!r}', place=place, remedy=remedy)
+    if where.attribute is None:
+        return
+    if where.attribute not in BIT:
+        remedy = did_you_mean(where.attribute, tuple(BIT)) or f"known: {', '.join(BIT)}"
+        raise MachineError(f'key "attribute" names {where.attribute!r}', place=place, remedy=remedy)
+    if where.value is None:
+        return
+    one = next((one for one in ATTRIBUTES if one.name == where.attribute), None)
+    wants_text = one is not None and one.name in _TEXTS
+    if one is None or (not one.is_number and not wants_text) or wants_text != isinstance(where.value, str):
+        noun = "a text in quotes" if wants_text else "a number, or true or false"
+        remedy = "leave it out" if one is None or not (one.is_number or wants_text) else f"give {noun}"
+        raise MachineError(
+            f'key "value" is {where.value!r}, which {where.attribute!r} cannot be', place=place, remedy=remedy
+        )

@@ -1,0 +1,80 @@
+"""Shapes of operations in words, as the attribute `layer_shape` has them.
+
+`build.compute("scores", layer_shape=shapes.gemm(4096, 4096, 128, count=32), dtype="bf16")`. Not here: what
+they cost (`et_sim.compute.operations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def gemm(rows: int, columns: int, inner: int, *, count: int = 1) -> str:
+    """So many products of `rows` x `inner` and `inner` x `columns`."""
+    return _written("gemm", (rows, columns, inner), count)
+
+
+def grouped_gemm(columns: int, inner: int, rows: Iterable[int]) -> str:
+    """A product per group, each with its own number of rows: the experts of a mixture."""
+    return _written("grouped_gemm", (columns, inner, *rows))
+
+
+def convolution(
+    image: tuple[int, int],
+    window: tuple[int, int],
+    channels: int,
+    filters: int,
+    stride: tuple[int, int] = (1, 1),
+    *,
+    count: int = 1,
+) -> str:
+    """`image` and `window` are height and width, padding included; `count` images, or groups of channels."""
+    return _written("conv", (*image, *window, channels, filters, *stride), count)
+
+
+def attention(
+    batch: int,
+    heads: int,
+    queries: int,
+    keys: int,
+    width: int,
+    *,
+    key_heads: int | None = None,
+    value_width: int | None = None,
+    causal: bool = False,
+    backward: bool = False,
+) -> str:
+    """Scores and their product with the values in one kernel; queries may share fewer `key_heads`."""
+    sizes = (batch, heads, key_heads or heads, queries, keys, width, *([value_width] if value_width else []))
+    words = _written("attention_backward" if backward else "attention", sizes)
+    return f"{words} causal" if causal else words
+
+
+def layernorm(rows: int, width: int) -> str:
+    """Normalisation by mean and variance, with scale and shift."""
+    return _written("layernorm", (rows, width))
+
+
+def rmsnorm(rows: int, width: int) -> str:
+    """Normalisation by the root of the mean square, with a scale."""
+    return _written("rmsnorm", (rows, width))
+
+
+def softmax(rows: int, width: int) -> str:
+    """Of each row."""
+    return _written("softmax", (rows, width))
+
+
+def elementwise(elements: int, inputs: int = 1, operations: int = 1) -> str:
+    """So many operations for each element of the output, each made of one element of every input."""
+    return _written("elementwise", (elements, inputs, operations))
+
+
+def embedding(tokens: int, width: int) -> str:
+    """Rows looked up in a table."""
+    return _written("embedding", (tokens, width))
+
+
+def _written(kind: str, sizes: Iterable[int], count: int = 1) -> str:
+    words = " ".join([kind, *(str(int(size)) for size in sizes)])
+    return f"{words} x {count}" if count != 1 else words

@@ -1,0 +1,181 @@
+"""A device with roofs: closed forms, what bounds a kernel, and what never makes it slower."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_compute_model import NETWORK, RANKS
+from test_compute_model import SYSTEM as COMMON
+
+from et_sim import TraceBuilder, Workload, simulate
+from et_sim.compute.registry import compute_model
+from et_sim.errors import EtSimError
+from et_sim.machine.readers import read_system_alone
+from et_sim.trace import Trace, shapes
+
+DEVICE: dict[str, Any] = {
+    "model": "roofline",
+    "peaks": {"bf16": 100, "fp32": 10},
+    "dtype": "bf16",
+    "memory": [
+        {"name": "HBM", "bandwidth": 1000, "capacity": "80GB"},
+        {"name": "L2", "bandwidth": "4TB/s", "capacity": "32MB"},
+    ],
+}
+
+
+def system(**changes: Any) -> dict[str, Any]:
+    return {**COMMON, "compute": {**DEVICE, **changes}}
+
+
+def program(*nodes: dict[str, Any]) -> Trace:
+    build = TraceBuilder()
+    for number, node in enumerate(nodes):
+        build.compute(f"k{number}", **node)
+    return build.build()
+
+
+def rows(trace: Trace, given_system: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
+    workload = Workload.of([trace] * RANKS)
+    found = simulate(workload, system=given_system, network=NETWORK, **options).timeline.to_pylist()
+    return [{**row, "ns": row["end_ns"] - row["start_ns"]} for row in found if row["actor"] == 0]
+
+
+def ns(node: dict[str, Any], given_system: dict[str, Any]) -> int:
+    trace = program(node)
+    model = compute_model(read_system_alone(given_system))
+    return int(model.durations(trace, (trace.kind == 4).nonzero()[0], 0).ns[0])
+
+
+GEMM = {"layer_shape": shapes.gemm(8192, 8192, 8192)}
+COPY = {"layer_shape": shapes.elementwise(10**9)}
+
+
+def test_a_product_takes_its_operations_over_the_peak_of_its_datatype() -> None:
+    assert ns(GEMM, system()) == 2 * 8192**3 // 100_000
+    assert ns({**GEMM, "dtype": "c10::Float"}, system()) == 2 * 8192**3 // 10_000
+
+
+def test_what_moves_more_than_it_computes_takes_its_bytes_over_the_bandwidth() -> None:
+    assert ns(COPY, system()) == 2 * 10**9 * 2 // 1000
+
+
+def test_a_kernel_whose_bytes_fit_a_level_is_served_by_it() -> None:
+    fits, does_not = ({"num_ops": 1, "tensor_bytes": size} for size in (32 * 10**6, 32 * 10**6 + 4000))
+    assert (ns(fits, system()), ns(does_not, system())) == (8000, 32004)
+
+
+def test_every_kernel_pays_its_launch() -> None:
+    assert ns(GEMM, system(**{"launch-overhead": "3us"})) == 3000 + 2 * 8192**3 // 100_000
+    assert ns({"num_ops": 0, "tensor_bytes": 0}, system(**{"launch-overhead": "3us"})) == 3000
+
+
+def test_figures_of_the_trace_stand_before_those_of_the_shape() -> None:
+    assert ns({**GEMM, "num_ops": 10**9, "tensor_bytes": 0}, system()) == 10**9 // 100_000
+
+
+def test_products_take_whole_waves_of_the_best_tile() -> None:
+    tiled = {"processors": 10, "tiles": [[128, 128, 32], [64, 64, 32]]}
+    shape = {"layer_shape": shapes.gemm(128 * 11, 128, 64)}  # 11 tiles: two waves; of small ones 44: five
+    waves = 10 * 2 * 128 * 128 * 64 * 2, 10 * 2 * 64 * 64 * 64 * 5
+    assert ns(shape, system(**tiled)) == math.floor(min(waves) / 100_000)
+    exact = {"layer_shape": shapes.gemm(128 * 20, 128, 6400)}
+    assert ns(exact, system(**tiled)) == ns(exact, system())
+
+
+def test_efficiency_is_a_number_a_curve_or_measured(tmp_path: Path) -> None:
+    plain, operations = 2 * 8192**3 / 100_000, 2 * 8192**3
+    assert ns(GEMM, system(efficiency=0.5)) == math.floor(plain / 0.5)
+    half = {"gemm": {"peak": 0.8, "half": operations}}
+    assert ns(GEMM, system(efficiency=half)) == math.floor(plain / 0.4)
+    table = tmp_path / "measured.csv"
+    table.write_text(f"operation,size,efficiency\ngemm,{operations // 4},0.2\ngemm,{operations * 4},0.6\n")
+    found = ns(GEMM, system(efficiency={"table": str(table)}))
+    assert found == pytest.approx(plain / 0.4, abs=1)  # half way in the logarithm
+    assert ns(COPY, system(efficiency={"table": str(table)})) == ns(COPY, system())
+
+
+def test_a_row_says_what_timed_it_and_what_bounds_it() -> None:
+    tiled = {"processors": 100, "tiles": [[128, 128, 32]], "launch-overhead": "2us", "label": "H1"}
+    tiny, one_tile = shapes.gemm(8, 8, 8), shapes.gemm(128, 128, 10**6)
+    trace = program(GEMM, COPY, {"layer_shape": tiny}, {"layer_shape": one_tile}, {"micros": 4})
+    found = rows(trace, system(**tiled))
+    assert [row["bound"] for row in found] == ["compute", "HBM", "launch", "tiles", None]
+    assert [row["timed_by"] for row in found] == ["H1"] * 4 + ["replay"]
+    first = found[0]
+    assert (first["peak"], first["level"]) == ("peak of bf16", "bandwidth of HBM")
+    assert first["ns"] == int(first["launch_ns"] + max(first["arithmetic_ns"], first["traffic_ns"]))
+    result = simulate(Workload.of([trace] * RANKS), system=system(**tiled), network=NETWORK)
+    assert result.summary()["coverage"]["timed_by"] == {"H1": 4 * RANKS}
+
+
+sides = st.integers(1, 3000)
+
+
+@given(sides, sides, sides, st.sampled_from(["peak", "bandwidth", "launch", "efficiency"]), st.booleans())
+def test_nothing_gets_slower_with_more_of_anything(
+    rows: int, columns: int, inner: int, what: str, tiled: bool
+) -> None:
+    base: dict[str, Any] = {"launch-overhead": 2000, "efficiency": {"gemm": {"peak": 0.5, "half": 1e8}}}
+    base |= {"processors": 16, "tiles": [[64, 128, 32], [128, 128, 64]]} if tiled else {}
+    more = {
+        "peak": {"peaks": {"bf16": 130}},
+        "bandwidth": {"memory": [{"name": "HBM", "bandwidth": 1300}]},
+        "launch": {"launch-overhead": 1000},
+        "efficiency": {"efficiency": {"gemm": {"peak": 0.7, "half": 1e8}}},
+    }[what]
+    plain = {"memory": [{"name": "HBM", "bandwidth": 1000}]}
+    node = {"layer_shape": shapes.gemm(rows, columns, inner)}
+    assert ns(node, system(**{**base, **plain, **more})) <= ns(node, system(**{**base, **plain}))
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"peaks": {"bf61": 1}}, "datatype \"bf61\" is not known (did you mean 'bf16'?"),
+    ({"peaks": {"bf16": 0}}, 'key "bf16" is 0 (allowed: a number > 0'),
+    ({"dtype": "fp64"}, 'key "dtype" is "fp64", which has no peak'),
+    ({"efficiency": 1.5}, 'key "efficiency" is 1.5'),
+    ({"efficiency": {"gem": 0.5}}, "did you mean 'gemm'?"),
+    ({"efficiency": {"half": 0}}, 'key "half" is 0'),
+    ({"tiles": [[0, 1, 1]], "processors": 4}, 'key "tiles" is [[0, 1, 1]]'),
+    ({"tiles": [[8, 8, 8]]}, 'key "tiles" has no effect without "processors"'),
+    ({"memory": [{"name": "A", "bandwidth": 0}]}, 'key "bandwidth" is 0'),
+    ({"memory": [{"name": "A", "bandwidth": 1}, {"name": "B", "bandwidth": 1}]}, "is not smaller than"),
+    ({"model": "rooflin"}, "did you mean 'roofline'?"),
+    ({"pekas": {}}, "did you mean 'peaks'?"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), BAD)
+def test_a_device_that_means_nothing_is_refused_in_one_sentence(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(EtSimError) as error:
+        rows(program(GEMM), system(**changes))
+    assert sentence in str(error.value)
+    assert '<system>: "compute"' in str(error.value)
+
+
+def test_a_table_with_one_point_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "one.csv"
+    table.write_text("size,efficiency\n1000,0.5\n")
+    with pytest.raises(EtSimError, match=r"one\.csv: the table has only one point"):
+        rows(program(GEMM), system(efficiency={"table": str(table)}))
+    table.write_text("size,efficiency\n1000,0.5\n2000,x\n")
+    with pytest.raises(EtSimError, match=r"one\.csv: line 3: column 'efficiency' is 'x'"):
+        rows(program(GEMM), system(efficiency={"table": str(table)}))
+
+
+def test_nodes_of_unknown_datatypes_are_refused() -> None:
+    for dtype, sentence in (("bf61", "did you mean 'bf16'?"), ("fp8", "gives no peak")):
+        with pytest.raises(EtSimError) as error:
+            rows(program({**GEMM, "dtype": dtype}), system())
+        assert sentence in str(error.value)
+        assert 'node 0 "k0"' in str(error.value)
+    without = {key: value for key, value in DEVICE.items() if key != "dtype"}
+    with pytest.raises(EtSimError, match="says no dtype"):
+        rows(program(GEMM), {**COMMON, "compute": without})
