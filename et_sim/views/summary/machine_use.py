@@ -75,15 +75,15 @@ def kernel_lines(found: Sequence[Operation], width: int) -> list[str]:
             one.name,
             format_ns(one.total_ns),
             *map(_most, (one.timed_by, one.bound)),
-            *_averages(one.averages()),
+            *_averages(one.averages())[1:],
         )
         for one in found
         if one.bound
     ]
     if not rows:
         return []
-    head = ("kernel", "total", "timed by", "bound", *KERNEL_HEAD)
-    table = fitted([head, *rows], "<><<>>>>", width, shrink={0: 10}, names=(0,))
+    head = ("kernel", "total", "timed by", "bound", *KERNEL_HEAD[1:])
+    table = fitted([head, *rows], "<><<>>>", width, shrink={0: 10}, names=(0,))
     return [*table, LEGEND]
 
 
