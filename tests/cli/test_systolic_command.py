@@ -134,6 +134,10 @@ def test_a_bad_bandwidth_is_refused(
 
 BAD_ROWS = [
     ("a,1,2,", "net.csv, line 2: the row has 3 columns (a row has the columns name, M, N, K;"),
+    (
+        "c_DP,9,9,3,3,100000,1,1,",
+        "line 2: c_DP is depth-wise and has 100,000 channels, each of which is a layer",
+    ),
     ("a,1,-2,3,", "net.csv, line 2: N is '-2' (give a whole number from 1 to 16,777,216)"),
     ("a,1,2.5,3,", "N is '2.5'"),
     ("a,1,99999999999,3,", "N is '99999999999'"),

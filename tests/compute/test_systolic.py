@@ -208,6 +208,27 @@ def test_windows_that_cannot_be_laid_out_are_refused(monkeypatch: pytest.MonkeyP
     assert Report(layer, replace(array, rules=Rules.CORRECTED)).timing.dram[0].words > layer.image_words
 
 
+def test_windows_that_would_be_followed_for_hours_are_refused() -> None:
+    layer = Layer("endless", Dimensions(5000, 5000, 3, 3, 512, 64, 1, 1), "net.csv, line 7")
+    assert Report(layer, SMALL).cycles == reporting.unlimited_cycles(layer, SMALL)
+    for array in (SMALL, replace(SMALL, mode=Bandwidth.GIVEN, bandwidths=(1 << 20,), rules=Rules.CORRECTED)):
+        with pytest.raises(InputError, match=r"net\.csv, line 7: layer endless (asks|has) \d+"):
+            _ = Report(layer, array).timing
+
+
+@pytest.mark.parametrize("dataflow", Dataflow)
+def test_blocks_that_are_looked_at_in_pieces_have_the_same_slides(
+    dataflow: Dataflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = Layer.product("tall", 150, 90, 110)
+    array = Array(9, 7, 1, 1, 1, dataflow, Bandwidth.GIVEN, (3,))
+    whole = Report(layer, array).timing
+    monkeypatch.setattr("et_sim.compute.systolic.layout._AT_ONCE", 5)
+    monkeypatch.setattr("et_sim.compute.systolic.layout._MOST_KEPT", 20)
+    assert Report(layer, array).timing == whole
+    assert whole.stalls > 0
+
+
 def test_a_layer_that_would_take_hours_is_refused_where_it_is_gone_through() -> None:
     layer = Layer.product("huge", 1 << 24, 1 << 24, 1 << 24)
     assert Report(layer, SMALL).cycles == 2**44 * (2**24 + 6) - 1

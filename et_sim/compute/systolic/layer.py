@@ -7,7 +7,7 @@ where there is nothing to read. Not here: arrays and time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +35,12 @@ class Layer:
 
     name: str
     dimensions: Dimensions
+    place: str = field(default="", compare=False)  # where it is described
 
     @classmethod
-    def product(cls, name: str, rows: int, columns: int, inner: int) -> Layer:
+    def product(cls, name: str, rows: int, columns: int, inner: int, *, place: str = "") -> Layer:
         """The product of `rows` x `inner` and `inner` x `columns`."""
-        return cls(name, Dimensions(rows, inner, 1, inner, 1, columns, 1, 1))
+        return cls(name, Dimensions(rows, inner, 1, inner, 1, columns, 1, 1), place)
 
     @property
     def output_height(self) -> int:

@@ -24,6 +24,7 @@ from et_sim.errors import InputError
 from et_sim.machine.systolic import Dataflow
 
 MOST_ENTRIES = 1 << 26  # of one pass that are kept
+MOST_ASKED, MOST_AT_ONCE = 1 << 32, 1 << 27  # entries of all passes, of a fold
 _LEAST_BLOCK, _MOST_BLOCK, _MOST_COUNTED = 256, 1 << 16, 1 << 14
 _SEARCHES = 16  # through the whole list, before it is sorted
 
@@ -74,6 +75,7 @@ class Overlapping:
     def phases(self, most: int) -> Phases:
         if most > self.words:
             return Phases((), self.words)
+        self._refuse_endless()
         counter = _Counter(self._image, most)
         for _ in range(self._passes):
             for fold in range(self._of_pass):
@@ -87,7 +89,9 @@ class Overlapping:
             raise InputError(
                 f"layer {self.layer.name} has {self.listed:,} entries of overlapping windows, and they do not"
                 " fit into the ifmap's memory",
-                remedy=f"SCALE-Sim's rules are for {MOST_ENTRIES:,} at most: use corrected rules",
+                place=self.layer.place,
+                remedy=f"SCALE-Sim's rules are for {MOST_ENTRIES:,} at most: use corrected rules, or give the"
+                " product of its windows",
             )
         asked = np.concatenate([self._entries(fold) for fold in range(self._of_pass)])
         buffer = _Buffer(self._fetched(), self._image, window)
@@ -103,6 +107,19 @@ class Overlapping:
             at += missing
             yield self.line_of(at), buffer.reach(int(asked[at % len(asked)]))
             size = _LEAST_BLOCK
+
+    def _refuse_endless(self) -> None:
+        """Refuse what would take minutes, or more memory than machines have."""
+        asked = self.listed * self._passes
+        at_once = self.folds.height * (self.folds.width if self._is_held else self.folds.steps)
+        if asked > MOST_ASKED or at_once > MOST_AT_ONCE:
+            raise InputError(
+                f"layer {self.layer.name} asks {asked:,} times for words of overlapping windows, up to"
+                f" {at_once:,} times in a fold, and its image does not fit into the memory",
+                place=self.layer.place,
+                remedy=f"at most {MOST_ASKED:,} and {MOST_AT_ONCE:,} are followed: give the product of its"
+                " windows instead, or a larger memory",
+            )
 
     @property
     def _is_held(self) -> bool:

@@ -62,6 +62,7 @@ class Report:
         if folds + filled > MOST_STEPS:
             raise InputError(
                 f"layer {self.layer.name} has {folds:,} folds, and fills halves of memories {filled:,} times",
+                place=self.layer.place,
                 remedy=f"more than {MOST_STEPS:,} are too many: give a larger array or memory, or calculated"
                 " bandwidth with SCALE-Sim's rules",
             )

@@ -31,7 +31,8 @@ def layers_of(text: str, place: str) -> tuple[tuple[Layer, int], ...]:
             remedy="a systolic array takes no larger ones",
         )
     if shape.kind == CONVOLUTION:
-        return ((Layer(text, Dimensions(*shape.numbers)), shape.count),)
+        return ((Layer(text, Dimensions(*shape.numbers), place), shape.count),)
     return tuple(
-        (Layer.product(text, one.rows, one.columns, one.inner), one.count) for one in operation.products
+        (Layer.product(text, one.rows, one.columns, one.inner, place=place), one.count)
+        for one in operation.products
     )

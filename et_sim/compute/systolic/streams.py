@@ -9,13 +9,13 @@ Not here: windows of convolutions that overlap (`overlapping`), and what waiting
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from et_sim.compute.systolic.folds import Folds, slanted_before, slanted_line
+from et_sim.compute.systolic.layout import Layout
 from et_sim.compute.systolic.sliding import Window
 from et_sim.machine.systolic import Dataflow
 
@@ -152,7 +152,7 @@ class Slanted:
     def slides(self, window: Window) -> Iterator[tuple[int, int]]:
         if window.is_whole:
             return
-        layout = _SlantedLayout(self)
+        layout = Layout(self.height, self.width, self.last_width, self.blocks)
         for fold in range(self.blocks * self.visits):
             block = fold // self.visits if self.is_held else fold % self.blocks
             for line, steps in layout.slides(block, window):
@@ -160,61 +160,6 @@ class Slanted:
 
     def _width(self, block: int) -> int:
         return self.width if block < self.blocks - 1 else self.last_width
-
-
-@dataclass(slots=True)
-class _SlantedLayout:
-    """Where the lines of blocks are in the order of fetching: all blocks under one another, by diagonals.
-
-    The diagonals of neighbouring blocks mix, so that the lines of a block are neither together nor, seen
-    over blocks, in order; but each line is together. Blocks far from the ends are laid out alike.
-    """
-
-    stream: Slanted
-    known: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
-
-    def slides(self, block: int, window: Window) -> Iterator[tuple[int, int]]:
-        """Where the window has to slide during a visit to a block."""
-        alike = self._alike(block)
-        if alike not in self.known:
-            self.known[alike] = self._lines(alike)
-        begins, ends = self.known[alike]
-        shift = (block - alike) * self.stream.height * self.stream.width
-        line, last = 0, window.set_of(ends[-1] - 1 + shift)
-        at = window.set_of(begins[0] + shift)
-        while True:
-            steps = window.reach(at)
-            if steps:
-                yield line, steps
-            missing = window.next_missing(at)
-            if missing > last:
-                return
-            entry = missing * window.set_words - shift
-            line = bisect_right(ends, entry)
-            at = window.set_of(max(begins[line], entry) + shift)
-
-    def _alike(self, block: int) -> int:
-        margin = -(-self.stream.width // self.stream.height) + 1
-        return margin if margin < block < self.stream.blocks - 1 - margin else block
-
-    def _lines(self, block: int) -> tuple[list[int], list[int]]:
-        stream = self.stream
-        height, width, narrow = stream.height, stream.width, stream.last_width
-        tall = stream.blocks * height
-        low = tall if narrow == width else tall - height  # of the columns that the last block lacks
-        here = stream._width(block)
-        begins, ends = [], []
-        for line in range(height + here - 1):
-            diagonal, left = block * height + line, max(line - height + 1, 0)
-            begin = slanted_before(diagonal, tall, narrow)
-            if narrow < width:
-                begin += slanted_before(diagonal - narrow, low, width - narrow)
-            begin += max(0, min(left, narrow) - max(0, diagonal - tall + 1))
-            if narrow < width:
-                begin += max(0, left - max(narrow, diagonal - low + 1))
-            begins.append(begin)
-            ends.append(begin + min(line + 1, here) - left)
-        return begins, ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from enum import StrEnum
 
 from et_sim.compute.systolic.layer import Dimensions, Layer
 from et_sim.errors import InputError
+from et_sim.units import plural
 
 LARGEST = 1 << 24
+MOST_CHANNELS = 1 << 16
 DEPTH_WISE = "DP"
 _PRODUCT = ("M", "N", "K")
 _CONVOLUTION = (
@@ -75,11 +77,11 @@ def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:
         other = (
             f"--input-type {Layout.CONVOLUTIONS if is_product else Layout.PRODUCTS} reads the other layout"
         )
-        cause = f"the row has {len(given)} columns" if given[0] else "the layer has no name"
+        cause = f"the row has {plural(len(given), 'column')}" if given[0] else "the layer has no name"
         raise InputError(cause, place=place, remedy=f"a row has the columns {columns}; {other}")
     sizes = [_size(name, cell, place) for name, cell in zip(names, given[1:], strict=False)]
     if is_product:
-        yield Layer.product(given[0], *sizes)
+        yield Layer.product(given[0], *sizes, place=place)
         return
     if len(sizes) == len(names) and not is_closed and sizes[-1] != sizes[-2]:
         raise InputError(
@@ -94,10 +96,16 @@ def _layers(cells: list[str], layout: Layout, place: str) -> Iterator[Layer]:
 def _convolutions(name: str, size: Dimensions, place: str) -> Iterator[Layer]:
     refuse_large_filter(size, place)
     if DEPTH_WISE not in name:
-        yield Layer(name, size)
+        yield Layer(name, size, place)
         return
+    if size.channels > MOST_CHANNELS:
+        raise InputError(
+            f"{name} is depth-wise and has {size.channels:,} channels, each of which is a layer",
+            place=place,
+            remedy=f"give {MOST_CHANNELS:,} channels at most, or a name without {DEPTH_WISE}",
+        )
     for channel in range(size.channels):
-        yield Layer(f"{name}Channel_{channel}", size._replace(channels=1))
+        yield Layer(f"{name}Channel_{channel}", size._replace(channels=1), place)
 
 
 def refuse_large_filter(size: Dimensions, place: str) -> None:
