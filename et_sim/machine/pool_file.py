@@ -11,7 +11,7 @@ from et_sim.errors import MachineError
 from et_sim.machine.checks import nearest, read_keys, show
 from et_sim.machine.keys import Remarks
 from et_sim.machine.pool import MemoryPool, PoolStage, PoolTier
-from et_sim.machine.pool_tables import STAGE_KEYS
+from et_sim.machine.pool_tables import MOST_STAGES, STAGE_KEYS
 from et_sim.machine.sources import Source
 
 WHOLE = "pool"  # the only tier, where none are named
@@ -26,6 +26,12 @@ def read_pool(given: dict[str, Any], place: str, ranks: int, remarks: Remarks) -
                 place=place,
                 remedy='give "chunk", such as "64KiB", and "stages", a list from the NPUs to the memory',
             )
+    if len(given["stages"]) > MOST_STAGES:
+        raise MachineError(
+            f'key "stages" has {len(given["stages"])} entries',
+            place=place,
+            remedy=f"allowed: up to {MOST_STAGES}",
+        )
     stages: list[PoolStage] = []
     for index, entry in enumerate(given["stages"]):
         stage = _stage(Source(f'{place}: "stages" index {index}', entry, ""), ranks, remarks)

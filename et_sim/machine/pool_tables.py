@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from et_sim.machine.keys import Key, Kind
 
-MOST_UNITS = 2**24
+MOST_UNITS, MOST_STAGES = 2**24, 64
 _GB = "GB/s (10^9 bytes)"
 
 STAGE_KEYS = (

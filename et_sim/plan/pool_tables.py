@@ -20,7 +20,6 @@ from et_sim.trace.process_groups import read_process_groups
 
 LOADS, STORES = 0, 1
 ALONE = -1  # a request that is not made together with others
-MOST_STAGES = 64  # of a tier
 COLLECTIVES = {
     NodeKind.MEM_LOAD: CollectiveKind.ALL_GATHER,
     NodeKind.MEM_STORE: CollectiveKind.REDUCE_SCATTER,

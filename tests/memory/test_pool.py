@@ -201,6 +201,21 @@ def test_a_gathered_load_leaves_the_memory_once_whoever_comes_last(tmp_path: Pat
     assert carried == {"nic": 4 * MIB, "switch": 2 * MIB, "memory": MIB}
 
 
+def test_shards_leave_groups_of_memory_of_their_own_and_meet_in_a_switch(tmp_path: Path) -> None:
+    """Four groups of memory send a quarter each, the switch copies all of it to the four links."""
+    stages = [
+        {"name": "nic", "count": 4, "bandwidth": 128},
+        {"name": "switch", "count": 1, "bandwidth": 64},
+        {"name": "memory", "count": 4, "bandwidth": 8},
+    ]
+    run = simulated(lambda build, _: build.load(MIB, gather=""), pool(*stages), detail="links")
+    assert run.finish_ns.tolist() == [MIB // 4 // 8 + 1024 + 512] * 4  # and a piece of 64 KiB after it
+    assert bytes_of_stages(run, tmp_path) == {"nic": 4 * MIB, "switch": MIB, "memory": MIB}
+    odd = simulated(lambda build, _: build.store(1_000_003, reduce=""), pool(*stages), detail="links")
+    (tmp_path / "odd").mkdir()
+    assert bytes_of_stages(odd, tmp_path / "odd")["memory"] == 1_000_003
+
+
 @pytest.mark.parametrize(
     ("slowest", "expected"),
     [
@@ -343,6 +358,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (pool(NIC | {"bandwith": 4}), "did you mean 'bandwidth'?"),
     (pool(NIC, NIC), 'two stages are called "nic"'),
     (pool(), 'key "stages" is []'),
+    (pool(*[NIC | {"name": str(at)} for at in range(65)]), 'key "stages" has 65 entries'),
     (pool(NIC, chunk=0), 'key "chunk" is 0'),
     (pool(NIC, chunk="64 KB/s"), 'key "chunk" is "64 KB/s"'),
     ({"memory-type": "HIERARCHICAL_POOL", "chunk": 4}, 'key "stages" is missing'),

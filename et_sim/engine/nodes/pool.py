@@ -6,7 +6,8 @@ before it has passed the last piece on, which it may have to wait for. Stages wo
 the pieces that have come so far.
 
 Members of a group that make a request together wait for the last of them, and then go on in step: every unit
-on the way of any of them passes the bytes once.
+on the way of any of them passes the bytes once. Where ways part again that have met in fewer units, on the
+side of the memory, each unit passes a part of the bytes: the shards that lie behind it.
 
 Not here: which stages these are (`plan.pool_tables`), and memories that are one server (`issue`).
 """
@@ -20,7 +21,8 @@ from et_sim.engine.calendar.clock import schedule_own
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE, POOL_STAGE
 from et_sim.engine.state.run import NONE, Run
-from et_sim.plan.pool_tables import MOST_STAGES
+from et_sim.machine.pool_tables import MOST_STAGES
+from et_sim.plan.pool_tables import STORES
 
 
 @works_on_tables
@@ -63,18 +65,11 @@ def reach_stage(run: Run, actor_row: int, node: int) -> None:
     row, joint_row = actor.node_first + node, joint_of(run, actor_row, node)
     request = run.requests[row]
     hop = run.plan.memory_hops[way.hop_first + request.hop]
-    first = last = 0
+    pieces = max((plan_node.bytes + way.chunk - 1) // way.chunk, 1)
     if joint_row == NONE:
-        first, last = _take_unit(run, row, row, hop, way.chunk, plan_node.bytes)
+        first, last = _take_unit(run, row, row, hop, pieces, plan_node.bytes)
     else:
-        stamp, at = joint_row * MOST_STAGES + request.hop + 1, run.joints[joint_row].head - 1
-        while at != NONE:
-            unit = run.units[_unit_of(run, at, hop)]
-            if unit.seen != stamp:
-                unit.seen = stamp
-                own_first, own_last = _take_unit(run, row, at, hop, way.chunk, plan_node.bytes)
-                first, last = max(first, own_first), max(last, own_last)
-            at = run.requests[at].next
+        first, last = _take_units(run, row, joint_row, plan_node, hop, pieces)
     latency = 0 if hop.is_occupied else hop.latency_ns
     request.hop += 1
     request.last_ns = last + latency
@@ -87,6 +82,50 @@ def reach_stage(run: Run, actor_row: int, node: int) -> None:
 
 
 @works_on_tables
+def _take_units(run: Run, row: int, joint_row: int, plan_node: Any, hop: Any, pieces: int) -> tuple[int, int]:
+    """The same for all units of a stage that a group's request passes."""
+    way, own = run.plan.memory_ways[plan_node.detail], run.requests[row].hop
+    stamp = (joint_row * MOST_STAGES + own) * MOST_STAGES
+    units = least = _mark_units(run, joint_row, hop, -stamp - own - 1)
+    stores = plan_node.detail % 2 == STORES
+    for other in range(0 if stores else own + 1, own if stores else way.hops):  # nearer to the NPUs
+        nearer = run.plan.memory_hops[way.hop_first + other]
+        least = min(least, _mark_units(run, joint_row, nearer, -stamp - other - 1))
+    first = last = number = 0
+    at = run.joints[joint_row].head - 1
+    while at != NONE:
+        unit = run.units[_unit_of(run, at, hop)]
+        if unit.seen != stamp + 1:
+            unit.seen = stamp + 1
+            size = _up_to(plan_node.bytes, least * (number + 1), units)
+            size -= _up_to(plan_node.bytes, least * number, units)
+            own_first, own_last = _take_unit(run, row, at, hop, pieces, size)
+            first, last = max(first, own_first), max(last, own_last)
+            number += 1
+        at = run.requests[at].next
+    return first, last
+
+
+@works_on_tables
+def _up_to(size: int, part: int, parts: int) -> int:
+    """So many parts of some bytes, in whole bytes."""
+    return size // parts * part + size % parts * part // parts
+
+
+@works_on_tables
+def _mark_units(run: Run, joint_row: int, hop: Any, stamp: int) -> int:
+    """How many units of a stage the members of a group pass."""
+    found, at = 0, run.joints[joint_row].head - 1
+    while at != NONE:
+        unit = run.units[_unit_of(run, at, hop)]
+        if unit.seen != stamp:
+            unit.seen = stamp
+            found += 1
+        at = run.requests[at].next
+    return found
+
+
+@works_on_tables
 def _unit_of(run: Run, row: int, hop: Any) -> int:
     """The unit of a stage that a request passes."""
     rank = run.plan.actors[run.requests[row].actor].rank
@@ -94,11 +133,10 @@ def _unit_of(run: Run, row: int, hop: Any) -> int:
 
 
 @works_on_tables
-def _take_unit(run: Run, row: int, asking: int, hop: Any, chunk: int, size: int) -> tuple[int, int]:
+def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int) -> tuple[int, int]:
     """When the first and the last piece have passed a unit."""
     unit_row, now = _unit_of(run, asking, hop), run.clock[0].now
     unit, before = run.units[unit_row], run.requests[row].last_ns
-    pieces = max((size + chunk - 1) // chunk, 1)
     one, every = int(size / pieces / hop.bytes_per_ns), int(size / hop.bytes_per_ns)
     held = hop.latency_ns if hop.is_occupied else 0
     begin = max(now, unit.free_ns)
