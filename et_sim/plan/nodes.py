@@ -133,7 +133,7 @@ def _lower(nodes: Any, trace: Trace, rules: NodeRules, rank: int, place: str) ->
         _time(nodes, replayed, replay.durations(trace, replayed))
     _lower_memory(nodes, trace, rules.memory)
     if rules.system.behaviour.corrects(Correction.CONCURRENT_COMMUNICATION):
-        _separate_lanes(nodes)
+        _separate_lanes(nodes, trace)
     _free_concurrent(nodes, trace)
 
 
@@ -158,12 +158,14 @@ def _assign_lanes(nodes: Any, trace: Trace) -> None:
     nodes["lane"][trace.is_cpu] = Lane.CPU
 
 
-def _separate_lanes(nodes: Any) -> None:
+def _separate_lanes(nodes: Any, trace: Trace) -> None:
     """Lanes of their own for what shares one in the reference; recorded collectives stay there."""
     shared = nodes["lane"] == Lane.COMMUNICATION
     lanes = {Action.SEND: Lane.SEND, Action.MEMORY: Lane.MEMORY, Action.COLLECTIVE: Lane.COLLECTIVE}
     for action, lane in lanes.items():
         nodes["lane"][shared & (nodes["action"] == action)] = lane
+    together = trace.has("comm_type") & (nodes["action"] == Action.MEMORY)
+    nodes["lane"][shared & together] = Lane.COLLECTIVE  # members may come to them in different orders
 
 
 def _free_concurrent(nodes: Any, trace: Trace) -> None:

@@ -47,7 +47,7 @@ class Lane(IntEnum):
     RECEIVE = 3  # unlimited
     SEND = 4
     MEMORY = 5
-    COLLECTIVE = 6  # unlimited: simulated collectives are limited by their queues
+    COLLECTIVE = 6  # unlimited: simulated collectives are limited by their queues; and requests of groups
     FREE_CPU = 7  # unlimited: concurrent nodes
     FREE_COMPUTE = 8  # unlimited
 
