@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import memory as study
 import pytest
-
-STUDIES = Path(__file__).parents[2] / "docs" / "studies"
-sys.path.insert(0, str(STUDIES))
-
-import memory as study  # noqa: E402 (a script beside its page)
 
 SMALL = study.Model(pairs=2, hidden=1024, inner=4096, experts=4, tokens=512)
 FOUR = study.Machine(nodes=2, gpus=2, tflops=100.0, in_node=100.0, between_nodes=5.0)
@@ -23,7 +16,7 @@ def found() -> study.Study:
 
 def test_a_pool_alone_is_level_with_a_tier_of_the_same_bandwidth(found: study.Study) -> None:
     tier, pool = found.point(study.TIER).seconds, found.point(study.POOL).seconds
-    assert tier < pool < 1.01 * tier
+    assert tier < pool < 1.02 * tier
 
 
 def test_collectives_on_the_way_take_experts_off_the_network(found: study.Study) -> None:
@@ -49,5 +42,5 @@ def test_the_page_has_the_assumptions_that_the_script_simulates() -> None:
     page = study.PAGE.read_text(encoding="utf-8")
     assert study.assumptions(study.Model(), study.Machine()) in page
     for name in ("memory-parts.svg", "memory-bandwidth.svg", "memory-fabric.svg"):
-        assert (STUDIES / name).is_file()
+        assert (study.PAGE.parent / name).is_file()
         assert f"({name})" in page
