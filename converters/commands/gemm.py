@@ -21,12 +21,19 @@ def add_parser(commands: Any) -> None:
         "gemm",
         help="a list of matrix products (CSV) to a layer file",
         description="Share the matrix products of a model between NPUs, time what each computes, and write"
-        " the layer file. The list has the columns Layer,m,n,k and perhaps strategy.",
+        " the layer file. The list has the columns Layer,m,n,k and perhaps strategy; with --images, it is"
+        " SCALE-Sim's list of convolutions.",
     )
     parser.add_argument("input", metavar="MODEL.csv", type=Path, help="the products; may be gzipped")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the layer file")
     parser.add_argument("--ranks", type=int, required=True, help="NPUs that share the work")
     parser.add_argument("--packages", type=int, default=1, help="packages that they come in (default: 1)")
+    parser.add_argument(
+        "--images",
+        type=int,
+        metavar="N",
+        help="the list has convolutions, in SCALE-Sim's columns, of N images in all",
+    )
     parser.add_argument(
         "--strategy", default="DATA", help="of products whose line names none, such as MODEL (default: DATA)"
     )
@@ -46,17 +53,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--config", type=Path, metavar="CFG", help="with systolic: the array, a configuration of SCALE-Sim"
     )
+    parser.add_argument("--clock-ghz", type=float, help="with systolic: cycles per nanosecond (default: 1)")
     parser.add_argument(
-        "--clock-ghz", type=float, default=1.0, help="with systolic: cycles per nanosecond (default: 1)"
-    )
-    parser.add_argument(
-        "--tflops", type=float, default=_PEAK, help=f"peak of an NPU, 10^12 operations/s (default: {_PEAK:g})"
+        "--tflops", type=float, help=f"with roofline: peak of an NPU, 10^12 operations/s (default: {_PEAK:g})"
     )
     parser.add_argument(
         "--memory-gbps",
         type=float,
-        default=_BANDWIDTH,
-        help=f"memory bandwidth of an NPU, 10^9 bytes/s (default: {_BANDWIDTH:g})",
+        help=f"with roofline: memory bandwidth of an NPU, 10^9 bytes/s (default: {_BANDWIDTH:g})",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=run)
@@ -65,6 +69,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Read, share, time, write, report."""
     from converters.files import refuse_overwriting
+    from converters.layers.convolutions import parse_convolutions
     from converters.layers.gemm import STRATEGIES, Shape, layers_of, rounded_up
     from converters.layers.gemm_csv import parse_products
     from et_sim.errors import UsageError, did_you_mean
@@ -78,7 +83,10 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         raise UsageError(f"there is no strategy {options.strategy!r}", remedy=remedy)
     refuse_overwriting([options.input], [options.output])
     source = str(options.input)
-    products = parse_products(read_text(options.input), source, STRATEGIES)
+    if options.images is None:
+        products = parse_products(read_text(options.input), source, STRATEGIES)
+    else:
+        products = parse_convolutions(read_text(options.input), source, options.images)
     shape = Shape(
         options.ranks,
         options.packages,
@@ -104,15 +112,31 @@ def _timer(options: argparse.Namespace) -> Timer:
     if options.compute == "roofline":
         if options.config is not None:
             raise UsageError("--config describes a systolic array", remedy="add --compute systolic")
-        return roofline_timer(options.tflops, options.memory_gbps)
+        if options.clock_ghz is not None:
+            raise UsageError("--clock-ghz is that of a systolic array", remedy="add --compute systolic")
+        return roofline_timer(*_peak_and_bandwidth(options))
+    if options.tflops is not None or options.memory_gbps is not None:
+        raise UsageError(
+            "--tflops and --memory-gbps are of the roofline", remedy="leave them out with --compute systolic"
+        )
     if options.config is None:
         raise UsageError(
             "--compute systolic lacks the array", remedy="name a configuration of SCALE-Sim: --config CFG"
         )
-    if not 0 < options.clock_ghz < float("inf"):
-        raise UsageError(f"the clock is {options.clock_ghz}", remedy="give a number of more than 0")
+    clock = _clock(options)
+    if not 0 < clock < float("inf"):
+        raise UsageError(f"the clock is {clock}", remedy="give a number of more than 0")
     config = parse_config(read_text(options.config), str(options.config))
-    return systolic_timer(ClockedArray(config.array, options.clock_ghz))
+    return systolic_timer(ClockedArray(config.array, clock))
+
+
+def _peak_and_bandwidth(options: argparse.Namespace) -> tuple[float, float]:
+    peak = _PEAK if options.tflops is None else options.tflops
+    return peak, _BANDWIDTH if options.memory_gbps is None else options.memory_gbps
+
+
+def _clock(options: argparse.Namespace) -> float:
+    return 1.0 if options.clock_ghz is None else float(options.clock_ghz)
 
 
 def _report(options: argparse.Namespace, layer_file: LayerFile, shape: Shape, rounded: int) -> Iterator[str]:
@@ -161,7 +185,7 @@ def _facts(
         collectives = plural(total["collectives"], "collective")
         sent = f", {format_bytes(total['bytes'])} in {collectives}" if total["collectives"] else ""
         yield words, f"{format_ns(total['compute_ns'])} of computation{sent}"
-    machine = f"{options.tflops:g} TFLOPS and {options.memory_gbps:g} GB/s"
+    machine = "{:g} TFLOPS and {:g} GB/s".format(*_peak_and_bandwidth(options))
     if options.compute == "systolic":
-        machine = f"{options.config} at {options.clock_ghz:g} GHz"
+        machine = f"{options.config} at {_clock(options):g} GHz"
     yield "times", f"{options.compute}, {machine}"

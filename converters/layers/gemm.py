@@ -18,7 +18,7 @@ does not divide is rounded up: then some NPU has that much.
 COLUMN and ROW are the halves of a transformer's block with tensor parallelism, LOCAL is a product without
 weights. EMBEDDING is not a product: each of n columns of m rows is the sum of k looked-up values.
 
-Not here: reading the list (`gemm_csv`), and what a systolic array is (`et_sim.compute.systolic`).
+Not here: reading lists (`gemm_csv`, `convolutions`), what a systolic array is (`et_sim.compute.systolic`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from converters.layers.gemm_csv import Product
 from et_sim.compute import Roofline
 from et_sim.compute.systolic import ClockedArray
 from et_sim.compute.systolic.layer import Layer as SystolicLayer
-from et_sim.compute.systolic.report import reports
-from et_sim.errors import TraceError, UsageError
+from et_sim.compute.systolic.report import Report
+from et_sim.errors import InputError, TraceError, UsageError
 from et_sim.layerfile.layer_file import Keyword, Layer, LayerFile, Phase, PhaseWork
 from et_sim.trace.columns import CollectiveKind
 from et_sim.units import MOST_BYTES
@@ -136,6 +136,7 @@ def roofline_timer(peak_tflops: float, memory_gbps: float) -> Timer:
 
 def systolic_timer(clocked: ClockedArray) -> Timer:
     """Times of a systolic array, whose words are values of whatever size."""
+    known: dict[Kernel, int] = {}
 
     def times(kernels: Sequence[Kernel], value_bytes: int) -> list[int]:  # noqa: ARG001
         if any(kernel.lookups for kernel in kernels):
@@ -143,8 +144,12 @@ def systolic_timer(clocked: ClockedArray) -> Timer:
                 f"{_EMBEDDING} is no product, and systolic arrays do nothing else",
                 remedy="time such a model with --compute roofline",
             )
-        products = [SystolicLayer.product("", rows, columns, inner) for rows, inner, columns, _ in kernels]
-        return [clocked.duration_ns(found.cycles) for found in reports(products, clocked.array)]
+        for kernel in kernels:
+            if kernel not in known:
+                name = f"{kernel.rows} x {kernel.inner} x {kernel.columns}"
+                layer = SystolicLayer.product(name, kernel.rows, kernel.columns, kernel.inner)
+                known[kernel] = clocked.duration_ns(Report(layer, clocked.array).cycles)
+        return [known[kernel] for kernel in kernels]
 
     return times
 
@@ -170,15 +175,14 @@ def layers_of(products: Sequence[Product], shape: Shape, timer: Timer, source: s
     """The layer file of these products, in their order."""
     named = [product.strategy or shape.strategy for product in products]
     keyword = _keyword(products, named, source)
-    kernels = [
-        kernel for at, product in enumerate(products) for kernel in _kernels(product, named[at], shape)
-    ]
-    times = timer(kernels, shape.value_bytes)
     layers = []
     for at, product in enumerate(products):
-        works = [
-            PhaseWork(times[3 * at + phase], *_exchange(product, named[at], phase, shape)) for phase in Phase
-        ]
+        place = f"{source}, line {product.line}" if product.line else source
+        try:
+            times = timer(_kernels(product, named[at], shape), shape.value_bytes)
+            works = [PhaseWork(times[phase], *_exchange(product, named[at], phase, shape)) for phase in Phase]
+        except InputError as error:
+            raise TraceError(error.cause, place=place, remedy=error.remedy) from None
         own = None
         if keyword == Keyword.HYBRID_CUSTOMIZED:
             own = Keyword("DATA" if named[at] == _LOCAL else named[at])

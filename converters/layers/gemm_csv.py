@@ -20,6 +20,7 @@ from et_sim.layerfile.tokens import shown
 COLUMNS = ("layer", "m", "n", "k", "strategy")
 _NEEDED = COLUMNS[:4]
 _FORM = "the first line names the columns: Layer,m,n,k or Layer,m,n,k,strategy"
+_CONVOLUTION = 8  # columns
 MOST = 1 << 40  # of m, n and k
 
 
@@ -68,6 +69,8 @@ def _order(header: list[str], place: str) -> list[str]:
         where = f"{place}, column {number}"
         if name not in COLUMNS:
             remedy = f"{did_you_mean(name, COLUMNS)} {_FORM}".strip()
+            if len(header) >= _CONVOLUTION:
+                remedy += "; SCALE-Sim's list of convolutions is read with --images N"
             raise TraceError(f"there is no column {shown(header[number - 1])}", place=where, remedy=remedy)
         if name in order[: number - 1]:
             raise TraceError(f"column {shown(name)} is there twice", place=where, remedy=_FORM)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converters.cli import main
+from converters.layers.convolutions import parse_convolutions
 from converters.layers.gemm import STRATEGIES, Kernel, Shape, layers_of, roofline_timer
 from converters.layers.gemm_csv import Product, parse_products
 from et_sim.errors import TraceError
@@ -269,6 +270,9 @@ def test_a_systolic_array_times_products_in_cycles(capsys: pytest.CaptureFixture
         (["--compute", "systolic"], "lacks the array (name a configuration of SCALE-Sim: --config CFG)"),
         (["--config", "google.cfg"], "--config describes a systolic array (add --compute systolic)"),
         ([*SYSTOLIC, "--clock-ghz", "0"], "the clock is 0.0"),
+        ([*SYSTOLIC, "--tflops", "3"], "--tflops and --memory-gbps are of the roofline (leave them out"),
+        (["--clock-ghz", "2"], "--clock-ghz is that of a systolic array (add --compute systolic)"),
+        (["--images", "2"], "m.csv, line 2: the row has 4 columns (a row has the columns name, IFMAP height"),
         (
             [*SYSTOLIC, "--strategy", "EMBEDDING", "--last-bottom-layer", "a"],
             "EMBEDDING is no product",
@@ -282,3 +286,56 @@ def test_an_array_that_cannot_time_the_model_is_refused(
     Path("m.csv").write_text("Layer,m,n,k\na,512,64,256\n")
     assert main(["gemm", "m.csv", "-o", "m.txt", "--ranks", "4", *options]) == 2
     assert sentence in capsys.readouterr().err
+
+
+CONVOLUTIONS = "Layer,H,W,FH,FW,C,N,S,\nfirst,9,9,3,3,4,16,2,\n\nsecond,4,4,1,1,16,32,1,\n"
+
+
+def test_convolutions_are_products_of_all_output_pixels_of_all_images() -> None:
+    products = parse_convolutions(CONVOLUTIONS, "net.csv", 10)
+    assert products == [Product("first", 160, 16, 36, "", 2), Product("second", 160, 32, 16, "", 4)]
+
+
+def test_convolutions_are_timed_by_the_array_as_their_products_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("google.cfg").write_text(CONFIG)
+    Path("net.csv").write_text(CONVOLUTIONS)
+    Path("m.csv").write_text("Layer,m,n,k\nfirst,160,16,36\nsecond,160,32,16\n")
+    for name, options in (("net", ["--images", "10"]), ("m", [])):
+        assert main(["gemm", f"{name}.csv", "-o", f"{name}.txt", "--ranks", "4", *SYSTOLIC, *options]) == 0
+    assert Path("net.txt").read_text() == Path("m.txt").read_text()
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("content", "images", "sentence"),
+    [
+        (CONVOLUTIONS, "0", "--images is 0 (give how many images"),
+        (CONVOLUTIONS.replace("second", "the second"), "1", 'line 4: "the second" cannot be the name'),
+        (CONVOLUTIONS, str(1 << 40), "line 2: layer first has 17,592,186,044,416 output pixels"),
+        (CONVOLUTIONS.replace("16,32,1", "16,0,1"), "1", "line 4: filters is '0'"),
+    ],
+)
+def test_bad_convolutions_are_refused(
+    content: str, images: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("net.csv").write_text(content)
+    assert main(["gemm", "net.csv", "-o", "net.txt", "--ranks", "4", "--images", images]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_list_of_convolutions_without_images_says_how_it_is_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("net.csv").write_text(CONVOLUTIONS)
+    assert main(["gemm", "net.csv", "-o", "net.txt", "--ranks", "4"]) == 2
+    assert "SCALE-Sim's list of convolutions is read with --images N" in capsys.readouterr().err
+
+
+def test_a_product_that_an_array_cannot_time_is_named_by_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("small.cfg").write_text(CONFIG.replace("CALC", "USER").replace("Dataflow", "Bandwidth: 1\nDataflow"))
+    Path("m.csv").write_text("Layer,m,n,k\na,512,64,256\nb,100000000,100000000,1000\n")
+    arguments = ["gemm", "m.csv", "-o", "m.txt", "--ranks", "4", "--compute", "systolic"]
+    assert main([*arguments, "--config", "small.cfg"]) == 2
+    assert "m.csv, line 3: layer 25000000 x 1000 x 100000000 has" in capsys.readouterr().err
