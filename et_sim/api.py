@@ -133,7 +133,7 @@ def execute(
     notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
-    manifest = make_manifest(task, options.model, notices)
+    manifest = make_manifest(task, options.model, notices, lowering.inputs)
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
@@ -174,7 +174,9 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
     return {"files": where, "profile": task.profile_given, "fold": options.fold, "alone": options.alone}
 
 
-def make_manifest(task: Task, model: str, of_plan: tuple[Notice, ...]) -> dict[str, Any]:
+def make_manifest(
+    task: Task, model: str, of_plan: tuple[Notice, ...], programs: tuple[tuple[str, str], ...]
+) -> dict[str, Any]:
     """What went into a run: enough to repeat it, and nothing that depends on the host."""
     workload, machine = task.workload, task.machine
     texts = [("", text) for text in workload.notices]
@@ -194,7 +196,8 @@ def make_manifest(task: Task, model: str, of_plan: tuple[Notice, ...]) -> dict[s
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),
         "inputs": [
-            {"file": _base(path), "sha256": digest} for path, digest in (*machine.inputs, *workload.inputs)
+            {"file": _base(path), "sha256": digest}
+            for path, digest in (*machine.inputs, *programs, *workload.inputs)
         ],
         "warnings": notices + [_as_dict(notice) for notice in (*machine.warnings, *of_plan)],
         "defaults": [_as_dict(notice) for notice in machine.defaults],

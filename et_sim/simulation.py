@@ -31,7 +31,8 @@ from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
 from et_sim.trace import Workload, read_workload
 
 ALONE = "simulating every rank by itself"
-PACKETS_OF_HOURS = 2_000_000_000  # half a million a second
+PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
+SECONDS_WORTH_SAYING, HOURS_FROM = 60, 3600
 MOST_RANKS_EXPLAINED = 65_536
 Change = Callable[[Machine], Machine]
 One = str | Path | Workload
@@ -44,15 +45,17 @@ class Watcher(Protocol):
     def stage(self, name: str) -> None:
         """Another part of the work begins."""
 
-    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
-        """How far the simulation is."""
+    def report(self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str, /) -> None:
+        """How far the simulation is: how many messages, or packets, and nodes are done."""
 
 
 class Nobody:
     """Watches nothing."""
 
     def stage(self, name: str) -> None: ...
-    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None: ...
+    def report(
+        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str, /
+    ) -> None: ...
 
 
 class NamedBy(StrEnum):
@@ -180,7 +183,7 @@ def simulated(
     actors = fewest_actors(lowering, model, may_fold)
     network = machine.network_of(has_contention=model.HAS_CONTENTION)
     plan = assemble(lowering, actors)
-    watch.stage(_announced(model, network, plan))
+    watch.stage(announced(packets_expected(model, network, plan)))
     outcome = recorder.run(plan, network, model, watch)
     if outcome is None or (actors.is_folded and not outcome.is_complete and _can_tell_apart(workload)):
         watch.stage(ALONE)
@@ -190,13 +193,16 @@ def simulated(
     return outcome
 
 
-def _announced(model: NetworkModel, network: Network, plan: Plan) -> str:
+def announced(packets: int) -> str:
     """What is going to be simulated: packets are counted before."""
-    packets = packets_expected(model, network, plan)
     if packets == 0:
         return "simulating"
-    hint = " (this takes hours; --model flow takes less)" if packets > PACKETS_OF_HOURS else ""
-    return f"simulating about {packets:,} packets{hint}"
+    seconds = packets / PACKETS_IN_A_SECOND
+    if seconds < SECONDS_WORTH_SAYING:
+        return f"simulating about {packets:,} packets"
+    time = f"{seconds / 60:,.0f} min" if seconds < HOURS_FROM else f"{seconds / 3600:,.1f} hours"
+    hint = "; --model flow takes less" if seconds >= HOURS_FROM else ""
+    return f"simulating about {packets:,} packets ({time} at half a million in a second{hint})"
 
 
 def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:

@@ -67,13 +67,15 @@ class Progress:
         self._stage, self._share, self._detail = name, None, ""
         self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
-    def report(self, now_ns: int, messages: int, expected: int, nodes: int, all_nodes: int) -> None:
+    def report(
+        self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str = "messages"
+    ) -> None:
         """Called by the engine now and then."""
-        share = (messages + nodes) / max(expected + all_nodes, 1)
+        share = (done + nodes) / max(expected + all_nodes, 1)
         self._share = share if share <= 1 else None
         self._estimate.add(share, time.monotonic())
         self._detail = (
-            f"simulated {format_ns(now_ns)} · {messages:,} of {expected:,} messages · "
+            f"simulated {format_ns(now_ns)} · {done:,} of {expected:,} {what} · "
             f"{nodes:,} of {all_nodes:,} nodes"
         )
 

@@ -29,7 +29,7 @@ from et_sim.engine.state.records import MESSAGE_FIELDS
 from et_sim.engine.state.resources import with_pool
 from et_sim.engine.state.run import Run, new_run
 from et_sim.engine.state.traffic_tables import new_traffic
-from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected
+from et_sim.engine.transport.network_seam import NetworkModel, network_tables, packets_expected, packets_sent
 from et_sim.errors import InputError, UsageError
 from et_sim.machine.model import Network
 from et_sim.plan.expected import expected_messages
@@ -42,8 +42,9 @@ FEWEST_EVENTS = 20_000  # until Python takes a look
 SECONDS_BETWEEN_REPORTS = 0.3
 SECONDS_PER_MESSAGE, SECONDS_PER_NODE = 1e-4, 1e-4  # of an interpreted run, roughly
 
-# now_ns, messages delivered, messages expected, nodes completed, nodes in all
-Report = Callable[[int, int, int, int, int], None]
+# now_ns, how many messages are delivered, or packets sent, and how many will be, nodes completed, nodes in
+# all, what is counted
+Report = Callable[[int, int, int, int, int, str], None]
 
 
 def run_plan(
@@ -95,10 +96,9 @@ def run_plan(
         causal_events_per_event=events_at_once,
         phases_per_event=reserve.rows if log else 0,
     )
+    packets = packets_expected(model, network, plan)
     expected = expected_messages(plan) if report else 0
-    happen = simulate.lasting(
-        lambda: alike * _seconds_interpreted(plan, run, packets_expected(model, network, plan))
-    )
+    happen = simulate.lasting(lambda: alike * _seconds_interpreted(plan, run, packets))
     events = FEWEST_EVENTS
     while True:
         begin = time.monotonic()
@@ -127,7 +127,13 @@ def run_plan(
             run = grow_pools(run, reserve, model, needs)
         elif report:
             clock = run.clock[0]
-            report(clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes))
+            sent = packets_sent(model, run.network)
+            if sent is None:
+                report(
+                    clock.now >> bits, clock.delivered, expected, clock.completed, len(run.nodes), "messages"
+                )
+            else:
+                report(clock.now >> bits, sent, packets, clock.completed, len(run.nodes), "packets")
     clock = run.clock[0]
     queues = observe.queues_at_end(run, int(clock.now) >> bits, ports) if ports else None
     for column in ("ready_ns", "start_ns", "end_ns", "let_in_ns") if bits else ():

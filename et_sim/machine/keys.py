@@ -144,6 +144,7 @@ class Remarks:
 
     warnings: list[Notice] = field(default_factory=list)
     defaults: list[Notice] = field(default_factory=list)
+    inputs: list[tuple[str, str]] = field(default_factory=list)  # files that others name: path, content hash
 
     def warn(self, place: str, key: str, text: str) -> None:
         """Record something the user should see."""

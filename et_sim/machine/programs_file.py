@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from et_sim.errors import MachineError
 from et_sim.machine.texts import parse_yaml
 
 
-def read_programs(path: str | None) -> dict[int, str]:
-    """Program prefixes by node id; empty without a file."""
+def read_programs(path: str | None) -> tuple[dict[int, str], tuple[tuple[str, str], ...]]:
+    """(program prefixes by node id, the path and content hash of the file); both empty without a file."""
     if path is None:
-        return {}
+        return {}, ()
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        raw = Path(path).read_bytes()
+        text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(
             f"cannot be read: {error}", place=path, remedy='see "per-node-custom-implementation"'
@@ -28,4 +30,4 @@ def read_programs(path: str | None) -> dict[int, str]:
                 remedy='write lines like "7: programs/ring": a node id and the prefix of its files',
             )
         programs[int(node)] = prefix
-    return programs
+    return programs, ((path, hashlib.sha256(raw).hexdigest()),)

@@ -90,6 +90,7 @@ def read_machine(
         inputs=(
             *(one for source in sources for one in ((source.place, source.digest), *source.imports)),
             *dict.fromkeys(file for rule in system_value.compute for file in rule.files),
+            *remarks.inputs,
         ),
         names_profile=system_value.behaviour.profile is not DEFAULT or "profile" in system_source.content,
     )

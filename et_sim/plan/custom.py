@@ -45,6 +45,7 @@ class CustomTables:
         self._templates = templates
         self._by_position = by_position
         self.notices: list[Notice] = []
+        self.inputs: list[tuple[str, str]] = []  # files that were read: path, content hash
         self.are_misplaced = False  # some member runs the program of another place than peers know it by
         self._template_rows: dict[int, tuple[int, Endpoints]] = {}  # by trace
         self._traces: list[Trace] = []  # keeps the keys above alive
@@ -63,6 +64,7 @@ class CustomTables:
         listed = self._groups.as_listed(group).astype(np.int64)
         programs = read_workload(prefix, len(members), may_be_more=True)
         self.notices += [Notice(prefix, "", text) for text in programs.notices]
+        self.inputs += programs.inputs
         first = len(self._members)
         by_rank = np.argsort(listed)
         ascending = np.searchsorted(listed[by_rank], members)

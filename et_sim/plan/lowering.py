@@ -79,7 +79,8 @@ class Lowering:
             by_position=machine.system.behaviour.corrects(Correction.CUSTOM_BY_POSITION),
         )
         self.collectives = CollectiveTables(machine, self.groups, self.customs)
-        choice = CustomChoice(machine.system, read_programs(machine.system.per_node_implementation))
+        programs, self._named_files = read_programs(machine.system.per_node_implementation)
+        choice = CustomChoice(machine.system, programs)
         pool = getattr(memory, "pool", None)
         self.joint = JointRequests(self.groups)
         rules = NodeRules(machine.system, self.compute, memory)
@@ -112,6 +113,11 @@ class Lowering:
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
         self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
+
+    @property
+    def inputs(self) -> tuple[tuple[str, str], ...]:
+        """The files of custom programs that were read: their paths and content hashes."""
+        return tuple(dict.fromkeys((*self._named_files, *self.customs.inputs)))
 
     @property
     def start_together(self) -> bool:

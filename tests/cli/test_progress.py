@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
+from et_sim import TraceBuilder, Workload, simulate
 from et_sim.cli import progress
 from et_sim.cli.progress import Progress
+from et_sim.engine import driver
+from et_sim.simulation import Nobody, announced
 from et_sim.terminal import Estimate
 
 
@@ -45,6 +49,43 @@ def test_long_work_names_its_stage_and_estimates_the_rest(
         shown.report(1500, 10, 100, 0, 0)
         line = wait_for(capsys, "left")
     assert "simulating 10% · simulated 1.5 µs · 10 of 100 messages · 0 of 0 nodes, about 1 s left" in line
+
+
+@pytest.mark.usefixtures("warm_engine")
+@pytest.mark.parametrize(
+    "keys", [{"protocol": {"preset": "roce"}}, {"credits": {"flit": 64, "packet": 1000}}]
+)
+def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Nobody, "report", lambda _, *how_far: told.append(how_far))
+    monkeypatch.setattr(driver, "FEWEST_EVENTS", 1)
+    monkeypatch.setattr(driver, "SECONDS_BETWEEN_REPORTS", 0)
+    builders = [TraceBuilder(), TraceBuilder()]
+    builders[0].send(1, 500_000)
+    builders[1].receive(0, 500_000)
+    network = {"graph": {"generator": "star", "npus": 2, "bandwidth": "1Gbps", "latency": "1us"}, **keys}
+    workload = Workload.of([builder.build() for builder in builders])
+    simulate(workload, system={}, network=network, model="packet")
+    assert {(expected, what) for _, _, expected, _, _, what in told} == {(500, "packets")}
+    sent = [count for _, count, *_ in told]
+    assert sent == sorted(sent)
+    assert 0 < sent[len(sent) // 2] < 500
+
+
+@pytest.mark.parametrize(
+    ("packets", "said"),
+    [
+        (1_000_000, "simulating about 1,000,000 packets"),
+        (60_000_000, "simulating about 60,000,000 packets (2 min at half a million in a second)"),
+        (
+            9_000_000_000,
+            "simulating about 9,000,000,000 packets (5.0 hours at half a million in a second; "
+            "--model flow takes less)",
+        ),
+    ],
+)
+def test_how_long_packets_will_take_is_said_before(packets: int, said: str) -> None:
+    assert announced(packets) == said
 
 
 def test_a_run_that_waits_for_machine_code_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:

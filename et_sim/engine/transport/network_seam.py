@@ -13,9 +13,9 @@ what a transport adds to messages (`Network.protocol`) says `HAS_PROTOCOLS`, one
 LogGOPS `HAS_LOGGOPS`, one that knows flits (`Network.credits`) `HAS_CREDITS`, and one that tells only when
 nodes begin and end `RECORDS_NODES_ONLY`. A model whose packets wait at ports has
 `with_queues`: its tables with a record of that (`queue_tables`) as `queues`. `payload_of_packets` says how
-much of a message a packet carries, if there are packets, and `remarks` what of a network changes nothing on
-the model. `WITH_CREDITS` names the module that stands for the model where the network file speaks of
-credits.
+much of a message a packet carries, if there are packets, `packets_sent` how many were sent, and `remarks`
+what of a network changes nothing on the model. `WITH_CREDITS` names the module that stands for the model
+where the network file speaks of credits.
 """
 
 from __future__ import annotations
@@ -178,6 +178,12 @@ def network_tables(model: NetworkModel, network: Network, plan: Plan, *, has_que
         )
     found: Tables = with_queues(tables)
     return found
+
+
+def packets_sent(model: NetworkModel, tables: Tables) -> int | None:
+    """How many packets with data a run has sent for the first time; None on models without packets."""
+    count = getattr(model, "packets_sent", None)
+    return None if count is None else int(count(tables))
 
 
 def grown(model: NetworkModel, tables: Tables, rows: int) -> Tables:

@@ -6,6 +6,7 @@ Not here: its topology file (`importers`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -106,9 +107,11 @@ QUIET = ("USE_DYNAMIC_PFC_THRESHOLD", "PINT_LOG_BASE", "PINT_PROB", "L2_CHUNK_SI
 def read_ns3_keys(path: Path, remarks: Remarks) -> Protocol:
     """The protocol that a key file describes."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(f"the file cannot be read: {error}", place=str(path)) from None
+    remarks.inputs.append((str(path), hashlib.sha256(raw).hexdigest()))
     return _Reader(path, text, remarks).protocol()
 
 

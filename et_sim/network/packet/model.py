@@ -242,6 +242,11 @@ def payload_of_packets(network: Network) -> int:
     return _protocol(network).payload
 
 
+def packets_sent(tables: PacketTables) -> int:
+    """With data, for the first time."""
+    return int(tables.state[0].sent - tables.state[0].resent)
+
+
 def ports_counted(tables: PacketTables) -> tuple[dict[str, Any], dict[str, int]]:
     """(what happened at each port, and in all), times in nanoseconds."""
     ports, state = tables.ports, tables.state[0]

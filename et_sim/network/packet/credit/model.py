@@ -55,7 +55,7 @@ HAS_CONTENTION = True
 HAS_CREDITS = True
 MOST_PLANS = (1 << 30) - 1  # told apart
 MOST_CHANNELS = 1 << 21  # of a class: some hundred MiB
-CYCLES_AT_A_TIME = 1 << 16  # of single routers, until the engine may look around
+CYCLES_AT_A_TIME = 1 << 8  # of single routers, until the engine may look around
 FIRST_IN_NETWORK = np.iinfo(np.int32).min  # the order of ports from NPUs: no dateline comes after them
 
 
@@ -82,6 +82,11 @@ class CreditTables(Tables):
 def payload_of_packets(network: Network) -> int:
     """Bytes of messages that a packet carries."""
     return (network.credits or Credits()).packet
+
+
+def packets_sent(tables: CreditTables) -> int:
+    """That are at their targets."""
+    return int(tables.settings[0].arrived)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:

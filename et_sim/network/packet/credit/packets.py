@@ -147,6 +147,7 @@ def packet_arrived(run: Run, message_row: int, cycle: int) -> bool:
     """A packet is at its target; returns whether it was the last of its message."""
     message = run.messages[message_row]
     message.to_arrive -= 1
+    run.network.settings[0].arrived += 1
     if message.to_arrive > 0:
         return False
     observe.next_event_flies(run, message.through, message.left_ns, NONE)

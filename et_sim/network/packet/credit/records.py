@@ -25,6 +25,7 @@ SETTINGS = record(
     ("units", "i8"),  # of time in a ns
     ("asked", "i4"),  # ports that are asked for in this cycle
     ("most_ports", "i8"),  # of a router
+    ("arrived", "i8"),  # packets
 )
 PORT = record(
     ("source", "i4"),  # devices
