@@ -107,7 +107,10 @@ HTSIM_TIER_KEYS = {
 
 
 def _htsim(text: str, place: str) -> Imported:
-    """A fat tree by its tiers; a link into a switch takes its own latency and the switch's."""
+    """A fat tree by its tiers; a link into a switch takes its own latency and the switch's.
+
+    The links of a bundle are links side by side.
+    """
     head, tiers, lines = _htsim_keys(text, place)
 
     def fail(line: int, cause: str, remedy: str) -> MachineError:
@@ -140,13 +143,12 @@ def _htsim(text: str, place: str) -> Imported:
     links: list[dict[str, Any]] = []
 
     def connect(below: str, above: str, tier: int) -> None:
-        speed = {
-            "bandwidth": f"{tiers[tier]['downlink_speed_gbps']}Gbps",
-            "count": bundle[tier],
-            "one-way": True,
-        }
-        links.append({"from": below, "to": above, "latency": wire[tier] + inside[tier + 1], **speed})
-        links.append({"from": above, "to": below, "latency": wire[tier] + inside[tier], **speed})
+        speed = {"bandwidth": f"{tiers[tier]['downlink_speed_gbps']}Gbps", "one-way": True}
+        for number in range(1, bundle[tier] + 1):
+            for one, other, into in ((below, above, tier + 1), (above, below, tier)):
+                named = {"name": f"{one}->{other}#{number}"} if number > 1 else {}
+                ends = {"from": one, "to": other, "latency": wire[tier] + inside[into]}
+                links.append({**ends, **named, **speed})
 
     leaves, pods = nodes // each, nodes // pod
     middles = tiers[0]["radix_up"] // bundle[1]

@@ -44,6 +44,7 @@ from et_sim.network.packet.repeats import looks_anew, pictures
 from et_sim.network.packet.roce.records import HPCC, MOST_HOPS, PAIR, TIMERS
 from et_sim.network.packet.roce.tables import RoceTables
 from et_sim.network.packet.tcp import tables as tcp
+from et_sim.network.packet.tcp.counting import MOST_RECEIVES
 from et_sim.network.packet.tcp.records import TIMERS as TCP_TIMERS
 from et_sim.network.packet.tcp.tables import TcpTables
 from et_sim.plan.tables import Plan, table
@@ -69,6 +70,12 @@ def _counts_as_itself(_network: Any, _messages: Any, _flow: int) -> None:
 
 
 @works_on_tables
+def _ends_its_own(_network: Any, _run: Run, row: int) -> int:
+    """A transport whose messages are as long as their receives."""
+    return row
+
+
+@works_on_tables
 def _flows_left(network: Any) -> int:
     """A flow for each message."""
     return int(network.state[0].free_flows)
@@ -77,6 +84,8 @@ def _flows_left(network: Any) -> int:
 joins = chosen_by_tables("joins", "transport", _joins_nothing)  # (network, flow): a message has a connection
 # (network, messages, flow): the message of a flow is there, or counts as another
 counts_as = chosen_by_tables("counts_as", "transport", _counts_as_itself)
+# (network, run, message): a message is there; the one that it counts as, NONE if its receive has ended
+ends_receives = chosen_by_tables("ends_receives", "transport", _ends_its_own)
 flows_left = chosen_by_tables("flows_left", "transport", _flows_left)  # (network): for how many messages
 
 
@@ -279,9 +288,11 @@ def path_keys(_network: Network, **_: bool) -> None:
     return
 
 
-def needs(_network: Network) -> Needs:
+def needs(network: Network) -> Needs:
     """A row of the message pool for each message; the kernel may go on once more, and messages begin."""
-    return Needs(causal_events=4, record=MESSAGE, events=3)
+    protocol = _protocol(network).packets.tcp
+    further = MOST_RECEIVES if protocol is not None and protocol.pads else 0
+    return Needs(causal_events=4 + further, record=MESSAGE, events=3 + further)
 
 
 @works_on_tables
@@ -316,7 +327,7 @@ def inject(
 def network_event(run: Run, kind: int, row: int, version: int) -> int:
     """Messages set out, or the kernel goes on; returns a message that is at its target."""
     if kind == ARRIVAL:
-        return row
+        return ends_receives(run.network, run, row)
     network, found = run.network, NONE
     state = network.state[0]
     state.logs = observe.notes_traffic(run)

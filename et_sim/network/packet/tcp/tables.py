@@ -12,7 +12,7 @@ from et_sim.engine.pools import grow_pool
 from et_sim.engine.state.run import NONE
 from et_sim.machine.transports import Completion, Protocol, TcpControl
 from et_sim.network.packet.setup import PS_PER_NS
-from et_sim.network.packet.tcp import connections, nic, receiver, timers
+from et_sim.network.packet.tcp import connections, counting, nic, receiver, timers
 from et_sim.network.packet.tcp.records import (
     BLOCK,
     CONNECTION,
@@ -32,6 +32,7 @@ begin_flow, joins, flows_left = connections.begin_flow, connections.joins, conne
 received = receiver.received
 next_packet, wants_port = nic.next_packet, nic.wants_port
 timer_rings = timers.timer_rings
+ends_receives = counting.ends_receives
 
 CODES = {
     TcpControl.NEWRENO: NEWRENO,
