@@ -7,14 +7,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli import make_transformer
+from et_sim.cli import training
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.generate.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
 
-TRANSFORMER = "transformer"
+LLM = "llm"
+JOBS = (LLM, "transformer")  # the second is one whose numbers are given, not a known model
 MOST_NODES = 1_000_000  # of a rank
 MOST_FILES = 1_000_000
 FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless files are asked for
@@ -27,8 +28,8 @@ def add_parser(commands: Any) -> None:
         "make",
         help="write the traces of a microbenchmark or a training job",
         description="Write the traces of a microbenchmark (one operation, or several in a chain), or of one"
-        " step of training a transformer.",
-        epilog=f"kinds: {', '.join(KINDS)}, {TRANSFORMER}",
+        " step of training a language model.",
+        epilog=f"kinds: {', '.join((*KINDS, *JOBS))}",
     )
     parser.add_argument("kind", metavar="KIND", help="what to make, see below")
     parser.add_argument("--ranks", type=int, help="how many ranks")
@@ -51,12 +52,12 @@ def add_parser(commands: Any) -> None:
     form.add_argument(
         "--manifest",
         action="store_true",
-        help="write a workload manifest and a few templates; the default for a transformer, for more than"
+        help="write a workload manifest and a few templates; the default for a training job, for more than"
         f" {FILES_UNASKED:,} ranks, and if PREFIX ends in .workload.json",
     )
     form.add_argument("--files", action="store_true", help="write one trace file per rank")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
-    make_transformer.add_options(parser)
+    training.add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -64,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     """Make the workload and write it."""
     from et_sim.units import format_bytes, parse_bytes
 
-    if options.kind == TRANSFORMER:
-        workload, what, facts = make_transformer.make(options)
+    if options.kind in JOBS:
+        workload, what, facts = _make_job(options)
     else:
         size = parse_bytes(options.bytes) if options.bytes is not None else 0
         _check(options, size)
@@ -82,6 +83,31 @@ def run(options: argparse.Namespace) -> int:
     written, lines = _write(options, workload, what)
     print(json.dumps({**written, **facts}, indent=2, ensure_ascii=False) if options.json else lines)
     return 0
+
+
+def _make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
+    """(the job, what it is in words, its shape for programs)."""
+    from dataclasses import asdict
+
+    from et_sim.workloads.training.step import make_training
+
+    for option, usual in (("bytes", None), ("repeat", 1), ("compute_us", 0)):
+        if vars(options)[option] != usual:
+            name = option.replace("_", "-")
+            raise UsageError(f"--{name} is not for {options.kind}", remedy="the model gives sizes and times")
+    if options.kind == LLM and options.model is None:
+        remedy = "add --model, such as --model llama3-8b, or make transformer from numbers"
+        raise UsageError("llm needs a model", remedy=remedy)
+    if options.kind != LLM and options.model is not None:
+        raise UsageError(f"--model is not for {options.kind}", remedy=f"make llm --model {options.model}")
+    model, plan = training.read_options(options)
+    if options.ranks not in (None, plan.ranks):
+        raise UsageError(
+            f"--ranks is {options.ranks}, and the plan ({plan.axes}) makes {plan.ranks} ranks",
+            remedy="leave --ranks out, or correct one of them",
+        )
+    what = f"{model.name}, {plan.axes}, {plan.micro_batches} micro-batches"
+    return make_training(model, plan), what, {"model": asdict(model), "plan": asdict(plan)}
 
 
 def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[dict[str, Any], str]:
@@ -128,7 +154,7 @@ def _wants_manifest(options: argparse.Namespace, ranks: int) -> bool:
                 remedy=f"write at most {MOST_FILES:,}, or a manifest: leave --files out",
             )
         return False
-    return bool(options.manifest or named or ranks > FILES_UNASKED or options.kind == TRANSFORMER)
+    return bool(options.manifest or named or ranks > FILES_UNASKED or options.kind in JOBS)
 
 
 def _check(options: argparse.Namespace, size: int) -> None:
@@ -136,10 +162,12 @@ def _check(options: argparse.Namespace, size: int) -> None:
     from et_sim.trace.manifest import MOST_RANKS
 
     if options.kind not in KINDS:
-        known = (*KINDS, TRANSFORMER)
+        known = (*KINDS, *JOBS)
         remedy = did_you_mean(options.kind, known) or f"known: {', '.join(known)}"
         raise UsageError(f"there is nothing called {options.kind!r} to make", remedy=remedy)
-    make_transformer.refuse_options(options)
+    if given := training.given_options(options):
+        remedy = f"only {' and '.join(JOBS)} have it"
+        raise UsageError(f"{given[0]} is not for {options.kind}", remedy=remedy)
     if options.ranks is None:
         raise UsageError(f"{options.kind} needs a number of ranks", remedy="add --ranks, as in --ranks 8")
     if options.bytes is None and options.kind not in NO_SIZE:

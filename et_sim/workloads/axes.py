@@ -1,0 +1,101 @@
+"""Named axes: where a rank stands in a plan of parallelism, and who is in one group with it.
+
+    axes = Axes(tensor=8, data=16, pipeline=4)
+
+The first axis is the innermost one: its ranks are neighbours. `split` gives ranks further names, along axes
+that stand in place of some of the others, as experts are spread over the ranks of tensor and data.
+
+Not here: what ranks do (`rank`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.trace.manifest import MOST_RANKS
+from et_sim.trace.workload import GroupRule
+from et_sim.units import plural
+
+
+class Axis(NamedTuple):
+    """Places along an axis, which are so many ranks apart."""
+
+    size: int
+    stride: int
+
+
+class Axes:
+    """Ranks by their places along axes."""
+
+    def __init__(self, /, **sizes: int) -> None:
+        self._all: dict[str, Axis] = {}
+        self._own = tuple(sizes)
+        self.ranks = self._add(sizes, 1)
+        if self.ranks > MOST_RANKS:
+            raise UsageError(f"{self.ranks:,} ranks are too many", remedy=f"plan at most {MOST_RANKS:,}")
+
+    def _add(self, sizes: Mapping[str, int], stride: int) -> int:
+        """Take in neighbouring axes; how far apart places of a next one would be."""
+        for name, size in sizes.items():
+            if name in self._all:
+                raise UsageError(f"there are two axes called {name!r}", remedy="give each its own name")
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise UsageError(f"axis {name!r} has {size!r} places", remedy="give a number from 1 up")
+            self._all[name] = Axis(size, stride)
+            stride *= size
+        return stride
+
+    def split(self, *names: str, **sizes: int) -> Axes:
+        """The same ranks with further axes, which together stand for some neighbouring ones."""
+        old = sorted((self[name] for name in names), key=lambda axis: (axis.stride, axis.size))
+        first, total = old[0].stride, prod(axis.size for axis in old)
+        reached = first
+        for axis in old:
+            if axis.stride != reached:
+                raise UsageError(
+                    f"the axes {', '.join(names)} are not neighbours",
+                    remedy="split axes that follow each other",
+                )
+            reached *= axis.size
+        if prod(sizes.values()) != total:
+            text = " x ".join(f"{name} {size}" for name, size in sizes.items())
+            raise UsageError(
+                f"{text} are {prod(sizes.values())} places, and {plural(total, 'rank')} are to be split",
+                remedy=f"choose sizes whose product is {total}",
+            )
+        found = Axes()
+        found.ranks, found._own = self.ranks, self._own
+        found._all = dict(self._all)
+        found._add(sizes, first)
+        return found
+
+    def __getitem__(self, name: str) -> Axis:
+        if name not in self._all:
+            remedy = did_you_mean(name, tuple(self._all)) or f"known: {', '.join(self._all)}"
+            raise UsageError(f"there is no axis {name!r}", remedy=remedy)
+        return self._all[name]
+
+    def __str__(self) -> str:
+        return " x ".join(f"{name} {self._all[name].size}" for name in self._own)
+
+    def size(self, *names: str) -> int:
+        """How many ranks differ only in their places along these axes."""
+        return prod(self[name].size for name in names)
+
+    def place(self, name: str, rank: Any) -> Any:
+        """The place of a rank, or of each of an array of ranks."""
+        axis = self[name]
+        return rank // axis.stride % axis.size
+
+    def rule(self, *names: str) -> GroupRule:
+        """The groups of ranks that differ only in their places along these axes, the first innermost."""
+        axes = [self[name] for name in names]
+        return GroupRule(tuple(axis.size for axis in axes), tuple(axis.stride for axis in axes))
+
+    def rule_of_ends(self, name: str) -> GroupRule:
+        """The groups of the first and the last rank along an axis."""
+        axis = self[name]
+        return GroupRule(2, (axis.size - 1) * axis.stride, every=axis.size * axis.stride)

@@ -1,0 +1,1 @@
+"""Models: their dimensions, and the weights that follow from them."""

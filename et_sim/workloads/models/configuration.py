@@ -1,0 +1,242 @@
+"""A model from a `config.json`, in the form in which checkpoints are published on Hugging Face.
+
+Keys that say nothing about dimensions are left alone, since such files have many of them; what is needed and
+missing is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import InputError, UsageError, did_you_mean
+from et_sim.json_text import parse_json
+from et_sim.paths import is_file
+from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
+
+PRESETS = Path(__file__).parent / "presets"
+MOST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of one file."""
+
+    content: Mapping[str, Any]
+    place: str
+
+    def number(self, *names: str, default: int | None = None, least: int = 1) -> int:
+        """The first key that is there."""
+        name = next((one for one in names if self.content.get(one) is not None), None)
+        if name is None:
+            if default is None:
+                raise UsageError(f'key "{names[0]}" is missing', place=self.place, remedy="add it, a number")
+            return default
+        value = self.content[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+            raise UsageError(
+                f'key "{name}" is {value!r}', place=self.place, remedy=f"give a whole number from {least} up"
+            )
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A truth value."""
+        value = self.content.get(name, default)
+        if not isinstance(value, bool):
+            raise UsageError(f'key "{name}" is {value!r}', place=self.place, remedy="give true or false")
+        return value
+
+    def text(self, name: str) -> str:
+        """A word."""
+        value = self.content.get(name, "")
+        if not isinstance(value, str):
+            raise UsageError(f'key "{name}" is {value!r}', place=self.place, remedy="give a text")
+        return value
+
+
+def preset_names() -> tuple[str, ...]:
+    """The models whose dimensions come with et-sim."""
+    return tuple(sorted(path.stem for path in PRESETS.glob("*.json")))
+
+
+def read_model(name: str) -> Model:
+    """A preset by its name, or the model that a file describes."""
+    known = preset_names()
+    if name in known:
+        return _read(PRESETS / f"{name}.json", name)
+    path = Path(name)
+    if is_file(path):
+        return _read(path, path.stem)
+    remedy = did_you_mean(name, known) or f"give a config.json, or one of: {', '.join(known)}"
+    raise UsageError(f"there is no model {name!r}", remedy=remedy)
+
+
+def _read(path: Path, name: str) -> Model:
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", place=str(path), remedy="give a config.json") from None
+    return model_of(parse_json(text, str(path), InputError), str(path), name)
+
+
+def model_of(content: Any, place: str, name: str) -> Model:
+    """The model that the content of a file describes."""
+    if not isinstance(content, Mapping):
+        raise UsageError("is no JSON object", place=place, remedy="give a model's config.json")
+    keys = _Keys(content, place)
+    kind = keys.text("model_type")
+    if kind not in _FORMS:
+        remedy = did_you_mean(kind, tuple(_FORMS)) or f"known: {', '.join(_FORMS)}"
+        cause = f'key "model_type" is {kind!r}' if kind else 'key "model_type" is missing'
+        raise UsageError(cause, place=place, remedy=remedy)
+    found = _FORMS[kind](keys, keys.text("name") or name)
+    _check(found, place)
+    return found
+
+
+def _check(model: Model, place: str) -> None:
+    attention, experts = model.attention, model.experts
+    if attention.heads % attention.key_heads:
+        raise UsageError(
+            f"{attention.heads} heads cannot share {attention.key_heads} heads of keys and values evenly",
+            place=place,
+            remedy="num_attention_heads must be a multiple of num_key_value_heads",
+        )
+    if experts is not None and experts.chosen > experts.count:
+        raise UsageError(
+            f"a token takes {experts.chosen} of {experts.count} experts",
+            place=place,
+            remedy="num_experts_per_tok is at most the number of experts",
+        )
+
+
+def _head_size(keys: _Keys, hidden: int, heads: int) -> int:
+    if keys.content.get("head_dim") is None and hidden % heads:
+        raise UsageError(
+            f"a width of {hidden} is not divided by {heads} heads", place=keys.place, remedy='add "head_dim"'
+        )
+    return keys.number("head_dim", default=hidden // heads)
+
+
+def _llama(keys: _Keys, name: str) -> Model:
+    """Llama, and what has its layers: Mistral, Qwen; with experts, Mixtral."""
+    hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
+    is_biased = keys.flag("attention_bias", default=keys.text("model_type") == "qwen2")
+    width = keys.number("intermediate_size")
+    experts = None
+    if keys.text("model_type") == "mixtral":
+        experts = Experts(
+            keys.number("num_local_experts"),
+            keys.number("num_experts_per_tok"),
+            FeedForward(width, is_gated=True),
+        )
+    return Model(
+        name=name,
+        source=keys.text("source"),
+        hidden=hidden,
+        layers=keys.number("num_hidden_layers"),
+        vocabulary=keys.number("vocab_size"),
+        sequence=keys.number("max_position_embeddings"),
+        attention=Attention(
+            heads,
+            keys.number("num_key_value_heads", default=heads),
+            _head_size(keys, hidden, heads),
+            has_bias=is_biased,
+            has_output_bias=is_biased and keys.text("model_type") != "qwen2",
+        ),
+        feed_forward=FeedForward(width, is_gated=True),
+        experts=experts,
+        is_tied=keys.flag("tie_word_embeddings", default=False),
+    )
+
+
+def _gpt2(keys: _Keys, name: str) -> Model:
+    """GPT-2, and GPT-3, which has the same layers."""
+    hidden = keys.number("n_embd", "hidden_size")
+    heads, positions = keys.number("n_head", "num_attention_heads"), keys.number("n_positions")
+    return Model(
+        name=name,
+        source=keys.text("source"),
+        hidden=hidden,
+        layers=keys.number("n_layer", "num_hidden_layers"),
+        vocabulary=keys.number("vocab_size"),
+        sequence=positions,
+        attention=Attention(
+            heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True
+        ),
+        feed_forward=FeedForward(keys.number("n_inner", default=4 * hidden), is_gated=False, has_bias=True),
+        positions=positions,
+        is_tied=keys.flag("tie_word_embeddings", default=True),
+        norm_vectors=2,
+        has_dropout=True,
+    )
+
+
+def _bert(keys: _Keys, name: str) -> Model:
+    """An encoder."""
+    hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
+    positions = keys.number("max_position_embeddings")
+    return Model(
+        name=name,
+        source=keys.text("source"),
+        hidden=hidden,
+        layers=keys.number("num_hidden_layers"),
+        vocabulary=keys.number("vocab_size"),
+        sequence=positions,
+        attention=Attention(
+            heads, heads, _head_size(keys, hidden, heads), has_bias=True, has_output_bias=True
+        ),
+        feed_forward=FeedForward(keys.number("intermediate_size"), is_gated=False, has_bias=True),
+        positions=positions,
+        is_tied=True,
+        is_encoder=True,
+        norm_vectors=2,
+        has_dropout=True,
+        token_types=keys.number("type_vocab_size", default=2),
+        has_pooler=True,
+    )
+
+
+def _deepseek(keys: _Keys, name: str) -> Model:
+    """Attention with compressed keys and values; experts, some of which all tokens take."""
+    heads = keys.number("num_attention_heads")
+    query_rank = keys.content.get("q_lora_rank")
+    latent = Latent(
+        query_rank=0 if query_rank is None else keys.number("q_lora_rank"),
+        value_rank=keys.number("kv_lora_rank"),
+        rotary_size=keys.number("qk_rope_head_dim"),
+        value_size=keys.number("v_head_dim"),
+    )
+    return Model(
+        name=name,
+        source=keys.text("source"),
+        hidden=keys.number("hidden_size"),
+        layers=keys.number("num_hidden_layers"),
+        vocabulary=keys.number("vocab_size"),
+        sequence=keys.number("max_position_embeddings"),
+        attention=Attention(heads, heads, keys.number("qk_nope_head_dim"), latent=latent),
+        feed_forward=FeedForward(keys.number("intermediate_size"), is_gated=True),
+        experts=Experts(
+            keys.number("n_routed_experts"),
+            keys.number("num_experts_per_tok"),
+            FeedForward(keys.number("moe_intermediate_size"), is_gated=True),
+            shared=keys.number("n_shared_experts", default=0, least=0),
+            dense_layers=keys.number("first_k_dense_replace", default=0, least=0),
+            has_bias=keys.text("topk_method") == "noaux_tc",
+        ),
+        is_tied=keys.flag("tie_word_embeddings", default=False),
+    )
+
+
+_FORMS: Mapping[str, Callable[[_Keys, str], Model]] = {
+    "gpt2": _gpt2,
+    "llama": _llama,
+    "mistral": _llama,
+    "qwen2": _llama,
+    "mixtral": _llama,
+    "bert": _bert,
+    "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek,
+}

@@ -1,0 +1,258 @@
+"""What a program says of a rank: its place among the others, and what it does, line by line.
+
+A program is a function of a `Rank`. It asks where the rank stands and calls its operations:
+
+    def step(rank):
+        work = rank.compute("forward", micros=100)
+        rank.collective("all_reduce", 1 << 20, over="data", after=work)
+
+An operation begins after all that `after` names, and after what came before it in its stream. Computations
+and collectives go to the stream "main" unless they name another one; messages go to none: they begin after
+`after` or, if that is left out, after what came last in "main", and nothing waits for them unless it says so.
+Each operation returns the nodes that later ones may name in `after`; sums of them are nodes, too.
+
+What a program asks about places is remembered: ranks to which the answers are the same do the same. So a
+program runs once for all ranks that it does not tell apart.
+
+Not here: which ranks these are (`job`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.workload import GroupRule
+from et_sim.workloads.axes import Axes
+from et_sim.workloads.recording import Nodes, Recording
+
+MAIN = "main"
+Tensors = Mapping[str, int]  # name -> bytes
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+class Rank:
+    """A rank that stands for all to which a program gets the same answers."""
+
+    def __init__(self, axes: Axes, rank: int, rules: dict[str, GroupRule], source: str) -> None:
+        self.axes = axes
+        self.recording = Recording(source)
+        self.questions: dict[tuple[Any, ...], tuple[Callable[[Any], Any], Any]] = {}
+        self._rank = rank
+        self._rules = rules
+        self._last: dict[str, Nodes] = {}
+
+    def _ask(self, key: tuple[Any, ...], question: Callable[[Any], Any]) -> Any:
+        """The answer of a question about a rank, or about each of an array of ranks."""
+        known = self.questions.get(key)
+        if known is None:
+            known = self.questions[key] = (question, question(self._rank))
+        return known[1]
+
+    # Places.
+
+    def size(self, *axes: str) -> int:
+        """How many places there are along axes."""
+        return self.axes.size(*axes)
+
+    def place(self, axis: str) -> int:
+        """The rank's place along an axis: ranks at different places will do different things."""
+        return int(self._ask(("place", axis), lambda rank: self.axes.place(axis, rank)))
+
+    def is_first(self, axis: str) -> bool:
+        """Whether no place comes before the rank's."""
+        return bool(self._ask(("first", axis), lambda rank: self.axes.place(axis, rank) == 0))
+
+    def is_last(self, axis: str) -> bool:
+        """Whether no place comes after the rank's."""
+        last = self.axes[axis].size - 1
+        return bool(self._ask(("last", axis), lambda rank: self.axes.place(axis, rank) == last))
+
+    def next(self, axis: str, steps: int = 1, *, wraps: bool = False) -> int:
+        """The rank so many places ahead along an axis, or behind if `steps` is negative, as a distance."""
+        size, stride = self.axes[axis]
+        if wraps:
+            return int(
+                self._ask(
+                    ("around", axis, steps),
+                    lambda rank: (
+                        ((self.axes.place(axis, rank) + steps) % size - self.axes.place(axis, rank)) * stride
+                    ),
+                )
+            )
+        exists = self._ask(
+            ("exists", axis, steps),
+            lambda rank: (self.axes.place(axis, rank) + steps) // size == 0,
+        )
+        if not exists:
+            raise UsageError(
+                f"there is no rank {steps:+d} along {axis} from place {self.axes.place(axis, self._rank)}",
+                remedy=f'ask rank.is_first("{axis}") or is_last, or go around with wraps=True',
+            )
+        return steps * stride
+
+    def at(self, axis: str, place: int) -> int:
+        """The rank at a given place along an axis, as a distance."""
+        size, stride = self.axes[axis]
+        if not 0 <= place < size:
+            raise UsageError(f"{axis} has no place {place}", remedy=f"its places are 0 to {size - 1}")
+        return int(
+            self._ask(("at", axis, place), lambda rank: (place - self.axes.place(axis, rank)) * stride)
+        )
+
+    # Operations.
+
+    def last(self, stream: str = MAIN) -> Nodes:
+        """What came last in a stream."""
+        return self._last.get(stream, ())
+
+    def compute(
+        self,
+        name: str,
+        *,
+        micros: int = 0,
+        nanos: int | None = None,
+        num_ops: int | None = None,
+        tensor_bytes: int | None = None,
+        layer_shape: str | None = None,
+        after: Nodes = (),
+        stream: str | None = MAIN,
+        attributes: Mapping[str, int] = _NOTHING,
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
+    ) -> Nodes:
+        """A kernel, as `TraceBuilder.compute` has it."""
+        options = {
+            "micros": micros,
+            "nanos": nanos,
+            "num_ops": num_ops,
+            "tensor_bytes": tensor_bytes,
+            "layer_shape": layer_shape,
+            "attributes": attributes,
+        }
+        key = ("compute", micros, nanos, num_ops, tensor_bytes, layer_shape, *sorted(attributes.items()))
+        return self._add(TraceBuilder.compute, key, options, name, after, stream, (inputs, outputs))
+
+    def collective(
+        self,
+        kind: str,
+        bytes: int,
+        over: str | Sequence[str],
+        *,
+        name: str = "",
+        after: Nodes = (),
+        stream: str | None = MAIN,
+        priority: int | None = None,
+        inputs: Tensors | None = None,
+        outputs: Tensors | None = None,
+    ) -> Nodes:
+        """A collective of all ranks that differ only in their places along `over`, an axis or several.
+
+        Where that is the rank alone, nothing happens: it returns the nodes that it would have waited for.
+        """
+        axes = (over,) if isinstance(over, str) else tuple(over)
+        if self.axes.size(*axes) == 1:
+            return _joined(after, self.last(stream) if stream else ())
+        group = "-".join(axes)
+        if group not in self._rules:
+            self._rules[group] = self.axes.rule(*axes)
+        return self._collective(kind, bytes, group, name, after, stream, priority, (inputs, outputs))
+
+    def collective_of_ends(
+        self,
+        kind: str,
+        bytes: int,
+        axis: str,
+        *,
+        name: str = "",
+        after: Nodes = (),
+        stream: str | None = MAIN,
+    ) -> Nodes:
+        """A collective of the first and the last rank along an axis."""
+        if self.axes[axis].size == 1:
+            return _joined(after, self.last(stream) if stream else ())
+        group = f"{axis}-ends"
+        self._rules[group] = self.axes.rule_of_ends(axis)
+        return self._collective(kind, bytes, group, name, after, stream, None, (None, None))
+
+    def _collective(
+        self,
+        kind: str,
+        bytes: int,
+        group: str,
+        name: str,
+        after: Nodes,
+        stream: str | None,
+        priority: int | None,
+        tensors: tuple[Tensors | None, Tensors | None],
+    ) -> Nodes:
+        options = {"kind": kind, "bytes": bytes, "group": group, "priority": priority}
+        key = ("collective", kind, bytes, group, priority)
+        name = name or f"{kind} {group}"
+        return self._add(TraceBuilder.collective, key, options, name, after, stream, tensors)
+
+    def send(
+        self,
+        to: int,
+        bytes: int,
+        tag: int = 0,
+        *,
+        name: str = "send",
+        after: Nodes | None = None,
+        stream: str | None = None,
+    ) -> Nodes:
+        """A message to the rank at a distance, from `next` or `at`."""
+        after = self.last() if after is None else after
+        options, key = {"to": to, "bytes": bytes, "tag": tag}, ("send", to, bytes, tag)
+        return self._add(TraceBuilder.send, key, options, name, after, stream)
+
+    def receive(
+        self,
+        source: int,
+        bytes: int,
+        tag: int = 0,
+        *,
+        name: str = "receive",
+        after: Nodes | None = None,
+        stream: str | None = None,
+    ) -> Nodes:
+        """A message from the rank at a distance; it is asked for after `after`."""
+        after = self.last() if after is None else after
+        options, key = {"source": source, "bytes": bytes, "tag": tag}, ("receive", source, bytes, tag)
+        return self._add(TraceBuilder.receive, key, options, name, after, stream)
+
+    def load(self, bytes: int, *, name: str = "load", after: Nodes = (), stream: str | None = MAIN) -> Nodes:
+        """Read from remote memory."""
+        return self._add(TraceBuilder.load, ("load", bytes), {"bytes": bytes}, name, after, stream)
+
+    def store(
+        self, bytes: int, *, name: str = "store", after: Nodes = (), stream: str | None = MAIN
+    ) -> Nodes:
+        """Write to remote memory."""
+        return self._add(TraceBuilder.store, ("store", bytes), {"bytes": bytes}, name, after, stream)
+
+    def _add(
+        self,
+        make: Callable[..., int],
+        key: tuple[Any, ...],
+        options: Mapping[str, Any],
+        name: str,
+        after: Nodes,
+        stream: str | None,
+        tensors: tuple[Tensors | None, Tensors | None] = (None, None),
+    ) -> Nodes:
+        data = tuple(dict.fromkeys(after)) if len(after) > 1 else after
+        ctrl: Nodes = ()
+        if stream is not None:
+            ctrl = tuple(node for node in self._last.get(stream, ()) if node not in data)
+        found = (self.recording.add(make, key, options, name, data, ctrl, tensors),)
+        if stream is not None:
+            self._last[stream] = found
+        return found
+
+
+def _joined(first: Nodes, second: Nodes) -> Nodes:
+    return tuple(dict.fromkeys((*first, *second)))

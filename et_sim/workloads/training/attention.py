@@ -1,0 +1,148 @@
+"""The core of attention: scores of queries and keys, and sums of values by them.
+
+Ranks of the context axis have a share of the tokens each. In a ring, keys and values travel from rank to
+rank, and each works on those that it has; backward, their gradients travel along and return to their owner.
+With all-to-all exchanges, each rank gets all tokens of a share of the heads, and gives them back.
+
+The share of every rank is taken to be equal, also where later tokens see more of the sequence: that is how
+the tokens are dealt out (two stripes each, one from either end).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from et_sim.workloads.kernels import Kernel, attention_core
+from et_sim.workloads.models.model import Attention, Model
+from et_sim.workloads.rank import Rank
+from et_sim.workloads.recording import Nodes
+from et_sim.workloads.training.plan import CONTEXT, Plan
+from et_sim.workloads.training.work import Work
+
+UNFUSED_PASSES = 4  # scores are written, read by softmax, written, and read again
+
+
+def pairs(batch: int, sequence: int, *, causal: bool) -> int:
+    """Of a query and a key that it sees."""
+    return batch * (sequence * (sequence + 1) // 2 if causal else sequence * sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Of one micro-batch, on one rank."""
+
+    attention: Attention
+    tensor: int
+    context: int
+    by_ring: bool
+    tokens: int  # of the rank
+    pairs: int  # of all ranks of the context axis
+    value_bytes: int
+    is_recomputed: bool
+    score_passes: int  # how often every score is read or written
+
+    @staticmethod
+    def of(model: Model, plan: Plan) -> Core:
+        """That of a layer."""
+        causal = plan.causal and not model.is_encoder
+        return Core(
+            model.attention,
+            plan.tensor,
+            plan.context,
+            plan.context_attention == "ring",
+            plan.batch * model.sequence // plan.context,
+            pairs(plan.batch, model.sequence, causal=causal),
+            plan.value_bytes,
+            plan.recompute == "selective",
+            0 if plan.fused_attention else UNFUSED_PASSES,
+        )
+
+    @property
+    def _heads(self) -> int:
+        return self.attention.heads // self.tensor
+
+    @property
+    def _key_heads(self) -> int:
+        return max(self.attention.key_heads // self.tensor, 1)
+
+    @property
+    def _query_values(self) -> int:
+        """Of a token's queries."""
+        return self._heads * self.attention.query_size
+
+    @property
+    def _key_values(self) -> int:
+        """Of a token's keys and values."""
+        return self._key_heads * (self.attention.query_size + self.attention.value_size)
+
+    @property
+    def _outputs(self) -> int:
+        return self._heads * self.attention.value_size
+
+    @property
+    def key_bytes(self) -> int:
+        """Keys and values of the rank's own tokens."""
+        return self.tokens * self._key_values * self.value_bytes
+
+    def _kernel(self, share: int, factor: int) -> Kernel:
+        """A share of the rank's work."""
+        moved = self.tokens * (self._query_values + self._outputs + self._key_values)
+        moved += self.pairs // (self.context * share) * self._heads * self.score_passes
+        return attention_core(
+            "attention",
+            self.pairs * factor // (self.context * share),
+            self._heads,
+            self.attention.query_size,
+            self.attention.value_size,
+            moved * factor,
+            self.value_bytes,
+        )
+
+    def forward(self, work: Work) -> None:
+        if self.context == 1:
+            work.then(self._kernel(1, 1))
+        elif self.by_ring:
+            self._ring(work, 1)
+        else:
+            self._exchanged(work, 1)
+
+    def backward(self, work: Work) -> None:
+        if self.is_recomputed:
+            work.then(self._kernel(1, 1))
+        if self.context == 1:
+            work.then(self._kernel(1, 2))
+        elif self.by_ring:
+            self._ring(work, 2)
+        else:
+            self._exchanged(work, 2)
+
+    def _ring(self, work: Work, factor: int) -> None:
+        """While a rank works on the keys and values that it has, the next ones come."""
+        kernel, given, has = self._kernel(self.context, factor), work.at, work.at
+        gradients: Nodes = ()
+        for step in range(self.context):
+            coming: Nodes = ()
+            if step + 1 < self.context:
+                coming = self._pass_on(work.rank, work, has, "keys")
+            done = work.compute(kernel, given + has + gradients)
+            if factor == 2:
+                gradients = self._pass_on(work.rank, work, done + gradients, "gradients of keys")
+            has = coming
+            work.at = done
+        work.at += gradients
+
+    def _pass_on(self, rank: Rank, work: Work, after: Nodes, what: str) -> Nodes:
+        """To the next rank of the ring, and from the one before."""
+        tag, size = work.next_tag(), self.key_bytes
+        rank.send(rank.next(CONTEXT, 1, wraps=True), size, tag, name=f"{work.label} {what} send", after=after)
+        source = rank.next(CONTEXT, -1, wraps=True)
+        return rank.receive(source, size, tag, name=f"{work.label} {what} receive", after=after)
+
+    def _exchanged(self, work: Work, factor: int) -> None:
+        """All tokens of some heads, instead of some tokens of all heads."""
+        there = self.tokens * (self._query_values + self._key_values) * self.value_bytes
+        back = self.tokens * self._outputs * self.value_bytes
+        first, last = (there, back) if factor == 1 else (back, there)
+        work.exchange("all_to_all", first, CONTEXT, "heads all-to-all")
+        work.then(self._kernel(1, factor))
+        work.exchange("all_to_all", last, CONTEXT, "tokens all-to-all")

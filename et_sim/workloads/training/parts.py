@@ -1,0 +1,143 @@
+"""Parts of a layer: what each computes and exchanges, forward and backward.
+
+A part has three sides: the forward pass, gradients of its inputs, and gradients of its weights. The last one
+is put off (`Work.later`): whoever runs the pass says when it is done, so that it can hide what is exchanged.
+
+Not here: which parts a layer has (`layers`), and attention (`attention`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from et_sim.workloads.kernels import Kernel, element_wise, product
+from et_sim.workloads.rank import MAIN
+from et_sim.workloads.training.plan import EXPERT, TENSOR
+from et_sim.workloads.training.work import Work
+
+TENSOR_STREAM = "tensor"
+
+
+class Part(Protocol):
+    """Something that a layer does with the activations of a micro-batch."""
+
+    def forward(self, work: Work) -> None:
+        """Outputs from inputs."""
+
+    def backward(self, work: Work) -> None:
+        """Gradients of inputs from those of outputs; those of weights are put off."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementWise:
+    """Norms, activation functions, sums: limited by memory."""
+
+    name: str
+    values: int
+    operations: int
+    passes: int
+    value_bytes: int
+
+    def _kernel(self, factor: int) -> Kernel:
+        return element_wise(self.name, self.values, self.operations, self.passes, self.value_bytes).times(
+            factor
+        )
+
+    def forward(self, work: Work) -> None:
+        work.then(self._kernel(1))
+
+    def backward(self, work: Work) -> None:
+        work.then(self._kernel(2))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Activations times weights; `copies`: that of several experts, which are equal in size."""
+
+    name: str
+    rows: int
+    columns: int
+    inner: int
+    value_bytes: int
+    copies: int = 1
+    gathers: int = 0  # bytes of its inputs on each tensor-parallel rank, if they are to be gathered again
+
+    def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
+        return product(name, rows, columns, inner, self.value_bytes, self.copies)
+
+    def forward(self, work: Work) -> None:
+        work.then(self._product(self.name, self.rows, self.columns, self.inner))
+
+    def backward(self, work: Work) -> None:
+        work.later(partial(self._weights, work, work.label, work.at))
+        work.then(self._product(f"{self.name} inputs", self.rows, self.inner, self.columns))
+
+    def _weights(self, work: Work, label: str, gradients: tuple[int, ...]) -> None:
+        """From gradients of outputs, and inputs, of which each rank may have kept a share only."""
+        name, now = f"{self.name} weights", work.label
+        work.label = label
+        if self.gathers:
+            gradients += work.rank.collective(
+                "all_gather",
+                self.gathers,
+                TENSOR,
+                name=f"{label} {name} all-gather",
+                after=gradients,
+                stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
+            )
+        work.compute(self._product(name, self.inner, self.columns, self.rows), gradients)
+        work.label = now
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Where tensor-parallel products begin: each rank needs all inputs, and has a part of their gradients."""
+
+    name: str
+    bytes: int  # of all inputs
+    is_scattered: bool  # each rank has a share of the tokens
+
+    def forward(self, work: Work) -> None:
+        if self.is_scattered:
+            share = self.bytes // work.plan.tensor
+            work.exchange("all_gather", share, TENSOR, f"{self.name} all-gather")
+
+    def backward(self, work: Work) -> None:
+        kind = "reduce_scatter" if self.is_scattered else "all_reduce"
+        stream = TENSOR_STREAM if work.plan.overlap_tensor else MAIN
+        name = f"{self.name} {kind.replace('_', '-')}"
+        work.exchange(kind, self.bytes, TENSOR, name, stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Where tensor-parallel products end: each rank has a part of every sum."""
+
+    name: str
+    bytes: int  # of all outputs
+    is_scattered: bool
+
+    def forward(self, work: Work) -> None:
+        kind = "reduce_scatter" if self.is_scattered else "all_reduce"
+        work.exchange(kind, self.bytes, TENSOR, f"{self.name} {kind.replace('_', '-')}")
+
+    def backward(self, work: Work) -> None:
+        if self.is_scattered:
+            share = self.bytes // work.plan.tensor
+            work.exchange("all_gather", share, TENSOR, f"{self.name} all-gather")
+
+
+@dataclass(frozen=True, slots=True)
+class ToExperts:
+    """Tokens to the ranks that have the experts they take, or back."""
+
+    name: str
+    bytes: int  # of what each rank sends, to all ranks together
+
+    def forward(self, work: Work) -> None:
+        work.exchange("all_to_all", self.bytes, EXPERT, self.name)
+
+    def backward(self, work: Work) -> None:
+        self.forward(work)

@@ -1,0 +1,192 @@
+"""A plan of training: how a model is spread over ranks, and in which order they work.
+
+Ranks are counted along the axes in the order of `order`, the first one innermost. Experts are spread over the
+ranks of tensor, context and data together, which are then `expert` x `expert-data` ranks.
+
+Not here: how much memory and traffic that makes (`figures`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.units import plural
+from et_sim.workloads.axes import Axes
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+
+TENSOR, CONTEXT, DATA, PIPELINE = "tensor", "context", "data", "pipeline"
+EXPERT, EXPERT_DATA = "expert", "expert-data"
+SHARD, REPLICA = "shard", "replica"
+ORDER = "tensor-context-data-pipeline"
+RECOMPUTATION = ("none", "selective", "full")  # selective: the core of attention
+CONTEXT_ATTENTION = ("ring", "all-to-all")
+MOST = 10**9
+SMALLEST = 1e-9
+
+
+class Part(NamedTuple):
+    """Layers that one chunk of one place of the pipeline has."""
+
+    first: int
+    layers: int
+    has_embedding: bool
+    has_head: bool
+
+    @property
+    def all_layers(self) -> range:
+        """Their numbers."""
+        return range(self.first, self.first + self.layers)
+
+
+def _option(default: Any, flag: str, text: str, least: float = 1) -> Any:
+    """A field that the command line has as an option, and the least number it may be."""
+    return field(default=default, metadata={"flag": flag, "help": text, "least": least})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one step of training is spread over ranks and time."""
+
+    tensor: int = _option(1, "--tp", "ranks that share every layer (tensor parallelism)")
+    context: int = _option(1, "--cp", "ranks that share every sequence (context parallelism)")
+    data: int = _option(1, "--dp", "replicas of the model (data parallelism)")
+    pipeline: int = _option(1, "--pp", "stages of the pipeline")
+    expert: int = _option(1, "--ep", "ranks that the experts are spread over, among those of tp x cp x dp")
+    order: str = _option(ORDER, "--order", "how ranks are counted, the innermost axis first")
+    schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
+    chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
+    micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
+    batch: int = _option(1, "--batch", "sequences in a micro-batch")
+    stage_layers: tuple[int, ...] = _option(
+        (), "--stage-layers", "layers of each part of the pipeline, as in 7,8,8,7 (default: all equal)"
+    )
+    sequence_parallel: bool = _option(
+        False, "--sequence-parallel", "tensor-parallel ranks share the tokens between their products"
+    )
+    context_attention: str = _option(
+        "ring", "--context-attention", f"with cp: {' or '.join(CONTEXT_ATTENTION)}"
+    )
+    recompute: str = _option(
+        "none", "--recompute", f"activations in the backward pass: {', '.join(RECOMPUTATION)}"
+    )
+    zero: int = _option(
+        0, "--zero", "what replicas share: 1 optimizer states, 2 and gradients, 3 and weights (FSDP)", 0
+    )
+    shard: int = _option(0, "--shard", "so many replicas share (default: all of them)", 0)
+    prefetch: int = _option(1, "--prefetch", "layers whose shared weights are gathered ahead", 0)
+    bucket: int = _option(25 << 20, "--bucket", "bytes of gradients that are reduced together")
+    overlap_tensor: bool = _option(
+        True, "--no-overlap-tensor", "exchange gradients of inputs before those of weights are computed"
+    )
+    causal: bool = _option(True, "--full-attention", "count masked scores, too")
+    fused_attention: bool = _option(
+        True, "--unfused-attention", "write the scores of attention to memory, and keep them"
+    )
+    value_bytes: int = _option(2, "--value-bytes", "bytes of a weight or activation")
+    gradient_bytes: int = _option(2, "--gradient-bytes", "bytes of a gradient")
+    master_bytes: int = _option(
+        12, "--master-bytes", "bytes of the optimizer for each weight: a copy and two moments", 0
+    )
+    tflops: float = _option(
+        200.0, "--tflops", "what a rank's kernels achieve, in 10^12 operations per second", SMALLEST
+    )
+    memory_gbps: float = _option(
+        2000.0, "--memory-gbps", "what they achieve of memory, in 10^9 bytes per second", SMALLEST
+    )
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, bool | str | tuple):
+                continue
+            least = one.metadata["least"]
+            if not least <= value <= MOST:
+                what = "more than 0" if least == SMALLEST else f"at least {least:g}"
+                raise UsageError(
+                    f"{one.name.replace('_', '-')} is {value}",
+                    remedy=f"it must be {what}, and at most {MOST:,}",
+                )
+        for name, known in (
+            ("recompute", RECOMPUTATION),
+            ("context_attention", CONTEXT_ATTENTION),
+            ("schedule", tuple(SCHEDULES)),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
+                raise UsageError(f"{name.replace('_', '-')} is {value!r}", remedy=remedy)
+        if self.zero > 3:
+            raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
+        self._check_order()
+        self._check_shares()
+
+    def _check_order(self) -> None:
+        named = self.order.split("-")
+        wanted = ORDER.split("-")
+        if sorted(named) != sorted(wanted):
+            raise UsageError(
+                f"order is {self.order!r}", remedy=f"name each of {', '.join(wanted)} once, as in {ORDER}"
+            )
+
+    def _check_shares(self) -> None:
+        inner = self.tensor * self.context * self.data
+        if inner % self.expert:
+            raise UsageError(
+                f"{plural(self.expert, 'expert-parallel rank')} do not divide the"
+                f" {inner} of tensor x context x data",
+                remedy="give a divisor of their product",
+            )
+        if self.expert > 1 and self.order.split("-")[-1] != PIPELINE and self.pipeline > 1:
+            raise UsageError(
+                f"order {self.order} has the pipeline among the axes that experts are spread over",
+                remedy="put pipeline last",
+            )
+        if self.shard and self.data % self.shard:
+            raise UsageError(
+                f"shard is {self.shard}, which does not divide {self.data} replicas",
+                remedy="give a divisor of data, or 0 for all of them",
+            )
+        if self.shard and not self.zero:
+            raise UsageError("shard is given, and nothing is shared", remedy="give zero, 1 to 3, too")
+        if self.sequence_parallel and self.tensor == 1:
+            raise UsageError(
+                "sequence-parallel needs tensor parallelism", remedy="give tensor, 2 or more, or leave it out"
+            )
+        schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the job has."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def axes(self) -> Axes:
+        """The ranks by their places."""
+        found = Axes(**{name: getattr(self, name) for name in self.order.split("-")})
+        inner = [name for name in self.order.split("-") if name != PIPELINE]
+        if self.expert > 1:
+            total = self.tensor * self.context * self.data
+            found = found.split(*inner, **{EXPERT: self.expert, EXPERT_DATA: total // self.expert})
+        if self.shard:
+            found = found.split(DATA, **{SHARD: self.shard, REPLICA: self.data // self.shard})
+        return found
+
+    @property
+    def parts(self) -> int:
+        """Into how many pieces the layers are cut."""
+        return self.pipeline * self.chunks
+
+    def layers_of_parts(self, model: Model) -> tuple[int, ...]:
+        """How many layers each piece has, in the order of the model."""
+        if self.stage_layers:
+            return self.stage_layers
+        return (model.layers // self.parts,) * self.parts
+
+    def part(self, model: Model, place: int, chunk: int) -> Part:
+        """What a chunk of a place along the pipeline has."""
+        number, layers = chunk * self.pipeline + place, self.layers_of_parts(model)
+        first = sum(layers[:number])
+        return Part(first, layers[number], number == 0, number == self.parts - 1)

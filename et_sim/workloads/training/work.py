@@ -1,0 +1,68 @@
+"""What a rank is doing at some moment of a step: the pass, the layer, and what came last.
+
+Parts of a layer say what they compute and exchange; here it becomes nodes with names, in the right streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from et_sim.workloads.kernels import Kernel
+from et_sim.workloads.rank import MAIN, Rank
+from et_sim.workloads.recording import Nodes
+from et_sim.workloads.training.plan import Plan
+
+FIRST_RING_TAG = 1 << 28
+
+
+@dataclass(slots=True)
+class Work:
+    """The program of a rank so far."""
+
+    rank: Rank
+    plan: Plan
+    label: str = ""
+    at: Nodes = ()  # what the next computation needs
+    put_off: list[Callable[[], None]] = field(default_factory=list)  # gradients of weights
+    _tag: int = FIRST_RING_TAG
+
+    def compute(self, kernel: Kernel, after: Nodes | None = None) -> Nodes:
+        """A kernel in the main stream; a node says how long it takes where the machine does not."""
+        operations, size = kernel.operations, kernel.bytes
+        micros = max(operations / (self.plan.tflops * 1e6), size / (self.plan.memory_gbps * 1e3))
+        return self.rank.compute(
+            f"{self.label} {kernel.name}",
+            micros=max(round(micros), 1),
+            num_ops=operations,
+            tensor_bytes=size,
+            layer_shape=kernel.shape or None,
+            after=self.at if after is None else after,
+        )
+
+    def then(self, kernel: Kernel) -> None:
+        """A kernel that the next one needs."""
+        self.at = self.compute(kernel)
+
+    def exchange(
+        self, kind: str, bytes: int, over: str | Sequence[str], name: str, stream: str = MAIN
+    ) -> None:
+        """A collective that the next kernel needs."""
+        if bytes:
+            name = f"{self.label} {name}"
+            self.at = self.rank.collective(kind, bytes, over, name=name, after=self.at, stream=stream)
+
+    def next_tag(self) -> int:
+        """A tag that no other message of the rank has; its peers count the same."""
+        self._tag += 1
+        return self._tag
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Put off what only gives gradients of weights."""
+        self.put_off.append(work)
+
+    def catch_up(self) -> None:
+        """Do all that was put off."""
+        put_off, self.put_off = self.put_off, []
+        for work in put_off:
+            work()
