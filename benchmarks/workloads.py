@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from machines import GROUPS_OF
 
-from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import TraceBuilder, Workload, write_workload
 from et_sim.trace.manifest import write_manifest
+from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads.models.model import Attention, FeedForward
 
 
 def _shared(trace: Any, prefix: Path, ranks: int) -> Path:
@@ -55,11 +56,13 @@ def layers(prefix: Path, ranks: int) -> Path:
 
 
 def job(prefix: Path, ranks: int) -> Path:
-    """A transformer with tensor, pipeline and data parallelism: about 4,900 nodes a rank."""
+    """A transformer with tensor, pipeline and data parallelism: about 5,000 nodes a rank."""
     path = prefix.with_suffix(".workload.json")
     if not path.exists():
-        model = Transformer(tensor=8, pipeline=16, data=ranks // 128, micro_batches=64, layers=144)
-        write_manifest(make_transformer(model), path)
+        part = FeedForward(8192, is_gated=False)
+        model = Model("decoder", "", 2048, 48, 51_200, 2048, Attention(16, 16, 128), part)
+        plan = Plan(tensor=8, pipeline=16, data=ranks // 128, micro_batches=64)
+        write_manifest(make_training(model, plan), path)
     return path
 
 

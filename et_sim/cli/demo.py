@@ -52,8 +52,8 @@ def _repeat(folder: Path) -> str:
 
 def _write_inputs(folder: Path) -> None:
     """Everything or nothing: whatever would be lost is found before anything is written."""
-    from et_sim.generate.demo import training_step
     from et_sim.trace.encode import encode_trace
+    from et_sim.workloads.demo import training_step
 
     workload = training_step()
     encoded = [encode_trace(trace) for trace in workload.templates]
@@ -77,7 +77,7 @@ def _write_inputs(folder: Path) -> None:
 def _bundled(name: str) -> bytes:
     from importlib.resources import files
 
-    return (files("et_sim.generate.demo") / name).read_bytes()
+    return (files("et_sim.workloads.demo") / name).read_bytes()
 
 
 def _refuse_loss(path: Path, content: bytes) -> None:

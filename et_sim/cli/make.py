@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from et_sim.cli import training
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.generate.microbenchmarks import KINDS, make_microbenchmark
+from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from et_sim.workloads.training.figures import Figures, Stage
 
 SHOWN = 16  # stages in the table
+MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
 
 
 def add_parser(commands: Any) -> None:
@@ -20,8 +21,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "plan",
         help="what a training job needs: memory, operations, traffic, bubble",
-        description="Check how a model is spread over ranks, and print what every stage of the pipeline needs:"
-        " memory, operations, traffic, and how long it has nothing to compute. Nothing is simulated.",
+        description="Check how a model is spread over ranks, and print what every stage of the pipeline"
+        " needs: memory, operations, traffic, and how long it has nothing to compute. Nothing is simulated.",
     )
     parser.add_argument("--capacity", help="memory of a NPU, such as 80GiB: exit 1 if a stage needs more")
     parser.add_argument("--json", action="store_true", help="print data instead of text")
@@ -38,8 +39,13 @@ def run(options: argparse.Namespace) -> int:
     if capacity is not None and capacity < 1:
         raise UsageError(f"--capacity is {options.capacity}", remedy="give a size such as 80GiB")
     found, _ = figures(*training.read_options(options))
-    print(json.dumps(as_data(found, capacity), indent=2) if options.json else "\n".join(as_text(found, capacity)))
-    return 1 if capacity is not None and any(stage.memory.total > capacity for stage in found.stages) else 0
+    lines = as_text(found, capacity)
+    print(json.dumps(as_data(found, capacity), indent=2) if options.json else "\n".join(lines))
+    return 1 if capacity is not None and _largest(found) > capacity else 0
+
+
+def _largest(found: Figures) -> int:
+    return max(stage.memory.total for stage in found.stages)
 
 
 def as_data(found: Figures, capacity: int | None) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def as_text(found: Figures, capacity: int | None) -> list[str]:
         " if the network took no time",
         "",
     ]
-    head = ("stage", "layers", "weights", "gradients", "optimizer", "activations", "logits", "total", "bubble")
+    head = ("stage", "layers", *MEMORY, "total", "bubble")
     rows = [_row(stage) for stage in _shown(found.stages)]
     lines += aligned([head, *rows], "<<" + ">" * 7)
     left = len(found.stages) - len(rows)
@@ -109,19 +115,12 @@ def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 def _row(stage: Stage) -> tuple[str, ...]:
     from et_sim.units import format_bytes
 
-    memory = stage.memory
-    sizes = (memory.weights, memory.gradients, memory.optimizer, memory.activations, memory.logits)
-    layers = "+".join(map(str, stage.layers))
-    return (
-        str(stage.place),
-        layers,
-        *(format_bytes(size) for size in (*sizes, memory.total)),
-        f"{stage.bubble:.1%}",
-    )
+    sizes = [format_bytes(getattr(stage.memory, name)) for name in (*MEMORY, "total")]
+    return str(stage.place), "+".join(map(str, stage.layers)), *sizes, f"{stage.bubble:.1%}"
 
 
 def _traffic(found: Figures) -> list[str]:
-    """What a rank of the first and of the last stage sends, at most."""
+    """What a rank puts in, of the stage where that is most."""
     from et_sim.units import format_bytes
     from et_sim.views.text import aligned
 

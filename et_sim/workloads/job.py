@@ -13,9 +13,8 @@ import numpy as np
 from et_sim.trace.columns import Trace
 from et_sim.trace.workload import GroupRule, Workload
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.rank import Rank
-
-PROFILE = "corrected"  # what is made here has no results of the reference to repeat
 
 Program = Callable[[Rank], object]
 

@@ -36,7 +36,7 @@ def test_the_printed_command_repeats_the_run_to_the_byte(capsys: pytest.CaptureF
 
 
 def test_the_demo_has_hidden_and_exposed_communication() -> None:
-    from et_sim.generate.demo import training_step
+    from et_sim.workloads.demo import training_step
 
     folder = Path(et_sim.__file__).parent / "generate" / "demo"
     result = et_sim.simulate(training_step(), system=folder / "system.json", network=folder / "network.yml")

@@ -9,8 +9,8 @@ import pytest
 from machines import network, system
 
 from et_sim.cli import main
-from et_sim.generate.microbenchmarks import make_microbenchmark
 from et_sim.trace import read_workload, write_manifest
+from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 
 @pytest.mark.usefixtures("warm_engine")

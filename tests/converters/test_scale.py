@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from training_jobs import transformer
 
 import et_sim
 from converters.cli import main
 from converters.editing.growth import Growth
 from et_sim.errors import UsageError
-from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import (
     GroupRule,
     Trace,
@@ -48,17 +48,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job(data: int, *, tensor: int = 2, pipeline: int = 2) -> Workload:
-    shape = Transformer(
-        tensor=tensor,
-        pipeline=pipeline,
-        data=data,
-        layers=4,
-        hidden=64,
-        sequence=32,
-        vocabulary=128,
-        micro_batches=4,
-    )
-    return make_transformer(shape)
+    return transformer(tensor=tensor, pipeline=pipeline, data=data)
 
 
 def meaning(named: str, groups: str | None = None) -> list[list[tuple[Any, ...]]]:

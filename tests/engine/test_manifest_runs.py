@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from machines import network, system
+from training_jobs import transformer
 
 from et_sim.api import run
-from et_sim.generate.microbenchmarks import make_microbenchmark
-from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import GroupRule, TraceBuilder, Workload, write_manifest, write_workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.files import groups_path
+from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 
 def groups_of_rules() -> Workload:
@@ -41,17 +40,12 @@ def groups_of_rules() -> Workload:
     return Workload(tuple(templates), of_rank, relative_peers=(True, True), group_rules=rules)
 
 
-def transformer(**given: Any) -> Workload:
-    usual = {"layers": 8, "hidden": 256, "sequence": 64, "vocabulary": 512, "micro_batches": 5}
-    return make_transformer(Transformer(**{**usual, **given}))
-
-
 WORKLOADS = {
     "ring": make_microbenchmark("ring_send_receive", ranks=8, size=10_000, repeat=3, compute_us=4),
     "pairs": make_microbenchmark("send_receive", ranks=8, size=10_000, repeat=3, compute_us=4),
     "groups": groups_of_rules(),
-    "pipeline": transformer(pipeline=4),
-    "three ways": transformer(tensor=2, pipeline=2, data=3),
+    "pipeline": transformer(pipeline=4, micro_batches=5),
+    "three ways": transformer(tensor=2, pipeline=2, data=3, micro_batches=3),
     "one stage": transformer(tensor=2, data=2),
 }
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import MODELS, network, system
 from random_cases import random_case
+from training_jobs import transformer
 
 import et_sim
 from et_sim.api import run
 from et_sim.cli import main
-from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.jobs import read_jobs
 from et_sim.timeline import write_run
 from et_sim.trace import Trace, TraceBuilder, Workload, write_manifest, write_workload
@@ -255,7 +255,7 @@ def test_peers_roots_and_groups_are_those_of_the_npus(described: str, model: str
 
 def test_a_training_job_of_rules_and_distances_takes_the_same_wherever_it_is() -> None:
     """Tensor, pipeline and data parallelism on 8 of 24 NPUs of a switch, in any order."""
-    workload = make_transformer(Transformer(tensor=2, pipeline=2, data=2, layers=4, micro_batches=2))
+    workload = transformer(tensor=2, pipeline=2, data=2, micro_batches=2)
     durations = set()
     for how in ({"npus": "packed"}, {"npus": "spread"}, {"npus": "random", "seed": 3}, {"npus": "7-21/2"}):
         machine = {"system": CORRECTED, "network": network(["Switch"], [24])}

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from training_jobs import transformer
 
-from et_sim.generate.microbenchmarks import make_microbenchmark
-from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.trace import GroupRule, Trace, TraceBuilder, Workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import Problem, find_problems, message_cycles
 from et_sim.trace.preflight import interleaving as interleaving_module
+from et_sim.workloads.microbenchmarks import make_microbenchmark
 
 RULES = {
     "tensor": GroupRule(2, 1),
@@ -93,10 +93,8 @@ def test_a_million_ranks_are_checked_without_a_trace_for_each() -> None:
 
 
 def test_a_large_training_job_is_found_sound() -> None:
-    model = Transformer(
-        tensor=8, pipeline=8, data=64, layers=8, micro_batches=16, hidden=512, vocabulary=1024
-    )
-    assert find_problems(make_transformer(model)) == []
+    job = transformer(tensor=8, pipeline=8, data=64, layers=8, micro_batches=16)
+    assert find_problems(job) == []
 
 
 def test_a_missing_receive_of_a_template_is_named_by_rank() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from training_jobs import transformer
+
 import et_sim
-from et_sim.generate.transformer import Transformer, make_transformer
 from et_sim.timeline import OutputFilter, write_run
 
 SYSTEM = {"scheduling-policy": "FIFO", "all-reduce-implementation": ["ring"], "local-mem-bw": 50}
@@ -28,8 +29,7 @@ def written(workload: et_sim.Workload, folder: Path, **options: Any) -> Path:
 
 def pipeline(folder: Path, **options: Any) -> Path:
     """Eight ranks in two stages that send and receive, with tensor and data parallelism."""
-    job = Transformer(tensor=2, pipeline=2, data=2, layers=4, micro_batches=4)
-    return written(make_transformer(job), folder, **options)
+    return written(transformer(tensor=2, pipeline=2, data=2), folder, **options)
 
 
 def side_by_side(folder: Path) -> Path:

@@ -85,9 +85,7 @@ def figures(model: Model, plan: Plan) -> tuple[Figures, Workload]:
         templates=len(workload.templates),
         nodes=workload.nodes,
         tokens=plan.data * plan.micro_batches * plan.batch * model.sequence,
-        operations=sum(
-            count * of for count, of in zip(counts, operations, strict=True)
-        ),
+        operations=sum(count * of for count, of in zip(counts, operations, strict=True)),
         ideal_ns=ideal,
         stages=tuple(
             Stage(

@@ -9,13 +9,15 @@ Not here: how much memory and traffic that makes (`figures`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.units import plural
-from et_sim.workloads.axes import Axes
-from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+
+if TYPE_CHECKING:
+    from et_sim.workloads.axes import Axes
+    from et_sim.workloads.models.model import Model
 
 TENSOR, CONTEXT, DATA, PIPELINE = "tensor", "context", "data", "pipeline"
 EXPERT, EXPERT_DATA = "expert", "expert-data"
@@ -165,6 +167,8 @@ class Plan:
     @property
     def axes(self) -> Axes:
         """The ranks by their places."""
+        from et_sim.workloads.axes import Axes
+
         found = Axes(**{name: getattr(self, name) for name in self.order.split("-")})
         inner = [name for name in self.order.split("-") if name != PIPELINE]
         if self.expert > 1:

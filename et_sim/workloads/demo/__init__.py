@@ -3,6 +3,6 @@
 Not here: writing and running it (`et_sim.cli.demo`).
 """
 
-from et_sim.generate.demo.workload import training_step
+from et_sim.workloads.demo.workload import training_step
 
 __all__ = ["training_step"]

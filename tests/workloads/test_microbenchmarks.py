@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from et_sim.errors import UsageError
-from et_sim.generate.microbenchmarks import COLLECTIVES, KINDS, make_microbenchmark
 from et_sim.trace import CollectiveKind, NodeKind, Workload, read_workload, write_workload
 from et_sim.trace.expansion import expanded
 from et_sim.trace.preflight import find_problems
+from et_sim.workloads.microbenchmarks import COLLECTIVES, KINDS, make_microbenchmark
 
 
 def make(kind: str, **given: Any) -> Workload:

@@ -1,7 +1,7 @@
 """Small workloads made to measure one thing: a collective, messages between pairs, or computation.
 
 Sizes are exact: `comm_size` is the number of bytes given. Every collective type can be made.
-Not here: a model of training (`transformer`).
+Not here: models of training (`training`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.generate import PROFILE
+from et_sim.workloads.profile import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

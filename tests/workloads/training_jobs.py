@@ -1,0 +1,48 @@
+"""Training jobs for tests: a small decoder, spread as the test says."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from et_sim.trace import Workload
+from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent
+
+
+def decoder(**given: Any) -> Model:
+    """Four layers of eight heads, with every dimension a power of two."""
+    hidden, heads = given.pop("hidden", 64), given.pop("heads", 8)
+    usual: dict[str, Any] = {
+        "name": "small",
+        "source": "this test",
+        "hidden": hidden,
+        "layers": 4,
+        "vocabulary": 128,
+        "sequence": 32,
+        "attention": Attention(heads, heads, hidden // heads),
+        "feed_forward": FeedForward(4 * hidden, is_gated=False),
+    }
+    return Model(**{**usual, **given})
+
+
+def with_experts(**given: Any) -> Model:
+    """A layer without and three with eight experts, of which a token takes two and one that all take."""
+    model = decoder(**given)
+    part = FeedForward(2 * model.hidden, is_gated=True)
+    return replace(model, experts=Experts(8, 2, part, shared=1, dense_layers=1))
+
+
+def with_latent_attention(**given: Any) -> Model:
+    """Keys and values in a compressed form."""
+    model = decoder(**given)
+    return replace(model, attention=Attention(8, 8, 8, latent=Latent(24, 16, 4, 8)))
+
+
+def transformer(**given: Any) -> Workload:
+    """One step of training the decoder; what is no field of a plan changes the model."""
+    of_plan = {one.name for one in fields(Plan)}
+    plan = {"micro_batches": 4} | {name: value for name, value in given.items() if name in of_plan}
+    return make_training(
+        decoder(**{name: value for name, value in given.items() if name not in of_plan}), Plan(**plan)
+    )
