@@ -86,13 +86,15 @@ class _Step:
         work = self.work
         work.at = ()
         if piece.has_embedding:
+            self._need(piece, self._embedding_weights, 1)
             self._through(self.layers.embedding(), "embedding")
         else:
             self._receive(one, -1)
         for layer in piece.all_layers:
-            self._need(piece, layer, 1)
+            self._need(piece, self._layer_weights(layer), 1)
             self._through(self.layers.layer(layer), f"layer {layer}")
         if piece.has_head:
+            self._need(piece, self._head_weights, 1)
             self._through(self.layers.head(), "")
         else:
             self._send(one, 1)
@@ -110,12 +112,13 @@ class _Step:
         kept = self.outputs.pop((one.micro_batch, one.chunk))
         work.at = kept
         if piece.has_head:
+            self._need(piece, self._head_weights, -1)
             self._back(self.layers.head(), "", self._head_weights, one)
         else:
             self._receive(one, 1)
             work.at += kept
         for layer in reversed(piece.all_layers):
-            self._need(piece, layer, -1)
+            self._need(piece, self._layer_weights(layer), -1)
             if self.plan.recompute == "full":
                 self._again(layer)
             self._back(self.layers.layer(layer), f"layer {layer}", self._layer_weights(layer), one)
@@ -174,19 +177,27 @@ class _Step:
     def _head_weights(self) -> Weights:
         return Weights("head", self.layers.head_weights, 0)
 
-    def _need(self, piece: Piece, layer: int, way: int) -> None:
-        """Where weights are shared: gather those of this layer and of the next ones of the pass."""
+    def _units(self, piece: Piece) -> list[Weights]:
+        """The weights of a piece, as they are gathered together."""
+        found = [self._layer_weights(layer) for layer in piece.all_layers]
+        if piece.has_embedding:
+            found.insert(0, self._embedding_weights)
+        if piece.has_head:
+            found.append(self._head_weights)
+        return found
+
+    def _need(self, piece: Piece, weights: Weights, way: int) -> None:
+        """Where weights are shared: gather these, and the next ones of the pass."""
         if self.plan.zero < 3:
             return
-        order = list(piece.all_layers)[::way]
-        at = order.index(layer)
+        order = self._units(piece)[::way]
+        at = order.index(weights)
         if at == 0:
             self.gathered = {}
         for ahead in order[at : at + 1 + self.plan.prefetch]:
-            if str(ahead) not in self.gathered:
-                after = self.rank.last(MAIN)
-                self.gathered[str(ahead)] = self.replicas.gather(self._layer_weights(ahead), after)
-        found = self.gathered[str(layer)]
+            if ahead.name not in self.gathered:
+                self.gathered[ahead.name] = self.replicas.gather(ahead, self.rank.last(MAIN))
+        found = self.gathered[weights.name]
         self.work.at += tuple(node for node in found if node not in self.work.at)
 
     # Between stages.

@@ -1,0 +1,109 @@
+"""Memory of a plan, against the activations that Korthikanti et al. (2022) publish for four models.
+
+The figures (shares of figure 7, and GiB of figure 1) are those that Calculon's validation files hold; origin:
+arXiv 2205.05198 and calculon-ai/calculon, calculon/llm/validation.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from training_jobs import decoder
+
+from et_sim.workloads import Model, Plan
+from et_sim.workloads.models.model import Attention, FeedForward
+from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.memory import Memory, memory
+
+GIB = 1 << 30
+# hidden, heads, layers, stages, sequences in a micro-batch, chunks, sequences in a step
+JOBS = {
+    "22B": (6144, 64, 48, 1, 4, 1, 4),
+    "175B": (12288, 96, 96, 8, 1, 3, 64),
+    "530B": (20480, 128, 105, 35, 1, 3, 280),
+    "1T": (25600, 160, 128, 64, 1, 1, 512),
+}
+ACTIVATIONS_GIB = {
+    ("22B", "none"): 59.25,
+    ("175B", "none"): 66.84375,
+    ("530B", "none"): 114.0234375,
+    ("1T", "none"): 131.25,
+    ("22B", "seqsel"): 9.5625,
+    ("175B", "seqsel"): 12.3515625,
+    ("530B", "seqsel"): 23.076171875,
+    ("1T", "seqsel"): 26.5625,
+}
+PERCENT_OF_NONE = {
+    "seqsel": (16.18, 18.49, 20.27, 20.27),
+    "seq": (66.84, 62.04, 58.31, 58.31),
+    "sel": (49.42, 56.53, 62.04, 62.04),
+    "full": (7.64, 8.71, 9.42, 9.42),
+}
+RECOMPUTE = {"none": "none", "seq": "none", "sel": "selective", "seqsel": "selective", "full": "full"}
+
+
+def first_stage(name: str, mode: str) -> Memory:
+    hidden, heads, layers, stages, batch, chunks, sequences = JOBS[name]
+    model = Model(
+        name,
+        "arXiv 2205.05198",
+        hidden,
+        layers,
+        51_200,
+        2048,
+        Attention(heads, heads, hidden // heads, has_bias=True, has_output_bias=True),
+        FeedForward(4 * hidden, is_gated=False, has_bias=True),
+        positions=2048,
+        is_tied=True,
+        norm_vectors=2,
+        has_dropout=True,
+    )
+    plan = Plan(
+        tensor=8,
+        pipeline=stages,
+        batch=batch,
+        micro_batches=sequences // batch,
+        chunks=chunks,
+        schedule="interleaved" if chunks > 1 else "1f1b",
+        sequence_parallel=mode.startswith("seq"),
+        recompute=RECOMPUTE[mode],
+        fused_attention=False,
+    )
+    return memory(Layers(model, plan), 0)
+
+
+@pytest.mark.parametrize(("name", "mode"), sorted(ACTIVATIONS_GIB))
+def test_activations_are_those_of_the_paper(name: str, mode: str) -> None:
+    found = first_stage(name, mode).activations / GIB
+    assert found == pytest.approx(ACTIVATIONS_GIB[name, mode], rel=0.002)
+
+
+@pytest.mark.parametrize("mode", sorted(PERCENT_OF_NONE))
+def test_shares_of_activations_are_those_of_the_paper(mode: str) -> None:
+    for name, expected in zip(JOBS, PERCENT_OF_NONE[mode], strict=True):
+        share = 100 * first_stage(name, mode).activations / first_stage(name, "none").activations
+        assert share == pytest.approx(expected, rel=0.015), name
+
+
+@given(st.integers(0, 3), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]))
+def test_sharing_among_replicas_divides_what_it_says(zero: int, data: int, tensor: int) -> None:
+    model = decoder(hidden=256)
+    alone = memory(Layers(model, Plan(tensor=tensor)), 0)
+    shared = memory(Layers(model, Plan(tensor=tensor, data=data, zero=zero)), 0)
+    for name, first in (("optimizer", 1), ("gradients", 2), ("weights", 3)):
+        share = data if zero >= first else 1
+        assert getattr(shared, name) == pytest.approx(getattr(alone, name) / share, rel=0.001)
+    assert shared.activations == alone.activations
+
+
+def test_states_of_a_model_are_sixteen_bytes_a_weight() -> None:
+    model = decoder()
+    found = memory(Layers(model, Plan()), 0)
+    assert found.weights + found.gradients + found.optimizer == 16 * model.weights
+
+
+def test_later_stages_keep_fewer_micro_batches() -> None:
+    layers = Layers(decoder(), Plan(pipeline=4, micro_batches=8))
+    kept = [memory(layers, place).activations for place in range(4)]
+    assert kept == [kept[3] * count for count in (4, 3, 2, 1)]

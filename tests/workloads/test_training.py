@@ -1,0 +1,344 @@
+"""Training jobs: totals equal closed forms, ideal networks give the textbook's times, and nothing hangs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import network, system
+from training_jobs import decoder, transformer, with_experts, with_latent_attention
+
+from et_sim.api import run
+from et_sim.errors import UsageError
+from et_sim.trace import CollectiveKind, GroupRule, NodeKind, Trace, Workload
+from et_sim.trace.expansion import expanded
+from et_sim.trace.preflight import find_problems
+from et_sim.workloads import Model, Plan, make_training, read_model
+from et_sim.workloads.training.attention import pairs
+from et_sim.workloads.training.figures import figures
+from et_sim.workloads.training.layers import Layers
+
+IDEAL = {"topology": ["FullyConnected"], "bandwidth": [1e6], "latency": [0]}
+
+
+def sums(workload: Workload, *, over: Any) -> Any:
+    """A figure of every template, times its ranks."""
+    each = [over(trace) for trace in workload.templates]
+    return sum(count * one for count, one in zip(workload.ranks_per_template.tolist(), each, strict=True))
+
+
+def products(trace: Trace) -> int:
+    """Operations of products of activations and weights."""
+    wanted = np.array([" router" in name or " experts " in name for name in trace.names], np.bool_)
+    is_product = (trace.layer_shape > 0) | (wanted[trace.name] & (trace.kind == NodeKind.COMP))
+    is_product &= ~np.array(["activation" in name for name in trace.names], np.bool_)[trace.name]
+    return int(trace.num_ops[is_product].sum())
+
+
+def of_attention(trace: Trace) -> int:
+    """Operations of scores, and of sums by them."""
+    return int(trace.num_ops[named(trace, " attention")].sum())
+
+
+def named(trace: Trace, ending: str) -> Any:
+    return np.array([name.endswith(ending) for name in trace.names], np.bool_)[trace.name]
+
+
+def moved(trace: Trace) -> Counter[tuple[str, str]]:
+    """Bytes that a rank puts in, by group and kind."""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in np.flatnonzero(trace.kind == NodeKind.COLL).tolist():
+        kind = CollectiveKind(int(trace.comm_type[row])).name.lower()
+        found[trace.group_names[int(trace.group[row])], kind] += int(trace.comm_bytes[row])
+    for row in np.flatnonzero(trace.kind == NodeKind.SEND).tolist():
+        found["", "send"] += int(trace.comm_bytes[row])
+    return found
+
+
+def matrix_weights(model: Model) -> int:
+    """Weights that activations are multiplied with, for each token."""
+    hidden = model.hidden
+    attention = sum(inputs * outputs for _, inputs, outputs in model.attention.projections(hidden))
+    attention += model.attention.heads * model.attention.value_size * hidden
+    total = model.vocabulary * hidden
+    for layer in range(model.layers):
+        total += attention
+        if model.experts is not None and model.has_experts(layer):
+            total += model.experts.active_weights(hidden)
+        else:
+            total += model.feed_forward.weights(hidden)
+    return total
+
+
+PLANS = st.sampled_from(
+    [
+        {},
+        {"tensor": 2, "data": 2, "pipeline": 2},
+        {"tensor": 4, "sequence_parallel": True, "data": 3},
+        {"pipeline": 4, "schedule": "gpipe"},
+        {"pipeline": 2, "schedule": "zero-bubble", "tensor": 2},
+        {"pipeline": 2, "schedule": "interleaved", "chunks": 2, "data": 2},
+        {"data": 4, "zero": 1},
+        {"data": 4, "zero": 2, "bucket": 10_000},
+        {"data": 4, "zero": 3},
+        {"data": 4, "zero": 3, "shard": 2, "prefetch": 0},
+        {"context": 4, "data": 2},
+        {"context": 2, "context_attention": "all-to-all", "tensor": 2},
+        {"tensor": 2, "context": 2, "data": 2, "pipeline": 2, "order": "data-tensor-pipeline-context"},
+        {"data": 2, "stage_layers": (1, 3), "pipeline": 2},
+        {"tensor": 2, "sequence_parallel": True, "overlap_tensor": False, "zero": 1, "data": 2},
+    ]
+)
+EXPERT_PLANS = st.sampled_from(
+    [
+        {},
+        {"data": 4, "expert": 4},
+        {"data": 4, "expert": 2, "zero": 1},
+        {"tensor": 2, "data": 4, "expert": 8, "sequence_parallel": True},
+        {"data": 2, "expert": 2, "zero": 3},
+        {"pipeline": 2, "data": 2, "expert": 2},
+    ]
+)
+
+
+@given(PLANS, st.integers(1, 5), st.sampled_from([1, 2, 4]), st.booleans())
+def test_operations_are_six_for_each_weight_and_token_and_attention_exactly(
+    how: dict[str, Any], count: int, batch: int, causal: bool
+) -> None:
+    if how.get("schedule") == "interleaved":
+        count *= how["pipeline"]
+    model, plan = decoder(), Plan(**how, micro_batches=count, batch=batch, causal=causal)
+    workload = make_training(model, plan)
+    tokens = plan.data * count * batch * model.sequence
+    assert sums(workload, over=products) == 6 * matrix_weights(model) * tokens
+    seen = plan.data * count * pairs(batch, model.sequence, causal=causal)
+    size = model.attention.heads * (model.attention.query_size + model.attention.value_size)
+    assert sums(workload, over=of_attention) == 3 * 2 * seen * size * model.layers
+
+
+@given(EXPERT_PLANS, st.sampled_from([with_experts, with_latent_attention]))
+def test_experts_cost_what_the_tokens_that_take_them_do(how: dict[str, Any], kind: Any) -> None:
+    model = with_experts() if how.get("expert", 1) > 1 else kind()
+    plan = Plan(**how, micro_batches=2)
+    workload = make_training(model, plan)
+    tokens = plan.data * 2 * model.sequence
+    assert sums(workload, over=products) == 6 * matrix_weights(model) * tokens
+
+
+def test_operations_of_a_large_model_are_within_a_percent_of_six_for_each_weight_and_token() -> None:
+    found, workload = figures(read_model("gpt3-175b"), Plan(tensor=8, pipeline=8, micro_batches=1))
+    assert sums(workload, over=products) == pytest.approx(found.model_operations, rel=0.01)
+
+
+@given(
+    tensor=st.sampled_from([2, 4]),
+    data=st.sampled_from([1, 2, 4]),
+    count=st.integers(1, 4),
+    is_spread=st.booleans(),
+    zero=st.integers(0, 1),
+)
+def test_bytes_of_every_collective_follow_from_the_plan(
+    tensor: int, data: int, count: int, is_spread: bool, zero: int
+) -> None:
+    model = decoder()
+    plan = Plan(tensor=tensor, data=data, micro_batches=count, sequence_parallel=is_spread, zero=zero)
+    layers, workload = Layers(model, plan), make_training(model, plan)
+    found = moved(workload.templates[0])
+    size, passes = layers.activation_bytes, count * model.layers
+    loss = count * layers.tokens * 4
+    expected: Counter[tuple[str, str]] = Counter()
+    if is_spread:
+        # Of the layers' four exchanges each, the embedding's and the head's; and again for gradients.
+        expected["tensor", "reduce_scatter"] = (4 * passes + 2 * count) * size
+        expected["tensor", "all_gather"] = (6 * passes + 3 * count) * size // tensor
+        expected["tensor", "all_reduce"] = loss
+    else:
+        expected["tensor", "all_reduce"] = (4 * passes + 2 * count) * size + loss
+    weights = model.layers * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
+    if data > 1:
+        expected["data", "all_reduce"] = 4 + (0 if zero else weights * plan.gradient_bytes)
+        if zero:
+            expected["data", "reduce_scatter"] = weights * plan.gradient_bytes
+            expected["data", "all_gather"] = weights * plan.value_bytes // data
+    assert found == expected
+
+
+def test_shared_weights_are_gathered_twice_for_each_micro_batch_and_reduced_once() -> None:
+    plan = Plan(data=4, zero=3, micro_batches=3)
+    layers = Layers(decoder(), plan)
+    found = moved(make_training(decoder(), plan).templates[0])
+    weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
+    assert found["data", "all_gather"] == 3 * 2 * weights * plan.value_bytes // 4
+    assert found["data", "reduce_scatter"] == 3 * weights * plan.gradient_bytes
+
+
+def test_groups_that_share_reduce_what_they_have_among_each_other() -> None:
+    plan = Plan(data=8, shard=2, zero=3, micro_batches=1)
+    layers, workload = Layers(decoder(), plan), make_training(decoder(), plan)
+    found = moved(workload.templates[0])
+    weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
+    assert found["shard", "reduce_scatter"] == weights * 2
+    assert found["replica", "all_reduce"] == weights
+    assert workload.group_rules["shard"] == GroupRule(2, 1)
+    assert workload.group_rules["replica"] == GroupRule(4, 2)
+
+
+@given(st.sampled_from([2, 4, 8]), st.integers(1, 3))
+def test_a_ring_passes_keys_on_and_their_gradients_all_the_way_round(context: int, count: int) -> None:
+    plan = Plan(context=context, micro_batches=count)
+    model = decoder()
+    found = moved(make_training(model, plan).templates[0])
+    tokens = model.sequence // context
+    keys = tokens * 2 * model.hidden * plan.value_bytes
+    hops = (context - 1) + (context - 1) + context
+    assert found["", "send"] == count * model.layers * hops * keys
+
+
+def test_tokens_cross_to_their_experts_and_back_in_both_directions() -> None:
+    model, plan = with_experts(), Plan(data=4, expert=4, micro_batches=3)
+    found = moved(make_training(model, plan).templates[0])
+    assert found["expert", "all_to_all"] == 3 * 3 * 4 * model.sequence * 2 * model.hidden * 2
+
+
+def test_tied_weights_are_reduced_between_the_first_and_the_last_stage() -> None:
+    model = replace(decoder(), is_tied=True)
+    workload = make_training(model, Plan(pipeline=4, data=2))
+    rule = workload.group_rules["pipeline-ends"]
+    assert [tuple(rule.members(rank)) for rank in (0, 1)] == [(0, 6), (1, 7)]
+    with_them = [moved(workload.trace(rank))["pipeline-ends", "all_reduce"] for rank in range(8)]
+    size = model.vocabulary * model.hidden * 2
+    assert with_them == [size, size, 0, 0, 0, 0, size, size]
+
+
+def test_ranks_are_counted_in_the_order_asked_for() -> None:
+    workload = transformer(tensor=2, data=3, pipeline=4)
+    assert workload.template_of_rank.tolist() == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
+    assert workload.group_rules == {"tensor": GroupRule(2, 1), "data": GroupRule(3, 2)}
+    other = transformer(tensor=2, data=3, pipeline=4, order="pipeline-data-tensor-context")
+    assert other.template_of_rank.tolist() == [0, 1, 2, 3] * 6
+    assert other.group_rules == {"tensor": GroupRule(2, 12), "data": GroupRule(3, 4)}
+
+
+def ideal_ns(workload: Workload) -> int:
+    machine = IDEAL | {"npus_count": [workload.ranks]}
+    return run(
+        workload, system=system(profile="corrected", **{"endpoint-delay": 0}), network=machine
+    ).makespan_ns
+
+
+def busy_ns(trace: Trace) -> int:
+    return int(trace.duration_us[trace.kind == NodeKind.COMP].sum()) * 1000
+
+
+@pytest.mark.parametrize(
+    "how", [{"zero": 3, "data": 4}, {"zero": 1, "data": 4}, {"data": 4}, {"tensor": 4}, {"context": 4}]
+)
+def test_on_an_ideal_network_a_step_without_a_pipeline_takes_its_computation(how: dict[str, Any]) -> None:
+    workload = transformer(**how, hidden=256, tflops=1.0)
+    busy = max(busy_ns(trace) for trace in workload.templates)
+    assert busy <= ideal_ns(workload) <= busy * 1.001
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"pipeline": 4, "schedule": "gpipe"},
+        {"pipeline": 4},
+        {"pipeline": 2, "schedule": "interleaved", "chunks": 2},
+        {"pipeline": 4, "schedule": "zero-bubble", "micro_batches": 8},
+        {"pipeline": 2, "tensor": 2, "data": 2},
+    ],
+)
+def test_on_an_ideal_network_a_pipeline_takes_what_was_predicted(how: dict[str, Any]) -> None:
+    model = decoder(hidden=256)
+    found, workload = figures(model, Plan(**{"micro_batches": 4, "tflops": 1.0, **how}))
+    assert found.ideal_ns <= ideal_ns(workload) <= found.ideal_ns * 1.001
+
+
+@given(PLANS)
+def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dict[str, Any]) -> None:
+    count = 2 * how["pipeline"] if how.get("schedule") == "interleaved" else 3
+    plan = Plan(**how, micro_batches=count)
+    found, workload = figures(decoder(), plan)
+    assert find_problems(workload) == []
+    machine = network(["Switch"], [workload.ranks])
+    folded, unfolded = (
+        run(workload, system=system(profile="corrected"), network=machine, fold=fold)
+        for fold in (True, False)
+    )
+    assert folded.is_complete
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
+    assert len(folded.outcome.plan.actors) == found.templates
+
+
+SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])
+
+
+@given(
+    shape=SHAPES,
+    micro_batches=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+    extra=st.sampled_from(
+        [
+            {"profile": "corrected"},
+            {"profile": "corrected", "rendezvous-protocol": 1},
+            {"profile": "corrected", "scheduling-policy": "FIFO"},
+        ]
+    ),
+)
+def test_no_timing_makes_a_job_hang(
+    shape: tuple[int, int, int], micro_batches: int, seed: int, extra: dict[str, Any]
+) -> None:
+    tensor, pipeline, data = shape
+    workload = transformer(tensor=tensor, pipeline=pipeline, data=data, micro_batches=micro_batches)
+    whole, groups = expanded(workload)
+    random = np.random.default_rng(seed)
+    traces = [
+        replace(trace, duration_us=random.integers(1, 200, len(trace)))
+        for trace in map(whole.trace, range(whole.ranks))
+    ]
+    listed = {str(number): list(members) for number, members in groups.items()}
+    shaken = Workload.of(traces)
+    assert find_problems(shaken, groups=groups) == []
+    outcome = run(shaken, system=system(**extra), network=network(["Ring"], [whole.ranks]), groups=listed)
+    assert outcome.is_complete
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"tensor": 0}, "tensor is 0 (it must be at least 1"),
+        ({"tflops": -1.0}, "tflops is -1.0 (it must be more than 0"),
+        ({"micro_batches": -1}, "micro-batches is -1"),
+        ({"pipeline": 3}, "small has 4 layers, which 3 parts of the pipeline do not divide"),
+        (
+            {"pipeline": 2, "stage_layers": (1, 2)},
+            "stage-layers are 2 numbers with the sum 3 (give 2 numbers whose",
+        ),
+        ({"tensor": 3}, "heads: 8, which 3 tensor-parallel ranks do not divide"),
+        ({"context": 3}, "tokens of a sequence: 32, which 3 context-parallel ranks do not divide"),
+        ({"data": 2, "expert": 2}, "small has no experts (leave expert out)"),
+        ({"expert": 3}, "3 expert-parallel ranks do not divide the 1 of tensor x context x data"),
+        ({"recompute": "ful"}, "recompute is 'ful' (did you mean 'full'?)"),
+        ({"order": "tensor-data"}, "order is 'tensor-data' (name each of"),
+        ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),
+        ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
+        ({"data": 2, "shard": 2}, "shard is given, and nothing is shared"),
+        ({"sequence_parallel": True}, "sequence-parallel needs tensor parallelism"),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_training(decoder(), Plan(**how))
+    assert said in str(caught.value)
+
+
+def test_more_ranks_than_experts_are_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        make_training(with_experts(), Plan(data=16, expert=16))
+    assert "experts: 8, which 16 expert-parallel ranks do not divide" in str(caught.value)
