@@ -10,13 +10,13 @@ Not here: what ranks do (`rank`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.trace.group_rule import GroupRule
 from et_sim.trace.manifest import MOST_RANKS
-from et_sim.trace.workload import GroupRule
 from et_sim.units import plural
 
 
@@ -79,7 +79,8 @@ class Axes:
         return self._all[name]
 
     def __str__(self) -> str:
-        return " x ".join(f"{name} {self._all[name].size}" for name in self._own)
+        parts = [f"{name} {self._all[name].size}" for name in self._own if self._all[name].size > 1]
+        return " x ".join(parts) or "one rank"
 
     def size(self, *names: str) -> int:
         """How many ranks differ only in their places along these axes."""
@@ -90,9 +91,13 @@ class Axes:
         axis = self[name]
         return rank // axis.stride % axis.size
 
+    def sorted(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Axes from the innermost one."""
+        return tuple(sorted(names, key=lambda name: (self[name].stride, self[name].size)))
+
     def rule(self, *names: str) -> GroupRule:
-        """The groups of ranks that differ only in their places along these axes, the first innermost."""
-        axes = [self[name] for name in names]
+        """The groups of ranks that differ only in their places along these axes."""
+        axes = sorted((self[name] for name in names), key=lambda axis: (axis.stride, axis.size))
         return GroupRule(tuple(axis.size for axis in axes), tuple(axis.stride for axis in axes))
 
     def rule_of_ends(self, name: str) -> GroupRule:

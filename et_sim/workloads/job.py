@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from et_sim.trace.columns import Trace
-from et_sim.trace.workload import GroupRule, Workload
+from et_sim.trace.group_rule import GroupRule
+from et_sim.trace.workload import Workload
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.profile import PROFILE
 from et_sim.workloads.rank import Rank

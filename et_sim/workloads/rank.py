@@ -25,7 +25,7 @@ from typing import Any
 
 from et_sim.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
-from et_sim.trace.workload import GroupRule
+from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.axes import Axes
 from et_sim.workloads.recording import Nodes, Recording
 
@@ -156,7 +156,7 @@ class Rank:
         axes = (over,) if isinstance(over, str) else tuple(over)
         if self.axes.size(*axes) == 1:
             return _joined(after, self.last(stream) if stream else ())
-        group = "-".join(axes)
+        group = "-".join(self.axes.sorted(axes))
         if group not in self._rules:
             self._rules[group] = self.axes.rule(*axes)
         return self._collective(kind, bytes, group, name, after, stream, priority, (inputs, outputs))

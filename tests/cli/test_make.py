@@ -54,9 +54,12 @@ def test_make_says_in_json_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
         (["all_reduce", "--bytes", "1"], "all_reduce needs a number of ranks (add --ranks"),
         (["all_reduce", "--ranks", "2", "--bytes", "1", "--tp", "2"], "--tp is not for all_reduce"),
         (["transforme", "--tp", "2"], "did you mean 'transformer'?"),
-        (["transformer", "--bytes", "1"], "--bytes is not for a transformer"),
-        (["transformer", "--tp", "2", "--ranks", "4"], "--tp 2 --pp 1 --dp 1 make 2 ranks"),
-        (["transformer", "--pp", "5"], "layers is 24, which 5 pipeline stages do not divide"),
+        (["transformer", "--bytes", "1"], "--bytes is not for transformer"),
+        (["transformer", "--tp", "2", "--ranks", "4"], "--ranks is 4, and the plan (tensor 2) makes 2 ranks"),
+        (
+            ["transformer", "--pp", "5"],
+            "transformer has 24 layers, which 5 parts of the pipeline do not divide",
+        ),
         (["transformer", "--dp", "99999999"], "99,999,999 ranks are too many"),
         (["transformer", "--micro-batches", "0"], "micro_batches is 0"),
         (
@@ -123,7 +126,7 @@ def test_a_transformer_is_a_manifest_or_files_with_groups(
     made = ["make", "transformer", "--tp", "2", "--pp", "2", "--dp", "2", "--layers", "2", "--hidden", "64"]
     assert main([*made, "-o", str(tmp_path / "job")]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("transformer, tensor 2 x pipeline 2 x data 2, 8 micro-batches: ")
+    assert said.startswith("transformer, tensor 2 x data 2 x pipeline 2, 8 micro-batches: ")
     assert f"with 2 templates ({tmp_path}/job.template0.et to {tmp_path}/job.template1.et)" in said
     assert main([*made, "--files", "-o", str(tmp_path / "each")]) == 0
     assert f"groups in {tmp_path}/each.groups.json" in capsys.readouterr().out

@@ -227,7 +227,9 @@ def test_ranks_are_counted_in_the_order_asked_for() -> None:
 def ideal_ns(workload: Workload) -> int:
     machine = IDEAL | {"npus_count": [workload.ranks]}
     return run(
-        workload, system=system(profile="corrected", **{"endpoint-delay": 0}), network=machine
+        workload,
+        system=system(profile="corrected", **{"endpoint-delay": 0, "local-mem-bw": 0}),
+        network=machine,
     ).makespan_ns
 
 
@@ -260,6 +262,7 @@ def test_on_an_ideal_network_a_pipeline_takes_what_was_predicted(how: dict[str, 
     assert found.ideal_ns <= ideal_ns(workload) <= found.ideal_ns * 1.001
 
 
+@pytest.mark.deep
 @given(PLANS)
 def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dict[str, Any]) -> None:
     count = 2 * how["pipeline"] if how.get("schedule") == "interleaved" else 3
@@ -273,7 +276,9 @@ def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dic
     )
     assert folded.is_complete
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
-    assert len(folded.outcome.plan.actors) == found.templates
+    actors = len(folded.outcome.plan.actors)
+    is_ring = plan.context > 1 and plan.context_attention == "ring"
+    assert actors < found.templates if is_ring else actors == found.templates
 
 
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])
@@ -314,11 +319,11 @@ def test_no_timing_makes_a_job_hang(
     [
         ({"tensor": 0}, "tensor is 0 (it must be at least 1"),
         ({"tflops": -1.0}, "tflops is -1.0 (it must be more than 0"),
-        ({"micro_batches": -1}, "micro-batches is -1"),
+        ({"micro_batches": -1}, "micro_batches is -1"),
         ({"pipeline": 3}, "small has 4 layers, which 3 parts of the pipeline do not divide"),
         (
             {"pipeline": 2, "stage_layers": (1, 2)},
-            "stage-layers are 2 numbers with the sum 3 (give 2 numbers whose",
+            "stage_layers are 2 numbers with the sum 3 (give 2 numbers whose",
         ),
         ({"tensor": 3}, "heads: 8, which 3 tensor-parallel ranks do not divide"),
         ({"context": 3}, "tokens of a sequence: 32, which 3 context-parallel ranks do not divide"),
@@ -329,7 +334,7 @@ def test_no_timing_makes_a_job_hang(
         ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),
         ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
         ({"data": 2, "shard": 2}, "shard is given, and nothing is shared"),
-        ({"sequence_parallel": True}, "sequence-parallel needs tensor parallelism"),
+        ({"sequence_parallel": True}, "sequence_parallel needs tensor parallelism"),
     ],
 )
 def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> None:

@@ -134,9 +134,9 @@ class Core:
     def _pass_on(self, rank: Rank, work: Work, after: Nodes, what: str) -> Nodes:
         """To the next rank of the ring, and from the one before."""
         tag, size = work.next_tag(), self.key_bytes
-        rank.send(rank.next(CONTEXT, 1, wraps=True), size, tag, name=f"{work.label} {what} send", after=after)
+        rank.send(rank.next(CONTEXT, 1, wraps=True), size, tag, name=work.name(f"{what} send"), after=after)
         source = rank.next(CONTEXT, -1, wraps=True)
-        return rank.receive(source, size, tag, name=f"{work.label} {what} receive", after=after)
+        return rank.receive(source, size, tag, name=work.name(f"{what} receive"), after=after)
 
     def _exchanged(self, work: Work, factor: int) -> None:
         """All tokens of some heads, instead of some tokens of all heads."""

@@ -35,7 +35,7 @@ def check(model: Model, plan: Plan) -> None:
     if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
         raise UsageError(
             "experts with tensor parallelism need sequence parallelism, so that no two ranks have a token",
-            remedy="add sequence-parallel",
+            remedy="add sequence_parallel",
         )
 
 
@@ -54,11 +54,11 @@ def _check_stages(model: Model, plan: Plan) -> None:
         if model.layers % parts:
             raise UsageError(
                 f"{model.name} has {model.layers} layers, which {parts} parts of the pipeline do not divide",
-                remedy="choose another number, or say with stage-layers how many each part has",
+                remedy="choose another number, or say with stage_layers how many each part has",
             )
         return
     if len(given) != parts or sum(given) != model.layers or min(given) < 0:
         raise UsageError(
-            f"stage-layers are {len(given)} numbers with the sum {sum(given)}",
+            f"stage_layers are {len(given)} numbers with the sum {sum(given)}",
             remedy=f"give {parts} numbers whose sum is {model.layers}",
         )

@@ -71,24 +71,24 @@ class Product:
         work.then(self._product(self.name, self.rows, self.columns, self.inner))
 
     def backward(self, work: Work) -> None:
-        work.later(partial(self._weights, work, work.label, work.at))
+        work.later(partial(self._weights, work, work.where, work.at))
         work.then(self._product(f"{self.name} inputs", self.rows, self.inner, self.columns))
 
-    def _weights(self, work: Work, label: str, gradients: tuple[int, ...]) -> None:
+    def _weights(self, work: Work, where: str, gradients: tuple[int, ...]) -> None:
         """From gradients of outputs, and inputs, of which each rank may have kept a share only."""
-        name, now = f"{self.name} weights", work.label
-        work.label = label
+        name, now = f"{self.name} weights", work.where
+        work.where = where
         if self.gathers:
             gradients += work.rank.collective(
                 "all_gather",
                 self.gathers,
                 TENSOR,
-                name=f"{label} {name} all-gather",
+                name=work.name(f"{name} all-gather"),
                 after=gradients,
                 stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
             )
         work.compute(self._product(name, self.inner, self.columns, self.rows), gradients)
-        work.label = now
+        work.where = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ class ToExperts:
     bytes: int  # of what each rank sends, to all ranks together
 
     def forward(self, work: Work) -> None:
-        work.exchange("all_to_all", self.bytes, EXPERT, self.name)
+        if work.plan.expert > 1:
+            work.exchange("all_to_all", self.bytes, EXPERT, self.name)
 
     def backward(self, work: Work) -> None:
         self.forward(work)

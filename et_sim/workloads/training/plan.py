@@ -119,7 +119,7 @@ class Plan:
             value = getattr(self, name)
             if value not in known:
                 remedy = did_you_mean(value, known) or f"known: {', '.join(known)}"
-                raise UsageError(f"{name.replace('_', '-')} is {value!r}", remedy=remedy)
+                raise UsageError(f"{name} is {value!r}", remedy=remedy)
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
         self._check_order()
@@ -155,7 +155,7 @@ class Plan:
             raise UsageError("shard is given, and nothing is shared", remedy="give zero, 1 to 3, too")
         if self.sequence_parallel and self.tensor == 1:
             raise UsageError(
-                "sequence-parallel needs tensor parallelism", remedy="give tensor, 2 or more, or leave it out"
+                "sequence_parallel needs tensor parallelism", remedy="give tensor, 2 or more, or leave it out"
             )
         schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
 

@@ -49,15 +49,14 @@ class Sharing(NamedTuple):
 def sharing(plan: Plan) -> tuple[Sharing, Sharing]:
     """Of dense weights, and of experts."""
     axes = plan.axes
-    dense = [name for name in (CONTEXT, DATA) if axes.size(name) > 1]
-    dense.sort(key=lambda name: axes[name].stride)
-    expert = (EXPERT_DATA,) if plan.expert > 1 else tuple(dense)
+    dense = axes.sorted(name for name in (CONTEXT, DATA) if axes.size(name) > 1)
+    expert = (EXPERT_DATA,) if plan.expert > 1 else dense
     if not plan.zero:
-        return Sharing((), tuple(dense)), Sharing((), expert)
+        return Sharing((), dense), Sharing((), expert)
     if not plan.shard:
-        return Sharing(tuple(dense), ()), Sharing(expert, ())
-    equal = [name for name in (CONTEXT, REPLICA) if axes.size(name) > 1]
-    of_dense = Sharing((SHARD,), tuple(sorted(equal, key=lambda name: axes[name].stride)))
+        return Sharing(dense, ()), Sharing(expert, ())
+    equal = axes.sorted(name for name in (CONTEXT, REPLICA) if axes.size(name) > 1)
+    of_dense = Sharing((SHARD,), equal)
     return of_dense, Sharing(expert, ()) if plan.expert > 1 else of_dense
 
 
@@ -84,7 +83,7 @@ class Replicas:
                     "all_gather",
                     -(-count * self._plan.value_bytes // size),
                     shares,
-                    name=f"{self.work.label} {weights.name} {sort}weights all-gather",
+                    name=f"{self.work.during} {weights.name} {sort}weights all-gather",
                     after=after,
                     stream=WEIGHT_STREAM,
                 )
@@ -138,7 +137,7 @@ class Replicas:
         for count, (shares, _), _ in self._sorts(self.updated):
             values += -(-count // (plan.axes.size(*shares) if shares else 1))
         passes = plan.gradient_bytes + 2 * plan.master_bytes + plan.value_bytes
-        work.label = "step"
+        work.during = "step"
         if values:
             optimizer = element_wise("optimizer", values, 10, passes, 1)
             work.at = work.compute(optimizer, (*work.rank.last(MAIN), *self.reduced))

@@ -55,7 +55,7 @@ class _Step:
         shape = Shape(plan.pipeline, plan.micro_batches, plan.chunks)
         for one in schedule(plan.schedule, shape)(place):
             piece = plan.part(self.layers.model, place, one.chunk)
-            self.work.label = pass_label(one, plan.chunks)
+            self.work.during = pass_label(one, plan.chunks)
             if one.direction is Direction.FORWARD:
                 self._forward(one, piece)
             elif one.direction is Direction.WEIGHTS:
@@ -101,11 +101,10 @@ class _Step:
         self.outputs[one.micro_batch, one.chunk] = work.at
 
     def _through(self, parts: Sequence[Part], name: str) -> None:
-        work, label = self.work, self.work.label
-        work.label = f"{label} {name}".rstrip()
+        self.work.where = name
         for part in parts:
-            part.forward(work)
-        work.label = label
+            part.forward(self.work)
+        self.work.where = ""
 
     def _backward(self, one: Pass, piece: Piece) -> None:
         work = self.work
@@ -129,24 +128,24 @@ class _Step:
 
     def _again(self, layer: int) -> None:
         """The forward pass of a layer, whose results were not kept, before gradients need them."""
-        work, label, gradients = self.work, self.work.label, self.work.at
-        work.label = f"{label} layer {layer} again"
+        work, gradients = self.work, self.work.at
+        work.where = f"layer {layer} again"
         for part in self.layers.layer(layer):
             part.forward(work)
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
-        work.label = label
+        work.where = ""
 
     def _back(self, parts: Sequence[Part], name: str, weights: Weights, one: Pass) -> None:
         """Backward through parts; gradients of weights come while others are exchanged, or later."""
-        work, label = self.work, self.work.label
+        work = self.work
         is_split = one.direction is Direction.INPUTS
-        work.label = f"{label} {name}".rstrip()
+        work.where = name
         backward = list(reversed(parts))
         for part, following in zip(backward, [*backward[1:], None], strict=True):
             part.backward(work)
             if not is_split and not isinstance(following, Enter):
                 work.catch_up()
-        work.label = label
+        work.where = ""
         if not is_split:
             self._gradients(weights, one)
             return
@@ -218,9 +217,9 @@ class _Step:
         """From the piece so many ahead."""
         source = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(one, self._piece(one), is_backward=way > 0)
-        self.work.at = self.rank.receive(source, self._size(), tag, name=f"{self.work.label} receive")
+        self.work.at = self.rank.receive(source, self._size(), tag, name=self.work.name("receive"))
 
     def _send(self, one: Pass, way: int) -> None:
         target = self.rank.next(PIPELINE, way, wraps=True)
         tag = self._tag(one, self._piece(one) + way, is_backward=way < 0)
-        self.rank.send(target, self._size(), tag, name=f"{self.work.label} send", after=self.work.at)
+        self.rank.send(target, self._size(), tag, name=self.work.name("send"), after=self.work.at)

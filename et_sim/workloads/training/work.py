@@ -22,17 +22,22 @@ class Work:
 
     rank: Rank
     plan: Plan
-    label: str = ""
+    during: str = ""  # the pass
+    where: str = ""  # the layer, or what else the model has there
     at: Nodes = ()  # what the next computation needs
     put_off: list[Callable[[], None]] = field(default_factory=list)  # gradients of weights
     _tag: int = FIRST_RING_TAG
+
+    def name(self, what: str) -> str:
+        """Of a node."""
+        return f"{self.during} {self.where} {what}" if self.where else f"{self.during} {what}"
 
     def compute(self, kernel: Kernel, after: Nodes | None = None) -> Nodes:
         """A kernel in the main stream; a node says how long it takes where the machine does not."""
         operations, size = kernel.operations, kernel.bytes
         micros = max(operations / (self.plan.tflops * 1e6), size / (self.plan.memory_gbps * 1e3))
         return self.rank.compute(
-            f"{self.label} {kernel.name}",
+            self.name(kernel.name),
             micros=max(round(micros), 1),
             num_ops=operations,
             tensor_bytes=size,
@@ -49,7 +54,7 @@ class Work:
     ) -> None:
         """A collective that the next kernel needs."""
         if bytes:
-            name = f"{self.label} {name}"
+            name = self.name(name)
             self.at = self.rank.collective(kind, bytes, over, name=name, after=self.at, stream=stream)
 
     def next_tag(self) -> int:
