@@ -45,6 +45,6 @@ def make_workload(axes: Axes, program: Program, *, source: str = "<program>") ->
         of_rank,
         source,
         relative_peers=(True,) * len(templates),
-        group_rules=dict(sorted(rules.items())),
+        group_rules=rules,
         profile=PROFILE,
     )

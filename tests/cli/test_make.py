@@ -58,7 +58,7 @@ def test_make_says_in_json_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
         (["transformer", "--tp", "2", "--ranks", "4"], "--ranks is 4, and the plan (tensor 2) makes 2 ranks"),
         (
             ["transformer", "--pp", "5"],
-            "transformer has 24 layers, which 5 parts of the pipeline do not divide",
+            "24 layers, which 5 parts of the pipeline do not divide",
         ),
         (["transformer", "--dp", "99999999"], "99,999,999 ranks are too many"),
         (["transformer", "--micro-batches", "0"], "micro_batches is 0"),
