@@ -108,7 +108,7 @@ class Plan:
             if not least <= value <= MOST:
                 what = "more than 0" if least == SMALLEST else f"at least {least:g}"
                 raise UsageError(
-                    f"{one.name.replace('_', '-')} is {value}",
+                    f"{one.name} is {value}",
                     remedy=f"it must be {what}, and at most {MOST:,}",
                 )
         for name, known in (
