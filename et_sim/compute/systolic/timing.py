@@ -112,20 +112,22 @@ class Clock:
 
     def run(self, operands: tuple[Waiting, Waiting, Waiting]) -> None:
         """Let all lines happen."""
+        first, second, third = operands
         line = -1
         while True:
-            lines = [one.next_line(self.late, line + 1) for one in operands]
-            line = min(lines)
+            late, after = self.late, line + 1
+            of_first, of_second = first.next_line(late, after), second.next_line(late, after)
+            of_third = third.next_line(late, after)
+            line = min(of_first, of_second, of_third)
             if line >= NEVER:
                 return
-            cycle = line + self.late
-            self._wait(
-                line,
-                [
-                    one.serve(line, cycle) if own == line else 0
-                    for one, own in zip(operands, lines, strict=True)
-                ],
-            )
+            cycle = line + late
+            waits = [
+                first.serve(line, cycle) if of_first == line else 0,
+                second.serve(line, cycle) if of_second == line else 0,
+                third.serve(line, cycle) if of_third == line else 0,
+            ]
+            self._wait(line, waits)
 
     def _wait(self, line: int, waits: list[int]) -> None:
         """Let a line wait as long as the slowest operand."""

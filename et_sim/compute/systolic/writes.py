@@ -127,7 +127,7 @@ class LimitedWrites:
         self._stop = 0
         self._busy_until = 0
         self._full_line: int | None = None  # looked for where it matters
-        self._look_ahead()
+        self._drain_line = self._line_of(self._buffer.before_drain - 1)
 
     def next_line(self, shift: int, first: int) -> int:
         """No later than the next line in which anything but storing can happen."""
@@ -140,32 +140,30 @@ class LimitedWrites:
         return max(self._drain_line, free, first)
 
     def serve(self, line: int, cycle: int) -> int:
-        """Write what a line has, and all lines before it; for how long the line waits."""
-        passed, after = self._written.before(line), self._written.before(line + 1)
-        self._buffer.store(passed - self._stored)
-        left = after - passed
-        now = cycle
-        while left:
-            is_busy = now < self._busy_until
-            words = self._buffer.before_full if is_busy else self._buffer.before_drain
-            if words > left:
-                self._buffer.store(left)
-                break
-            self._buffer.store(words)
-            left -= words
-            if is_busy:
+        """Write what there is before a line, and in it as far as it matters; for how long the line waits."""
+        buffer, now = self._buffer, cycle
+        if line != self._drain_line:
+            self._store(self._written.before(line))
+            self._drain_line = self._line_of(self._stored + buffer.before_drain - 1)
+        while self._drain_line == line:
+            if now >= self._busy_until:
+                self._store(self._stored + buffer.before_drain)
+                self._start = now if self._start is None else self._start
+                self._busy_until = self._stop = now + buffer.drain() - 1
+            elif self._line_of(self._stored + buffer.before_full - 1) == line:
+                self._store(self._stored + buffer.before_full)
                 now = self._busy_until
             else:
-                self._start = now if self._start is None else self._start
-                self._busy_until = self._stop = now + self._buffer.drain() - 1
-        self._stored = after
-        self._look_ahead()
+                break
+            self._drain_line = self._line_of(self._stored + buffer.before_drain - 1)
+        self._full_line = None
         return now - cycle
 
-    def _look_ahead(self) -> None:
-        """Where a drain may begin, and where there is no space, if nothing is drained before."""
-        self._drain_line = self._line_of(self._stored + self._buffer.before_drain - 1)
-        self._full_line = None
+    def _store(self, entries: int) -> None:
+        """Up to so many of all."""
+        if entries > self._stored:
+            self._buffer.store(entries - self._stored)
+            self._stored = entries
 
     def _line_of(self, entry: int) -> int:
         return self._written.line_of(entry) if entry < self._written.entries else NEVER
