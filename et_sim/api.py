@@ -171,7 +171,14 @@ def _command(workload: Any, task: Task, options: RunOptions) -> dict[str, Any] |
     if not all(isinstance(path, str | Path) for path in files.values()):
         return None
     where = {name: str(Path(path).resolve()) for name, path in files.items()}
-    return {"files": where, "profile": task.profile_given, "fold": options.fold, "alone": options.alone}
+    preset = {} if options.machine is None else {"machine": options.machine}
+    return {
+        "files": where,
+        **preset,
+        "profile": task.profile_given,
+        "fold": options.fold,
+        "alone": options.alone,
+    }
 
 
 def make_manifest(

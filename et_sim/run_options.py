@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+from et_sim.errors import UsageError
 from et_sim.network.registry import DEFAULT, MODELS
 
 Description = str | Path | Mapping[str, Any]  # a file, or a dict with the keys of one
@@ -17,10 +18,14 @@ Detail = str | Iterable[str]
 class RunOptions:
     """A machine, and how a workload is simulated on it; each field's text is the help of its option."""
 
-    system: Annotated[Description, "system description (JSON; of ASTRA-sim 1.0: text)"]
-    network: Annotated[Description, "network description (YAML; of ASTRA-sim 1.0: JSON)"]
+    system: Annotated[Description | None, "system description (JSON; of ASTRA-sim 1.0: text)"] = None
+    network: Annotated[Description | None, "network description (YAML; of ASTRA-sim 1.0: JSON)"] = None
     memory: Annotated[Description | None, "remote-memory description (JSON)"] = None
     groups: Annotated[Description | None, "communicator groups (JSON)"] = None
+    machine: Annotated[
+        str | None,
+        "a preset such as h100-dgx:128 in place of system and network; files that are given stand before its",
+    ] = None
     model: Annotated[str, f"network model: {' or '.join(MODELS)}"] = DEFAULT
     profile: Annotated[
         str | None, "profile in place of the system file's: reference, corrected or astra-1.0"
@@ -39,7 +44,33 @@ class RunOptions:
         "(what caused what, for critical paths); several with commas between",
     ] = "nodes"
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What describes the machine, by `MACHINE`: files that are given, and else those of the preset."""
+        return machine_parts({name: getattr(self, name) for name in MACHINE}, self.machine)
 
+
+def machine_parts(given: Mapping[str, Any], machine: str | None) -> dict[str, Any]:
+    """What describes a machine, of which some parts are given; refuses one without system or network."""
+    found = dict(given)
+    if machine is not None:
+        from et_sim.machine.presets import preset
+
+        known = preset(machine)
+        for name, content in (("system", known.system), ("network", known.network)):
+            found[name] = content if given[name] is None else given[name]
+    missing = [name for name in REQUIRED if found[name] is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        files = " and ".join(f"--{name}" for name in missing)
+        raise UsageError(
+            f"the machine is not described: {' and '.join(missing)} {verb} missing",
+            remedy=f"give {files}, or --machine (et-sim machine lists them)",
+        )
+    return found
+
+
+REQUIRED = ("system", "network")
 MACHINE = ("system", "network", "memory", "groups")
 HELP: dict[str, str] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RunOptions, include_extras=True).items()

@@ -26,7 +26,7 @@ from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
 from et_sim.recognise import Kind, kind_of
-from et_sim.run_options import MACHINE, RunOptions
+from et_sim.run_options import RunOptions
 from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
 from et_sim.trace import Workload, read_workload
 
@@ -88,7 +88,7 @@ def prepare(
 
     `corrections` are switched on besides those of the machine's files.
     """
-    given = {name: getattr(options, name) for name in MACHINE} | {"corrections": corrections}
+    given = options.parts | {"corrections": corrections}
     profile, machine = options.profile, read_machine(**given, profile=options.profile)
     named_by = NamedBy.OPTION if profile else NamedBy.SYSTEM if machine.names_profile else NamedBy.NOBODY
     if options.isolated and not is_several(workload):

@@ -20,7 +20,7 @@ from et_sim.cli import main as simulate
         ("compare a b --tpo=3", "et-sim compare: error: there is no option --tpo (did you mean '--top'?"),
         ("compare a b c", "'c' is one argument too many"),
         ("collective ring --type allreduce", "there is no --type 'allreduce' (did you mean 'all_reduce'?"),
-        ("run x --system y", "the following arguments are required: --network (see et-sim run --help)"),
+        ("make all_reduce", "the following arguments are required: -o/--output (see et-sim make --help)"),
         (f"inspect r {'x' * 100_000}", "x" * 100),
     ],
 )

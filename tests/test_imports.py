@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "timeline": {"tables", "engine", "plan", "machine", "network.levels", "trace", "compute", "memory"},
     "views": {"tables"},
     "result": {"tables", "timeline", "engine", "views"},
-    "run_options": {"network"},
+    "run_options": {"network", "machine"},
     "alone": {"trace", "machine"},
     "jobs": {"trace", "machine", "plan.splitmix"},
     "isolated": {"jobs", "simulation", "trace", "machine", "plan", "engine"},

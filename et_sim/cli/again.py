@@ -22,6 +22,7 @@ class Again:
 
     def __init__(self, run: RunDirectory) -> None:
         from et_sim.machine import read_machine
+        from et_sim.run_options import MACHINE, machine_parts
 
         command = run.manifest.get("command")
         if command is None:
@@ -34,8 +35,10 @@ class Again:
         self._alone = bool(command.get("alone", False))
         self._files: dict[str, Any] = {name: str(run.path / path) for name, path in command["files"].items()}
         self._workload, self._profile = self._files.pop("workload"), command["profile"]
+        self._preset: str | None = command.get("machine")
         try:
-            self.machine = read_machine(**self._files, profile=self._profile)
+            parts = machine_parts({name: self._files.get(name) for name in MACHINE}, self._preset)
+            self.machine = read_machine(**parts, profile=self._profile)
         except EtSimError as error:
             raise self._moved(error) from None
 
@@ -46,6 +49,7 @@ class Again:
 
         options = RunOptions(
             **self._files,
+            machine=self._preset,
             model=self._run.manifest["model"],
             profile=self._profile,
             fold=self._fold,

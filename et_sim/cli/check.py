@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
         description="Check a workload, alone or together with a machine, without running it.",
     )
     parser.add_argument("workload", help=WORKLOAD_HELP)
-    add_run_options(parser, *MACHINE, "model", "profile", "alone", required=False)
+    add_run_options(parser, *MACHINE, "machine", "model", "profile", "alone")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)
 
@@ -103,13 +103,14 @@ def _whole_machine(
     options: argparse.Namespace, found: list[Problem], profile: str | None = None
 ) -> Machine | None:
     """The machine, if system and network are given and everything about it is sound."""
-    if not (options.system and options.network):
+    if options.machine is None and not (options.system and options.network):
         if options.profile:
             raise UsageError("--profile is of a machine", remedy="give --system and --network, too")
         return None
     from et_sim.machine import read_machine
+    from et_sim.run_options import machine_parts
 
-    given = {name: getattr(options, name) for name in MACHINE}
+    given = machine_parts({name: getattr(options, name) for name in MACHINE}, options.machine)
     machine = _attempt(found, lambda: read_machine(**given, profile=options.profile or profile))
     if machine:
         for one in machine.warnings:

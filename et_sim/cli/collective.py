@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from et_sim.cli.options import add_machine_option, ranks_of
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("algorithm", metavar="ALGORITHM", help="which algorithm, see below")
     types = (*EXCHANGES, *OVER_A_TREE)
     parser.add_argument("--type", choices=types, default="all_reduce", help="default: all_reduce")
-    parser.add_argument("--ranks", type=int, required=True, help="how many ranks take part")
+    parser.add_argument("--ranks", type=int, help="how many ranks take part")
+    add_machine_option(parser)
     parser.add_argument(
         "--bytes", default="1MiB", help="what each rank puts in: 1024, 64KiB, 1.5GB, … (default: 1MiB)"
     )
@@ -62,6 +64,9 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.collectives.movement import movement
     from et_sim.units import parse_bytes
 
+    options.ranks = ranks_of(options)
+    if options.ranks is None:
+        raise UsageError("a collective needs a number of ranks", remedy="add --ranks, as in --ranks 8")
     size = parse_bytes(options.bytes)
     algorithm = _algorithm(options)
     _check(options, algorithm, size)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from et_sim.cli import training
+from et_sim.cli.options import add_machine_option, ranks_of
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
@@ -33,6 +34,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("kind", metavar="KIND", help="what to make, see below")
     parser.add_argument("--ranks", type=int, help="how many ranks")
+    add_machine_option(parser)
     parser.add_argument("--bytes", help="comm_size of each operation: 1024, 64KiB, 1.5GB, …")
     parser.add_argument("--repeat", type=int, default=1, help="operations, each after the last (default: 1)")
     parser.add_argument(
@@ -65,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """Make the workload and write it."""
     from et_sim.units import format_bytes, parse_bytes
 
+    options.ranks = ranks_of(options)
     if options.kind in JOBS:
         workload, what, facts = _make_job(options)
     else:
@@ -118,7 +121,7 @@ def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[
 
     prefix = options.output.removesuffix(ENDING)
     run = "run it with: et-sim run"
-    machine = "--system FILE --network FILE"
+    machine = f"--machine {options.machine}" if options.machine else "--system FILE --network FILE"
     if not _wants_manifest(options, workload.ranks):
         write_workload(workload, prefix)
         last = workload.ranks - 1

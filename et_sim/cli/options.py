@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any
 
+from et_sim.errors import UsageError
 from et_sim.run_options import DEFAULTS, HELP, RunOptions
 
 OF_COMMANDS = ("other_profile",)  # what commands decide themselves
 
 
-def add_run_options(parser: argparse.ArgumentParser, *names: str, required: bool = True) -> None:
-    """Add the options of these names, or all; with `required`, those without a default must be given."""
+def add_run_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the options of these names, or all."""
     for name in names or tuple(name for name in HELP if name not in OF_COMMANDS):
         default: Any = DEFAULTS[name]
         if default is True:
@@ -21,10 +22,31 @@ def add_run_options(parser: argparse.ArgumentParser, *names: str, required: bool
             parser.add_argument(f"--{name}", action="store_true", help=HELP[name])
         elif name == "detail":
             parser.add_argument(f"--{name}", action="append", help=HELP[name])
-        elif default is MISSING:
-            parser.add_argument(f"--{name}", required=required, help=HELP[name])
         else:
             parser.add_argument(f"--{name}", default=default, help=HELP[name])
+
+
+def add_machine_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that only want to know how many ranks a machine has."""
+    parser.add_argument(
+        "--machine", metavar="NAME[:NPUS]", help="as many ranks as this preset machine has NPUs"
+    )
+
+
+def ranks_of(options: argparse.Namespace) -> int | None:
+    """How many ranks are asked for; None: nobody says it."""
+    if options.machine is None:
+        ranks: int | None = options.ranks
+        return ranks
+    from et_sim.machine.presets import preset
+
+    found = preset(options.machine)
+    if options.ranks not in (None, found.npus):
+        raise UsageError(
+            f"--ranks is {options.ranks}, and {found.text} has {found.npus} NPUs",
+            remedy="leave one of them out",
+        )
+    return found.npus
 
 
 def run_options(options: argparse.Namespace) -> RunOptions:

@@ -79,9 +79,11 @@ class Rules:
         return np.unique(masks, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
     def notices(self) -> tuple[Notice, ...]:
-        """Rules that no kernel met."""
+        """Rules that no kernel met; nothing need be left for a rule about all the rest."""
         text = "no kernel is timed by this rule: none matches it, or rules before it match those that do"
-        unmet = (rule for number, rule in enumerate(self._rules) if number not in self._met)
+        every = [number for number, rule in enumerate(self._rules) if rule.where is None]
+        met = self._met | set(every[:1])
+        unmet = (rule for number, rule in enumerate(self._rules) if number not in met)
         return tuple(Notice(rule.place, "where", text) for rule in unmet)
 
     def _which(self, trace: Trace, rank: int) -> IntColumn:

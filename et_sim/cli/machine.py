@@ -1,0 +1,90 @@
+"""`et-sim machine`: list the machines that can be named, say where figures are from, write their files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.machine.presets import Entry, Preset
+
+SYSTEM, NETWORK = "system.json", "network.yml"
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "machine",
+        help="list preset machines, or write their files",
+        description="List the machines that --machine takes; with a name, say what one is and where its"
+        " figures are from; with --out, write the files that it stands for.",
+    )
+    parser.add_argument("name", metavar="NAME[:NPUS]", nargs="?", help="a machine, such as h100-dgx:128")
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"write {SYSTEM} and {NETWORK} there")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List, describe or write."""
+    from et_sim.machine.presets import entry, names, preset
+
+    if options.name is None:
+        if options.out is not None:
+            raise UsageError("--out needs a machine", remedy=f"name one of {', '.join(names())}")
+        _list([entry(name) for name in names()], as_json=options.json)
+        return 0
+    found = preset(options.name)
+    if options.out is not None:
+        _write(found, options.out)
+    known = entry(found.name)
+    if options.json:
+        facts = {"name": found.name, "npus": found.npus, "system": found.system, "network": found.network}
+        print(json.dumps({**facts, "sources": known.sources, "estimates": known.estimates}, indent=2))
+    elif options.out is not None:
+        print(f"{found.text} written to {options.out / SYSTEM} and {options.out / NETWORK}")
+    else:
+        print("\n".join(_described(found, known)))
+    return 0
+
+
+def _list(known: list[Entry], *, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"name": one.name, "about": one.about, "fewest": one.fewest, "most": one.most} for one in known
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    width = max(len(one.name) for one in known)
+    print("\n".join(f"{one.name:{width}}  {one.about}" for one in known))
+
+
+def _described(found: Preset, known: Entry) -> list[str]:
+    network = found.network
+    rows = zip(
+        network["topology"], network["npus_count"], network["bandwidth"], network["latency"], strict=True
+    )
+    dimensions = [f"  {shape} of {npus}, {bandwidth}, {latency}" for shape, npus, bandwidth, latency in rows]
+    sources = [f"  {what}: {where}" for what, where in (*known.sources.items(), *known.estimates.items())]
+    return [
+        f"{found.text}: {known.about}",
+        f"device: {known.device}",
+        "dimensions:",
+        *dimensions,
+        "sources:",
+        *sources,
+    ]
+
+
+def _write(found: Preset, folder: Path) -> None:
+    """JSON is YAML, too."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in ((SYSTEM, found.system), (NETWORK, found.network)):
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror or error}", place=str(folder)) from None

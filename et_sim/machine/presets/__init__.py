@@ -1,0 +1,165 @@
+"""Presets: machines that can be named, such as `h100-dgx:128`, and the files they stand for.
+
+What devices and machines are is data beside this module, with the source of every figure; estimates are named
+so. Not here: reading machine files (`et_sim.machine.readers`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from et_sim.errors import UsageError, did_you_mean
+
+_NAME = re.compile(r"([^:]*)(?::([0-9]{1,12}))?", re.ASCII)
+_ENDING = ".json"
+_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A machine of some NPUs, as the two files that describe it."""
+
+    name: str
+    npus: int
+    system: dict[str, Any]
+    network: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """As it is named."""
+        return f"{self.name}:{self.npus}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a machine, whatever its size."""
+
+    name: str
+    about: str
+    device: str
+    fewest: int
+    most: int
+    sources: dict[str, str]
+    estimates: dict[str, str]
+
+
+def names() -> tuple[str, ...]:
+    """All machines."""
+    folder = files("et_sim.machine.presets") / "machines"
+    return tuple(
+        sorted(one.name.removesuffix(_ENDING) for one in folder.iterdir() if one.name.endswith(_ENDING))
+    )
+
+
+def entry(name: str) -> Entry:
+    """What is known of a machine: of its device, too."""
+    machine = _data("machines", name)
+    device = _data("devices", machine["device"])
+    return Entry(
+        name,
+        machine["about"],
+        device["about"],
+        machine["node"] if "node" in machine else machine["torus"]["cube"] ** 3,
+        machine["most"],
+        {**device["sources"], **machine["sources"]},
+        {**device["estimates"], **machine["estimates"]},
+    )
+
+
+def preset(text: str) -> Preset:
+    """The machine of a name, `NAME` or `NAME:NPUS`."""
+    match = _NAME.fullmatch(text)
+    name = match[1] if match else text.partition(":")[0]
+    if name not in names():
+        remedy = did_you_mean(name, names()) or f"et-sim machine lists them: {', '.join(names())}"
+        raise UsageError(f"there is no machine called {name!r}", remedy=remedy)
+    if match is None:
+        raise UsageError(
+            f"machine {text!r} does not end in a number of NPUs",
+            remedy=f"write it as {name}:{entry(name).fewest}",
+        )
+    known = _data("machines", name)
+    npus = int(match[2]) if match[2] else entry(name).fewest
+    if npus > known["most"]:
+        raise UsageError(f"{name} has {known['most']:,} NPUs at most, not {npus:,}", remedy="name fewer")
+    network = _torus(name, known, npus) if "torus" in known else _nodes(name, known, npus)
+    return Preset(name, npus, _system(known, len(network["topology"])), network)
+
+
+def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
+    device = _data("devices", machine["device"])
+    algorithms = machine["algorithms"][:dimensions]
+    return {
+        "scheduling-policy": "LIFO",
+        "preferred-dataset-splits": 4,
+        "active-chunks-per-dimension": 2,
+        "collective-optimization": "localBWAware",
+        **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
+        "all-to-all-implementation": ["direct"] * dimensions,
+        "local-mem-bw": device["local-mem-bw"],
+        "compute": device["compute"],
+    }
+
+
+def _nodes(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
+    """Nodes of equal size; a part of one node, too."""
+    node = machine["node"]
+    if npus > node and npus % node:
+        raise UsageError(
+            f"{name} has nodes of {node} NPUs, and {npus:,} are no whole nodes", remedy=_near(npus, node)
+        )
+    if npus < 2 or (npus < node and node % npus):
+        raise UsageError(
+            f"{name} has nodes of {node} NPUs, and {npus} are no part of one",
+            remedy=f"name {node}, or a divisor",
+        )
+    counts = [npus] if npus <= node else [node, npus // node]
+    inner = [one for one, _ in zip(machine["dimensions"], counts, strict=False)]
+    return {
+        "topology": [one["topology"] for one in inner],
+        "npus_count": counts,
+        "bandwidth": [one["bandwidth"] for one in inner],
+        "latency": [one["latency"] for one in inner],
+    }
+
+
+def _torus(name: str, machine: dict[str, Any], npus: int) -> dict[str, Any]:
+    """A torus of whole cubes, whose sides differ as little as they can."""
+    torus = machine["torus"]
+    cube = torus["cube"]
+    if not npus or npus % cube**3:
+        raise UsageError(
+            f"{name} is built of cubes of {cube**3} NPUs, and {npus:,} are no whole cubes",
+            remedy=_near(npus, cube**3),
+        )
+    cubes = npus // cube**3
+    sides = [
+        (first, second, cubes // first // second)
+        for first in range(1, cubes + 1)
+        if cubes % first == 0
+        for second in range(first, cubes // first + 1)
+        if cubes // first % second == 0 and cubes // first // second >= second
+    ]
+    best = min(sides, key=lambda one: (one[2] - one[0], one))
+    return {
+        "topology": ["Ring"] * 3,
+        "npus_count": [cube * side for side in best],
+        "bandwidth": [torus["bandwidth"]] * 3,
+        "latency": [torus["latency"]] * 3,
+    }
+
+
+def _near(npus: int, unit: int) -> str:
+    """Numbers of NPUs that are possible."""
+    below, above = npus // unit * unit, -(-npus // unit) * unit
+    return f"name {above:,}" if not below else f"name {below:,} or {above:,}"
+
+
+def _data(folder: str, name: str) -> dict[str, Any]:
+    path = files("et_sim.machine.presets") / folder / f"{name}{_ENDING}"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,123 @@
+"""Presets: every machine reads, expands to files that say the same, and has a source for every figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import et_sim
+from et_sim.cli import main
+from et_sim.errors import EtSimError
+from et_sim.machine import read_machine
+from et_sim.machine.presets import entry, names, preset
+from et_sim.trace import shapes
+
+
+def training(ranks: int) -> et_sim.Workload:
+    build = et_sim.TraceBuilder()
+    kernel = build.compute("fc", layer_shape=shapes.gemm(4096, 4096, 4096), dtype="bf16")
+    build.collective("all_reduce", 1 << 25, after=[kernel])
+    return et_sim.Workload.of([build.build()] * ranks)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_machine_reads_without_remarks_and_says_where_its_figures_are_from(name: str) -> None:
+    known = entry(name)
+    for npus in (known.fewest, 2 * known.fewest):
+        found = preset(f"{name}:{npus}")
+        machine = read_machine(system=found.system, network=found.network)
+        assert machine.network.ranks == npus
+        assert [one.key for one in machine.warnings] == []
+        [rule] = (
+            found.system["compute"]
+            if isinstance(found.system["compute"], list)
+            else [found.system["compute"]]
+        )
+        said = {**known.sources, **known.estimates}
+        assert {"peaks", "efficiency", "memory-efficiency", "launch-overhead"} <= set(said)
+        for level in rule["memory"]:
+            assert any(what.startswith(level["name"]) for what in said), level
+        for figure in ("processors", "tiles"):
+            assert (figure in rule) == (figure in said)
+        assert all(said.values())
+    assert all(text.startswith("Estimate: ") for text in known.estimates.values())
+    assert not any(text.startswith("Estimate") for text in known.sources.values())
+
+
+def test_the_files_of_a_machine_take_as_long_as_its_name(tmp_path: Path) -> None:
+    assert main(["machine", "h100-dgx:16", "--out", str(tmp_path / "files")]) == 0
+    by_name = et_sim.simulate(training(16), machine="h100-dgx:16")
+    files = {
+        part: str(tmp_path / "files" / name)
+        for part, name in (("system", "system.json"), ("network", "network.yml"))
+    }
+    by_files = et_sim.simulate(training(16), **files)
+    assert by_name.finish_ns.tolist() == by_files.finish_ns.tolist()
+    slower = {"topology": ["Ring"], "npus_count": [16], "bandwidth": ["1GB/s"], "latency": ["1us"]}
+    system = {**preset("h100-dgx:16").system}
+    for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
+        system[f"{key}-implementation"] = ["ring"]
+    mixed = et_sim.simulate(training(16), machine="h100-dgx:16", network=slower, system=system)
+    assert mixed.makespan_ns > by_name.makespan_ns
+
+
+def test_all_npus_of_a_machine_fold_to_one() -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("fc", layer_shape=shapes.gemm(4096, 4096, 4096))
+    build.collective("all_reduce", 1 << 20)
+    workload = et_sim.Workload((build.build(),), np.zeros(128, np.int32))
+    result = et_sim.simulate(workload, machine="h100-dgx:128")
+    assert result.summary()["folded"] == {"actors": 1, "ranks": 128}
+    assert preset("h100-dgx:1048576").network["npus_count"] == [8, 131072]
+
+
+def test_a_torus_is_as_even_as_its_cubes_allow() -> None:
+    sides = [preset(f"tpu-v4-pod:{npus}").network["npus_count"] for npus in (64, 128, 512, 4096)]
+    assert sides == [[4, 4, 4], [4, 4, 8], [8, 8, 8], [16, 16, 16]]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("h100-dxg:8", "there is no machine called 'h100-dxg' (did you mean 'h100-dgx'?"),
+        ("h100-dgx:12", "h100-dgx has nodes of 8 NPUs, and 12 are no whole nodes (name 8 or 16)"),
+        ("h100-dgx:3", "and 3 are no part of one (name 8, or a divisor)"),
+        ("h100-dgx:x", "does not end in a number of NPUs"),
+        ("h100-dgx:0", "and 0 are no part of one"),
+        ("tpu-v4-pod:100", "is built of cubes of 64 NPUs, and 100 are no whole cubes (name 64 or 128)"),
+        ("tpu-v4-pod:8192", "has 4,096 NPUs at most, not 8,192"),
+    ],
+)
+def test_machines_that_there_are_not_are_refused_in_one_sentence(
+    text: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["machine", text]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_commands_take_a_machine_in_place_of_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make = ["make", "all_reduce", "--machine", "h100-dgx:16", "--bytes", "1MiB", "-o", "ar"]
+    assert main(make) == 0
+    assert "--machine h100-dgx:16" in capsys.readouterr().out
+    assert main(["check", "ar", "--machine", "h100-dgx:16"]) == 0
+    assert main(["run", "ar", "--machine", "h100-dgx:16", "--detail", "path", "--json"]) == 0
+    assert main(["inspect", "ar.run", "critical-path", "--vary", "bandwidth of dimension 1=2"]) == 0
+    assert main(["collective", "ring", "--machine", "h100-dgx"]) == 0
+    capsys.readouterr()
+    assert main(["machine", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == list(names())
+    assert main(["run", "ar", "--system", "x.json"]) == 2
+    assert "network is missing (give --network, or --machine" in capsys.readouterr().err
+
+
+def test_python_says_what_is_missing() -> None:
+    options: dict[str, Any] = {}
+    with pytest.raises(EtSimError, match="system and network are missing"):
+        et_sim.simulate(training(2), **options)
