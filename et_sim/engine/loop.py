@@ -19,6 +19,7 @@ from et_sim.engine.collectives.queues import admit_over_limit, break_queue_deadl
 from et_sim.engine.collectives.rendezvous import inject_step, step_asked
 from et_sim.engine.nodes.issue import complete, free_server, slowed_done, start_later, start_rank
 from et_sim.engine.nodes.pool import reach_stage
+from et_sim.engine.nodes.pool_shares import end_transfer, share
 from et_sim.engine.nodes.progress import (
     bus_processed,
     bus_received,
@@ -51,7 +52,8 @@ ASKED_CUSTOM, INJECT_CUSTOM = kinds.ASKED_CUSTOM, kinds.INJECT_CUSTOM
 LATE_RECEIVE, SLOWED_DONE = kinds.LATE_RECEIVE, kinds.SLOWED_DONE
 ASKED_STEP, INJECT_STEP = kinds.ASKED_STEP, kinds.INJECT_STEP
 AT_SWITCH, SWITCH_DONE, BRANCH_FREE = kinds.AT_SWITCH, kinds.SWITCH_DONE, kinds.BRANCH_FREE
-SERVER_FREE, ADMIT, START, POOL_STAGE = kinds.SERVER_FREE, kinds.ADMIT, kinds.START, kinds.POOL_STAGE
+SERVER_FREE, ADMIT, START = kinds.SERVER_FREE, kinds.ADMIT, kinds.START
+POOL_STAGE, POOL_SHARE, POOL_END = kinds.POOL_STAGE, kinds.POOL_SHARE, kinds.POOL_END
 TRANSFER_AT_ENDPOINT, TRANSFER_READY = kinds.TRANSFER_AT_ENDPOINT, kinds.TRANSFER_READY
 
 
@@ -180,6 +182,10 @@ def _happen_to_node(run: Run, kind: int, a: int, b: int, c: int) -> None:
         free_server(run, a)
     elif kind == POOL_STAGE:
         reach_stage(run, a, b)
+    elif kind == POOL_SHARE:
+        share(run)
+    elif kind == POOL_END:
+        end_transfer(run, a)
     elif kind == ADMIT:
         admit_over_limit(run, a)
     elif kind == START:

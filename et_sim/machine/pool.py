@@ -46,3 +46,4 @@ class MemoryPool:
     stages: tuple[PoolStage, ...]
     tiers: tuple[PoolTier, ...]
     default_tier: int = 0
+    is_shared: bool = False  # units fairly, by all transfers that pass them; else these take turns

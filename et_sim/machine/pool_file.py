@@ -14,6 +14,7 @@ from et_sim.machine.pool import MemoryPool, PoolStage, PoolTier
 from et_sim.machine.pool_tables import MOST_STAGES, STAGE_KEYS
 from et_sim.machine.sources import Source
 
+FAIR = "fair"
 WHOLE = "pool"  # the only tier, where none are named
 
 
@@ -49,7 +50,14 @@ def read_pool(given: dict[str, Any], place: str, ranks: int, remarks: Remarks) -
             place=place,
             remedy=nearest(default, names) or f"known: {', '.join(names)}",
         )
-    return MemoryPool(given["chunk"], tuple(stages), tiers, names.index(default))
+    is_shared = given.get("sharing") == FAIR
+    if is_shared and any(stage.is_occupied for stage in stages):
+        raise MachineError(
+            f'key "latency-occupies" means nothing with "sharing": "{FAIR}"',
+            place=place,
+            remedy="leave it out",
+        )
+    return MemoryPool(given["chunk"], tuple(stages), tiers, names.index(default), is_shared)
 
 
 def _stage(source: Source, ranks: int, remarks: Remarks) -> PoolStage:

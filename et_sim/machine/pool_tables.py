@@ -74,6 +74,14 @@ POOL_KEYS = (
         "Not known.",
     ),
     Key(
+        "sharing",
+        Kind.CHOICE,
+        "Whether transfers that meet in a unit are served one after the other, or all at once, max-min "
+        "fairly; default: in turn.",
+        "Not known.",
+        choices=("in-turn", "fair"),
+    ),
+    Key(
         "default-tier",
         Kind.TEXT,
         "The tier of requests that name none; without it the first one.",

@@ -45,6 +45,7 @@ class PoolUnits:
     stage: Any  # per unit
     names: tuple[str, ...]
     bytes_per_ns: Any  # the higher of both directions
+    are_shared: bool = False  # fairly, by all transfers that pass them
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,9 @@ def _units(pool: MemoryPool, ranks: int) -> tuple[Any, PoolUnits]:
             of_stage += [number] * count
             rates += [rate * several] * count
     stages = tuple(stage.name for stage in pool.stages)
-    return first, PoolUnits(stages, np.array(of_stage, np.int32), tuple(names), np.array(rates))
+    return first, PoolUnits(
+        stages, np.array(of_stage, np.int32), tuple(names), np.array(rates), pool.is_shared
+    )
 
 
 class JointRequests:

@@ -9,7 +9,8 @@ Members of a group that make a request together wait for the last of them, and t
 on the way of any of them passes the bytes once. Where ways part again that have met in fewer units, on the
 side of the memory, each unit passes a part of the bytes: the shards that lie behind it.
 
-Not here: which stages these are (`plan.pool_tables`), and memories that are one server (`issue`).
+Not here: which stages these are (`plan.pool_tables`), units that are shared fairly (`pool_shares`), and
+memories that are one server (`issue`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.calendar.clock import schedule_own
+from et_sim.engine.nodes.pool_shares import begin_sharing
+from et_sim.engine.nodes.pool_units import is_new_unit, part_of, unit_of
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.kinds import NODE_DONE, POOL_STAGE
 from et_sim.engine.state.run import NONE, Run
-from et_sim.machine.pool_tables import MOST_STAGES
-from et_sim.plan.pool_tables import STORES
 
 
 @works_on_tables
@@ -42,7 +43,11 @@ def request_pool(run: Run, actor_row: int, node: int) -> None:
             return
     request.last_ns = run.clock[0].now
     observe.request_sets_out(run, row)
-    reach_stage(run, actor_row, node)
+    if len(run.pool_state) > 0:
+        plan_node = run.plan.nodes[run.plan.templates[run.plan.actors[actor_row].template].node_first + node]
+        begin_sharing(run, row, joint_row, plan_node)
+    else:
+        reach_stage(run, actor_row, node)
 
 
 @works_on_tables
@@ -78,30 +83,22 @@ def reach_stage(run: Run, actor_row: int, node: int) -> None:
     if request.hop < way.hops:
         schedule_own(run, actor_row, delay, POOL_STAGE, actor_row, node, 0)
     else:
-        _end_all(run, row, joint_row)
+        _end_all(run, row)
 
 
 @works_on_tables
 def _take_units(run: Run, row: int, joint_row: int, plan_node: Any, hop: Any, pieces: int) -> tuple[int, int]:
     """The same for all units of a stage that a group's request passes."""
-    way, own = run.plan.memory_ways[plan_node.detail], run.requests[row].hop
-    stamp = (joint_row * MOST_STAGES + own) * MOST_STAGES
-    units = least = _mark_units(run, joint_row, hop, -stamp - own - 1)
-    stores = plan_node.detail % 2 == STORES
-    for other in range(0 if stores else own + 1, own if stores else way.hops):  # nearer to the NPUs
-        nearer = run.plan.memory_hops[way.hop_first + other]
-        least = min(least, _mark_units(run, joint_row, nearer, -stamp - other - 1))
-    first = last = number = 0
-    at = run.joints[joint_row].head - 1
+    number, first, last, so_far = run.requests[row].hop, 0, 0, 0
+    units, parts = part_of(run, joint_row, plan_node.detail, number)
+    at = row
     while at != NONE:
-        unit = run.units[_unit_of(run, at, hop)]
-        if unit.seen != stamp + 1:
-            unit.seen = stamp + 1
-            size = _up_to(plan_node.bytes, least * (number + 1), units)
-            size -= _up_to(plan_node.bytes, least * number, units)
+        if is_new_unit(run, unit_of(run, at, hop), joint_row, number):
+            size = _up_to(plan_node.bytes, parts * (so_far + 1), units)
+            size -= _up_to(plan_node.bytes, parts * so_far, units)
             own_first, own_last = _take_unit(run, row, at, hop, pieces, size)
             first, last = max(first, own_first), max(last, own_last)
-            number += 1
+            so_far += 1
         at = run.requests[at].next
     return first, last
 
@@ -113,29 +110,9 @@ def _up_to(size: int, part: int, parts: int) -> int:
 
 
 @works_on_tables
-def _mark_units(run: Run, joint_row: int, hop: Any, stamp: int) -> int:
-    """How many units of a stage the members of a group pass."""
-    found, at = 0, run.joints[joint_row].head - 1
-    while at != NONE:
-        unit = run.units[_unit_of(run, at, hop)]
-        if unit.seen != stamp:
-            unit.seen = stamp
-            found += 1
-        at = run.requests[at].next
-    return found
-
-
-@works_on_tables
-def _unit_of(run: Run, row: int, hop: Any) -> int:
-    """The unit of a stage that a request passes."""
-    rank = run.plan.actors[run.requests[row].actor].rank
-    return int(hop.unit_first + rank // hop.npus_per_unit)
-
-
-@works_on_tables
 def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int) -> tuple[int, int]:
     """When the first and the last piece have passed a unit."""
-    unit_row, now = _unit_of(run, asking, hop), run.clock[0].now
+    unit_row, now = unit_of(run, asking, hop), run.clock[0].now
     unit, before = run.units[unit_row], run.requests[row].last_ns
     one, every = int(size / pieces / hop.bytes_per_ns), int(size / hop.bytes_per_ns)
     held = hop.latency_ns if hop.is_occupied else 0
@@ -148,10 +125,10 @@ def _take_unit(run: Run, row: int, asking: int, hop: Any, pieces: int, size: int
 
 
 @works_on_tables
-def _end_all(run: Run, row: int, joint_row: int) -> None:
+def _end_all(run: Run, row: int) -> None:
     """The last piece is on its way from the last stage: when it is there, all nodes that asked are done."""
     request, now = run.requests[row], run.clock[0].now
-    at = row if joint_row == NONE else run.joints[joint_row].head - 1
+    at = row
     while at != NONE:
         asking = run.requests[at]
         observe.request_ends(run, row, request.last_ns)

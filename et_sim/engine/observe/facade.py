@@ -49,6 +49,7 @@ request_joins = pool_causes.request_joins
 request_sets_out = pool_causes.request_sets_out
 stage_passed = pool_causes.stage_passed
 request_ends = pool_causes.request_ends
+transfer_shared = pool_causes.transfer_shared
 
 # Collectives
 collective_issued = causes.collective_issued

@@ -87,6 +87,14 @@ def stage_passed(run: Run, row: int, link: int, first: int, last: int, latency: 
 
 
 @works_on_tables
+def transfer_shared(run: Run, row: int, link: int, begin: int) -> int:
+    """A transfer that shared units is through; returns what its end is caused by: its slowest stage."""
+    if not is_recorded(run):
+        return NONE
+    return _takes(run, run.causes.requests[row].last, SERIALISATION, link, begin, run.clock[0].now)
+
+
+@works_on_tables
 def request_ends(run: Run, row: int, time: int) -> None:
     """The next event is that a node which asked is done."""
     if is_recorded(run):

@@ -19,6 +19,8 @@ AT_SWITCH = (
 SWITCH_DONE = 25  # such a switch has made what it passes on: a branch heard last, b group, c phase key
 BRANCH_FREE = 26  # a member's part has left for its switch: b branch
 POOL_STAGE = 27  # the first piece of a transfer is at a stage of a memory pool: a actor, b node
+POOL_SHARE = 28  # rates of transfers in a memory pool are due
+POOL_END = 29  # such a transfer is through: a version
 NETWORK = 32  # and above: events of the network model's own: a row of its tables, b version
 
 NODE_DONE = 5  # a actor, b node

@@ -294,6 +294,24 @@ REQUEST = record(  # to a memory pool; its row is that of its node
     ("node", "i4"),
     ("hop", "i4"),
     ("next", "i4"),  # of the same joint request
+    ("link", "i4"),  # where units are shared fairly, this and what follows: its slowest stage
+    ("left", "f8"),  # bytes
+    ("rate", "f8"),  # bytes per ns
+    ("fill_ns", "f8"),  # how long after the last byte has set out it arrives
+    ("begin_ns", "i8"),
+)
+USE = record(  # of a unit by a transfer, where these share it fairly
+    ("unit", "i4"),
+    ("part", "f8"),  # of the transfer's bytes; 0: none
+    ("time", "f8"),  # that a byte of the transfer takes of it
+)
+POOL_STATE = record(  # of a pool whose units are shared fairly
+    ("flows", "i4"),  # transfers under way
+    ("most_hops", "i4"),
+    ("is_due", "i4"),  # rates are set at the end of this nanosecond
+    ("plans", "i4"),  # how often an end was planned
+    ("since_ns", "f8"),  # all transfers are as they were then
+    ("changes_ns", "f8"),  # when rates change
 )
 UNIT = record(  # of a stage of a memory pool
     ("free_ns", "i8"),  # when it will have done all it has been given
@@ -301,5 +319,10 @@ UNIT = record(  # of a stage of a memory pool
     ("busy_ns", "i8"),
     ("seen", "i8"),  # the joint request, and stage, that it has last passed
     ("resource", "i4"),
+    ("is_full", "i4"),  # where units are shared fairly, this and what follows: it sets rates
+    ("left", "f8"),  # of its time
+    ("open", "f8"),  # what transfers without a rate would take of it, if each had a byte per ns
+    ("passed", "f8"),  # bytes
+    ("passing", "f8"),
 )
 JOINT_STATE = record(("arrived", "i4"), ("head", "i4"))  # members that have asked; 1 more than a request

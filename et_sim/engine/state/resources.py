@@ -63,6 +63,7 @@ def with_pool(resources: ResourceTable, units: PoolUnits, actor_of_rank: Any) ->
         tier_names=(*resources.tier_names, *units.stages),
         bytes_per_ns=np.concatenate((resources.bytes_per_ns, units.bytes_per_ns)),
         links=links,
+        are_shared=resources.are_shared or units.are_shared,
     )
 
 

@@ -34,6 +34,7 @@ from et_sim.engine.state.records import (
     NODE_MARK,
     NODE_STATE,
     PHASE_LOG,
+    POOL_STATE,
     QUEUE,
     REQUEST,
     RUNNING,
@@ -46,6 +47,7 @@ from et_sim.engine.state.records import (
     TURN,
     UNEXPECTED,
     UNIT,
+    USE,
     WAITING_FIFO,
 )
 from et_sim.engine.state.traffic_tables import Traffic
@@ -144,6 +146,9 @@ class Run(Tables):
     requests: Any  # per node, on machines with a memory pool
     units: Any
     joints: Any
+    pool_state: Any  # one row if units are shared fairly, else none: this and the next two
+    pool_flows: Any  # requests under way
+    unit_uses: Any  # per request and stage
     messages: Any  # under way, if the network model keeps them
     bus_sides: Any
     bus_fifos: Any
@@ -221,6 +226,10 @@ def new_run(
     joints = table(JOINT_STATE, len(plan.joint_requests))
     pool_units = table(UNIT, len(plan.pool_units.stage))
     pool_units["resource"] = resources - units + np.arange(len(pool_units))
+    pool_state = table(POOL_STATE, 1 if plan.pool_units.are_shared else 0)
+    sharing = len(requests) if len(pool_state) else 0
+    most_hops = int(plan.memory_ways["hops"].max(initial=0))
+    pool_state["most_hops"] = most_hops
     sizes = {
         "nodes": len(node_states),
         "requests": len(requests),
@@ -277,6 +286,9 @@ def new_run(
         requests=requests,
         units=pool_units,
         joints=joints,
+        pool_state=pool_state,
+        pool_flows=np.zeros(sharing, np.int32),
+        unit_uses=table(USE, sharing * most_hops),
         messages=table(message, 0),
         bus_sides=table(BUS_SIDE, len(plan.bus) * actors * BUS_SIDES),
         causes=new_causes(plan, causal_events_per_event, sizes),

@@ -1,0 +1,236 @@
+"""Requests to a memory pool whose units share their time fairly among all transfers that pass them.
+
+A transfer is on all of its units at once, at one rate, as messages of the flow network are on links: rates
+are max-min fair, and change only where transfers begin or end, once per nanosecond. The last byte arrives
+when the transfer is through at its rate and its pieces have been passed on by the other stages.
+
+A unit is shared by time, so that loads and stores of different bandwidths can share it: a transfer takes a
+part of its time, which is its rate over the bandwidth in its direction. Not here: pools that serve one
+transfer after the other (`pool`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.compiled.tables_by_reference import works_on_tables
+from et_sim.engine.calendar.clock import schedule, schedule_own
+from et_sim.engine.nodes.pool_units import is_new_unit, part_of, unit_of
+from et_sim.engine.observe import facade as observe
+from et_sim.engine.state.kinds import NODE_DONE, POOL_END, POOL_SHARE
+from et_sim.engine.state.run import NONE, Run
+
+MOST_PLANS = (1 << 30) - 1  # told apart
+SAME_NS = 2.0**-11  # a transfer that ends so shortly before a nanosecond ends in it: rates are rounded
+EQUAL = 1 + 2.0**-40  # shares that differ by no more are equal: they are sums of rounded numbers
+ENDLESS = 1e300
+
+
+@works_on_tables
+def begin_sharing(run: Run, row: int, joint_row: int, plan_node: Any) -> None:
+    """A transfer is under way when all else in this nanosecond has happened."""
+    request, way = run.requests[row], run.plan.memory_ways[plan_node.detail]
+    request.left, request.rate, request.begin_ns = plan_node.bytes, 0.0, run.clock[0].now
+    pieces = max((plan_node.bytes + way.chunk - 1) // way.chunk, 1)
+    request.fill_ns, longest = 0.0, 0.0
+    for number in range(way.hops):
+        hop = run.plan.memory_hops[way.hop_first + number]
+        part = _use_units(run, row, joint_row, plan_node.detail, number)
+        one = plan_node.bytes / pieces * part / hop.bytes_per_ns
+        request.fill_ns += hop.latency_ns + one
+        if one > longest or number == 0:
+            longest, request.link = one, hop.link
+    request.fill_ns -= longest
+    state = run.pool_state[0]
+    run.pool_flows[state.flows] = row
+    state.flows += 1
+    _share_later(run)
+
+
+@works_on_tables
+def _use_units(run: Run, row: int, joint_row: int, way_row: int, number: int) -> float:
+    """Note which units of a stage a transfer passes, and return the largest part of it that one has."""
+    way = run.plan.memory_ways[way_row]
+    hop = run.plan.memory_hops[way.hop_first + number]
+    at, largest = row, 0.0
+    units = parts = 1
+    if joint_row != NONE:
+        units, parts = part_of(run, joint_row, way_row, number)
+    while at != NONE:
+        unit_row = unit_of(run, at, hop)
+        use = run.unit_uses[at * run.pool_state[0].most_hops + number]
+        use.unit, use.part, use.time = unit_row, 0.0, 0.0
+        if joint_row == NONE or is_new_unit(run, unit_row, joint_row, number):
+            use.part = parts / units
+            use.time = use.part / hop.bytes_per_ns
+            largest = max(largest, use.part)
+        at = run.requests[at].next
+    return largest
+
+
+@works_on_tables
+def share(run: Run) -> None:
+    """Rates are set when all else in this nanosecond has happened."""
+    state, clock = run.pool_state[0], run.clock[0]
+    if run.slots[clock.slot].head != NONE:
+        schedule(run, clock.now, POOL_SHARE, 0, 0, 0)
+        return
+    state.is_due = 0
+    state.changes_ns = max(state.changes_ns, float(clock.now))
+    _pass_bytes(run, state.changes_ns)
+    _set_rates(run)
+    _plan_next(run)
+
+
+@works_on_tables
+def end_transfer(run: Run, version: int) -> None:
+    """The first transfer is through, unless something else has been planned."""
+    state, now = run.pool_state[0], run.clock[0].now
+    if version != state.plans or state.flows == 0:
+        return
+    first = 0
+    for at in range(1, state.flows):
+        if _ends_ns(run, run.pool_flows[at]) < _ends_ns(run, run.pool_flows[first]):
+            first = at
+    row = run.pool_flows[first]
+    ends = max(_ends_ns(run, row), state.since_ns)
+    _pass_bytes(run, ends)
+    state.changes_ns = max(state.changes_ns, ends)
+    state.flows -= 1
+    for at in range(first, state.flows):
+        run.pool_flows[at] = run.pool_flows[at + 1]
+    _arrive(run, row, ends)
+    _share_later(run)
+    for at in range(state.flows):
+        if int(_ends_ns(run, run.pool_flows[at]) + SAME_NS) <= now:
+            _plan_next(run)
+            return
+
+
+@works_on_tables
+def _arrive(run: Run, row: int, ends: float) -> None:
+    """A transfer is through: its nodes are done when its last piece is there."""
+    now, request = run.clock[0].now, run.requests[row]
+    arrives = max(int(ends + request.fill_ns + SAME_NS), now)
+    cause = observe.transfer_shared(run, row, request.link, request.begin_ns)
+    at = row
+    while at != NONE:
+        asking = run.requests[at]
+        observe.next_event_flies(run, cause, now, request.link)
+        schedule_own(run, asking.actor, arrives - now, NODE_DONE, asking.actor, asking.node, 0)
+        at = asking.next
+
+
+@works_on_tables
+def _share_later(run: Run) -> None:
+    state = run.pool_state[0]
+    if state.is_due == 0:
+        state.is_due = 1
+        schedule(run, run.clock[0].now, POOL_SHARE, 0, 0, 0)
+
+
+@works_on_tables
+def _ends_ns(run: Run, row: int) -> float:
+    """When a transfer is through, at its rate."""
+    request, since = run.requests[row], run.pool_state[0].since_ns
+    if request.left <= 0:
+        return float(since)
+    return since + request.left / request.rate if request.rate > 0 else ENDLESS
+
+
+@works_on_tables
+def _plan_next(run: Run) -> None:
+    """Have the next transfers end in time."""
+    state, ends = run.pool_state[0], ENDLESS
+    for at in range(state.flows):
+        ends = min(ends, _ends_ns(run, run.pool_flows[at]))
+    if ends < ENDLESS:
+        state.plans = (state.plans + 1) & MOST_PLANS
+        schedule(run, max(int(ends + SAME_NS), run.clock[0].now), POOL_END, state.plans, 0, 0)
+
+
+@works_on_tables
+def _pass_bytes(run: Run, until: float) -> None:
+    """All transfers have gone on at their rates."""
+    state = run.pool_state[0]
+    for at in range(state.flows):
+        row = run.pool_flows[at]
+        moved = min(run.requests[row].rate * (until - state.since_ns), run.requests[row].left)
+        run.requests[row].left -= moved
+        while row != NONE and moved > 0:
+            for place in range(row * state.most_hops, (row + 1) * state.most_hops):
+                use = run.unit_uses[place]
+                if use.part > 0:
+                    run.units[use.unit].passing += moved * use.part
+            row = run.requests[row].next
+    for unit_row in range(len(run.units)):
+        unit = run.units[unit_row]
+        if unit.passing > 0:
+            after = unit.passed + unit.passing
+            observe.link_carries(run, unit.resource, state.since_ns, until, unit.passed, after)
+            unit.passed, unit.passing = after, 0.0
+    state.since_ns = until
+
+
+@works_on_tables
+def _set_rates(run: Run) -> None:
+    """Fill all units together: the one whose transfers get the least sets the rate of all of them."""
+    state = run.pool_state[0]
+    for unit_row in range(len(run.units)):
+        run.units[unit_row].left, run.units[unit_row].open = 1.0, 0.0
+    for at in range(state.flows):
+        run.requests[run.pool_flows[at]].rate = NONE
+        _add(run, run.pool_flows[at], 1.0, 0.0)
+    unset = state.flows
+    while unset > 0:
+        least = ENDLESS
+        for unit_row in range(len(run.units)):
+            unit = run.units[unit_row]
+            if unit.open > 0:
+                least = min(least, max(unit.left, 0.0) / unit.open)
+        before = unset
+        for unit_row in range(len(run.units)):
+            unit = run.units[unit_row]
+            unit.is_full = int(unit.open > 0 and max(unit.left, 0.0) / unit.open <= least * EQUAL)
+        for at in range(state.flows):
+            row = run.pool_flows[at]
+            if run.requests[row].rate == NONE and _is_held(run, row):
+                run.requests[row].rate = least
+                unset -= 1
+        if unset == before:  # only where rounding leaves nothing on any unit
+            break
+        for unit_row in range(len(run.units)):
+            run.units[unit_row].left, run.units[unit_row].open = 1.0, 0.0
+        for at in range(state.flows):
+            row = run.pool_flows[at]
+            rate = run.requests[row].rate
+            if rate == NONE:
+                _add(run, row, 1.0, 0.0)
+            else:
+                _add(run, row, 0.0, rate)
+
+
+@works_on_tables
+def _add(run: Run, row: int, is_open: float, rate: float) -> None:
+    """What a transfer asks of its units, or takes of them at its rate."""
+    most = run.pool_state[0].most_hops
+    while row != NONE:
+        for place in range(row * most, (row + 1) * most):
+            use = run.unit_uses[place]
+            if use.part > 0:
+                run.units[use.unit].open += is_open * use.time
+                run.units[use.unit].left -= rate * use.time
+        row = run.requests[row].next
+
+
+@works_on_tables
+def _is_held(run: Run, row: int) -> bool:
+    """Whether one of a transfer's units has no more."""
+    most = run.pool_state[0].most_hops
+    while row != NONE:
+        for place in range(row * most, (row + 1) * most):
+            use = run.unit_uses[place]
+            if use.part > 0 and run.units[use.unit].is_full:
+                return True
+        row = run.requests[row].next
+    return False
