@@ -9,7 +9,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import EtSimError, InputError, MachineError, StallError, TraceError, UsageError
+from et_sim.errors import (
+    EtSimError,
+    InputError,
+    MachineError,
+    OutOfMemoryError,
+    StallError,
+    TraceError,
+    UsageError,
+)
 from et_sim.version import __version__
 
 if TYPE_CHECKING:
@@ -21,6 +29,7 @@ __all__ = [
     "EtSimError",
     "InputError",
     "MachineError",
+    "OutOfMemoryError",
     "Result",
     "StallError",
     "Trace",

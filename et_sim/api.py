@@ -17,6 +17,7 @@ from et_sim.errors import UsageError
 from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
+from et_sim.machine.local_memory import CAPACITY
 from et_sim.machine.model import TimeFactors
 from et_sim.network.registry import model_named, model_on
 from et_sim.plan.foretold import refuse_mismatches, rules_of
@@ -38,6 +39,7 @@ from et_sim.simulation import (
 from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, PortRecord
 from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of
 from et_sim.timeline.explained import doubt, is_changed
+from et_sim.timeline.out_of_memory import out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
@@ -76,12 +78,14 @@ def simulate(workload: Given, options: RunOptions) -> Result:
     `workload` is a trace prefix or a `Workload`, or several jobs: a job file, or a dict with its keys. The
     machine's parts are file paths, or dicts with the files' keys. `detail` says what else is recorded:
     "phases", "messages", "links", "ports" or "path", or several of them with commas between or in a list.
-    Raises `StallError` if some rank cannot finish (its `report` explains why), and another `EtSimError` for
-    input that cannot be used.
+    Raises `StallError` if some rank cannot finish and `OutOfMemoryError` if one needs more memory than it has
+    (their `report` explains why), and another `EtSimError` for input that cannot be used.
     """
     result = execute(workload, options)
     if stall := result.stall:
         raise stall.as_error()
+    if result.is_stopped:
+        raise result.why_stopped()
     return result
 
 
@@ -130,6 +134,14 @@ def execute(
     outcome = simulated(lowering, chosen, options.fold, watch, recorder)
     if outcome.is_complete:  # what stands still is explained better by the stall
         refuse_mismatches(mismatches)
+    full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
+    until_end = outcome if full is not None and full.stopped else None
+    if full is not None and until_end is not None:
+        watch.stage("simulating again until memory is full")
+        network = machine.network_of(has_contention=chosen.HAS_CONTENTION)
+        stopped = recorder.run(outcome.plan, network, chosen, watch, until_ns=full.time_ns)
+        assert stopped is not None  # it has been simulated beyond that
+        outcome = stopped
     notices = (*outcome.plan.notices, *remarks_of(chosen, machine.network))
     if layer_file is None:
         notices = (*notices, *unused_settings(machine))
@@ -137,7 +149,7 @@ def execute(
     alone = times_alone(task, chosen, options.fold, watch, outcome) if options.isolated else []
     manifest["jobs"] = jobs_as_dicts(outcome, task.workload, alone)
     manifest["other_profile"] = None
-    if options.other_profile and is_worth_a_look(task, outcome):
+    if options.other_profile and until_end is None and is_worth_a_look(task, outcome):
         from et_sim.other_profile import other_profile
 
         watch.stage("simulating the corrected profile, too")
@@ -158,7 +170,12 @@ def execute(
         layers,
         recorder.messages,
         recorder.ports,
+        full,
+        until_end,
     )
+    if full is not None and not full.stopped:
+        place = _base(machine.system.local_memory.place) if machine.system.local_memory else ""
+        manifest["warnings"].append({"place": place, "key": CAPACITY, "text": full.sentence})
     if text := doubt(result.explained, is_changed=is_changed(outcome, machine.system)):
         manifest["warnings"].append({"place": _base(task.workload.source), "key": "", "text": text})
     return result

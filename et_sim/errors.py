@@ -63,6 +63,16 @@ class StallError(EtSimError):
         self.report = report
 
 
+class OutOfMemoryError(EtSimError):
+    """The simulation ended because tensors need more memory than an NPU has; `report` says which."""
+
+    exit_status = 1
+
+    def __init__(self, cause: str, *, report: str, place: str = "", remedy: str = "") -> None:
+        super().__init__(cause, place=place, remedy=remedy)
+        self.report = report
+
+
 def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
     """`did you mean 'x'?` for the nearest choice, or an empty string when nothing is near."""
     import difflib

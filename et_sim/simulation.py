@@ -155,7 +155,14 @@ class Recorder:
     links: bool = False
     ports: PortRecord | None = None  # with what packets meet there over time
 
-    def run(self, plan: Plan, network: Network, model: NetworkModel, watch: Watcher) -> Outcome | None:
+    def run(
+        self,
+        plan: Plan,
+        network: Network,
+        model: NetworkModel,
+        watch: Watcher,
+        until_ns: int | None = None,
+    ) -> Outcome | None:
         """Simulate a plan, and keep that; whatever was kept before is forgotten."""
         if self.messages is not None:
             self.messages.begin(plan.actor_of_rank)
@@ -171,6 +178,7 @@ class Recorder:
             log=self.phases.add if self.phases else None,
             messages=self.messages.add if self.messages else None,
             links=self.links,
+            until_ns=until_ns,
             ports=self.ports.add if self.ports else None,
         )
 

@@ -11,6 +11,7 @@ PUBLIC = [
     "EtSimError",
     "InputError",
     "MachineError",
+    "OutOfMemoryError",
     "Result",
     "StallError",
     "Trace",

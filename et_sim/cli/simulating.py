@@ -59,9 +59,9 @@ def simulated_into(
         if warning not in said:
             said.add(warning)
             print(warning, file=sys.stderr)
-    if not stall:
+    if not stall and not result.is_stopped:
         return result, 0
-    error = stall.as_error()
+    error = stall.as_error() if stall else result.why_stopped()
     print(f"et-sim: error: {error.report}", file=sys.stderr)
     print(f"What did happen is in {target}", file=sys.stderr)
     return result, error.exit_status

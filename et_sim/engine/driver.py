@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,15 @@ def run_plan(
     links: bool = False,
     ports: Callable[[Any, Any], None] | None = None,
     alike: int = 1,
+    until_ns: int | None = None,
 ) -> Outcome | None:
     """Simulate a plan until nothing is left to happen.
 
     `record` takes the causal events of the run (`causes`), `log` what became of its chunks, phase by phase,
     and `messages` those that were sent. With `links`, it is noted how busy these are (`link_slices`).
     `ports` takes their pauses and messages, and it is noted what packets meet there over time (`queues`).
+
+    With `until_ns`, it ends when all that happens up to then has happened.
 
     `alike` says how many such runs there are: what is long together is worth compiling.
 
@@ -78,6 +82,8 @@ def run_plan(
         )
     bits, needs = network.fraction_bits, model.needs(network)
     in_units = in_fractions(plan, bits)
+    if until_ns is not None:
+        in_units = replace(in_units, latest=min(in_units.latest, ((until_ns + 1) << bits) - 1))
     reserve = reserve_per_event(in_units, needs)
     resources = model.resources(network, in_units) if record or links or ports else None
     recorded = None
@@ -113,7 +119,7 @@ def run_plan(
             drain_messages(run, messages, bits)
         if ports:
             drain_ports(run, ports)
-        if status == FINISHED:
+        if status == FINISHED or (status == TOO_LATE and until_ns is not None):
             break
         if status == TIED:
             return None
@@ -143,7 +149,7 @@ def run_plan(
         nodes=run.nodes,
         finish_ns=np.array(run.actors["finish_ns"], np.int64) >> bits,
         busy_ns=np.array(run.actors["busy_ns"], np.int64) >> bits,
-        end_ns=_last_ns(plan, run) >> bits,
+        end_ns=_last_ns(plan, run) >> bits if until_ns is None else until_ns,
         messages=_messages(plan, run),
         run=run,
         resources=recorded,

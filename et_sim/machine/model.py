@@ -385,6 +385,22 @@ class SlowedWork:
     place: str = ""  # for messages
 
 
+class WhenFull(StrEnum):
+    """What becomes of a run in which tensors need more local memory than there is."""
+
+    STOP = "stop"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMemory:
+    """What an NPU has of its own."""
+
+    capacity_bytes: int
+    when_full: WhenFull = WhenFull.STOP
+    place: str = ""  # for messages
+
+
 @dataclass(frozen=True, slots=True)
 class Implementations:
     """Algorithm names per collective type, one per dimension; None: not configured."""
@@ -422,6 +438,7 @@ class System:
     rings: tuple[tuple[tuple[int, ...], ...], ...] = ()  # by dimension, the orders of its NPUs around rings
     per_node_implementation: str | None = None
     track_local_mem: bool = False
+    local_memory: LocalMemory | None = None  # None: nobody says how much there is
     stragglers: tuple[Straggler, ...] = ()
     time_factors: tuple[TimeFactors, ...] = ()
     streams: tuple[Stream, ...] = ()

@@ -13,6 +13,7 @@ from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
 from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Remarks
+from et_sim.machine.local_memory import read_local_memory
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
@@ -55,6 +56,8 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields["time_factors"] = read_time_factors(given.get("time-factors", []), source.place, remarks)
     fields["streams"] = read_streams(given.get("streams", []), source.place, remarks)
     fields["overlap"] = read_overlap(given.get("overlap", {}), source.place, remarks)
+    fields["local_memory"] = read_local_memory(given, source.place)
+    fields["track_local_mem"] |= fields["local_memory"] is not None
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
     fields["compute"] = read_compute(given, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)

@@ -11,7 +11,15 @@ from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
-from et_sim.machine.model import AllReducePlan, DimensionOrder, MemoryKind, QueueOrder, Shape, StreamPolicy
+from et_sim.machine.model import (
+    AllReducePlan,
+    DimensionOrder,
+    MemoryKind,
+    QueueOrder,
+    Shape,
+    StreamPolicy,
+    WhenFull,
+)
 from et_sim.machine.pool_tables import POOL_KEYS
 from et_sim.machine.profiles import Profile
 from et_sim.machine.protocol_tables import PROTOCOL_KEY
@@ -272,6 +280,26 @@ _COMPUTE_KEYS = (
     ),
 )
 
+_CAPACITY_KEYS = (
+    Key(
+        "local-mem-capacity",
+        Kind.SIZE,
+        "How much memory of its own an NPU has; then what its tensors need is tracked, and held against it "
+        "([local memory](memory.md#local-memory)).",
+        "Not known there.",
+        unit="bytes",
+        minimum=1,
+    ),
+    Key(
+        "when-full",
+        Kind.CHOICE,
+        "What becomes of a run that needs more: `stop` ends it there, `report` says it, and goes on. Without "
+        "the key: `stop`.",
+        "Not known there.",
+        choices=tuple(one.value for one in WhenFull),
+    ),
+)
+
 _IGNORED_KEYS = (
     Key(
         "local-mem-trace-filename",
@@ -334,6 +362,7 @@ SYSTEM_KEYS = (
     *_COLLECTIVE_KEYS,
     *_ENDPOINT_KEYS,
     *_COMPUTE_KEYS,
+    *_CAPACITY_KEYS,
     COMPUTE_KEY,
     STRAGGLERS_KEY,
     TIME_FACTORS_KEY,

@@ -21,6 +21,7 @@ from et_sim.machine.programs_file import read_programs
 from et_sim.memory import NO_SERVER, memory_model
 from et_sim.plan import tables
 from et_sim.plan.actors import Actors
+from et_sim.plan.capacity import refuse_too_much_at_start
 from et_sim.plan.channels import ChannelTables
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
@@ -111,6 +112,7 @@ class Lowering:
         self.templates, self.lane_first, self.nodes, self.children = templates.finish()
         self.slowing = slowing_of(self.nodes, self.templates, workload, system.overlap)
         self.tensors = _tensors(workload) if machine.system.track_local_mem else ()
+        refuse_too_much_at_start(system.local_memory, self.tensors, "system configuration")
         ranks = np.arange(machine.network.ranks, dtype=np.int32)
         self.memory_server = memory.server_of_ranks(ranks) if memory else np.full_like(ranks, NO_SERVER)
 

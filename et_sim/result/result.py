@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from et_sim.errors import UsageError
+from et_sim.errors import OutOfMemoryError, UsageError
 from et_sim.result.screens import html, library, plain
 from et_sim.tables.registry import table_named
 from et_sim.timeline.recorded import RecordedRun
@@ -153,13 +153,18 @@ class Result(RecordedRun):
 
     @property
     def stall(self) -> Stall | None:
-        """Why some rank never finished; None of a complete run."""
-        if self.is_complete:
+        """Why some rank never finished; None of a complete run, and of one that was stopped."""
+        if self.is_complete or self.is_stopped:
             return None
         from et_sim.engine.stall import explain_stall
         from et_sim.result.cures import known_cures
 
         return explain_stall(self.outcome, self.workload, known_cures(self.manifest))
+
+    def why_stopped(self) -> OutOfMemoryError:
+        """Of a run that ends where memory was full: who needed what."""
+        assert self.out_of_memory is not None
+        return self.out_of_memory.as_error()
 
     def critical_path(self, top: int | None = None) -> dict[str, Any]:
         """What decided how long the run took, as `et-sim inspect RUN critical-path --json` has it.

@@ -57,7 +57,7 @@ def html(summary: dict[str, Any]) -> str:
 
 
 def _facts(summary: dict[str, Any]) -> tuple[str, ...]:
-    state = "makespan" if summary["status"] == "complete" else "stalled at"
+    state = {"complete": "makespan", "stalled": "stalled at"}.get(summary["status"], "out of memory at")
     folded = summary["folded"]
     return (
         f"{state} {format_ns(summary['makespan_ns'])}",

@@ -551,6 +551,12 @@ MEMORY = Table(
             "the start; `released`: the last node that reads it has completed",
         ),
         Column("tensor", TEXT, "name of the tensor in the trace"),
+        Column(
+            "class",
+            WORD,
+            "what it is for, as its name says: `weights`, `gradients`, `optimizer`, `activations`, "
+            "`temporary` or `unknown`",
+        ),
         Column("node", "uint64", "the node that writes it, or reads it last; null if it is given"),
         Column("delta_bytes", "int64", "its size; negative when it is released"),
         Column("alive_bytes", "int64", "memory in use once everything at this time has changed"),

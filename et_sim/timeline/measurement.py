@@ -10,7 +10,7 @@ import numpy as np
 
 from et_sim.compute import Rules
 from et_sim.engine.outcome import Outcome
-from et_sim.memory import peaks
+from et_sim.memory import Changes, peaks
 from et_sim.timeline.coverage import CoverageCounter
 from et_sim.timeline.kernels import KernelFigures
 from et_sim.timeline.memory import MemorySource
@@ -23,8 +23,9 @@ from et_sim.trace.workload import Workload
 class Measurement:
     """The rows of a run, and what they add up to."""
 
-    def __init__(self, outcome: Outcome, workload: Workload) -> None:
-        self._outcome, self._workload = outcome, workload
+    def __init__(self, outcome: Outcome, workload: Workload, until_end: Outcome | None = None) -> None:
+        """`until_end`: of a run that was stopped, what would have come; it says how long tensors live."""
+        self._outcome, self._workload, self._until_end = outcome, workload, until_end
         self._figures: tuple[Statistics, dict[str, Any]] | None = None
 
     @property
@@ -98,13 +99,35 @@ class Measurement:
                     counter.add(rows)
                     kernels.add(rows)
                     if memory is not None:
-                        peak += peaks(memory.changes(rows), actors)
+                        peak += peaks(self._changes(memory, first, until, rows)[1], actors)
                 yield rows
         if is_new:
             plan = self._outcome.plan
             total = int((plan.templates["nodes"][plan.actors["template"]] * self.ranks_per_actor).sum())
             statistics = combine(self._outcome, occupation.figures(), kernels, peak)
             self._figures = statistics, counter.as_dict(self._workload, total)
+
+    def changes_of_memory(self) -> Iterator[tuple[Rows, Changes]]:
+        """Changes of local memory, and the rows of their nodes, if memory is tracked."""
+        assert self.memory is not None
+        for first, until in self.source.spans():
+            yield self._changes(self.memory, first, until)
+
+    def _changes(
+        self, memory: MemorySource, first: int, until: int, rows: Rows | None = None
+    ) -> tuple[Rows, Changes]:
+        """Of some actors; `rows`: theirs, if they are known."""
+        if self._until_end is None:
+            rows = self.source.rows(first, until) if rows is None else rows
+            return rows, memory.changes(rows)
+        rows = self._to_come.rows(first, until)
+        found = memory.changes(rows)
+        return rows, found.where(found.time_ns <= self._outcome.end_ns)
+
+    @cached_property
+    def _to_come(self) -> TimelineSource:
+        assert self._until_end is not None
+        return TimelineSource(self._until_end, self._workload)
 
     def _pieces(self, first: int, until: int) -> Iterator[Rows]:
         """Rows of actors; where memory is tracked, all of them at once, because tensors live long."""

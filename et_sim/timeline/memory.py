@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.memory import Accesses, Changes, changes, lifetimes
+from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes
 from et_sim.plan.tables import Plan
 from et_sim.timeline.rows import Rows
 
@@ -34,6 +34,7 @@ class MemorySource:
             is_write.append(uses.is_write)
             counts.append(np.bincount(uses.row, minlength=nodes))
         self.names = tuple(number)
+        self.classes = classes_of(self.names)  # indices into CLASSES
         self._tensor, self._bytes, self._is_write = (np.concatenate(c) for c in (tensor, sizes, is_write))
         self._count = np.concatenate(counts)
         self._first = np.cumsum(self._count) - self._count

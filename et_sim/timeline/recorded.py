@@ -12,6 +12,7 @@ from et_sim.timeline.bottleneck import bottleneck, why_unknown
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
+from et_sim.timeline.out_of_memory import OutOfMemory
 from et_sim.timeline.packet_totals import packets
 from et_sim.timeline.rank_figures import figures_of_ranks
 from et_sim.timeline.spool import CausalEvents, Messages, Phases, PortRecord
@@ -32,11 +33,13 @@ class RecordedRun:
     layers: LayerRun | None = None  # of a layer file
     messages: Messages | None = None  # all of them, if they were logged
     ports: PortRecord | None = None  # pauses, and messages that packets carried, if ports were recorded
+    out_of_memory: OutOfMemory | None = None  # when it first needed more local memory than there is
+    until_end: Outcome | None = None  # of a run that was stopped: what would have come
 
     @cached_property
     def measurement(self) -> Measurement:
         """The rows of the timeline, and what they add up to."""
-        return Measurement(self.outcome, self.workload)
+        return Measurement(self.outcome, self.workload, self.until_end)
 
     @property
     def manifest_text(self) -> str:
@@ -68,10 +71,22 @@ class RecordedRun:
         """What was modelled, replayed, defaulted, instant or not executed."""
         return self.measurement.coverage
 
+    @property
+    def status(self) -> str:
+        """Whether all ranks finished, or why not."""
+        if self.is_complete:
+            return "complete"
+        return "out of memory" if self.is_stopped else "stalled"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it ends where memory was full."""
+        return self.until_end is not None
+
     def summary(self) -> dict[str, Any]:
         """What summary.json holds."""
         return {
-            "status": "complete" if self.is_complete else "stalled",
+            "status": self.status,
             "makespan_ns": self.makespan_ns,
             "ranks": self.workload.ranks,
             "model": self.manifest["model"],
@@ -85,6 +100,7 @@ class RecordedRun:
             "time_factors": self.manifest["time_factors"],
             "detail": self.manifest["detail"],
             "jobs": self.manifest["jobs"],
+            "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             "bottleneck_unknown": why_unknown(self.outcome.load),

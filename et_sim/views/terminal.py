@@ -15,7 +15,7 @@ from et_sim.terminal import console_of
 
 STYLES: Mapping[str, str] = MappingProxyType(
     {"█+": "blue", "▒+": "yellow", "░+": "cyan", "·{2,}": "dim"}
-    | {r"(?m)^(?:STALLED|warning|PROBLEM)\b": "bold red", r"(?m)^makespan\b": "bold"}
+    | {r"(?m)^(?:STALLED|OUT OF MEMORY|warning|PROBLEM)\b": "bold red", r"(?m)^makespan\b": "bold"}
 )
 
 

@@ -49,11 +49,11 @@ def test_the_table_tells_the_story() -> None:
     result = simulated([chain()] * 4, fold=False)
     story = [tuple(row.values()) for row in result.memory.to_pylist() if row["actor"] == 2]
     assert story == [
-        (2, 0, "given", "x", None, 10, 1011),
-        (2, 0, "written", "y", 0, 1000, 1011),
-        (2, 0, "written", "unread", 0, 1, 1011),
-        (2, 5000, "released", "x", 0, -10, 1001),
-        (2, 8000, "released", "y", 1, -1000, 1),
+        (2, 0, "given", "x", "unknown", None, 10, 1011),
+        (2, 0, "written", "y", "unknown", 0, 1000, 1011),
+        (2, 0, "written", "unread", "unknown", 0, 1, 1011),
+        (2, 5000, "released", "x", "unknown", 0, -10, 1001),
+        (2, 8000, "released", "y", "unknown", 1, -1000, 1),
     ]
     assert result.peak_memory_bytes.tolist() == [1011] * 4
     assert [entry["peak_memory_bytes"] for entry in result.summary()["per_rank"]] == [1011]
@@ -193,8 +193,9 @@ def test_the_view_names_what_is_alive_at_the_peak(tmp_path: Path) -> None:
     assert named == [("y", 1000, 0, 0), ("x", 10, 0, None), ("unread", 1, 0, 0)]
     lines = inspect.memory_text(tmp_path / "run").splitlines()
     assert lines[1].split() == ["3", "2.94", "KiB", "0", "ns", "3"]
-    assert lines[5] == "largest tensors at the peak of rank 3:"
-    assert "nobody: there from the start" in lines[8]
+    assert lines[5:8] == ["at the peak of rank 3:", "class        size", "unknown  2.94 KiB  100 %"]
+    assert lines[9] == "largest tensors then:"
+    assert "nobody: there from the start" in lines[12]
     assert "peak 2.94 KiB on rank 3; the lowest is 1011 B" in inspect.summary_text(tmp_path / "run")
 
 

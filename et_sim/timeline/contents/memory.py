@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from et_sim.memory import CLASSES
 from et_sim.timeline.content import Content, Texts, unless
 from et_sim.timeline.memory import EVENTS, MemorySource, events_of, until_next
 from et_sim.timeline.output_filter import OutputFilter
@@ -21,8 +22,7 @@ def _memory_blocks(
     run: RecordedRun, source: MemorySource, output_filter: OutputFilter
 ) -> Iterator[dict[str, Any]]:
     actors = output_filter.actors(run.measurement.actor_of_rank)
-    for rows in run.measurement.source.blocks():
-        found = source.changes(rows)
+    for rows, found in run.measurement.changes_of_memory():
         mask = output_filter.mask(actors, found.owner, found.time_ns, until_next(found))
         found = found if mask is None else found.where(mask)
         yield {
@@ -30,6 +30,7 @@ def _memory_blocks(
             "time_ns": found.time_ns,
             "event": Texts(events_of(found), EVENTS),
             "tensor": Texts(found.tensor, source.names),
+            "class": Texts(source.classes[found.tensor], CLASSES),
             "node": unless(rows.node_id[found.node], found.node < 0),
             "delta_bytes": found.delta_bytes,
             "alive_bytes": found.alive_bytes,

@@ -61,11 +61,11 @@ def ladder_lines(rungs: Sequence[Rung], width: int) -> list[str]:
     rows = [("model", "makespan", "", "difference", "", "")]
     for rung in rungs:
         makespan = rung.run.summary["makespan_ns"]
-        is_complete = rung.run.summary["status"] == "complete"
+        status = rung.run.summary["status"]
         before = makespan if rung.change is None else rung.change.makespans_ns[0]
         difference = signed(makespan - before) if makespan != before else "none"
         step = (difference, percent(before, makespan)) if rung.change is not None else ("", "")
-        exact = f"({makespan:,} ns{'' if is_complete else ', stalled'})"
+        exact = f"({makespan:,} ns{'' if status == 'complete' else f', {status}'})"
         rows.append((rung.run.summary["model"], format_ns(makespan), exact, *step, _corrected(rung.run)))
     lines = [line.rstrip() for line in aligned(rows, "<><>><")]
     for rung in rungs:

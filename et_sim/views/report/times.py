@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.units import format_bytes, format_ns, plural
+from et_sim.units import exact_bytes, format_bytes, format_ns, plural
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
@@ -77,6 +77,12 @@ def _only_part(run: RunDirectory) -> str:
 
 
 def _stalled(run: RunDirectory) -> str:
+    if run.summary["status"] == "out of memory":
+        found = run.summary["out_of_memory"]
+        size, there = exact_bytes(found["alive_bytes"]), exact_bytes(found["capacity_bytes"])
+        who = text(called(found["ranks"], 40))
+        told = f"<b>Out of memory:</b> {size} on {who} at {format_ns(found['time_ns'])}, of {there}"
+        return tag("p", told, class_="alarm", role="alert")
     cause = (run.stall or {}).get("cause", "some rank never finished")
     return tag("p", f"<b>Stalled:</b> {text(cause)}", class_="alarm", role="alert")
 

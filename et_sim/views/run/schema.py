@@ -107,6 +107,25 @@ PACKETS = {
     "lost_at": (str, NONE),
     "paused_at": (str, NONE),
 }
+HELD = {
+    "tensor": str,
+    "class": str,
+    "bytes": int,
+    "since_ns": int,
+    "node": (int, NONE),
+    "node_name": (str, NONE),
+}
+OUT_OF_MEMORY = {
+    "time_ns": int,
+    "ranks": str,
+    "capacity_bytes": int,
+    "alive_bytes": int,
+    "stopped": bool,
+    "allocated": [HELD],
+    "tensors": int,
+    "largest": [HELD],
+    "by_class": dict,
+}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "status": str,
@@ -121,6 +140,7 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "folded": {"actors": int},
         "uneven": {"ranks": int, "links": int, "late_ns": int},
         "time_factors": [{"ranks": str}],
+        "out_of_memory": OrNull(OUT_OF_MEMORY),
         "messages": int,
         "bottleneck": OrNull(BOTTLENECK),
         "bottleneck_unknown": (str, NONE),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.tables.kinds import OPAQUE_KINDS
-from et_sim.units import format_ns, plural
+from et_sim.units import exact_bytes, format_ns, plural
 from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.port_table import NOT_RECORDED as PORTS_NOT_RECORDED
 from et_sim.views.run.recorded_part import recorded_part
@@ -171,8 +171,11 @@ def critical_path_of(path: str | Path, part: Selection = EVERYTHING) -> str:
 
 def stalls_text(path: str | Path, _: Selection = EVERYTHING, width: int | None = None) -> str:
     """Who waits for whom, if anybody does."""
-    stall = open_run(path).stall
+    run = open_run(path)
+    stall = run.stall
     if stall is None:
+        if run.summary["status"] == "out of memory":
+            return "no rank is stuck: the run ends where memory was full"
         return "no rank is stuck: every node of every rank completed"
     return "\n".join(_wrapped(stall_lines(stall), width or terminal_width()))
 
@@ -189,12 +192,24 @@ def notices_text(path: str | Path, _: Selection = EVERYTHING, width: int | None 
 def _status(run: RunDirectory) -> list[str]:
     if run.summary["status"] == "complete":
         return []
+    if run.summary["status"] == "out of memory":
+        return _out_of_memory(run)
     stuck = sum(rank_count(e["ranks"]) for e in run.summary["per_rank"] if e["finish_ns"] is None)
     of = plural(run.summary["ranks"], "rank")
     lines = [f"STALLED: {stuck:,} of {of} never finished; figures are up to the last thing that happened"]
     if run.stall:
         lines.append(run.stall["cause"])
     return [*lines, f"more: et-sim inspect {run.path} stalls"]
+
+
+def _out_of_memory(run: RunDirectory) -> list[str]:
+    found = run.summary["out_of_memory"]
+    at, size = format_ns(found["time_ns"]), exact_bytes(found["alive_bytes"])
+    there = exact_bytes(found["capacity_bytes"])
+    return [
+        f"OUT OF MEMORY at {at}: {size} on {called(found['ranks'], 40)}, of {there}; figures are up to then",
+        f"more: et-sim inspect {run.path} memory",
+    ]
 
 
 def _facts(run: RunDirectory) -> list[str]:

@@ -17,9 +17,9 @@ from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.summary.rank_table import called
-from et_sim.views.text import fitted, shortened
+from et_sim.views.text import fitted, share, shortened
 
-COLUMNS = ("actor", "time_ns", "tensor", "node", "delta_bytes", "alive_bytes")
+COLUMNS = ("actor", "time_ns", "tensor", "class", "node", "delta_bytes", "alive_bytes")
 
 LARGEST = 20  # tensors named per peak
 SHOWN_PEAKS = 12
@@ -36,6 +36,7 @@ class Alive:
     """A tensor that is alive at a peak."""
 
     tensor: str
+    tensor_class: str
     bytes: int
     since_ns: int
     node: int | None  # that wrote it; None: it was there from the start
@@ -49,11 +50,15 @@ class Peak:
     bytes: int
     at_ns: int
     tensors: int
+    by_class: tuple[tuple[str, int], ...]  # bytes, the most first
     largest: tuple[Alive, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return asdict(self)
+        plain = asdict(self) | {"by_class": dict(self.by_class)}
+        for alive in plain["largest"]:
+            alive["class"] = alive.pop("tensor_class")
+        return plain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,19 +68,21 @@ class _Rows:
     actor: Any
     time: Any
     tensor: Any
+    tensor_class: Any
     node: Any
     delta: Any
     alive: Any
 
     def take(self, rows: Any) -> _Rows:
-        return _Rows(
-            self.actor[rows],
-            self.time[rows],
-            self.tensor[rows],
-            self.node[rows],
-            self.delta[rows],
-            self.alive[rows],
-        )
+        return _Rows(*(getattr(self, one.name)[rows] for one in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What codes of tensors and classes stand for."""
+
+    tensors: Sequence[str | None] = ()
+    classes: Sequence[str | None] = ()
 
 
 def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] | None:
@@ -89,16 +96,19 @@ def memory_peaks(run: RunDirectory, part: Selection = EVERYTHING) -> list[Peak] 
     return sorted(found, key=lambda peak: (-peak.bytes, peak.at_ns))
 
 
-def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, Sequence[str | None]]]:
+def _blocks(run: RunDirectory) -> Iterator[tuple[_Rows, _Names]]:
     """All rows of one or more actors, block by block, and the names of tensors."""
     kept: list[_Rows] = []
-    names: Sequence[str | None] = ()
+    names = _Names()
     for batch in run.batches("memory", COLUMNS):
-        names = names or (*batch["tensor"].dictionary.to_pylist(), None)  # the same in all batches
+        if not names.classes:  # the same in all batches
+            tensors, classes = (batch[name].dictionary.to_pylist() for name in ("tensor", "class"))
+            names = _Names((*tensors, None), (*classes, None))
         rows = _Rows(
             actor=numbers(batch["actor"]),
             time=numbers(batch["time_ns"]),
             tensor=coded(batch["tensor"]),
+            tensor_class=coded(batch["class"]),
             node=integers(batch["node"], missing=NO_NODE),
             delta=numbers(batch["delta_bytes"]),
             alive=numbers(batch["alive_bytes"]),
@@ -121,8 +131,8 @@ def _joined(parts: Sequence[_Rows]) -> _Rows:
     return _Rows(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(_Rows)))
 
 
-def _peaks(rows: _Rows, names: Sequence[str | None]) -> list[tuple[Any, ...]]:
-    """Per actor that holds anything at any time: itself, bytes, time, tensors alive, the largest ones."""
+def _peaks(rows: _Rows, names: _Names) -> list[tuple[Any, ...]]:
+    """Per actor that holds anything at any time: itself, bytes, time, tensors alive, classes, the largest."""
     first = np.flatnonzero(np.diff(rows.actor, prepend=-1))
     if not len(first):
         return []
@@ -136,16 +146,38 @@ def _peaks(rows: _Rows, names: Sequence[str | None]) -> list[tuple[Any, ...]]:
     count = np.diff(begin, append=len(alive.actor))
     figures = zip(*(column.tolist() for column in (actors, most, time, count, begin)), strict=True)
     return [
-        (actor, peak, at, tensors, _named(alive.take(slice(at_row, at_row + min(tensors, LARGEST))), names))
+        (
+            actor,
+            peak,
+            at,
+            tensors,
+            _by_class(alive.take(slice(at_row, at_row + tensors)), names),
+            _named(alive.take(slice(at_row, at_row + min(tensors, LARGEST))), names),
+        )
         for actor, peak, at, tensors, at_row in figures
     ]
 
 
-def _named(rows: _Rows, names: Sequence[str | None]) -> tuple[Alive, ...]:
-    columns = (rows.tensor, rows.delta, rows.time, rows.node)
+def _by_class(rows: _Rows, names: _Names) -> tuple[tuple[str, int], ...]:
+    sums = np.zeros(len(names.classes), np.int64)
+    np.add.at(sums, rows.tensor_class, rows.delta)
+    found = [(str(name), size) for name, size in zip(names.classes, sums.tolist(), strict=True) if size]
+    return tuple(sorted(found, key=lambda one: -one[1]))
+
+
+def _named(rows: _Rows, names: _Names) -> tuple[Alive, ...]:
+    columns = (rows.tensor, rows.tensor_class, rows.delta, rows.time, rows.node)
     return tuple(
-        Alive(str(names[tensor]), size, since, None if node == NO_NODE else node)
-        for tensor, size, since, node in zip(*(column.tolist() for column in columns), strict=True)
+        Alive(
+            str(names.tensors[tensor]),
+            str(names.classes[tensor_class]),
+            size,
+            since,
+            None if node == NO_NODE else node,
+        )
+        for tensor, tensor_class, size, since, node in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
     )
 
 
@@ -175,10 +207,16 @@ def memory_lines(found: Sequence[Peak], part: Selection, width: int) -> list[str
         lines.append(f"… and {plural(len(found) - len(peaks), 'lower line')}: --top, or --json")
     highest = found[0]
     shown = part.cut(highest.largest, SHOWN_TENSORS)
-    lines += ["", f"largest tensors at the peak of {called(highest.ranks, 40)}:"]
-    table = [(one.tensor, format_bytes(one.bytes), format_ns(one.since_ns), _origin(one)) for one in shown]
-    head = ("tensor", "size", "since", "written by")
-    lines += fitted([head, *table], "<>><", width, shrink={0: 12, 3: 10}, names=(0,))
+    shares = [(name, format_bytes(size), share(size, highest.bytes)) for name, size in highest.by_class]
+    lines += ["", f"at the peak of {called(highest.ranks, 40)}:"]
+    lines += fitted([("class", "size", ""), *shares], "<>>", width, shrink={})
+    lines += ["", "largest tensors then:"]
+    named = [("tensor", "class", "size", "since", "written by")]
+    named += [
+        (one.tensor, one.tensor_class, format_bytes(one.bytes), format_ns(one.since_ns), _origin(one))
+        for one in shown
+    ]
+    lines += fitted(named, "<<>><", width, shrink={0: 12, 4: 10}, names=(0,))
     if highest.tensors > len(shown):
         lines.append(f"… and {plural(highest.tensors - len(shown), 'other')}")
     return lines

@@ -21,7 +21,7 @@ def makespan_text(summary: Mapping[str, Any]) -> str:
     other = summary["other_profile"]
     if other is None:
         return text
-    stalled = "" if summary["status"] == COMPLETE else ", stalled"
+    stalled = "" if summary["status"] == COMPLETE else f", {summary['status']}"
     text = f"{text}{stalled} in the {summary['profile']} profile"
     if not stalled and other["makespan_ns"] == makespan:
         return f"{text} and {other['profile']}"

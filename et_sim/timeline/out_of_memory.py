@@ -1,0 +1,158 @@
+"""Runs whose tensors need more local memory than an NPU has: when, where, and what is alive then.
+
+It is found in the footprint of the whole run, because how long a tensor lives depends on who reads it later.
+Nothing before that moment depends on the capacity, so a run that is to stop there is simulated again up to
+it, and everything that is written of it is as it was then.
+
+Not here: the footprint (`et_sim.memory`), and the words of views (`et_sim.views.summary.memory`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.engine.outcome import Outcome
+from et_sim.errors import OutOfMemoryError
+from et_sim.machine.model import LocalMemory, WhenFull
+from et_sim.memory import CLASSES, Changes
+from et_sim.timeline.measurement import Measurement
+from et_sim.timeline.memory import MemorySource
+from et_sim.timeline.rows import Rows
+from et_sim.trace.workload import Workload
+from et_sim.units import exact_bytes, format_bytes, format_ns, format_ranks
+
+LARGEST = 20  # tensors named
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tensor that is alive."""
+
+    tensor: str
+    tensor_class: str
+    bytes: int
+    since_ns: int
+    node: int | None  # that wrote it; None: it was there from the start
+    node_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """The first time at which some rank needs more than it has."""
+
+    time_ns: int
+    ranks: str  # those that do then
+    capacity_bytes: int
+    alive_bytes: int  # on the first of these ranks, like what follows
+    stopped: bool  # else the run went on
+    allocated: tuple[Held, ...]  # at that time, the largest first
+    tensors: int  # alive then
+    largest: tuple[Held, ...]
+    by_class: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON files."""
+        plain = asdict(self)
+        for held in (*plain["allocated"], *plain["largest"]):
+            held["class"] = held.pop("tensor_class")
+        return plain
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in one."""
+        who = f"rank {self.ranks} needs" if self.ranks.isdigit() else f"ranks {self.ranks} need"
+        rank = self.ranks.replace("-", ",").split(",")[0]
+        first = self.allocated[0] if self.allocated else None
+        what = ""
+        if first is not None:
+            by = "the start" if first.node is None else f'node {first.node} "{first.node_name}"'
+            what = f", when {by} allocates {first.tensor!r} ({format_bytes(first.bytes)})"
+        return (
+            f"{who} more local memory than the {exact_bytes(self.capacity_bytes)} there are, at "
+            f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {rank}{what}"
+        )
+
+    def as_error(self) -> OutOfMemoryError:
+        """The same as an error, with all that is known."""
+        classes = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.by_class.items())
+        lines = [f"out of memory: {self.sentence}", f"alive then: {classes}", "largest tensors:"]
+        lines += [f"  {_line(held)}" for held in self.largest[:10]]
+        if self.tensors > 10:
+            lines.append(f"  … and {self.tensors - 10} others")
+        remedy = 'give NPUs more memory ("local-mem-capacity"), or set "when-full": "report" to see the rest'
+        return OutOfMemoryError(self.sentence, report="\n".join([*lines, remedy]), remedy=remedy)
+
+
+def _line(held: Held) -> str:
+    origin = "there from the start" if held.node is None else f'node {held.node} "{held.node_name}"'
+    return f"{held.tensor}: {format_bytes(held.bytes)}, {origin}"
+
+
+def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | None) -> OutOfMemory | None:
+    """When a run first needs more than there is; None: it never does, or nobody knows what there is."""
+    if memory is None or not outcome.plan.tensors:
+        return None
+    measurement = Measurement(outcome, workload)
+    first_ns: int | None = None
+    actors: list[int] = []
+    found: tuple[Rows, Changes] | None = None
+    for rows, changes in measurement.changes_of_memory():
+        over = changes.where(changes.alive_bytes > memory.capacity_bytes)
+        if not len(over.owner):
+            continue
+        earliest = int(over.time_ns.min())
+        if first_ns is not None and earliest > first_ns:
+            continue
+        if first_ns is None or earliest < first_ns:
+            first_ns, actors, found = earliest, [], (rows, changes)
+        actors += np.unique(over.owner[over.time_ns == earliest]).tolist()
+    if first_ns is None or found is None:
+        return None
+    source = measurement.memory
+    assert source is not None
+    ranks = np.flatnonzero(np.isin(outcome.plan.actor_of_rank, actors))
+    text = format_ranks(ranks.tolist())
+    return _described(*found, measurement, source, memory, first_ns, actors[0], text)
+
+
+def _described(
+    rows: Rows,
+    changes: Changes,
+    measurement: Measurement,
+    source: MemorySource,
+    memory: LocalMemory,
+    time_ns: int,
+    actor: int,
+    ranks: str,
+) -> OutOfMemory:
+    own = changes.where((changes.owner == actor) & (changes.time_ns <= time_ns))
+    last = {tensor: row for row, tensor in enumerate(own.tensor.tolist())}
+    alive = sorted(row for row in last.values() if own.delta_bytes[row] > 0)
+
+    def held(row: int) -> Held:
+        tensor, node = int(own.tensor[row]), int(own.node[row])
+        return Held(
+            tensor=source.names[tensor],
+            tensor_class=CLASSES[source.classes[tensor]],
+            bytes=int(own.delta_bytes[row]),
+            since_ns=int(own.time_ns[row]),
+            node=None if node < 0 else int(rows.node_id[node]),
+            node_name=None if node < 0 else measurement.source.names[rows.name[node]],
+        )
+
+    every = sorted((held(row) for row in alive), key=lambda one: (-one.bytes, one.since_ns, one.tensor))
+    sums = {name: sum(one.bytes for one in every if one.tensor_class == name) for name in CLASSES}
+    return OutOfMemory(
+        time_ns=time_ns,
+        ranks=ranks,
+        capacity_bytes=memory.capacity_bytes,
+        alive_bytes=sum(one.bytes for one in every),
+        stopped=memory.when_full is WhenFull.STOP,
+        allocated=tuple(one for one in every if one.since_ns == time_ns)[:LARGEST],
+        tensors=len(every),
+        largest=tuple(every[:LARGEST]),
+        by_class={name: size for name, size in sums.items() if size},
+    )
