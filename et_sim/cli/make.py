@@ -109,7 +109,7 @@ def _make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any
             f"--ranks is {options.ranks}, and the plan ({plan.axes}) makes {plan.ranks} ranks",
             remedy="leave --ranks out, or correct one of them",
         )
-    what = f"{model.name}, {plan.axes}, {plan.micro_batches} micro-batches"
+    what = f"{model.name}, {plan}, {plan.micro_batches} micro-batches"
     return make_training(model, plan), what, {"model": asdict(model), "plan": asdict(plan)}
 
 

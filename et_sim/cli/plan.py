@@ -89,7 +89,7 @@ def as_text(found: Figures, capacity: int | None) -> list[str]:
     active = f", {model.active_weights:,} of them active" if model.experts else ""
     lines = [
         f"model        {model.name}: {model.weights:,} weights{active}",
-        f"plan         {plan.axes}: {plural(found.ranks, 'rank')}, {plural(found.templates, 'template')}",
+        f"plan         {plan}: {plural(found.ranks, 'rank')}, {plural(found.templates, 'template')}",
         f"step         {found.tokens:,} tokens, {found.operations:.4g} operations"
         f" ({found.operations / found.model_operations:.3f} x 6 x weights x tokens)",
         f"computation  {format_ns(found.ideal_ns)}, at {plan.tflops:g} TFLOPS and {plan.memory_gbps:g} GB/s,"

@@ -178,6 +178,9 @@ class Plan:
             found = found.split(DATA, **{SHARD: self.shard, REPLICA: self.data // self.shard})
         return found
 
+    def __str__(self) -> str:
+        return f"{self.axes}, experts over {self.expert}" if self.expert > 1 else str(self.axes)
+
     @property
     def parts(self) -> int:
         """Into how many pieces the layers are cut."""
