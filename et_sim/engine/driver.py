@@ -94,7 +94,7 @@ def run_plan(
     check_record(events_at_once)
     run = new_run(
         in_units,
-        network_tables(model, network, in_units, has_queues=bool(ports)),
+        network_tables(model, network, in_units, has_queues=bool(ports), has_causes=bool(record)),
         new_traffic(reserve.rows if messages else 0, count, links=links, bits=bits),
         record_of(*MESSAGE_FIELDS) if needs.record is None else needs.record,
         resources=count,

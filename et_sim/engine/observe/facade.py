@@ -132,6 +132,9 @@ queue_rows_left = queues.queue_rows_left
 queues_at_end = queues.queues_at_end
 
 # What the next event follows
+message_cause = message_causes.message_cause
+message_part = message_causes.message_part
+message_waited = traffic.message_shared
 next_event_is_serialised = message_causes.next_event_is_serialised
 next_event_follows = message_causes.next_event_follows
 next_event_flies = message_causes.next_event_flies

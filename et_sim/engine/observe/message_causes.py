@@ -180,6 +180,26 @@ def message_shared(run: Run, row: int, link_row: int, link_class: int, begin: in
 
 
 @works_on_tables
+def message_cause(run: Run, row: int) -> int:
+    """The causal event at which a message set out."""
+    return int(run.causes.messages[row].cause)
+
+
+@works_on_tables
+def message_part(
+    run: Run, row: int, after: int, kind: int, link_class: int, link_row: int, begin: int, end: int
+) -> int:
+    """A part of a message's time, after another one; returns the causal event at which it ends."""
+    if end <= begin:
+        return after
+    now = run.causes.now[0]
+    now.link, now.resource, now.node = link_class, link_row, run.causes.messages[row].node
+    part = new_causal_event(run, after, NONE, kind, begin, end)
+    now.link = now.resource = NONE
+    return part
+
+
+@works_on_tables
 def message_dequeued(run: Run, row: int, link_row: int) -> None:
     """A message goes on, over a link that it had to wait for."""
     if is_recorded(run):

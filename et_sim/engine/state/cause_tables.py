@@ -53,7 +53,10 @@ class CauseKind(IntEnum):
     CHUNKS = 27  # of a collective
     BARRIER = 28  # what all actors must have done
     BOUND = 29  # a message and all that bounds it at once: links, the memory, switches
-    CONTENTION = 30  # what a node lost to communication of its rank; time passes in it, too
+    CONTENTION = 30  # what a node lost to communication of its rank; time passes in it, too, and in these
+    WINDOW = 31  # a message was held back by its window or its rate
+    PACKET_QUEUE = 32  # its packets waited for others
+    RESENDING = 33  # until what was lost had been sent again
 
 
 CAUSAL_EVENT = record(

@@ -165,9 +165,14 @@ def packets_expected(model: NetworkModel, network: Network, plan: Plan) -> int:
     return 0 if payload is None else expected_packets(plan, payload(network))
 
 
-def network_tables(model: NetworkModel, network: Network, plan: Plan, *, has_queues: bool) -> Tables:
-    """The model's tables, with a record of what packets meet at ports if that is wanted."""
+def network_tables(
+    model: NetworkModel, network: Network, plan: Plan, *, has_queues: bool, has_causes: bool
+) -> Tables:
+    """The model's tables, with records of what packets meet at ports, and what holds them up, if wanted."""
     tables = model.tables(network, plan)
+    with_figures = getattr(model, "with_figures", None)
+    if has_causes and with_figures is not None:
+        tables = with_figures(tables)
     if not has_queues:
         return tables
     with_queues = getattr(model, "with_queues", None)

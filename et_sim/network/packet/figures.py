@@ -1,7 +1,7 @@
 """What holds a flow up: its window, its rate, pauses of its port, and the queues that its packets wait in.
 
-All of it is for the record of ports, and nothing in a run without. Not here: how often packets are sent again
-(the transports), and where the record goes (`observe.queues`).
+All of it is for the records of ports and of causes, and nothing in a run without these. Not here: how often
+packets are sent again (the transports), and where the records go (`observe.queues`, `message_parts`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ from et_sim.compiled.tables_by_reference import works_on_tables
 from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
 from et_sim.network.packet.ports import sending_ps
+
+
+@works_on_tables
+def has_figures(network: Any) -> bool:
+    """Whether any of this is noted."""
+    return len(network.figures) > 0
 
 
 @works_on_tables
@@ -59,7 +65,7 @@ def _paused_ps(network: Any, port: Any) -> int:
 @works_on_tables
 def window_is_full(network: Any, row: int, message: int, since_ps: int) -> None:
     """A sender may not send more from then on, and holds a message of its flow back."""
-    if observe.records_queues(network):
+    if has_figures(network):
         flow = network.flows[row]
         if flow.full_ps == NONE:
             flow.full_ps, flow.open_ps, flow.held = since_ps, NONE, message
@@ -68,7 +74,7 @@ def window_is_full(network: Any, row: int, message: int, since_ps: int) -> None:
 @works_on_tables
 def window_may_open(network: Any, row: int, is_open: bool) -> None:
     """An acknowledgement is back: a sender may send more, or still may not."""
-    if observe.records_queues(network):
+    if has_figures(network):
         flow = network.flows[row]
         if not is_open:
             flow.open_ps = NONE
@@ -79,7 +85,7 @@ def window_may_open(network: Any, row: int, is_open: bool) -> None:
 @works_on_tables
 def window_held(network: Any, row: int, rate_ps: int) -> None:
     """It sends, or has nothing to send; what its rate had it wait, until then, is not the window's."""
-    if observe.records_queues(network):
+    if has_figures(network):
         flow = network.flows[row]
         if flow.full_ps != NONE:
             end = flow.open_ps if flow.open_ps != NONE else network.state[0].now_ps
@@ -90,14 +96,14 @@ def window_held(network: Any, row: int, rate_ps: int) -> None:
 @works_on_tables
 def rate_held(network: Any, row: int, begin_ps: int, end_ps: int) -> None:
     """A flow had to wait for its rate, as far as until now."""
-    if observe.records_queues(network):
+    if has_figures(network):
         network.flows[row].rate_ps += max(min(end_ps, network.state[0].now_ps) - begin_ps, 0)
 
 
 @works_on_tables
 def packet_is_there(network: Any, message: int, packet: Any) -> None:
     """A packet with data is at its target, later than it would be if it had never waited."""
-    if observe.records_queues(network) and message != NONE:
+    if has_figures(network) and message != NONE:
         flow, at = network.flows[message], packet.flow * network.stride[0]
         idle_ps = 0
         while network.ways[at] != NONE:

@@ -38,6 +38,7 @@ from et_sim.network.packet.checks import check_protocol
 from et_sim.network.packet.figures import flow_begins, flow_ends
 from et_sim.network.packet.flows import flow_to_begin, new_flow
 from et_sim.network.packet.kernel import EVENTS_AT_ONCE, PACKETS_PER_EVENT, go_on, next_ps
+from et_sim.network.packet.message_parts import until_arrived, until_left
 from et_sim.network.packet.randomness import streams_of_ns3
 from et_sim.network.packet.records import ENTRY, FLOW, MESSAGE, NEVER, PACKET, SENDING, STATE
 from et_sim.network.packet.repeats import looks_anew, pictures
@@ -114,6 +115,7 @@ class PacketTables(Tables):
     log: Any  # what ports sent since the engine looked, if links are recorded
     spare: Any  # how many packets one event of the engine may make, at most
     queues: Queues  # what happens at ports over time, if that is recorded
+    figures: Any  # a tuple: empty unless it is noted what holds messages up (`figures`)
 
 
 def check(network: Network, most_bytes: int = 0) -> None:
@@ -179,14 +181,21 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         log=table(SENDING, spare),
         spare=np.array([spare]),
         queues=no_queues(),
+        figures=(),
     )
+
+
+def with_figures(tables: PacketTables) -> PacketTables:
+    """The same, with a note of what holds each message up."""
+    return replace(tables, figures=(1,))
 
 
 def with_queues(tables: PacketTables) -> PacketTables:
     """The same, with a record of what happens at ports."""
     ports, has_pauses = tables.ports, bool(tables.rules[0].has_pauses)
     links = int(tables.stride[0]) // 2 - 1
-    return replace(tables, queues=new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links))
+    queues = new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links)
+    return replace(with_figures(tables), queues=queues)
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
@@ -415,16 +424,10 @@ def _note_left(run: Run, row: int) -> None:
     hops = network.hops
     message.left_ns = max(_engine_time(network, flow.left_ps), message.begin_ns)
     alone = int(message.bytes / hops.fabric.speeds[hops.fabric.speed_of[slowest]].bytes_per_ns)
-    message.through = observe.message_shared(
-        run,
-        flow.message,
-        slowest,
-        hops.fabric.speed_of[slowest],
-        hops.tier[flow.port],
-        message.begin_ns,
-        message.left_ns,
-        alone,
+    observe.message_waited(
+        run, flow.message, slowest, hops.tier[flow.port], message.begin_ns, message.left_ns, alone
     )
+    message.through = until_left(run, row)
 
 
 @works_on_tables
@@ -437,11 +440,12 @@ def _message_arrived(run: Run, row: int) -> None:
     if message.left_ns == NONE:
         _note_left(run, row)
     flow_ends(run.network, row)
+    cause = until_arrived(run, row, arrives)
     if message.done != NONE:
-        observe.next_event_flies(run, message.through, message.left_ns, NONE)
+        observe.next_event_follows(run, cause, arrives)
         schedule_first(run, arrives, message.done, message.c & LOWEST_31_BITS, message.b, 0)
         message.done = NONE
-    observe.next_event_flies(run, message.through, message.left_ns, NONE)
+    observe.next_event_follows(run, cause, arrives)
     schedule_first(run, arrives, NETWORK + ARRIVAL, flow.message, 0, 0)
 
 

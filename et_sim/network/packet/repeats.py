@@ -8,7 +8,7 @@ results of single packets, to the picosecond. A message that is alone on its way
 
 Now and then, a picture is taken of all that decides what happens next, relative to the present. The next time
 that the same port has an event, what is there is compared with it. Random numbers and losses end a period.
-Where links or queues are recorded over time, nothing is skipped. Not here: what senders keep (`transport`).
+Where links, ports or causes are recorded, nothing is skipped. Not here: what senders keep (`transport`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.tables_by_reference import chosen_by_tables, works_on_tables
-from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
+from et_sim.network.packet.figures import has_figures
 from et_sim.network.packet.ports import is_sending
 from et_sim.network.packet.records import NEVER
 
@@ -79,7 +79,7 @@ def looks_anew(network: Any) -> None:
     state.anchor = NONE
     state.patience = max(LEAST_EVENTS, 8 * len(network.ports))
     state.until_picture = state.patience if may_repeat(network) and network.rules[0].skips_repeats else 0
-    if state.logs or observe.records_queues(network):
+    if state.logs or has_figures(network):
         state.until_picture = 0
 
 

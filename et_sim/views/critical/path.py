@@ -28,6 +28,8 @@ CAUSES = (
     "latency",
     "serialisation",
     "queueing",
+    "window",
+    "resending",
     "endpoint",
     "reduction",
     "memory",
@@ -37,12 +39,16 @@ CAUSES = (
     "other",
     "idle",
 )
-_PLAIN = ("contention", "latency", "serialisation", "endpoint", "reduction", "bus", "switch")
+_PLAIN = (
+    *("contention", "latency", "serialisation", "endpoint", "reduction", "bus", "switch"),
+    *("window", "resending"),
+)
 _OF_LINKS = {  # what links, stages of memory and switches do, in the terms of links
     "latency": "latency",
     "serialisation": "serialisation",
     "switch": "latency",
     "switch_rate": "serialisation",
+    "packet_queue": "queueing",
 }
 
 
@@ -88,6 +94,7 @@ class CriticalPath:
         for name in _PLAIN:
             cause[what == KINDS.index(name)] = CAUSES.index(name)
         cause[what == KINDS.index("switch_rate")] = CAUSES.index("switch")
+        cause[what == KINDS.index("packet_queue")] = CAUSES.index("queueing")
         cause[what == KINDS.index("late_start")] = CAUSES.index("idle")
         of_node = np.where(self.node == NONE, NONE, self.causes_of_nodes()[self.node])
         of_links = np.isin(what, [KINDS.index(name) for name in ("latency", "serialisation")])

@@ -27,6 +27,7 @@ NONE = -1
 TO = "->"  # in the names of links of a graph, which say all by themselves
 # The words of the column `kind` that the views know; those in which time passes come first.
 TIMES = ("late_start", "node", "contention", "latency", "serialisation", "endpoint", "reduction", "bus")
+PACKETS = ("window", "packet_queue", "resending")  # and there, of messages as packets
 SWITCHES = ("switch", "switch_rate")  # time passes there, too
 QUEUES = ("link_queue", "server_queue", "bus_queue")
 MEETINGS = (
@@ -51,7 +52,7 @@ OTHERS = (
     "barrier",
     "bound",
 )
-KINDS = (*TIMES, *SWITCHES, *QUEUES, *MEETINGS, *OTHERS)
+KINDS = (*TIMES, *PACKETS, *SWITCHES, *QUEUES, *MEETINGS, *OTHERS)
 PART_FIGURES = ("launch_ns", "arithmetic_ns", "traffic_ns")
 PART_WORDS = ("peak", "efficiency", "level", "memory_efficiency")
 AT_ONCE = 1 << 20  # events

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
-from et_sim.network.packet.figures import rate_held, window_held, window_is_full, window_may_open
+from et_sim.network.packet.figures import has_figures, rate_held, window_held, window_is_full, window_may_open
 from et_sim.network.packet.flows import message_leaves, release_flow
 from et_sim.network.packet.heap import put
 from et_sim.network.packet.ports import new_packet, sending_ps, wake_at
@@ -157,7 +156,7 @@ def is_window_full(pair: Any) -> bool:
 @works_on_tables
 def note_window(network: Any, row: int) -> None:
     """An acknowledgement is back, and the window, which may have shrunk, is full or not."""
-    if observe.records_queues(network):
+    if has_figures(network):
         pair, now = network.transport.pairs[row], network.state[0].now_ps
         is_full = is_window_full(pair)
         window_may_open(network, row, not is_full)

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.compiled.tables_by_reference import works_on_tables
-from et_sim.engine.observe import facade as observe
 from et_sim.engine.state.run import NONE
-from et_sim.network.packet.figures import window_held, window_is_full
+from et_sim.network.packet.figures import has_figures, window_held, window_is_full
 from et_sim.network.packet.heap import put
 from et_sim.network.packet.ports import new_packet
 from et_sim.network.packet.records import DATA, NEVER
@@ -29,7 +28,7 @@ MOST_AT_ONCE = 4  # packets that are sent again at once; the others at the next 
 def send_pending(network: Any, row: int) -> None:
     """Send what may be sent."""
     _send_all(network, row)
-    if observe.records_queues(network):
+    if has_figures(network):
         _note_window(network, row)
 
 
