@@ -18,7 +18,7 @@ from et_sim.timeline import memory, rows
 from et_sim.timeline.contents import messages, path
 
 PAGE = (REPOSITORY / "docs" / "output.md").read_text(encoding="utf-8")
-MACHINE = {"system": "et_sim/generate/demo/system.json", "network": "et_sim/generate/demo/network.yml"}
+MACHINE = {"system": "et_sim/workloads/demo/system.json", "network": "et_sim/workloads/demo/network.yml"}
 # Keys of these are names from the traces, or kinds.
 OPEN_ENDED = {"nodes_by_kind", "bytes_by_kind", "ignored_attributes"}
 
