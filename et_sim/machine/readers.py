@@ -113,7 +113,7 @@ def read_system_alone(given: Given) -> System:
     source = load(given, Role.SYSTEM)
     if source.is_text or is_version_1(source.content, beside_version_1=False):
         return read_system_1(source, Remarks())[0]
-    return read_system(source, Remarks())
+    return read_system(source, Remarks())[0]
 
 
 def _with_profile(system: Source, profile: str) -> Source:
@@ -142,13 +142,12 @@ def _read_network_and_system(
 ) -> tuple[Network, System, LayerSettings]:
     """Each file says itself which version it is of."""
     levels = is_hierarchy(network.content)
-    layers = LayerSettings()
     overrides: dict[str, list[Any]] = {}
     is_old = levels or isinstance(network.content.get("topology"), str)
     if system.is_text or is_version_1(system.content, beside_version_1=is_old):
         system_value, layers, overrides = read_system_1(system, remarks)
     else:
-        system_value = read_system(system, remarks)
+        system_value, layers = read_system(system, remarks)
     if levels:
         return read_hierarchy(network, overrides, remarks, system.place), system_value, layers
     if overrides:

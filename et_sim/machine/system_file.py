@@ -13,11 +13,13 @@ from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
 from et_sim.machine.corrections import Correction
 from et_sim.machine.keys import Remarks
+from et_sim.machine.layer_keys import layer_settings
 from et_sim.machine.local_memory import read_local_memory
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
     Implementations,
+    LayerSettings,
     QueueOrder,
     SharedBus,
     StreamPolicy,
@@ -38,8 +40,8 @@ UNREAD_ORDER = (
 )
 
 
-def read_system(source: Source, remarks: Remarks) -> System:
-    """The system that the source describes."""
+def read_system(source: Source, remarks: Remarks) -> tuple[System, LayerSettings]:
+    """The system that the source describes, and how to run layer files."""
     given = read_keys(source, SYSTEM_KEYS, remarks)
     values = fill_defaults(given, SYSTEM_KEYS, source.place, remarks)
     fields = {key.field: values[key.name] for key in SYSTEM_KEYS if key.field and key.name in values}
@@ -61,7 +63,7 @@ def read_system(source: Source, remarks: Remarks) -> System:
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
     fields["compute"] = read_compute(given, source.place, remarks)
     _remark_on_roofline(values, source.place, remarks)
-    return System(**fields)
+    return System(**fields), layer_settings(given)
 
 
 def _orders(

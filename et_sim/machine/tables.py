@@ -11,6 +11,7 @@ from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
+from et_sim.machine.layer_keys import OPTIONAL_LAYER_KEYS
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
@@ -368,6 +369,7 @@ SYSTEM_KEYS = (
     TIME_FACTORS_KEY,
     STREAMS_KEY,
     OVERLAP_KEY,
+    *OPTIONAL_LAYER_KEYS,
     *_IGNORED_KEYS,
 )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from et_sim import TraceBuilder, Workload, simulate
+from et_sim import TraceBuilder, Workload, simulate, write_workload
 from et_sim.result import Result
 
 TOPOLOGIES = {
@@ -81,8 +83,29 @@ def _ring(builders: list[TraceBuilder], size: int) -> None:
             received = [builder.receive((rank - 1) % ranks, size, tag=step)]
 
 
+def same_order(ranks: int, size: int) -> Workload:
+    """A direct all-reduce in which all ranks send to rank 0 first, then to rank 1, and so on."""
+    builders = [TraceBuilder(source=f"rank {rank}") for rank in range(ranks)]
+    for rank, builder in enumerate(builders):
+        others = [other for other in range(ranks) if other != rank]
+        for other in others:
+            builder.send(other, size)
+        received = [builder.receive(other, size) for other in others]
+        for other in others:
+            builder.send(other, size, tag=1, after=received)
+            builder.receive(other, size, tag=1)
+    return Workload.of([builder.build() for builder in builders])
+
+
 def simulated(case: dict[str, Any]) -> Result:
     """A case by our own packets."""
-    result = simulate(workload_of(case), system=SYSTEM, network=network_of(case), model="packet")
+    system: dict[str, Any] = dict(SYSTEM)
+    with TemporaryDirectory() as folder:
+        if "sameorder" in case["workload"]["kind"]:
+            ranks = network_ranks(case)
+            write_workload(same_order(ranks, case["workload"]["size"] // ranks), Path(folder) / "same")
+            del system["all-reduce-implementation"]
+            system["all-reduce-implementation-custom"] = [str(Path(folder) / "same")]
+        result = simulate(workload_of(case), system=system, network=network_of(case), model="packet")
     assert result.is_complete
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,6 +206,23 @@ def test_marks_keep_queues_short_with_dctcp() -> None:
     deepest = [int(one.outcome.run.network.ports["deepest"].max()) for one in (marked, other)]
     assert deepest[0] < 0.25 * deepest[1]
     assert marked.makespan_ns < 1.05 * other.makespan_ns
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct"])
+def test_the_profile_that_counts_parts_of_nanoseconds_ends_a_chunk_in_the_same_one(
+    algorithm: str, tmp_path: Path
+) -> None:
+    layers = tmp_path / "layers.txt"
+    layers.write_text("MICRO 1  only -1  0 NONE 0  0 NONE 0  0 ALLREDUCE 16384  0", encoding="utf-8")
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    system = {"scheduling-policy": "FIFO", "endpoint-delay": 0}
+    system |= {f"{kind}-implementation": [algorithm] for kind in kinds}
+    old, new = (
+        simulate(layers, system=system | {"profile": profile}, network=star(), model="packet").makespan_ns
+        for profile in ("astra-1.0", "corrected")
+    )
+    steps = 6 if algorithm == "ring" else 2
+    assert 0 <= new - old <= steps
 
 
 def test_seeds_repeat() -> None:

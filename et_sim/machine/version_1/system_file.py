@@ -11,6 +11,7 @@ from typing import Any
 
 from et_sim.machine.checks import fill_defaults, read_keys
 from et_sim.machine.keys import Key, Kind, Remarks
+from et_sim.machine.layer_keys import LAYER_KEYS, layer_settings
 from et_sim.machine.model import (
     AllReducePlan,
     DimensionOrder,
@@ -73,9 +74,7 @@ SYSTEM_1_KEYS = (
         default=16.0,
         above_minimum=True,
     ),
-    Key("num-passes", Kind.INTEGER, "How often a layer file is run through.", default=1, minimum=1),
-    Key("compute-scale", Kind.NUMBER, "Multiplies the computations of a layer file.", default=1.0),
-    Key("comm-scale", Kind.NUMBER, "Multiplies the bytes of a layer file.", default=1.0),
+    *LAYER_KEYS,
     Key(
         "boost-mode",
         Kind.FLAG,
@@ -133,8 +132,7 @@ def read_system_1(source: Source, remarks: Remarks) -> tuple[System, LayerSettin
         gap_denominator=values["gap-denominator"],
         behaviour=behaviour_of(Profile.ASTRA_1, given.get("corrections")),
     )
-    layers = LayerSettings(values["num-passes"], values["compute-scale"], values["comm-scale"])
-    return system, layers, overrides
+    return system, layer_settings(values), overrides
 
 
 def _typed(name: str, value: Any) -> Any:

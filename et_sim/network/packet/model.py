@@ -4,13 +4,14 @@ A packet takes its time on each link, is stored, and goes on; it waits where oth
 has a calendar of its own: the engine's has one event for it, at which the kernel goes on until the engine's
 next event, or until a message has arrived or left. Within an instant, packets come before what the engine
 does then, and messages that are sent in it set out after both, in the order in which they were sent. Times
-are picoseconds in the kernel; what the engine hears is cut to whole nanoseconds.
+are picoseconds in the kernel; what the engine hears is cut to its own unit.
 
 A message to oneself arrives at once. Nothing is folded. Not here: what happens to packets (`kernel`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,7 +109,7 @@ class PacketTables(Tables):
     stride: Any  # how many entries a flow has there
     heap: Any
     places: Any  # in it, by source of events
-    units: Any  # of the engine's time, in a nanosecond
+    units: Any  # so many of the engine's units of time are so many picoseconds
     picture: Any  # of what may repeat itself, the present to be compared with it, and what was counted then
     present: Any
     counted: Any
@@ -176,7 +177,7 @@ def tables(network: Network, _plan: Plan) -> PacketTables:
         stride=np.array([2 * (graph.most_links(wired) + 1)]),
         heap=table(ENTRY, len(ports)),
         places=np.full(len(ports), NONE, np.int32),
-        units=np.array([1 << network.fraction_bits]),
+        units=_units(1 << network.fraction_bits),
         **pictures(len(ports)),
         log=table(SENDING, spare),
         spare=np.array([spare]),
@@ -196,6 +197,12 @@ def with_queues(tables: PacketTables) -> PacketTables:
     links = int(tables.stride[0]) // 2 - 1
     queues = new_queues(ports["device"], ports["to"], pauses=has_pauses, way=links)
     return replace(with_figures(tables), queues=queues)
+
+
+def _units(per_ns: int) -> Any:
+    """The engine's units of time in a nanosecond, and picoseconds in one, by their greatest divisor."""
+    divisor = math.gcd(per_ns, PS_PER_NS)
+    return np.array([per_ns // divisor, PS_PER_NS // divisor])
 
 
 def grown(tables: PacketTables, rows: int) -> PacketTables:
@@ -380,9 +387,9 @@ def _begin_all(run: Run) -> None:
 def _until_ps(run: Run) -> int:
     """Until when nobody can send anything."""
     clock = run.clock[0]
-    if run.slots[clock.slot].head != NONE:  # more happens in this nanosecond
-        return _ps(run.network, clock.now + 1) - 1
-    return _ps(run.network, run.heap_time[0]) - 1 if clock.times > 0 else NEVER
+    if run.slots[clock.slot].head != NONE:  # more happens at this time
+        return _last_ps_before(run.network, clock.now + 1)
+    return _last_ps_before(run.network, run.heap_time[0]) if clock.times > 0 else NEVER
 
 
 @works_on_tables
@@ -470,10 +477,16 @@ def _plan_next(run: Run) -> None:
 @works_on_tables
 def _ps(network: Any, time: int) -> int:
     """The engine's time as the kernel's."""
-    return time * PS_PER_NS // network.units[0]
+    return time * network.units[1] // network.units[0]
+
+
+@works_on_tables
+def _last_ps_before(network: Any, time: int) -> int:
+    """The last picosecond that is before a time of the engine's, whose unit may be less than one."""
+    return (time * network.units[1] - 1) // network.units[0]
 
 
 @works_on_tables
 def _engine_time(network: Any, time: int) -> int:
     """The kernel's time as the engine's."""
-    return time * network.units[0] // PS_PER_NS
+    return time * network.units[0] // network.units[1]
