@@ -168,3 +168,10 @@ def test_roundtrip_through_a_file(tmp_path: Path) -> None:
 
     write_trace(program(PRODUCT), tmp_path / "t.0.et")
     assert kernels(read_trace(tmp_path / "t.0.et")) == [(PRODUCT_NS, "modelled")]
+
+
+def test_a_convolution_may_have_more_output_pixels_than_the_largest_side_of_a_product() -> None:
+    ((layer, count),) = layers_of("conv 16000 16000 3 3 64 64 1 1", "k")
+    assert (layer.rows, count) == (15998**2, 1)
+    with pytest.raises(TraceError, match=r"has the size 20,000,000 \(a systolic array takes 16,777,216"):
+        layers_of("gemm 20000000 4 4", "k")

@@ -23,14 +23,16 @@ def layers_of(text: str, place: str) -> tuple[tuple[Layer, int], ...]:
             place=place,
             remedy='let another rule of "compute" time it: "where": {"operation": …}',
         )
+    is_convolution = shape.kind == CONVOLUTION
     sides = [side for one in operation.products for side in (one.rows, one.columns, one.inner)]
-    if max(*sides, *shape.numbers) > LARGEST:
+    largest = max(shape.numbers if is_convolution else sides)
+    if largest > LARGEST:
         raise TraceError(
-            f"layer_shape {text!r} has a side of more than {LARGEST:,}",
+            f"layer_shape {text!r} has the size {largest:,}",
             place=place,
-            remedy="a systolic array takes no larger ones",
+            remedy=f"a systolic array takes {LARGEST:,} at most: cut the operation into several kernels",
         )
-    if shape.kind == CONVOLUTION:
+    if is_convolution:
         return ((Layer(text, Dimensions(*shape.numbers), place), shape.count),)
     return tuple(
         (Layer.product(text, one.rows, one.columns, one.inner, place=place), one.count)
