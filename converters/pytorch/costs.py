@@ -22,8 +22,10 @@ from converters.pytorch.columns import ABSENT, DeviceTrace, HostTrace
 from converters.pytorch.formulas import Given, is_known, operations
 from converters.pytorch.graph import Column, Rows
 from converters.pytorch.nesting import NONE
+from converters.pytorch.shapes import shape_of
 from converters.pytorch.tally import Tally
 from converters.pytorch.traffic import bytes_by_row, bytes_of_call
+from et_sim.compute import datatype_named
 
 _MOST = 1 << 62  # a shape that nobody has
 # No device has as many: a kernel with more is not what its operator's shapes say.
@@ -37,6 +39,9 @@ class Costs:
     operations: Column
     tensor_bytes: Column
     operator: Column  # the call of the operator that launched it, or NONE
+    shape: Column  # index into `texts`: what is computed, where one kernel does all of it
+    datatype: Column  # index into `texts`: with which numbers
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +76,51 @@ class _Operators:
         found[bare] = _once_each(columns, self._moved_by_timeline)
         return found
 
+    def shapes(self, calls: Column, texts: dict[str, int]) -> Column:
+        """What each of some calls computes, as a number of a text; NONE where there are no words for it."""
+        return self._texts(calls, texts, self._shape, ("dims", "values"))
+
+    def datatypes(self, calls: Column, texts: dict[str, int]) -> Column:
+        """With which numbers each of some calls computes: the first of its tensors that are numbers."""
+
+        def first(name: int, given: Given) -> str:  # noqa: ARG001
+            known = (
+                datatype_named(str(one).removeprefix("Tensor(").removesuffix(")")) for one in given.values
+            )
+            return next((one for one in known if one), "")
+
+        return self._texts(calls, texts, first, ("dims", "types"))
+
+    def _shape(self, name: int, given: Given) -> str:
+        return shape_of(self.device.names[name], given)
+
+    def _texts(
+        self, calls: Column, texts: dict[str, int], of: Callable[[int, Given], str], keys: tuple[str, str]
+    ) -> Column:
+        """A text of each call, from shapes and one more list of its arguments."""
+
+        def number(text: str) -> int:
+            return texts.setdefault(text, len(texts)) if text else NONE
+
+        def by_timeline(name: int, arguments: int) -> int:
+            given = _json(self.device.texts, arguments) or {}
+            return number(of(name, Given(*(given.get(key) or [] for key in keys))))
+
+        def by_execution_trace(name: int, *lists: int) -> int:
+            assert self.host is not None
+            return number(of(name, Given(*(_json(self.host.texts, text) or [] for text in lists))))
+
+        event, row = self.calls.row[calls], self.host_of_call[calls]
+        name, found = self.device.name[event], np.full(len(calls), NONE, np.int64)
+        bare = np.flatnonzero(row == NONE)
+        found[bare] = _once_each((name[bare], self.device.arguments[event[bare]]), by_timeline)
+        if self.host is not None:
+            some, host = np.flatnonzero(row != NONE), self.host
+            second = host.input_values if keys[1] == "values" else host.input_types
+            lists = (one[row[some]] for one in (host.input_shapes, second, host.output_shapes))
+            found[some] = _once_each((name[some], *lists), by_execution_trace)
+        return found
+
     def _by_timeline(self, name: int, arguments: int) -> int:
         given = _json(self.device.texts, arguments) or {}
         return self._count(name, Given(given.get("dims") or [], given.get("values") or []))
@@ -93,7 +143,8 @@ def find_costs(
     """The costs of all work."""
     operators = _Operators(device, calls, host, host_of_call)
     operator = _around(calls, work.call, calls.is_operator)
-    flops = _operations(operators, work)
+    formula = _formulas(operators, work)
+    flops = _operations(operators, work, formula)
     size = _bytes(operators, work, operator)
     duration = work.end_ns - work.start_ns
     is_wrong = (flops > _OPERATIONS_PER_NS * duration) | (size > _BYTES_PER_NS * duration)
@@ -102,11 +153,28 @@ def find_costs(
     what = "kernels whose operators do more than a device can in their time: without figures"
     tally.count(what, int(is_wrong.sum()))
     size[is_wrong] = flops[is_wrong] = NONE
-    return Costs(flops, np.where(own >= 0, own, size), operator)
+    texts: dict[str, int] = {}
+    shape = _of_lone_kernels(operators, formula, texts)
+    shape[is_wrong] = NONE
+    datatype = np.full(len(work), NONE, np.int64)
+    some = np.flatnonzero((operator != NONE) & (flops >= 0))
+    groups, which = np.unique(operator[some], return_inverse=True)
+    datatype[some] = operators.datatypes(groups, texts)[which.reshape(-1)] if len(some) else NONE
+    return Costs(flops, np.where(own >= 0, own, size), operator, shape, datatype, tuple(texts))
 
 
-def _operations(operators: _Operators, work: Work) -> Column:
-    """Operations of the innermost operator with a formula around each kernel, shared by its kernels."""
+def _of_lone_kernels(operators: _Operators, formula: Column, texts: dict[str, int]) -> Column:
+    """What kernels compute that do all the work of their operator."""
+    found = np.full(len(formula), NONE, np.int64)
+    groups, first, kernels = np.unique(formula, return_index=True, return_counts=True)
+    lone = (groups != NONE) & (kernels == 1)
+    if lone.any():
+        found[first[lone]] = operators.shapes(groups[lone], texts)
+    return found
+
+
+def _formulas(operators: _Operators, work: Work) -> Column:
+    """The innermost operator with a formula around each kernel, or NONE."""
     device, calls = operators.device, operators.calls
     with_formula = np.array([is_known(name) for name in device.names], np.bool_)
     wanted = calls.is_operator & with_formula[device.name[calls.row]]
@@ -117,6 +185,11 @@ def _operations(operators: _Operators, work: Work) -> Column:
         formula[np.isin(formula, outer)] = NONE  # an operator within it counts
         outer = np.unique(outer[outer != NONE])
         outer = _around(calls, calls.parent[outer], wanted)
+    return formula
+
+
+def _operations(operators: _Operators, work: Work, formula: Column) -> Column:
+    """Operations of each kernel's formula, shared by its kernels."""
     some = np.flatnonzero(formula != NONE)
     found = np.full(len(work), NONE, np.int64)
     groups, which = np.unique(formula[some], return_inverse=True)

@@ -66,7 +66,8 @@ _NUMBERS = (
     ("inclusive_ns", "int64"),
 )
 _AT = {name: at for at, (name, _) in enumerate(_NUMBERS)}
-_COMMUNICATION, _SCHEMA, _OPERATOR = range(TEXT_PIECES, TEXT_PIECES + 3)
+_COMMUNICATION, _SCHEMA, _OPERATOR, _SHAPE, _DATATYPE = range(TEXT_PIECES, TEXT_PIECES + 5)
+_WORDS = {"layer_shape": _SHAPE, "dtype": _DATATYPE}
 _NAMES = {
     Role.REST: "rest of operators",
     Role.LAUNCH_REST: "rest of launches",
@@ -137,7 +138,7 @@ class _Writer:
         self.book = EncodedFields()
         self._heads = np.array([self.book.add(number_head(*one)) for one in _NUMBERS], np.int64)
         self._names = np.array([self.book.add(_name(_NAMES.get(role, ""))) for role in Role], np.int64)
-        self._tables = [*self._of_host(), *self._of_device()]
+        self._tables = [*self._of_host(), *self._of_device(), *self._of_costs()]
         self._gaps = self._gap_pieces()
         kinds = [int(one.operation.node) for one in rank.communications]
         self._kind_of = np.array(kinds or [NONE], np.int64)
@@ -188,6 +189,13 @@ class _Writer:
             pieces = self.book.table(used, device.texts, partial(_recorded, number, key))
             yield _Table(place, event, device.arguments, pieces, _Only.BARE)
 
+    def _of_costs(self) -> Iterator[_Table]:
+        """What kernels compute, and with which numbers."""
+        every = np.arange(len(self.rank.texts))
+        for name, recorded in self.rank.words.items():
+            pieces = self.book.table(every, self.rank.texts, partial(text_attribute, name))
+            yield _Table(_WORDS[name], recorded, every, pieces)
+
     def _gap_pieces(self) -> Column | None:
         """The names of gaps, by row; None: there are none."""
         if self.rank.device is None:
@@ -220,7 +228,7 @@ class _Writer:
     def _pieces(self, rows: slice) -> Any:
         graph = self.rank.graph
         role = graph.role[rows]
-        piece = np.full((len(role), TEXT_PIECES + 3), NONE, np.int32)
+        piece = np.full((len(role), TEXT_PIECES + 5), NONE, np.int32)
         piece[:, 0] = self._names[role]
         if self._gaps is not None:
             is_gap = self._gaps[rows] != NONE

@@ -87,23 +87,23 @@ def _convolution(given: Given) -> int:
     transposed = len(given.values) > 6 and str(given.values[6]).lower() == "true"
     if transposed:
         return int(2 * prod(data) * prod(weight[1:]))
-    output = _recorded(given) or _output_of(data, weight, given.values[3:6])
+    output = recorded_output(given) or output_of(data, weight, given.values[3:6])
     return int(2 * prod(output) * prod(weight[1:]))
 
 
-def _recorded(given: Given) -> Sequence[int]:
+def recorded_output(given: Given) -> Sequence[int]:
     """The shape of the only output."""
     shape: Sequence[int] = given.outputs[0] if given.outputs else ()
     return shape
 
 
-def _output_of(data: Sequence[int], weight: Sequence[int], values: Sequence[Any]) -> list[int]:
+def output_of(data: Sequence[int], weight: Sequence[int], values: Sequence[Any]) -> list[int]:
     """Shape of a convolution's output, by stride, padding and dilation."""
-    extents = len(data) - 2
-    stride, padding, dilation = (_extents(value, extents) for value in values)
+    axes = len(data) - 2
+    stride, padding, dilation = (extents(value, axes) for value in values)
     sizes = [
         (data[2 + at] + 2 * padding[at] - dilation[at] * (weight[2 + at] - 1) - 1) // stride[at] + 1
-        for at in range(extents)
+        for at in range(axes)
     ]
     return [data[0], weight[0], *sizes]
 
@@ -117,7 +117,7 @@ def _library_convolution(first: int, order: str = "psd") -> Formula:
         if len(given.values) <= first + 2 and not given.outputs:
             raise ValueError
         named = dict(zip(order, values, strict=True))
-        output = _recorded(given) or _output_of(data, weight, [named[one] for one in "spd"])
+        output = recorded_output(given) or output_of(data, weight, [named[one] for one in "spd"])
         return int(2 * prod(output) * prod(weight[1:]))
 
     return count
@@ -141,7 +141,7 @@ def _library_backward_input(given: Given) -> int:
 
 
 def _library_backward_weight(given: Given) -> int:
-    weight = _extents(given.values[0], 0)
+    weight = extents(given.values[0], 0)
     return int(2 * prod(given.shapes[1]) * prod(weight[1:]))
 
 
@@ -212,7 +212,7 @@ def _optimizer(operations_each: int) -> Formula:
     return count
 
 
-def _extents(value: Any, count: int) -> list[int]:
+def extents(value: Any, count: int) -> list[int]:
     """`[1, 1]`, `"[1, 1]"` or a single number for all dimensions."""
     if isinstance(value, int):
         return [value] * count

@@ -6,7 +6,7 @@ Not here: making it (`timed`, `untimed`), writing it (`emission`), reporting on 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from converters.pytorch.columns import DeviceTrace, HostTrace
 from converters.pytorch.communication import Communication
@@ -39,3 +39,5 @@ class ConvertedRank:
     described_as: Mapping[str, str]  # what the file says about itself
     device_orphans: Column  # rows of the device trace: operators that the execution trace does not know
     left_out_events: Mapping[str, int]  # events that are no nodes, by reason
+    words: Mapping[str, Lookup] = field(default_factory=dict)  # attributes that are text: index into `texts`
+    texts: tuple[str, ...] = ()

@@ -221,6 +221,11 @@ def _columns(
         described_as=_about(device, host, groups),
         device_orphans=calls.row[orphans],
         left_out_events=_left_out(device, calls, work),
+        words={
+            "layer_shape": Lookup(graph.role, (of_work, costs.shape)),
+            "dtype": Lookup(graph.role, (of_work, costs.datatype)),
+        },
+        texts=costs.texts,
     )
 
 

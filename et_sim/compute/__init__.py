@@ -6,6 +6,7 @@ from et_sim.compute.registry import compute_model
 from et_sim.compute.replay import Replay, is_recorded, recorded_ns
 from et_sim.compute.roofline import Roofline
 from et_sim.compute.rules import Rules
+from et_sim.machine.datatypes import datatype_named
 
 __all__ = [
     "ComputeModel",
@@ -16,6 +17,7 @@ __all__ = [
     "Treatment",
     "Utilisation",
     "compute_model",
+    "datatype_named",
     "is_recorded",
     "recorded_ns",
     "reduction_ns",
