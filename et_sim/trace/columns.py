@@ -165,7 +165,7 @@ class Trace:
     # Of a request to a memory with several tiers: which one, counted from 0 in the order of the memory file.
     memory_tier: Annotated[RowColumn, Attribute("memory_tier", "int32_val")]
     # The stream of a device, by its number, that it was recorded on.
-    stream: Annotated[RowColumn, Attribute("stream", "int64_val")]
+    stream: Annotated[IntColumn, Attribute("stream", "int64_val")]
     present: npt.NDArray[np.uint32]  # which attributes the node carried, see `has`
     data_start: IntColumn
     data_deps: RowColumn

@@ -25,8 +25,8 @@ FLAGS = {
     "launch": "is_launch",
     "copy": "is_copy",
 }
-INT64 = {"comm_tag": "comm_tag", "comm_priority": "comm_priority"}
-INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier", "stream")}
+INT64 = {name: name for name in ("comm_tag", "comm_priority", "stream")}
+INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier")}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
     *("comm_priority", "pg_name", "layer_shape", "dtype", "involved_dim", "duration_ns", "concurrent"),
