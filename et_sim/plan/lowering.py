@@ -83,7 +83,7 @@ class Lowering:
         programs, self._named_files = read_programs(machine.system.per_node_implementation)
         choice = CustomChoice(machine.system, programs)
         pool = getattr(memory, "pool", None)
-        self.joint = JointRequests(self.groups)
+        self.joint = JointRequests(self.groups, communicates=not system.replay_communication)
         rules = NodeRules(machine.system, self.compute, memory)
         self.too_little = TooLittleSaid(rules)
         ranks_of = np.bincount(workload.template_of_rank, minlength=len(workload.templates))

@@ -106,8 +106,8 @@ def _units(pool: MemoryPool, ranks: int) -> tuple[Any, PoolUnits]:
 class JointRequests:
     """Requests that members of groups make together, in the order of their programs."""
 
-    def __init__(self, groups: GroupTable) -> None:
-        self._groups = groups
+    def __init__(self, groups: GroupTable, *, communicates: bool) -> None:
+        self._groups, self._communicates = groups, communicates  # if not, each member asks for itself
         self._most: dict[str, int] = {}  # of any member, by canonical name of the group
 
     @property
@@ -118,24 +118,10 @@ class JointRequests:
     def lower(
         self, nodes: Any, trace: Trace, rank: int, pool: MemoryPool | None, used: list[str], place: str
     ) -> None:
-        """Point the requests of a template at their ways and groups."""
+        """Point the requests of a template at their ways, and those of groups at these."""
         rows = np.flatnonzero(nodes["action"] == Action.MEMORY)
-        joint = rows[trace.has("comm_type", rows)]
         if pool is None:
-            _refuse_first(
-                joint,
-                trace,
-                place,
-                "is a request of a group, and this memory has no switches",
-                'take "memory-type": "HIERARCHICAL_POOL", or leave comm_type out',
-            )
-            _refuse_first(
-                rows[trace.has("memory_tier", rows)],
-                trace,
-                place,
-                "names a tier, and this memory has none",
-                'take "memory-type": "HIERARCHICAL_POOL", or leave memory_tier out',
-            )
+            _refuse_without_pool(trace, rows, place)
             return
         tiers = tiers_of(pool, trace, rows)
         names = ", ".join(f"{number} ({tier.name})" for number, tier in enumerate(pool.tiers))
@@ -148,19 +134,16 @@ class JointRequests:
         )
         nodes["detail"][rows] = 2 * tiers + (trace.kind[rows] == NodeKind.MEM_STORE)
         nodes["member"][rows] = ALONE
-        for kind, collective in COLLECTIVES.items():
-            wrong = joint[(trace.kind[joint] == kind) & (trace.comm_type[joint] != collective)]
-            _refuse_first(
-                wrong,
-                trace,
-                place,
-                "asks for a collective that memory does not do on the way",
-                f"loads know comm_type {int(CollectiveKind.ALL_GATHER)} (all-gather), stores "
-                f"{int(CollectiveKind.REDUCE_SCATTER)} (reduce-scatter)",
-            )
-        own_groups = read_process_groups(trace) if len(joint) else {}
+        if self._communicates:
+            self._lower_joint(nodes, trace, rank, rows[trace.has("comm_type", rows)], used, place)
+
+    def _lower_joint(
+        self, nodes: Any, trace: Trace, rank: int, rows: Any, used: list[str], place: str
+    ) -> None:
+        _refuse_other_collectives(trace, rows, place)
+        own_groups = read_process_groups(trace) if len(rows) else {}
         counts: dict[str, int] = {}
-        for row in joint.tolist():
+        for row in rows.tolist():
             where = f"{place}, {trace.describe(row)}"
             group = self._groups.canonical(trace.group_names[trace.group[row]], where, own_groups)
             self._groups.row(group, rank)
@@ -178,6 +161,28 @@ class JointRequests:
         joint = table(JOINT, int(counts.sum()))
         joint["members"] = np.repeat(sizes, counts)
         return joint, (np.cumsum(counts) - counts).astype(np.int32)
+
+
+def _refuse_without_pool(trace: Trace, rows: Any, place: str) -> None:
+    """Refuse what only pools know."""
+    for attribute, what in (
+        ("comm_type", "is a request of a group, and this memory has no switches"),
+        ("memory_tier", "names a tier, and this memory has none"),
+    ):
+        remedy = f'take "memory-type": "HIERARCHICAL_POOL", or leave {attribute} out'
+        _refuse_first(rows[trace.has(attribute, rows)], trace, place, what, remedy)
+
+
+def _refuse_other_collectives(trace: Trace, rows: Any, place: str) -> None:
+    """Refuse all but gathered loads and reduced stores."""
+    for kind, collective in COLLECTIVES.items():
+        wrong = rows[(trace.kind[rows] == kind) & (trace.comm_type[rows] != collective)]
+        what = "asks for a collective that memory does not do on the way"
+        remedy = (
+            f"loads know comm_type {int(CollectiveKind.ALL_GATHER)} (all-gather), stores "
+            f"{int(CollectiveKind.REDUCE_SCATTER)} (reduce-scatter)"
+        )
+        _refuse_first(wrong, trace, place, what, remedy)
 
 
 def _refuse_first(rows: Any, trace: Trace, place: str, what: str, remedy: str) -> None:

@@ -417,3 +417,13 @@ def test_requests_of_groups_are_written_and_read(tmp_path: Path) -> None:
     assert trace.comm_type.tolist() == [2, 7]
     assert trace.memory_tier.tolist() == [2, 0]
     assert [trace.group_names[group] for group in trace.group] == ["1", ""]
+
+
+def test_a_rank_alone_asks_for_itself(tmp_path: Path) -> None:
+    build = TraceBuilder()
+    build.load(MIB, gather="7")
+    write_trace(build.build(), tmp_path / "w.0.et")
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+    found = et_sim.simulate(tmp_path / "w", system=SYSTEM, network=network, memory=pool(*STAGES), alone=True)
+    # One NPU has all units: pieces pass four links and two switches, and the memory is the slowest stage.
+    assert found.finish_ns.tolist() == [5242 + 100 + 218 + 20 + 163 + 50]
