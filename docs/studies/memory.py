@@ -21,6 +21,7 @@ import et_sim
 from et_sim.trace.group_rule import GroupRule
 
 PAGE = Path(__file__).with_suffix(".md")
+FAIR, IN_TURN = "fair", "in-turn"
 NODE, ACROSS = "node", "across"  # the GPUs of a node, and those with one place in all nodes
 TIER, POOL, SWITCHES = "tier per GPU", "pool", "pool with collectives"
 PARTS = ("compute", "exposed memory", "exposed communication", "other")
@@ -66,6 +67,7 @@ class Machine:
     between_nodes: float = 50.0
     memory: float = 100.0  # of one GPU's share of remote memory, or of one group of the pool
     fabric: float = 256.0  # of one GPU's link to the pool
+    sharing: str = FAIR  # of its units
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,12 @@ def memory_file(machine: Machine, way: str) -> dict[str, Any]:
         {"name": "system switches", "count": 1, "bandwidth": gpus * machine.fabric, "latency": "500ns"},
     ]
     stages = [groups] if way == TIER else [*stages, groups]
-    return {"memory-type": "HIERARCHICAL_POOL", "chunk": "256KiB", "stages": stages}
+    return {
+        "memory-type": "HIERARCHICAL_POOL",
+        "chunk": "256KiB",
+        "sharing": machine.sharing,
+        "stages": stages,
+    }
 
 
 def simulated(model: Model, machine: Machine, way: str) -> Point:
@@ -229,8 +236,8 @@ class Study:
     def point(self, way: str, **figures: Any) -> Point:
         """The iteration on a machine with some other figures."""
         machine = replace(self.machine, **figures)
-        if way == TIER:  # has no fabric
-            machine = replace(machine, fabric=self.machine.fabric)
+        if way == TIER:  # has no fabric, and shares nothing
+            machine = replace(machine, fabric=self.machine.fabric, sharing=FAIR)
         if (machine, way) not in self._known:
             self._known[machine, way] = simulated(self.model, machine, way)
         return self._known[machine, way]
@@ -279,15 +286,42 @@ def compared(study: Study) -> str:
 
 def findings(study: Study) -> str:
     """What is to be compared with the paper."""
-    tier, pool = study.point(TIER).seconds, study.point(POOL).seconds
     rows = []
     for speed in SPEEDS:
         before, after = study.point(TIER, tflops=speed).seconds, study.tuned(tflops=speed).seconds
         rows.append((f"{speed:,.0f} TFLOP/s", f"{before:.2f}", f"{after:.2f}", f"{before / after:.2f}"))
     head = ("GPUs of", f"{TIER}, s", "tuned, s", "faster")
-    away = f"{abs(pool - tier) / tier:.2%}".replace("%", " %")
-    way = "slower" if pool > tier else "faster"
-    return f"The plain pool is {away} {way} than a {TIER} of the same bandwidth.\n\n{table(head, rows)}"
+    return f"{apart(study)}\n\n{table(head, rows)}"
+
+
+def apart(study: Study) -> str:
+    """How far the plain pool is from the tier, and what turns cost."""
+    tier = study.point(TIER).seconds
+    pool, turns = (study.point(POOL, sharing=sharing).seconds / tier - 1 for sharing in (FAIR, IN_TURN))
+    switches = study.point(SWITCHES, sharing=IN_TURN).seconds
+    return (
+        f"The plain pool takes {100 * pool:.4f} % longer than a {TIER} of the same bandwidth. If units served "
+        f"one\ntransfer after the other, it would take {100 * turns:.2f} % longer, and the {SWITCHES} "
+        f"{switches:.2f} s."
+    )
+
+
+def sweeps(study: Study) -> str:
+    """The seconds that the pictures show."""
+    by_memory = [
+        (
+            f"{memory:.0f}",
+            *(f"{study.point(way, memory=memory).seconds:.2f}" for way in (TIER, POOL, SWITCHES)),
+        )
+        for memory in MEMORIES
+    ]
+    by_fabric = [
+        (f"{fabric:,.0f}", *(f"{study.point(way, fabric=fabric).seconds:.2f}" for way in (POOL, SWITCHES)))
+        for fabric in FABRICS
+    ]
+    memories = table(("GB/s of each GPU's memory", TIER, POOL, SWITCHES), by_memory)
+    fabrics = table(("GB/s of each GPU's fabric", POOL, SWITCHES), by_fabric)
+    return f"{memories}\n\n{fabrics}"
 
 
 def pictures(study: Study) -> dict[str, str]:
@@ -324,6 +358,7 @@ def main() -> None:
     texts = {
         "assumptions": assumptions(study.model, study.machine),
         "compared": compared(study),
+        "sweeps": sweeps(study),
         "findings": findings(study),
     }
     write_study(PAGE, texts, pictures(study))
