@@ -300,8 +300,8 @@ def apart(study: Study) -> str:
     pool, turns = (study.point(POOL, sharing=sharing).seconds / tier - 1 for sharing in (FAIR, IN_TURN))
     switches = study.point(SWITCHES, sharing=IN_TURN).seconds
     return (
-        f"The plain pool takes {100 * pool:.4f} % longer than a {TIER} of the same bandwidth. If units served "
-        f"one\ntransfer after the other, it would take {100 * turns:.2f} % longer, and the {SWITCHES} "
+        f"The plain pool takes {100 * pool:.4f} % longer than a {TIER} of the same bandwidth. If units "
+        f"served one\ntransfer after the other, it would take {100 * turns:.2f} % longer, and the {SWITCHES} "
         f"{switches:.2f} s."
     )
 
