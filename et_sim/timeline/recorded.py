@@ -48,8 +48,8 @@ class RecordedRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every rank finished."""
-        return self.outcome.is_complete
+        """Whether every rank finished, and the run was not stopped just then."""
+        return self.outcome.is_complete and not self.is_stopped
 
     @property
     def makespan_ns(self) -> int:

@@ -119,6 +119,16 @@ def test_what_is_only_reported_is_a_warning() -> None:
     assert warning["text"].startswith("rank 3 needs more local memory than the 14000 B there are, at 3 µs")
 
 
+def test_a_run_whose_last_node_needs_too_much_is_not_complete() -> None:
+    build = et_sim.TraceBuilder()
+    first = build.compute("first", nanos=10, outputs={"a": 60})
+    build.compute("last", nanos=0, inputs={"a": 60}, outputs={"b": 101}, after=[first])
+    result = ran(100, workload=et_sim.Workload.of([build.build()] * 4))
+    summary = result.summary()
+    assert (summary["status"], summary["makespan_ns"]) == ("out of memory", 10)
+    assert result.stall is None
+
+
 def test_memory_that_suffices_is_no_news() -> None:
     peak = int(ran().peak_memory_bytes.max())
     assert ran(peak).summary()["out_of_memory"] is None
