@@ -29,6 +29,7 @@ from et_sim.cli import (
     plan,
     report,
     run,
+    show,
     sql,
     systolic,
 )
@@ -50,6 +51,7 @@ COMMANDS = (
     network,
     plan,
     machine,
+    show,
     make,
     systolic,
     demo,

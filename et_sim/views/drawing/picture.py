@@ -51,14 +51,14 @@ def picture(run: RunDirectory) -> str:
     painted, kinds = _painted(run, list(labels), makespan)
     heights = _strip_positions(painted, len(labels))
     bottom = max(heights.values(), default=TOP) + LANE_HEIGHT
-    parts = [*_axis(makespan, bottom), *_actor_labels(list(labels.values()), heights)]
+    parts = [*axis(makespan, bottom), *_actor_labels(list(labels.values()), heights)]
     parts += _tracks(painted, heights, kinds)
     used = [kind for code, kind in enumerate(kinds) if (painted == code).any()]
     hidden = run.summary["folded"]["actors"] - len(labels)
     parts += _legend(used, bottom + 20, hidden)
     right = f'x="{LEFT + PIXELS}" y="{bottom + 20}" text-anchor="end"'
     parts.append(f"<text {right}>{run.summary['status']}: {format_ns(run.summary['makespan_ns'])}</text>")
-    return _document(parts, bottom + 34)
+    return document(parts, bottom + 34)
 
 
 def _labels(run: RunDirectory) -> dict[int, str]:
@@ -148,7 +148,7 @@ def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
     return parts
 
 
-def _axis(makespan: int, bottom: int) -> list[str]:
+def axis(makespan: int, bottom: int) -> list[str]:
     """Vertical lines at round times, and the end."""
     step = round_step(makespan / TICKS)
     parts = []
@@ -181,7 +181,7 @@ def _legend(kinds: list[str], y: int, hidden: int) -> list[str]:
     return parts
 
 
-def _document(parts: list[str], height: int) -> str:
+def document(parts: list[str], height: int) -> str:
     width = LEFT + PIXELS + RIGHT
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '

@@ -20,6 +20,7 @@ from et_sim.views.report.memory import memory_section
 from et_sim.views.report.network import network_section
 from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.ports import ports_section
+from et_sim.views.report.schedule import schedule_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,
@@ -70,6 +71,7 @@ def report(
     sections = (
         headline(run),
         timeline_section(run, ranks, window, limit, found),
+        schedule_section(run),
         critical_section(run, found),
         jobs_section(run),
         ranks_section(run),

@@ -110,9 +110,9 @@ def test_the_page_has_a_part_for_everything_that_was_recorded(tmp_path: Path) ->
     options = {"detail": "path,phases,links", "system": {"track-local-mem": 1}}
     content = _page(pipeline(tmp_path / "run", **options))
     headings = [text for tag, text in Page(content).texts if tag == "h2"]
-    assert headings[:4] == ["Overview", "Timeline", "Critical path", "Ranks"]
-    assert headings[4:8] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
-    assert headings[8:] == ["Coverage", "Configuration"]
+    assert headings[:5] == ["Overview", "Timeline", "Schedule", "Critical path", "Ranks"]
+    assert headings[5:9] == ["Exposed communication", "Operations", "Network over time", "Local memory"]
+    assert headings[9:] == ["Coverage", "Configuration"]
 
 
 def test_the_page_shows_queues_where_messages_met_and_who_paused_whom(tmp_path: Path) -> None:

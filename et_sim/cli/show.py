@@ -1,0 +1,103 @@
+"""`et-sim show`: the schedule of a workload before it is simulated, or of a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import UsageError
+from et_sim.recognise import Kind, kind_of
+
+if TYPE_CHECKING:
+    from et_sim.views.run.directory import RunDirectory
+
+# Every collective is one step of direct messages, and these take no time.
+IDEAL_SYSTEM = {
+    "profile": "corrected",
+    "endpoint-delay": 0,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 1,
+    **{
+        f"{kind}-implementation": ["direct"]
+        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    },
+}
+IDEAL_NETWORK = {"topology": ["FullyConnected"], "bandwidth": [1e12], "latency": [0]}
+IDEAL_MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 0, "remote-mem-bw": 1e12}
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "show",
+        help="draw the schedule of a workload or a run: which micro-batch a rank works on when",
+        description="Draw which pass of which micro-batch every rank works on: of a workload, with the times"
+        " that its traces give and a network that takes none; of a run, as it was.",
+        epilog='Kernels belong to passes by their names, which begin like "forward 3", "backward 3",'
+        ' "backward-inputs 3" or "backward-weights 3", perhaps with "chunk 1" behind it.',
+    )
+    parser.add_argument(
+        "schedule_of", metavar="WORKLOAD", help="traces (their prefix), a manifest, or the directory of a run"
+    )
+    parser.add_argument("--groups", metavar="FILE", help="communicator groups of a workload (JSON)")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw it into an SVG file")
+    parser.add_argument("--json", action="store_true", help="print data instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw the schedule."""
+    from et_sim.views import open_run
+
+    given = options.schedule_of
+    if kind_of(Path(given)) in (Kind.RUN, Kind.PART_OF_RUN):
+        if options.groups is not None:
+            raise UsageError("--groups is not for a run", remedy="leave it out: the run knows its groups")
+        return _draw(options, open_run(given), "")
+    with tempfile.TemporaryDirectory() as folder:
+        _simulate(given, options.groups, Path(folder) / "run")
+        said = "with the traces' own times, on a network that takes none"
+        return _draw(options, open_run(Path(folder) / "run"), said)
+
+
+def _simulate(workload: str, groups: str | None, target: Path) -> None:
+    """Run the traces on a machine whose network takes no time."""
+    from et_sim.api import simulate
+    from et_sim.trace import read_workload
+
+    ranks = read_workload(workload).ranks
+    network = {**IDEAL_NETWORK, "npus_count": [ranks]}
+    simulate(workload, system=IDEAL_SYSTEM, network=network, memory=IDEAL_MEMORY, groups=groups).save(target)
+
+
+def _draw(options: argparse.Namespace, opened: RunDirectory, said: str) -> int:
+    from et_sim.views.schedule.schedule import schedule_of
+    from et_sim.views.schedule.text import schedule_data, schedule_text
+    from et_sim.views.text import terminal_width
+
+    found = schedule_of(opened)
+    if found is None:
+        raise UsageError(
+            "has no kernel of a pass",
+            place=options.schedule_of,
+            remedy='names of kernels in passes begin like "forward 3" or "backward 3"; '
+            "et-sim report draws runs of any form",
+        )
+    if options.svg:
+        from et_sim.views.files import new_file
+        from et_sim.views.schedule.svg import schedule_picture
+
+        with new_file(options.svg) as sink:
+            sink.write(schedule_picture(found).encode())
+    if options.json:
+        print(json.dumps(schedule_data(found), indent=2, ensure_ascii=False))
+    elif options.svg:
+        print(f"drawn into {options.svg}")
+    else:
+        print(schedule_text(found, terminal_width()))
+        if said:
+            print(said)
+    return 0

@@ -1,0 +1,248 @@
+"""The schedule of a run: for ranks that do the same, which pass they work on when, and how long on none.
+
+A block reaches from the first to the last kernel of a pass, unless kernels of another one are between. The
+bubble is the share of the run in which a rank computes nothing, whatever it waits for. Beside it stands that
+of the textbook: of a pipeline of equal stages on a network that takes no time, with as much work.
+
+Not here: drawing (`text`, `svg`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.units import format_ranks, parse_ranks, plural
+from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.schedule.passes import BACKWARD, DIRECTIONS, FORWARD, INPUTS, WEIGHTS, Pass, named_pass
+from et_sim.views.schedule.stages import Stages
+
+MOST_ACTORS = 1024
+COLUMNS = ("actor", "name", "kind", "start_ns", "end_ns", "peer", "queued_ns", "waiting_ns")
+NO_COMMUNICATION = ("compute", "host", "gap", "copy", "memory_load", "memory_store", "batch")
+
+
+class Block(NamedTuple):
+    """A pass, or other work, from its first to its last kernel."""
+
+    start_ns: int
+    end_ns: int
+    work: Pass | None
+
+
+class Exchange(NamedTuple):
+    """Communication of one kind that is under way."""
+
+    start_ns: int
+    end_ns: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Ranks that compute the same at the same times."""
+
+    ranks: str
+    rank_count: int
+    blocks: tuple[Block, ...]
+    exchanges: tuple[Exchange, ...]  # of the first of them
+    busy_ns: int
+    work_ns: Mapping[str, int]  # of kernels, by direction
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All rows, from the first stage on, as far as that is known, and sentences on what is not shown."""
+
+    makespan_ns: int
+    rows: tuple[Row, ...]
+    stages: int  # 0: not known
+    notes: tuple[str, ...]
+
+    def bubble_of(self, row: Row) -> float:
+        """The share of the run in which its ranks compute nothing."""
+        return 1 - row.busy_ns / self.makespan_ns if self.makespan_ns else 0.0
+
+    @cached_property
+    def bubble(self) -> float:
+        """Of all ranks."""
+        return self._mean([self.bubble_of(row) for row in self.rows])
+
+    @cached_property
+    def directions(self) -> tuple[str, ...]:
+        """Those that there are."""
+        found = {block.work.direction for row in self.rows for block in row.blocks if block.work}
+        return tuple(one for one in DIRECTIONS if one in found)
+
+    @cached_property
+    def micro_batches(self) -> int:
+        """How many there are."""
+        return len({block.work.micro_batch for row in self.rows for block in row.blocks if block.work})
+
+    @cached_property
+    def chunks(self) -> int:
+        """How many parts of the model a rank holds."""
+        return 1 + max((b.work.chunk for row in self.rows for b in row.blocks if b.work), default=0)
+
+    @cached_property
+    def textbook_bubble(self) -> float | None:
+        """(stages - 1) x (forward + backward) / chunks of waiting, less what gradients of weights fill.
+
+        None for passes that are not those of one pipeline: where a rank works twice on the same one, or not
+        on all of them.
+        """
+        if not self.stages or not all(self._is_whole(row) for row in self.rows):
+            return None
+        work = {way: self._mean([row.work_ns[way] for row in self.rows]) for way in DIRECTIONS}
+        round_ns = sum(work[way] for way in (FORWARD, BACKWARD, INPUTS)) - work[WEIGHTS]
+        idle = (self.stages - 1) * max(round_ns, 0) / self.micro_batches / self.chunks
+        busy = self._mean([row.busy_ns for row in self.rows])
+        return idle / (idle + busy) if busy else None
+
+    def _is_whole(self, row: Row) -> bool:
+        works = [block.work for block in row.blocks if block.work]
+        return len(set(works)) == self.micro_batches * self.chunks * len(self.directions) == len(works)
+
+    def _mean(self, of_rows: Sequence[float]) -> float:
+        counts = [row.rank_count for row in self.rows]
+        return sum(c * one for c, one in zip(counts, of_rows, strict=True)) / max(sum(counts), 1)
+
+
+def schedule_of(run: RunDirectory) -> Schedule | None:
+    """The schedule; None if no kernel's name tells a pass."""
+    first = next(run.batches("timeline", ("name",)), None)
+    if first is None:
+        return None
+    works = [named_pass(name) for name in (*first["name"].dictionary.to_pylist(), None)]
+    if not any(works):
+        return None
+    reader = _Reader(run, works)
+    return reader.schedule() if reader.has_passes else None
+
+
+class _Reader:
+    """The kernels and exchanges of some actors, in columns."""
+
+    def __init__(self, run: RunDirectory, works: Sequence[Pass | None]) -> None:
+        self.run = run
+        self.makespan = int(run.summary["makespan_ns"])
+        known = sorted({work for work in works if work})
+        self.works = (*known, None)
+        number = {work: code for code, work in enumerate(self.works)}
+        self.code_of_name = np.array([number[work] for work in works], np.int64)
+        self.actors = run.actors().select(["actor", "ranks"]).to_pylist()
+        chosen = np.unique(np.linspace(0, len(self.actors) - 1, MOST_ACTORS).astype(np.int64))
+        self.is_shown = np.zeros(len(self.actors), np.bool_)
+        self.is_shown[chosen] = True
+        self.stages = Stages(len(self.actors))
+        self.kinds: tuple[str, ...] = ()
+        kernels: list[tuple[Any, ...]] = []
+        exchanges: list[tuple[Any, ...]] = []
+        for batch in run.batches("timeline", COLUMNS):
+            self._take(batch, kernels, exchanges)
+        self.kernels = _by_actor_and_time(kernels)
+        self.exchanges = _by_actor_and_time(exchanges)
+
+    @property
+    def has_passes(self) -> bool:
+        """Whether a kernel is of a pass."""
+        return bool((self.kernels[3] < len(self.works) - 1).any())
+
+    def _take(self, batch: Any, kernels: list[tuple[Any, ...]], exchanges: list[tuple[Any, ...]]) -> None:
+        self.kinds = (*batch["kind"].dictionary.to_pylist(), "")
+        kind, actor = coded(batch["kind"]), numbers(batch["actor"]).astype(np.int64)
+        start, end = integers(batch["start_ns"], missing=0), integers(batch["end_ns"], missing=self.makespan)
+        is_kernel = _is_one_of(self.kinds, ("compute",))[kind]
+        receives = np.flatnonzero(_is_one_of(self.kinds, ("receive",))[kind])
+        peer = integers(batch["peer"], missing=-1)
+        self.stages.received(actor[receives], peer[receives], end[receives])
+        self.stages.computed(actor[is_kernel], start[is_kernel])
+        shown = self.is_shown[actor]
+        rows = np.flatnonzero(is_kernel & shown & (end > start))
+        code = self.code_of_name[coded(batch["name"])[rows]]
+        kernels.append((actor[rows], start[rows], end[rows], code))
+        waited = integers(batch["queued_ns"], missing=0) + integers(batch["waiting_ns"], missing=0)
+        begin = np.minimum(start + waited, end)
+        rows = np.flatnonzero(~_is_one_of(self.kinds, NO_COMMUNICATION)[kind] & shown & (end > begin))
+        exchanges.append((actor[rows], begin[rows], end[rows], kind[rows]))
+
+    def schedule(self) -> Schedule:
+        """Rows by stage, and in each by rank."""
+        alike: dict[bytes, list[int]] = {}
+        for actor in np.flatnonzero(self.is_shown).tolist():
+            _, start, end, code = _of_actor(self.kernels, actor)
+            alike.setdefault(start.tobytes() + end.tobytes() + code.tobytes(), []).append(actor)
+        depth = self.stages.depths()
+        ordered = sorted(alike.values(), key=lambda members: (depth[members[0]], members[0]))
+        rows = [self._row(members) for members in ordered]
+        working = [
+            actor for members, row in zip(ordered, rows, strict=True) if row.blocks for actor in members
+        ]
+        known = all(depth[actor] >= 0 for actor in working)
+        notes: tuple[str, ...] = ()
+        if len(self.actors) > MOST_ACTORS:
+            notes = (f"{MOST_ACTORS:,} of {plural(len(self.actors), 'actor')} are shown",)
+        stages = 1 + max((depth[actor] for actor in working), default=0) if known else 0
+        return Schedule(self.makespan, tuple(row for row in rows if row.blocks), stages, notes)
+
+    def _row(self, members: Sequence[int]) -> Row:
+        _, start, end, code = _of_actor(self.kernels, members[0])
+        ranks = [
+            rank for actor in members for piece in parse_ranks(self.actors[actor]["ranks"]) for rank in piece
+        ]
+        work_ns = dict.fromkeys(DIRECTIONS, 0)
+        for number in np.unique(code).tolist():
+            work = self.works[number]
+            if work is not None:
+                here = code == number
+                work_ns[work.direction] += int((end[here] - start[here]).sum())
+        return Row(
+            format_ranks(ranks),
+            len(ranks),
+            self._blocks(start, end, code),
+            self._exchanges(members[0]),
+            _covered(start, end),
+            work_ns,
+        )
+
+    def _blocks(self, start: Any, end: Any, code: Any) -> tuple[Block, ...]:
+        if not len(code):
+            return ()
+        firsts = np.flatnonzero(np.diff(code, prepend=-1))
+        ends = np.maximum.reduceat(end, firsts)
+        found = zip(start[firsts].tolist(), ends.tolist(), code[firsts].tolist(), strict=True)
+        return tuple(Block(begin, until, self.works[number]) for begin, until, number in found)
+
+    def _exchanges(self, actor: int) -> tuple[Exchange, ...]:
+        _, start, end, kind = _of_actor(self.exchanges, actor)
+        found = zip(start.tolist(), end.tolist(), kind.tolist(), strict=True)
+        return tuple(Exchange(begin, until, self.kinds[number]) for begin, until, number in found)
+
+
+def _is_one_of(kinds: Sequence[str], wanted: Sequence[str]) -> Any:
+    return np.array([kind in wanted for kind in kinds], np.bool_)
+
+
+def _by_actor_and_time(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Columns of all parts, by actor, start and end."""
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[2], columns[1], columns[0]))
+    return tuple(column[order] for column in columns)
+
+
+def _of_actor(columns: tuple[Any, ...], actor: int) -> tuple[Any, ...]:
+    begin, end = np.searchsorted(columns[0], (actor, actor + 1))
+    return tuple(column[begin:end] for column in columns)
+
+
+def _covered(start: Any, end: Any) -> int:
+    """How much time intervals cover, which are given by their starts."""
+    if not len(start):
+        return 0
+    reached = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))
+    return int(np.maximum(end - np.maximum(start, reached), 0).sum())

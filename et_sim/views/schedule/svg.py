@@ -1,0 +1,129 @@
+"""A schedule as an SVG picture: a lane of passes for ranks that do the same, one of communication below it.
+
+The colour says the direction, its lightness tells neighbouring micro-batches apart, and a number names each
+one where there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from et_sim.units import format_ns, plural
+from et_sim.views.drawing.colours import colour_of
+from et_sim.views.drawing.picture import LEFT, PIXELS, TOP, axis, document
+from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from et_sim.views.schedule.schedule import Block, Row, Schedule
+from et_sim.views.schedule.text import MEANING, closing
+from et_sim.views.text import shortened
+
+MOST_ROWS = 128
+WORK, EXCHANGE, GAP = 18, 6, 3
+SHADES = 4  # of a colour
+LETTER = 6.5  # pixels
+LEAST_SEEN = 0.02
+COLOURS = {
+    FORWARD: ("#9ecae8", "#7fb8df", "#b9d9ef", "#69abd8"),
+    BACKWARD: ("#7fcfb0", "#5dc09a", "#a3ddc7", "#45b189"),
+    INPUTS: ("#f3cf86", "#edbd5c", "#f8dfab", "#e6ac37"),
+    WEIGHTS: ("#e0b3cc", "#d496b8", "#ebcbdc", "#c97fa8"),
+}
+OTHER = "#8d99a6"
+
+
+def schedule_picture(schedule: Schedule) -> str:
+    """The SVG text."""
+    rows = schedule.rows[:MOST_ROWS]
+    parts, y = [], TOP
+    for row in rows:
+        name = shortened(f"rank{'' if row.rank_count == 1 else 's'} {row.ranks}", 14)
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
+        parts += _work(row, schedule, y)
+        y += WORK
+        if row.exchanges:
+            parts += _exchanges(row, schedule.makespan_ns, y)
+            y += EXCHANGE
+        y += GAP
+    sentences = closing(schedule)
+    if len(schedule.rows) > MOST_ROWS:
+        sentences.append(f"{plural(len(schedule.rows) - MOST_ROWS, 'row')} more are not drawn")
+    parts += _legend(schedule, y + 16)
+    parts += [f'<text x="{LEFT}" y="{y + 34 + 15 * n}">{escape(s)}</text>' for n, s in enumerate(sentences)]
+    return document([*axis(schedule.makespan_ns, y), *parts], y + 30 + 15 * len(sentences))
+
+
+def _work(row: Row, schedule: Schedule, y: int) -> Iterator[str]:
+    scale = PIXELS / max(schedule.makespan_ns, 1)
+    for block in _merged(row.blocks, scale):
+        x, width = block.start_ns * scale, (block.end_ns - block.start_ns) * scale
+        said = "other work"
+        if block.work:
+            part = f", part {block.work.chunk + 1}" if schedule.chunks > 1 else ""
+            said = f"{MEANING[block.work.direction]} {block.work.micro_batch}{part}"
+        said += f": {format_ns(block.end_ns - block.start_ns)} from {format_ns(block.start_ns)}"
+        shape = f'x="{LEFT + x:.2f}" y="{y}" width="{width:.2f}" height="{WORK - 1}"'
+        style = f'fill="{_colour(block)}" stroke="#fff" stroke-width=".4"'
+        yield f"<rect {shape} {style}><title>{said}</title></rect>"
+        if block.work and len(block.work.label) * LETTER + 2 <= width:
+            middle = LEFT + x + width / 2
+            text = f'x="{middle:.2f}" y="{y + 13}" text-anchor="middle" pointer-events="none"'
+            yield f"<text {text}>{block.work.label}</text>"
+
+
+def _merged(blocks: tuple[Block, ...], scale: float) -> Iterator[Block]:
+    """Blocks of one direction that are too narrow to be told apart become one."""
+    last: Block | None = None
+    for block in blocks:
+        if last is not None:
+            is_narrow = (block.end_ns - last.start_ns) * scale < 1
+            if is_narrow and _direction(last) == _direction(block):
+                last = last._replace(end_ns=block.end_ns)
+                continue
+            yield last
+        last = block
+    if last is not None:
+        yield last
+
+
+def _direction(block: Block) -> str:
+    return block.work.direction if block.work else ""
+
+
+def _colour(block: Block) -> str:
+    if block.work is None:
+        return OTHER
+    return COLOURS[block.work.direction][block.work.micro_batch % SHADES]
+
+
+def _exchanges(row: Row, makespan: int, y: int) -> list[str]:
+    """One path for each kind; what would be seen at all is half a pixel wide at least."""
+    scale = PIXELS / max(makespan, 1)
+    reached: dict[str, float] = {}
+    shapes: dict[str, str] = {}
+    for start, end, kind in row.exchanges:
+        if (end - start) * scale < LEAST_SEEN:
+            continue
+        x, until = start * scale, max(end * scale, start * scale + 0.5)
+        x = max(x, reached.get(kind, 0.0))
+        if until - x >= 0.25:
+            reached[kind] = until
+            shape = f"M{LEFT + x:.1f} {y}h{until - x:.1f}v{EXCHANGE - 1}h{x - until:.1f}z"
+            shapes[kind] = shapes.get(kind, "") + shape
+    return [f'<path fill="{colour_of(kind)}" d="{shape}"/>' for kind, shape in shapes.items()]
+
+
+def _legend(schedule: Schedule, y: int) -> list[str]:
+    entries = [(COLOURS[way][0], MEANING[way]) for way in schedule.directions]
+    if any(block.work is None for row in schedule.rows for block in row.blocks):
+        entries.append((OTHER, "other work"))
+    least_ns = LEAST_SEEN * schedule.makespan_ns / PIXELS
+    kinds = dict.fromkeys(
+        one.kind for row in schedule.rows for one in row.exchanges if one.end_ns - one.start_ns >= least_ns
+    )
+    entries += [(colour_of(kind), kind.replace("_", " ")) for kind in kinds]
+    parts, x = [], LEFT
+    for colour, text in entries:
+        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="{y}">{escape(text)}</text>')
+        x += 34 + 7 * len(text)
+    return parts

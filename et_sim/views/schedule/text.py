@@ -1,0 +1,115 @@
+"""A schedule as text: a line for ranks that do the same, and a second one where they communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from et_sim.units import format_ns, plural
+from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from et_sim.views.schedule.schedule import Block, Row, Schedule
+from et_sim.views.text import shortened
+
+MOST_ROWS = 64
+LABEL = 14
+FILL = {FORWARD: ">", BACKWARD: "<", INPUTS: "i", WEIGHTS: "w"}
+OTHER, COMMUNICATION, IDLE = "#", "~", "."
+MEANING = {
+    FORWARD: "forward",
+    BACKWARD: "backward",
+    INPUTS: "gradients of inputs",
+    WEIGHTS: "gradients of weights",
+}
+
+
+def schedule_text(schedule: Schedule, width: int) -> str:
+    """All rows in a given width, and what the characters mean."""
+    label = min(max(len(_name(row)) for row in schedule.rows), LABEL)
+    columns = max(width - label - 9, 20)
+    lines = [f"{'':{label + columns + 1}}  bubble"]
+    is_seen = False
+    is_seen = False
+    for row in schedule.rows[:MOST_ROWS]:
+        name = shortened(_name(row), label)
+        lines.append(f"{name:{label}} {_work(row, schedule, columns)}  {schedule.bubble_of(row):6.1%}")
+        spans = ((one.start_ns, one.end_ns, COMMUNICATION) for one in row.exchanges)
+        if beside := _line(spans, schedule.makespan_ns, columns, " ").rstrip():
+            lines.append(f"{'':{label}} {beside}")
+            is_seen = True
+            is_seen = True
+    if len(schedule.rows) > MOST_ROWS:
+        lines.append(f"… and {plural(len(schedule.rows) - MOST_ROWS, 'row')} more")
+    return "\n".join([*lines, "", *_legend(schedule, columns, is_seen), *closing(schedule)])
+
+
+def closing(schedule: Schedule) -> list[str]:
+    """Sentences on the bubble, and on what is not shown."""
+    found = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
+    textbook = schedule.textbook_bubble
+    if textbook is not None:
+        equal = plural(schedule.stages, "equal stage")
+        found += f"; {equal} that never wait for the network would have {textbook:.1%}"
+    return [found, *schedule.notes]
+
+
+def schedule_data(schedule: Schedule) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "makespan_ns": schedule.makespan_ns,
+        "stages": schedule.stages or None,
+        "micro_batches": schedule.micro_batches,
+        "chunks": schedule.chunks,
+        "bubble": schedule.bubble,
+        "textbook_bubble": schedule.textbook_bubble,
+        "notes": list(schedule.notes),
+        "rows": [
+            {
+                "ranks": row.ranks,
+                "bubble": schedule.bubble_of(row),
+                "blocks": [_block(block) for block in row.blocks],
+                "communication": [one._asdict() for one in row.exchanges],
+            }
+            for row in schedule.rows
+        ],
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    work = block.work._asdict() if block.work else {"direction": None, "micro_batch": None, "chunk": None}
+    return {**work, "start_ns": block.start_ns, "end_ns": block.end_ns}
+
+
+def _name(row: Row) -> str:
+    return f"rank{'' if row.rank_count == 1 else 's'} {row.ranks}"
+
+
+def _work(row: Row, schedule: Schedule, columns: int) -> str:
+    """Numbers where there is room for one and its direction."""
+    line = [IDLE] * columns
+    for block in row.blocks:
+        fill = FILL[block.work.direction] if block.work else OTHER
+        begin, end = (round(columns * at / schedule.makespan_ns) for at in block[:2])
+        texts = (block.work.label, str(block.work.micro_batch)) if block.work else ()
+        text = next((one for one in texts if len(one) < end - begin), "")
+        line[begin:end] = text + fill * (end - begin - len(text))
+    return "".join(line)
+
+
+def _line(spans: Iterable[tuple[int, int, str]], makespan: int, columns: int, empty: str) -> str:
+    line = [empty] * columns
+    for start, end, fill in spans:
+        begin, until = (round(columns * at / makespan) for at in (start, end))
+        line[begin:until] = fill * (until - begin)
+    return "".join(line)
+
+
+def _legend(schedule: Schedule, columns: int, is_seen: bool) -> list[str]:
+    parts = [f"{FILL[way]} {MEANING[way]}" for way in schedule.directions]
+    if any(block.work is None for row in schedule.rows for block in row.blocks):
+        parts.append(f"{OTHER} other work")
+    if is_seen:
+        parts.append(f"{COMMUNICATION} communication")
+    parts.append(f"{IDLE} none")
+    column = f"a column is {format_ns(schedule.makespan_ns / columns)}"
+    letters = ", letters parts of the model from the second one on" if schedule.chunks > 1 else ""
+    return [f"{', '.join(parts)}; {column}", f"numbers are micro-batches{letters}"]

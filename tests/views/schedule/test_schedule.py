@@ -1,0 +1,192 @@
+"""`et-sim show`: passes of a run by the names of its kernels, and the textbook's bubble beside its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs_to_show import pipeline, side_by_side
+from training_jobs import transformer
+
+import et_sim
+from et_sim.cli import main
+from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
+from et_sim.trace import Workload, write_manifest
+from et_sim.views import open_run
+from et_sim.views.report.page import report
+from et_sim.views.schedule.passes import DIRECTIONS, Pass, named_pass
+from et_sim.views.schedule.stages import Stages
+from et_sim.workloads import Axes, Rank, make_workload
+from et_sim.workloads.pipeline import Direction, Shape, pass_label, schedule
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+MICROS = {Direction.FORWARD: 40, Direction.BACKWARD: 80, Direction.INPUTS: 40, Direction.WEIGHTS: 40}
+
+
+def equal_stages(name: str, shape: Shape, data: int = 2) -> Workload:
+    """Passes that are one kernel each, and as long in every stage."""
+    of_place, parts = schedule(name, shape), shape.stages * shape.chunks
+
+    def program(rank: Rank) -> None:
+        place = rank.place("stage")
+        for one in of_place(place):
+            piece = one.chunk * shape.stages + place
+            way = 1 if one.direction is Direction.FORWARD else -1
+            moves = one.direction is not Direction.WEIGHTS
+            after: tuple[int, ...] = ()
+            tag = one.micro_batch * parts * 2 + (way < 0)
+            if moves and 0 <= piece - way < parts:
+                after = rank.receive(rank.next("stage", -way, wraps=True), 1, tag + 2 * piece)
+            micros = MICROS[one.direction] // shape.chunks
+            done = rank.compute(pass_label(one, shape.chunks), micros=micros, after=after)
+            if moves and 0 <= piece + way < parts:
+                rank.send(rank.next("stage", way, wraps=True), 1, tag + 2 * (piece + way), after=done)
+
+    return make_workload(Axes(data=data, stage=shape.stages), program)
+
+
+def shown(workload: Workload, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """What the command prints."""
+    manifest, *_ = write_manifest(workload, folder / "job.workload.json")
+    capsys.readouterr()
+    assert main(["show", str(manifest), *options]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gpipe", Shape(3, 4)),
+        ("1f1b", Shape(4, 4)),
+        ("interleaved", Shape(2, 4, 2)),
+        ("zero-bubble", Shape(4, 6)),
+        ("1f1b", Shape(1, 2)),
+    ],
+)
+def test_equal_stages_on_an_ideal_network_have_the_bubble_of_the_textbook(
+    name: str, shape: Shape, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(shown(equal_stages(name, shape), tmp_path, capsys, "--json"))
+    assert found["bubble"] == pytest.approx(found["textbook_bubble"], abs=1e-4)
+    whole = sum(MICROS[one] for one in (Direction.FORWARD, Direction.BACKWARD))
+    idle = (shape.stages - 1) * (40 if name == "zero-bubble" else whole / shape.chunks)
+    assert found["textbook_bubble"] == pytest.approx(idle / (idle + shape.micro_batches * whole), abs=1e-9)
+    assert (found["stages"], found["micro_batches"]) == (shape.stages, shape.micro_batches)
+    assert found["chunks"] == shape.chunks
+    assert [row["ranks"] for row in found["rows"]] == [
+        f"{2 * place}-{2 * place + 1}" for place in range(shape.stages)
+    ]
+    for place, row in enumerate(found["rows"]):
+        seen = [(one["direction"], one["micro_batch"], one["chunk"]) for one in row["blocks"]]
+        assert seen == [tuple(one) for one in schedule(name, shape)(place)]
+
+
+def test_the_text_is_a_grid_of_ranks_and_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "68")
+    lines = shown(equal_stages("1f1b", Shape(2, 3)), tmp_path, capsys).splitlines()
+    assert lines[1:3] == [
+        "ranks 0-1 0>>>1>>>.........0<<<<<<<2>>>1<<<<<<<<....2<<<<<<<   25.0%",
+        "ranks 2-3 ....0>>>0<<<<<<<<1>>>1<<<<<<<2>>>2<<<<<<<<........   25.0%",
+    ]
+    assert "2 equal stages that never wait for the network would have 25.0%" in lines[-2]
+
+
+NAMES = st.builds(
+    lambda way, number, chunk, rest: (Pass(way, number, chunk), rest),
+    st.sampled_from(DIRECTIONS),
+    st.integers(0, 999),
+    st.integers(0, 30),
+    st.sampled_from(["", " layer 3 mlp", " 4"]),
+)
+
+
+@given(NAMES)
+@settings(max_examples=30)
+def test_a_name_begins_with_direction_micro_batch_and_chunk(given_name: tuple[Pass, str]) -> None:
+    work, rest = given_name
+    chunk = f" chunk {work.chunk}" if work.chunk else ""
+    assert named_pass(f"{work.direction} {work.micro_batch}{chunk}{rest}") == work
+
+
+@pytest.mark.parametrize(
+    "name", [None, "", "forward", "forward x", "forward 3x", "Forward 3", "layer forward 3"]
+)
+def test_other_names_are_other_work(name: str | None) -> None:
+    assert named_pass(name) is None
+
+
+def test_stages_are_counted_along_the_first_messages_and_circles_are_not_known() -> None:
+    stages = Stages(5)
+    stages.computed(np.arange(5), np.array([0, 10, 20, 5, 5]))
+    stages.received(np.array([2, 1, 0, 3, 4]), np.array([1, 0, 1, 4, 3]), np.array([20, 10, 30, 5, 5]))
+    assert stages.depths() == [0, 1, 2, -1, -1]
+    assert Stages(2).depths() == [0, 0]
+
+
+def test_a_run_is_shown_with_its_times_its_communication_and_no_merged_ranks_that_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = pipeline(tmp_path / "run")
+    capsys.readouterr()
+    assert main(["show", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["makespan_ns"] == open_run(folder).summary["makespan_ns"]
+    assert found["stages"] == 2
+    kinds = {one["kind"] for row in found["rows"] for one in row["communication"]}
+    assert "all_reduce" in kinds
+    assert found["bubble"] > found["textbook_bubble"]
+    assert main(["show", str(folder)]) == 0
+    assert "~ communication" in capsys.readouterr().out
+    page = report(open_run(folder))
+    assert 'id="schedule"' in page
+    assert "backward 3: " in page.split('id="schedule"')[1].split("</section>")[0]
+
+
+def test_the_picture_is_svg_with_every_pass_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "a.svg"
+    out = shown(transformer(pipeline=2, micro_batches=3), tmp_path, capsys, "--svg", str(target))
+    assert out == f"drawn into {target}\n"
+    root = ElementTree.fromstring(target.read_text())
+    titles = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    for way in ("forward", "backward"):
+        for number in range(3):
+            assert sum(title.startswith(f"{way} {number}: ") for title in titles) == 2
+
+
+@pytest.mark.parametrize("kind", ["workload", "run"])
+def test_what_has_no_passes_is_refused_in_one_sentence(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "run":
+        given_path = side_by_side(tmp_path / "run")
+    else:
+        workload = make_workload(Axes(data=2), lambda rank: rank.compute("layer", micros=5))
+        given_path = write_manifest(workload, tmp_path / "job.workload.json")[0]
+    capsys.readouterr()
+    assert main(["show", str(given_path)]) == 2
+    said = capsys.readouterr().err
+    assert "has no kernel of a pass (names of kernels in passes begin like" in said
+
+
+def test_a_run_has_groups_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pipeline(tmp_path / "run")
+    capsys.readouterr()
+    assert main(["show", str(folder), "--groups", "x.json"]) == 2
+    assert "--groups is not for a run" in capsys.readouterr().err
+
+
+def test_a_run_without_passes_has_no_card(tmp_path: Path) -> None:
+    assert 'id="schedule"' not in report(open_run(side_by_side(tmp_path / "run")))
+
+
+def test_the_ideal_machine_is_one_that_the_machine_room_takes_without_a_remark() -> None:
+    workload = equal_stages("1f1b", Shape(2, 2))
+    result = et_sim.simulate(workload, system=IDEAL_SYSTEM, network={**IDEAL_NETWORK, "npus_count": [4]})
+    assert result.manifest["warnings"] == []
