@@ -55,6 +55,9 @@ def until_arrived(run: Run, row: int, arrives: int) -> int:
     flow, stride = network.flows[row], network.stride[0]
     message_row = flow.message
     event, time, at_ps = run.messages[message_row].through, run.messages[message_row].left_ns, flow.left_ps
+    if time > arrives:  # it counts as there with the bytes of another one, while it is being sent
+        event, begin = observe.message_cause(run, message_row), run.messages[message_row].begin_ns
+        return observe.message_part(run, message_row, event, PACKET_QUEUE, NONE, NONE, begin, arrives)
     for place in range(stride):
         if _is_new_class(network, row, place):
             link_class = network.hops.fabric.speed_of[network.ways[row * stride + place]]

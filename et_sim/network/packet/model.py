@@ -306,9 +306,11 @@ def path_keys(_network: Network, **_: bool) -> None:
 
 def needs(network: Network) -> Needs:
     """A row of the message pool for each message; the kernel may go on once more, and messages begin."""
-    protocol = _protocol(network).packets.tcp
+    protocol, wired = _protocol(network).packets.tcp, as_graph(network)
     further = MOST_RECEIVES if protocol is not None and protocol.pads else 0
-    return Needs(causal_events=4 + further, record=MESSAGE, events=3 + further)
+    classes = min(len(graph.class_names(wired)), 2 * graph.most_links(wired))  # on the ways there and back
+    parts = 8 + 2 * classes  # of the time of a message
+    return Needs(causal_events=parts + further, record=MESSAGE, events=3 + further)
 
 
 @works_on_tables
