@@ -88,7 +88,7 @@ def run_plan(
     resources = model.resources(network, in_units) if record or links or ports else None
     recorded = None
     if resources is not None:
-        recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank)
+        recorded = with_pool(resources, plan.pool_units, plan.actor_of_rank, plan.actors["rank"])
     count = len(recorded) if recorded is not None else 0
     events_at_once = causal_events_per_event(in_units, reserve, needs) if record else 0
     check_record(events_at_once)

@@ -19,6 +19,7 @@ from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.process_groups import read_process_groups
 
 LOADS, STORES = 0, 1
+SHARED = -1  # a unit of several NPUs
 ALONE = -1  # a request that is not made together with others
 COLLECTIVES = {
     NodeKind.MEM_LOAD: CollectiveKind.ALL_GATHER,
@@ -45,6 +46,7 @@ class PoolUnits:
     stage: Any  # per unit
     names: tuple[str, ...]
     bytes_per_ns: Any  # the higher of both directions
+    npu: Any  # whose own it is; -1: several share it
     are_shared: bool = False  # fairly, by all transfers that pass them
 
 
@@ -60,7 +62,11 @@ class PoolTables:
 def pool_tables(pool: MemoryPool | None, ranks: int, switch_sorts: int) -> PoolTables:
     """Ways in the order of tiers, loads before stores; empty without a pool."""
     if pool is None:
-        return PoolTables(table(WAY, 0), table(HOP, 0), PoolUnits((), np.zeros(0, np.int32), (), np.zeros(0)))
+        return PoolTables(
+            table(WAY, 0),
+            table(HOP, 0),
+            PoolUnits((), np.zeros(0, np.int32), (), np.zeros(0), np.zeros(0, np.int32)),
+        )
     first, units = _units(pool, ranks)
     ways = table(WAY, 2 * len(pool.tiers))
     hops = table(HOP, 2 * sum(len(tier.stages) for tier in pool.tiers))
@@ -85,6 +91,7 @@ def _units(pool: MemoryPool, ranks: int) -> tuple[Any, PoolUnits]:
     names: list[str] = []
     of_stage: list[int] = []
     rates: list[float] = []
+    npus: list[int] = []
     for number, stage in enumerate(pool.stages):
         several = per_npu(stage, ranks)
         ways = ((" loads", stage.load_bandwidth), (" stores", stage.store_bandwidth))
@@ -97,9 +104,15 @@ def _units(pool: MemoryPool, ranks: int) -> tuple[Any, PoolUnits]:
             count = min(stage.count, ranks)
             of_stage += [number] * count
             rates += [rate * several] * count
+            npus += range(ranks) if count == ranks else [SHARED] * count
     stages = tuple(stage.name for stage in pool.stages)
     return first, PoolUnits(
-        stages, np.array(of_stage, np.int32), tuple(names), np.array(rates), pool.is_shared
+        stages,
+        np.array(of_stage, np.int32),
+        tuple(names),
+        np.array(rates),
+        np.array(npus, np.int32),
+        pool.is_shared,
     )
 
 

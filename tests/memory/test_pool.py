@@ -427,3 +427,16 @@ def test_a_rank_alone_asks_for_itself(tmp_path: Path) -> None:
     found = et_sim.simulate(tmp_path / "w", system=SYSTEM, network=network, memory=pool(*STAGES), alone=True)
     # One NPU has all units: pieces pass four links and two switches, and the memory is the slowest stage.
     assert found.finish_ns.tolist() == [5242 + 100 + 218 + 20 + 163 + 50]
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_stages_of_their_own_are_recorded_for_all_ranks(fold: bool, tmp_path: Path) -> None:
+    memory = pool(NIC, GROUPS | {"count": 8})
+    run = simulated(lambda build, _: build.load(MIB), memory, fold=fold, detail="links")
+    write_run(run, tmp_path / "run")
+    recorded = open_run(tmp_path / "run")
+    rows = recorded.table("resources").select(["link", "tier", "links"]).to_pylist()
+    links = {row["link"]: row["links"] for row in rows if row["tier"] in ("nic", "memory")}
+    assert sum(links.values()) == 4 + 4  # two groups of memory of each rank are one
+    carried = recorded.table("links").select(["link", "bytes"]).to_pylist()
+    assert sum(links[row["link"]] * row["bytes"] for row in carried) == 2 * 4 * MIB

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.plan.pool_tables import PoolUnits
+from et_sim.plan.pool_tables import SHARED, PoolUnits
 
 SENDING = "all it sends"  # where there are no links
 NOBODY = -1
@@ -45,12 +45,20 @@ class ResourceTable:
         return np.where(self.actor == NOBODY, 1, np.bincount(actor_of_rank)[self.actor])
 
 
-def with_pool(resources: ResourceTable, units: PoolUnits, actor_of_rank: Any) -> ResourceTable:
-    """The resources of a network, and behind them the units of a memory pool: one more dimension a stage."""
+def with_pool(
+    resources: ResourceTable, units: PoolUnits, actor_of_rank: Any, rank_of_actor: Any
+) -> ResourceTable:
+    """The resources of a network, and behind them the units of a memory pool: one more dimension a stage.
+
+    Of units that ranks have for themselves, that of the rank which an actor simulates stands for the others.
+    """
     if not len(units.stage):
         return resources
     rows, stage = len(units.stage), units.stage
-    links = np.concatenate((resources.links_like(actor_of_rank), np.ones(rows, np.int64)))
+    actor = actor_of_rank[units.npu]  # of shared ones it does not count
+    stands = np.where(rank_of_actor[actor] == units.npu, np.bincount(actor_of_rank)[actor], 0)
+    own = np.where(units.npu == SHARED, 1, stands)
+    links = np.concatenate((resources.links_like(actor_of_rank), own))
     ports = len(resources.port_names) + np.arange(rows, dtype=np.int32)
     above = int(resources.dimension.max(initial=-1)) + 1
     return replace(

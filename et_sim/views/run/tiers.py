@@ -96,11 +96,13 @@ def _counts(run: RunDirectory) -> dict[str, tuple[int, bool]]:
     rows = run.table("resources", columns).unify_dictionaries().combine_chunks()
     tier, rate = words(rows["tier"]), np.nan_to_num(numbers(rows["bytes_per_ns"]))
     alike = integers(rows["links"], missing=0)
-    are_links = bool((rate > 0).any())
-    counted = rate > 0 if are_links else integers(rows["actor"], missing=NONE) != NONE
+    are_links = (
+        np.bincount(tier.codes, rate > 0, len(tier.texts)) > 0
+    )  # beside a memory pool, some may not be
+    counted = np.where(are_links[tier.codes], rate > 0, integers(rows["actor"], missing=NONE) != NONE)
     counts = np.bincount(tier.codes, alike * counted, len(tier.texts))
     return {
-        text: (int(count), are_links)
-        for text, count in zip(tier.texts, counts.tolist(), strict=True)
+        text: (int(count), bool(are))
+        for text, count, are in zip(tier.texts, counts.tolist(), are_links.tolist(), strict=True)
         if text is not None
     }
