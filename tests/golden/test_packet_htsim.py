@@ -38,7 +38,7 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
     "ft16_k4_100g_1us": {"generator": "fat-tree", "k": 4, **FIGURES},
     "ft8_example": {"import": str(DATA.with_name("htsim_ft8_example.topo"))},
 }
-PACKET, SMALL = 1500, 800
+PACKET, SMALL = 1500, 600
 WITHIN = 0.02
 # Messages of a few packets, whose receives end early, and which then follow each other in another order.
 SHORT = {"ring_64KB": 0.06}

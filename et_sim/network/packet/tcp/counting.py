@@ -1,8 +1,8 @@
 """Which receives end when a message is there, if they count bytes, and messages are longer than they say.
 
 htsim's frontend adds a packet's bytes to each message, and counts them as received. What one rank sends
-another in a collective is one stream of bytes then: message k ends the receives whose last byte is in it. With short
-messages, later receives end early, and what comes after all of them have ended is for nobody.
+another in a collective is one stream of bytes then: message k ends the receives whose last byte is in it.
+With short messages, later receives end early, and what comes after all of them have ended is for nobody.
 """
 
 from __future__ import annotations
