@@ -26,6 +26,7 @@ class Ports:
     resources: ResourceTable
     columns: dict[str, Any]  # by their names in ports.arrow
     totals: dict[str, int]  # of the run
+    circle: tuple[str, ...] = ()  # ports that pause and wait for each other at its end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +43,14 @@ class Load:
 
 def ports_of(model: NetworkModel, network: Network, plan: Plan, run: Run) -> Ports | None:
     """What a model with packets counted at its ports; None: it has none."""
-    count = getattr(model, "ports_counted", None)
-    return None if count is None else Ports(model.resources(network, plan), *count(run.network))
+    count, circle = getattr(model, "ports_counted", None), getattr(model, "ports_in_a_circle", None)
+    if count is None:
+        return None
+    resources = model.resources(network, plan)
+    rows = [] if circle is None else circle(run.network)
+    names = tuple(resources.port_names[resources.port[row]] for row in rows)
+    columns, totals = count(run.network)
+    return Ports(resources, columns, totals, names)
 
 
 def load_of(

@@ -20,6 +20,7 @@ SYSTEM = {
     "endpoint-delay": 0,
     "local-mem-bw": 0,
     "profile": "corrected",
+    "streams": [{"name": "sends", "takes": ["sends"], "at-a-time": 1024}],  # none waits for another
     "all-reduce-implementation": ["direct"],
     "all-to-all-implementation": ["direct"],
 }

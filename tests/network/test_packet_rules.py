@@ -5,6 +5,7 @@ nothing stays behind. What is wrong with keys and key files is said in a sentenc
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,15 @@ def network(generator: dict[str, Any], protocol: dict[str, Any], rate: str = "10
 
 
 def run(
-    net: dict[str, Any], messages: list[tuple[int, int, int]], keys: dict[str, Any] | None = None
+    net: dict[str, Any],
+    messages: list[tuple[int, int, int]],
+    keys: dict[str, Any] | None = None,
+    ranks: int = RANKS,
 ) -> Result:
     """Messages (source, places ahead, bytes), all at once."""
-    builders = [TraceBuilder() for _ in range(RANKS)]
+    builders = [TraceBuilder() for _ in range(ranks)]
     for tag, (source, ahead, size) in enumerate(messages):
-        target = (source + ahead) % RANKS
+        target = (source + ahead) % ranks
         builders[source].send(target, size, tag=tag)
         builders[target].receive(source, size, tag=tag)
     return simulate(builders, net, system(**(keys or {})), model="packet", detail="links")
@@ -183,6 +187,33 @@ def test_pauses_in_a_circle_end_in_a_stall_that_says_so(timeout: Any, control: s
     stall = run(network(GENERATORS[1], keys), messages).stall
     assert stall is not None
     assert "ports that were told to pause wait for each other" in stall.cause
+    circle = re.findall(r"npu(\d)->npu(\d)", stall.cause)
+    assert len(circle) == RANKS
+    assert all(to == begin for (_, to), (begin, _) in pairwise([*circle, circle[0]]))
+
+
+TORUS = {"generator": "torus", "sizes": [3, 3]}
+TRAFFIC = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(1, 8), st.integers(1, 30_000)), min_size=4, max_size=30
+)
+
+
+@pytest.mark.deep
+@given(st.integers(64_000, 120_000), st.sampled_from([0, 4096]), st.booleans(), TRAFFIC)
+def test_tori_with_small_buffers_lose_nothing_and_end_or_say_who_waits_for_whom(
+    room: int, reserve: int, has_window: bool, messages: list[tuple[int, int, int]]
+) -> None:
+    protocol = {"preset": "datacenter", "payload": 1000, "congestion-control": "none", "buffer": room}
+    protocol |= {"reserve": reserve, "window": "pair" if has_window else "none", "resume-below": 0}
+    result = run(network(TORUS, protocol), messages, ranks=9)
+    tables = result.outcome.run.network
+    assert tables.state[0].lost == tables.ports["drops"].sum() == 0
+    if result.stall is None:
+        assert_nothing_stays(result)
+        return
+    circle = re.findall(r"npu(\d)->npu(\d)", result.stall.cause)
+    assert len(circle) > 2
+    assert all(to == begin for (_, to), (begin, _) in pairwise([*circle, circle[0]]))
 
 
 def test_pauses_need_links_back() -> None:

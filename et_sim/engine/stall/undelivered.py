@@ -73,8 +73,9 @@ def _why(ports: Ports, messages: int) -> tuple[str, str, str]:
             f"give protocol a retransmission-timeout, or {other}",
             "of which packets were lost",
         )
+    circle = f": {', '.join(ports.circle)}, and so on" if ports.circle else ""
     return (
-        f"{stay}: ports that were told to pause wait for each other",
+        f"{stay}: ports that were told to pause wait for each other{circle}",
         "give protocol a larger buffer, or pauses: false and a retransmission-timeout",
         "whose packets wait at ports that pause",
     )

@@ -34,7 +34,7 @@ from et_sim.network import graph, graph_links, link
 from et_sim.network.flow import protocols
 from et_sim.network.graph_of_grid import as_graph
 from et_sim.network.link_queues import arrive_at_once
-from et_sim.network.packet import setup
+from et_sim.network.packet import circles, setup
 from et_sim.network.packet.checks import check_protocol
 from et_sim.network.packet.figures import flow_begins, flow_ends
 from et_sim.network.packet.flows import flow_to_begin, new_flow
@@ -58,6 +58,7 @@ GO_ON, BEGIN, ARRIVAL = 0, 1, 2  # the kernel goes on; messages set out; one is 
 MOST_PLANS = (1 << 30) - 1  # told apart
 PS_PER_NS = setup.PS_PER_NS
 
+ports_in_a_circle = circles.ports_in_a_circle
 begin_flow = chosen_by_tables("begin_flow", "transport")  # (network, flow): a message sets out
 
 
