@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from et_sim.engine.state.queue_tables import PER_PORT, WIDTH, Queues, new_queues
 from et_sim.errors import UsageError
 from et_sim.plan.tables import table
 from et_sim.result import Result
+from et_sim.views.summary.inspect import flows_text
 
 NOTED = ("deepest_bytes", "pauses", "paused_ns", "marked", "lost")
 EXACT = {"preset": "roce", "header": 0, "payload": 1000, "congestion-control": "none"}
@@ -106,7 +108,7 @@ def test_a_chain_of_pauses_names_the_queue_that_each_is_caused_by() -> None:
     assert len(pauses) == sum(row["pauses"] for row in rows(result, "queues"))
 
 
-def test_flits_hold_their_place_until_they_go_on() -> None:
+def test_flits_hold_their_place_until_they_go_on(tmp_path: Path) -> None:
     graph = {"generator": "star", "npus": 3, "bandwidth": "32GB/s", "latency": "50ns"}
     net = {"graph": graph, "credits": {"flit": 256, "packet": 1024}}
     result = run(net, [(0, 2, 1024)])
@@ -117,6 +119,7 @@ def test_flits_hold_their_place_until_they_go_on() -> None:
     assert {row["most_messages"] for row in rows(result, "queues")} == {None}
     assert result.makespan_ns == run(net, [(0, 2, 1024)], "nodes").makespan_ns
     assert rows(result, "pauses") == []
+    assert "--detail messages" in flows_text(result.save(tmp_path / "run"))
 
 
 def test_models_without_packets_refuse_to_record_ports() -> None:

@@ -17,6 +17,7 @@ from et_sim.views.run.selection import EVERYTHING, Selection
 from et_sim.views.text import fitted, share
 
 SHOWN = 20
+FLITS_ONLY = "with credits, messages are not recorded as packets: --detail messages has their times"
 HEAD = ("from", "to", "bytes", "begins", "takes", "rate", "window", "held rate", "paused", "queue", "again")
 
 

@@ -22,7 +22,7 @@ from et_sim.views.summary.bottleneck import bottleneck_text
 from et_sim.views.summary.explained import explained_text
 from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
 from et_sim.views.summary.factors import factors_text
-from et_sim.views.summary.flows import flow_lines, flows_of
+from et_sim.views.summary.flows import FLITS_ONLY, flow_lines, flows_of
 from et_sim.views.summary.groups import group_lines, group_totals
 from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
@@ -127,9 +127,10 @@ def pauses_text(path: str | Path, part: Selection = EVERYTHING, width: int | Non
 
 def flows_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
     """Messages as packets."""
-    found, width = flows_of(open_run(path), part), width or terminal_width()
+    run, width = open_run(path), width or terminal_width()
+    found = flows_of(run, part)
     if found is None:
-        return PORTS_NOT_RECORDED
+        return FLITS_ONLY if run.holds("queues") else PORTS_NOT_RECORDED
     return "\n".join(_wrapped([*part.heading(), *flow_lines(found, part, width)], width))
 
 
