@@ -101,6 +101,7 @@ def _system(machine: dict[str, Any], dimensions: int) -> dict[str, Any]:
         **{f"{one}-implementation": algorithms for one in _COLLECTIVES[:3]},
         "all-to-all-implementation": ["direct"] * dimensions,
         "local-mem-bw": device["local-mem-bw"],
+        "local-mem-capacity": device["compute"]["memory"][0]["capacity"],
         "compute": device["compute"],
     }
 
