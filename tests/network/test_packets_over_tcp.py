@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from et_sim import TraceBuilder, Workload, simulate
 from et_sim.errors import MachineError
 from et_sim.machine import read_machine
+from et_sim.network.packet.tcp.acknowledgements import react_to_mark
+from et_sim.network.packet.tcp.records import CUBIC, DCTCP, NEWRENO, RENO, SMOOTH
 from et_sim.result import Result
 
 SYSTEM = {
@@ -206,6 +209,50 @@ def test_marks_keep_queues_short_with_dctcp() -> None:
     deepest = [int(one.outcome.run.network.ports["deepest"].max()) for one in (marked, other)]
     assert deepest[0] < 0.25 * deepest[1]
     assert marked.makespan_ns < 1.05 * other.makespan_ns
+
+
+def marked_once(control: int, window: int, flight: int) -> list[int]:
+    """Windows, in packets, after a mark, after another one of the same window, and after one of the next."""
+    connection = SimpleNamespace(
+        acknowledged=1, sent=1 + flight * PAYLOAD, highest=1 + flight * PAYLOAD, reduced_to=0, state=SMOOTH
+    )
+    connection.lost_to = connection.again = connection.known = connection.largest = 0
+    connection.window, connection.alpha = window * PAYLOAD, 0.5
+    rules = SimpleNamespace(sack=1, control=control, payload=PAYLOAD)
+    network = SimpleNamespace(transport=SimpleNamespace(connections=[connection], rules=[rules]))
+    found = []
+    for position in (1, 1 + flight * PAYLOAD // 2, 2 + flight * PAYLOAD):
+        connection.acknowledged = position
+        connection.sent = connection.highest = position + flight * PAYLOAD if found else connection.highest
+        react_to_mark(network, 0)
+        assert connection.window == connection.threshold
+        found.append(connection.window // PAYLOAD)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("control", "windows"),
+    [
+        (NEWRENO, [15, 15, 15]),  # half of what is under way
+        (RENO, [20, 20, 10]),  # half of the window
+        (CUBIC, [28, 28, 19]),  # 0.7 of it
+        (DCTCP, [30, 30, 22]),  # a half of alpha less
+    ],
+)
+def test_a_mark_shrinks_the_window_once_for_all_that_is_under_way(control: int, windows: list[int]) -> None:
+    assert marked_once(control, window=40, flight=30) == windows
+
+
+@pytest.mark.parametrize("control", ["newreno", "reno", "cubic"])
+def test_marks_keep_queues_short_and_nothing_is_sent_again(control: str) -> None:
+    marking = [{"bandwidth": "100Gbps", "from": 30_000, "to": 30_000, "probability": 1}]
+    tcp = {"congestion-control": control}
+    marked, other = (incast(star(4, tcp=tcp, **keys), 500_000, 4) for keys in ({"marking": marking}, {}))
+    assert marked.summary()["packets"]["marked"] > 0 == other.summary()["packets"]["marked"]
+    assert state(marked).lost == state(marked).resent == 0
+    deepest = [int(one.outcome.run.network.ports["deepest"].max()) for one in (marked, other)]
+    assert deepest[0] < 0.5 * deepest[1]
+    assert marked.makespan_ns < 1.2 * other.makespan_ns
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct"])

@@ -54,7 +54,7 @@ def acknowledged(
         connection.known = bytes_below(network, connection.ranges, NEVER)
     delivered = position + connection.known - old - known
     if is_marked and position > old:
-        _react_to_mark(network, row)
+        react_to_mark(network, row)
     _process(network, row, old, is_duplicate, delivered, was_again, is_marked)
     if rules.ends_acknowledged:
         messages_arrive(network, row, position)
@@ -102,7 +102,7 @@ def _note_arrived(network: Any, row: int, begin: int, end: int) -> bool:
 
 
 @works_on_tables
-def _react_to_mark(network: Any, row: int) -> None:
+def react_to_mark(network: Any, row: int) -> None:
     """Congestion ahead: the window shrinks, once for all that is under way."""
     connection = network.transport.connections[row]
     if connection.acknowledged <= connection.reduced_to or connection.state > DISORDER:
