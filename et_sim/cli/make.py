@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli import training
+from et_sim.cli import replicated, training
 from et_sim.cli.options import add_machine_option, ranks_of
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from et_sim.trace import Workload
 
 LLM = "llm"
-JOBS = (LLM, "transformer")  # the second is one whose numbers are given, not a known model
+LANGUAGE = (LLM, "transformer")  # the second is one whose numbers are given, not a known model
+JOBS = (*LANGUAGE, *replicated.KINDS)
 MOST_NODES = 1_000_000  # of a rank
 MOST_FILES = 1_000_000
 FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless files are asked for
@@ -29,7 +30,7 @@ def add_parser(commands: Any) -> None:
         "make",
         help="write the traces of a microbenchmark or a training job",
         description="Write the traces of a microbenchmark (one operation, or several in a chain), or of one"
-        " step of training a language model.",
+        " step of training a language model, a convolutional network or a recommendation model.",
         epilog=f"kinds: {', '.join((*KINDS, *JOBS))}",
     )
     parser.add_argument("kind", metavar="KIND", help="what to make, see below")
@@ -60,6 +61,7 @@ def add_parser(commands: Any) -> None:
     form.add_argument("--files", action="store_true", help="write one trace file per rank")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     training.add_options(parser)
+    replicated.add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -98,19 +100,28 @@ def _make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any
         if vars(options)[option] != usual:
             name = option.replace("_", "-")
             raise UsageError(f"--{name} is not for {options.kind}", remedy="the model gives sizes and times")
+    if options.kind in replicated.KINDS:
+        workload, what, facts = replicated.make_job(options)
+        _check_ranks(options, workload.ranks, what)
+        return workload, what, facts
+    replicated.refuse_options(options)
     if options.kind == LLM and options.model is None:
         remedy = "add --model, such as --model llama3-8b, or make transformer from numbers"
         raise UsageError("llm needs a model", remedy=remedy)
     if options.kind != LLM and options.model is not None:
         raise UsageError(f"--model is not for {options.kind}", remedy=f"make llm --model {options.model}")
     model, plan = training.read_options(options)
-    if options.ranks not in (None, plan.ranks):
-        raise UsageError(
-            f"--ranks is {options.ranks}, and the plan ({plan.axes}) makes {plan.ranks} ranks",
-            remedy="leave --ranks out, or correct one of them",
-        )
+    _check_ranks(options, plan.ranks, f"the plan ({plan.axes})")
     what = f"{model.name}, {plan}, {plan.micro_batches} micro-batches"
     return make_training(model, plan), what, {"model": asdict(model), "plan": asdict(plan)}
+
+
+def _check_ranks(options: argparse.Namespace, ranks: int, what: str) -> None:
+    if options.ranks not in (None, ranks):
+        raise UsageError(
+            f"--ranks is {options.ranks}, and {what} makes {ranks} ranks",
+            remedy="leave --ranks out, or correct one of them",
+        )
 
 
 def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[dict[str, Any], str]:
@@ -168,6 +179,7 @@ def _check(options: argparse.Namespace, size: int) -> None:
         known = (*KINDS, *JOBS)
         remedy = did_you_mean(options.kind, known) or f"known: {', '.join(known)}"
         raise UsageError(f"there is nothing called {options.kind!r} to make", remedy=remedy)
+    replicated.refuse_options(options)
     if given := training.given_options(options):
         remedy = f"only {' and '.join(JOBS)} have it"
         raise UsageError(f"{given[0]} is not for {options.kind}", remedy=remedy)

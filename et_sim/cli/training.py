@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     from et_sim.workloads.training.plan import Plan
 
     group = parser.add_argument_group("the model of a training job")
-    group.add_argument("--model", help="one that et-sim knows, such as llama3-70b, or a config.json")
+    group.add_argument("--model", help="one that et-sim knows, such as llama3-70b or resnet50, or a file")
     for option, text in (*_CHANGES, *_SHAPE):
         group.add_argument(option, type=int, help=text)
     group = parser.add_argument_group("how a training job is spread over ranks")
@@ -44,12 +44,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         if isinstance(one.default, bool):
             group.add_argument(option, action="store_true", help=text)
             continue
-        kind: Any = _numbers if isinstance(one.default, tuple) else type(one.default)
+        kind: Any = whole_numbers if isinstance(one.default, tuple) else type(one.default)
         shown = "" if "default" in text or not one.default else f" (default: {one.default})"
         group.add_argument(option, type=kind, help=text + shown)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """As they are written with commas between."""
     return tuple(int(word) for word in text.split(","))
 
 
@@ -59,32 +60,37 @@ def given_options(options: argparse.Namespace) -> list[str]:
 
     names = ["--model", *(option for option, _ in (*_CHANGES, *_SHAPE))]
     names += [one.metadata["flag"] for one in fields(Plan)]
-    return [name for name in names if _value(options, name) not in (None, False)]
+    return [name for name in names if value_of(options, name) not in (None, False)]
 
 
 def read_options(options: argparse.Namespace) -> tuple[Model, Plan]:
     """The model and the plan that the options describe."""
+    plan = read_plan(options)
+    return _model(options, plan.tensor), plan
+
+
+def read_plan(options: argparse.Namespace, **usual: Any) -> Plan:
+    """The plan that the options describe; `usual` stands where they are left out."""
     from et_sim.workloads.training.plan import Plan
 
-    chosen: dict[str, Any] = {}
+    chosen = usual
     for one in fields(Plan):
-        value = _value(options, one.metadata["flag"])
+        value = value_of(options, one.metadata["flag"])
         if isinstance(one.default, bool):
             if value:
                 chosen[one.name] = not one.default
         elif value is not None:
             chosen[one.name] = value
-    plan = Plan(**chosen)
-    return _model(options, plan.tensor), plan
+    return Plan(**chosen)
 
 
 def _model(options: argparse.Namespace, tensor: int) -> Model:
     from et_sim.workloads.models.configuration import read_model
 
     numbers = {
-        option.lstrip("-"): _value(options, option)
+        option.lstrip("-"): value_of(options, option)
         for option, _ in (*_CHANGES, *_SHAPE)
-        if _value(options, option) is not None
+        if value_of(options, option) is not None
     }
     for name, value in numbers.items():
         if value < 1:
@@ -92,7 +98,7 @@ def _model(options: argparse.Namespace, tensor: int) -> Model:
     if options.model is None:
         return _of_numbers(numbers, tensor)
     for option, _ in _SHAPE:
-        if _value(options, option) is not None:
+        if value_of(options, option) is not None:
             raise UsageError(
                 f"{option} is given, and --model {options.model} has its own",
                 remedy="leave it out, or leave out --model",
@@ -128,5 +134,6 @@ def _usual_heads(hidden: int, tensor: int) -> int:
     return next(fitting, wanted)
 
 
-def _value(options: argparse.Namespace, option: str) -> Any:
+def value_of(options: argparse.Namespace, option: str) -> Any:
+    """What was given for an option, as it is written."""
     return getattr(options, option.lstrip("-").replace("-", "_"))

@@ -46,9 +46,10 @@ def closing(schedule: Schedule) -> list[str]:
     """Sentences on the bubble, and on what is not shown."""
     found = f"bubble {schedule.bubble:.1%} of {format_ns(schedule.makespan_ns)}"
     textbook = schedule.textbook_bubble
-    if textbook is not None:
-        equal = plural(schedule.stages, "equal stage")
-        found += f"; {equal} that never wait for the network would have {textbook:.1%}"
+    if textbook is not None and schedule.stages > 1:
+        found += (
+            f"; {schedule.stages:,} equal stages that never wait for the network would have {textbook:.1%}"
+        )
     return [found, *schedule.notes]
 
 

@@ -61,7 +61,7 @@ class Plan:
     schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
     micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
-    batch: int = _option(1, "--batch", "sequences in a micro-batch")
+    batch: int = _option(1, "--batch", "sequences, images or samples in a micro-batch")
     stage_layers: tuple[int, ...] = _option(
         (), "--stage-layers", "layers of each part of the pipeline, as in 7,8,8,7 (default: all equal)"
     )

@@ -1,0 +1,1 @@
+"""Convolutional networks of images, whose replicas train on images of their own."""

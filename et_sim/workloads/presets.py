@@ -1,0 +1,43 @@
+"""Models in JSON files, with their dimensions and where these are published: by name, or by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from et_sim.errors import InputError, UsageError, brief, did_you_mean
+from et_sim.json_text import parse_json
+from et_sim.paths import is_file
+
+Found = TypeVar("Found")
+
+
+def preset_names(folder: Path) -> tuple[str, ...]:
+    """The models that come with et-sim."""
+    return tuple(sorted(path.stem for path in folder.glob("*.json")))
+
+
+def read_preset(folder: Path, name: str, form: type[Found]) -> tuple[str, Found]:
+    """A model's name and dimensions."""
+    known = preset_names(folder)
+    path = folder / f"{name}.json" if name in known else Path(name)
+    if not is_file(path):
+        remedy = did_you_mean(name, known) or f"give a JSON file, or one of: {', '.join(known)}"
+        raise UsageError(f"there is no model {name!r}", remedy=remedy)
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", place=str(path), remedy="give a JSON file") from None
+    return path.stem, converted(parse_json(text, str(path), InputError), str(path), form)
+
+
+def converted(content: Any, place: str, form: type[Found]) -> Found:
+    """The content of a file, checked."""
+    try:
+        return msgspec.convert(content, form)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            brief(str(error)), place=place, remedy="look at the models that come with et-sim"
+        ) from None

@@ -1,0 +1,1 @@
+"""Recommendation: embedding tables spread over ranks, and networks that every rank has."""

@@ -1,0 +1,60 @@
+"""A chain of layers, each of which needs the one before: what a rank computes forward and backward.
+
+The gradients of a layer's weights are ready for the other replicas as soon as they are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from et_sim.workloads.kernels import Kernel, element_wise, product
+from et_sim.workloads.rank import MAIN
+from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.replicas import Replicas, Weights
+from et_sim.workloads.training.work import Work
+
+
+class Layer(NamedTuple):
+    """Kernels in the order in which they run."""
+
+    name: str
+    weights: int
+    forward: tuple[Kernel, ...]
+    backward: tuple[Kernel, ...]
+
+
+def dense_layer(
+    name: str, plan: Plan, inputs: int, outputs: int, *, is_activated: bool, needs_inputs: bool = True
+) -> Layer:
+    """Every output from all inputs, with a bias; `needs_inputs`: a layer before wants its gradients."""
+    size, rows = plan.value_bytes, plan.batch
+    forward = [product("product", rows, outputs, inputs, size)]
+    backward = []
+    if is_activated:
+        forward.append(element_wise("activation", rows * outputs, 1, 2, size))
+        backward.append(element_wise("activation", rows * outputs, 1, 3, size))
+    if needs_inputs:
+        backward.append(product("inputs", rows, inputs, outputs, size))
+    backward.append(product("weights", inputs, outputs, rows, size))
+    return Layer(name, inputs * outputs + outputs, tuple(forward), tuple(backward))
+
+
+def run_forward(work: Work, layers: Sequence[Layer]) -> None:
+    """All layers, one after the other."""
+    for layer in layers:
+        work.where = layer.name
+        for kernel in layer.forward:
+            work.then(kernel)
+    work.where = ""
+
+
+def run_backward(work: Work, replicas: Replicas, layers: Sequence[Layer], *, is_last: bool) -> None:
+    """The same in the other direction; `is_last`: no further micro-batch adds to the gradients."""
+    for layer in reversed(layers):
+        work.where = layer.name
+        for kernel in layer.backward:
+            work.then(kernel)
+        if layer.weights:
+            replicas.ready(Weights(layer.name, layer.weights, 0), work.rank.last(MAIN), is_last=is_last)
+    work.where = ""
