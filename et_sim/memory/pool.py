@@ -9,6 +9,7 @@ Not here: requests that meet others in a stage (`et_sim.engine.nodes.pool`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from et_sim.machine.model import Machine
 from et_sim.machine.pool import MemoryPool, PoolStage
 from et_sim.memory.model import NO_SERVER
 from et_sim.trace.columns import IntColumn, NodeKind, RowColumn, Trace
+from et_sim.units import LONGEST_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Pool:
         first = last = np.zeros(len(size), np.int64)
         for stage in stages_of(self.pool, tier, stores=stores):
             rate = per_npu(stage, self.ranks) * stage.bandwidth(stores=stores)
-            one, every = ((size / pieces / rate).astype(np.int64), (size / rate).astype(np.int64))
+            one, every = _whole_ns(size / pieces, rate), _whole_ns(size, rate)
             latency = int(stage.latency_ns)
             last = np.maximum(first + every, last + one) + latency
             first = first + one + latency
@@ -61,6 +63,13 @@ class Pool:
         """One for all, unless each NPU has units of its own at all stages."""
         is_shared = any(stage.count < self.ranks for stage in self.pool.stages)
         return np.zeros_like(ranks) if is_shared else np.full_like(ranks, NO_SERVER)
+
+
+def _whole_ns(size: Any, rate: float) -> IntColumn:
+    """What bytes take; what takes too long for a run, takes a little longer than that."""
+    with np.errstate(over="ignore"):
+        taken: IntColumn = np.minimum(size / rate, 2.0 * LONGEST_NS).astype(np.int64)
+    return taken
 
 
 def tiers_of(pool: MemoryPool, trace: Trace, rows: IntColumn) -> IntColumn:

@@ -27,6 +27,7 @@ from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
 from et_sim.plan.groups import GroupTable
+from et_sim.plan.joint_requests import refuse_unequal_requests
 from et_sim.plan.members import MemberTables
 from et_sim.plan.nodes import NodeRules, TooLittleSaid, lower_nodes
 from et_sim.plan.peers import endpoints_of_templates
@@ -165,7 +166,7 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
     )
     pool = pool_tables(machine.memory.pool, workload.ranks, len(switches["switch_sorts"]))
     joint_requests, first_joint = lowering.joint.tables()
-    return Plan(
+    plan = Plan(
         ranks=workload.ranks,
         dimensions=len(machine.network.grid.dimensions),
         queues_per_dim=system.queues_per_dim,
@@ -220,6 +221,9 @@ def assemble(lowering: Lowering, actors: Actors) -> Plan:
         tensors=lowering.tensors,
         used_groups=tuple(tuple(map(lowering.groups.used, names)) for names in lowering.used_groups),
     )
+    if machine.memory.pool is not None:
+        refuse_unequal_requests(plan, tuple(tier.name for tier in machine.memory.pool.tiers))
+    return plan
 
 
 def _version_1_rules(lowering: Lowering) -> Version1Rules:
