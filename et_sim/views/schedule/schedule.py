@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from et_sim.units import format_ranks, parse_ranks, plural
+from et_sim.units import parse_ranks, plural, strided_ranks
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.schedule.passes import BACKWARD, DIRECTIONS, FORWARD, INPUTS, WEIGHTS, Pass, named_pass
 from et_sim.views.schedule.stages import Stages
 
@@ -183,12 +184,13 @@ class _Reader:
         working = [
             actor for members, row in zip(ordered, rows, strict=True) if row.blocks for actor in members
         ]
-        known = all(depth[actor] >= 0 for actor in working)
-        notes: tuple[str, ...] = ()
+        kept = recorded_part(self.run)
+        known = not kept and all(depth[actor] >= 0 for actor in working)
+        notes = [f"the run holds only nodes of {kept}"] if kept else []
         if len(self.actors) > MOST_ACTORS:
-            notes = (f"{MOST_ACTORS:,} of {plural(len(self.actors), 'actor')} are shown",)
+            notes.append(f"{MOST_ACTORS:,} of {plural(len(self.actors), 'actor')} are shown")
         stages = 1 + max((depth[actor] for actor in working), default=0) if known else 0
-        return Schedule(self.makespan, tuple(row for row in rows if row.blocks), stages, notes)
+        return Schedule(self.makespan, tuple(row for row in rows if row.blocks), stages, tuple(notes))
 
     def _row(self, members: Sequence[int]) -> Row:
         _, start, end, code = _of_actor(self.kernels, members[0])
@@ -202,7 +204,7 @@ class _Reader:
                 here = code == number
                 work_ns[work.direction] += int((end[here] - start[here]).sum())
         return Row(
-            format_ranks(ranks),
+            strided_ranks(ranks),
             len(ranks),
             self._blocks(start, end, code),
             self._exchanges(members[0]),

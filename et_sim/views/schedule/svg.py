@@ -34,9 +34,9 @@ OTHER = "#8d99a6"
 def schedule_picture(schedule: Schedule) -> str:
     """The SVG text."""
     rows = schedule.rows[:MOST_ROWS]
-    parts, y = [], TOP
+    parts, y = [f'<text x="{LEFT - 8}" y="{TOP - 12}" text-anchor="end">ranks</text>'], TOP
     for row in rows:
-        name = shortened(f"rank{'' if row.rank_count == 1 else 's'} {row.ranks}", 14)
+        name = shortened(row.ranks, 14)
         parts.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
         parts += _work(row, schedule, y)
         y += WORK

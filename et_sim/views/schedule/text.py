@@ -11,7 +11,7 @@ from et_sim.views.schedule.schedule import Block, Row, Schedule
 from et_sim.views.text import shortened
 
 MOST_ROWS = 64
-LABEL = 14
+LABEL = 20
 FILL = {FORWARD: ">", BACKWARD: "<", INPUTS: "i", WEIGHTS: "w"}
 OTHER, COMMUNICATION, IDLE = "#", "~", "."
 MEANING = {
@@ -24,14 +24,14 @@ MEANING = {
 
 def schedule_text(schedule: Schedule, width: int) -> str:
     """All rows in a given width, and what the characters mean."""
-    label = min(max(len(_name(row)) for row in schedule.rows), LABEL)
+    label = min(max(len("ranks"), *(len(row.ranks) for row in schedule.rows)), LABEL)
     columns = max(width - label - 9, 20)
-    lines = [f"{'':{label + columns + 1}}  bubble"]
+    lines = [f"{'ranks':{label + columns + 1}}  bubble"]
     is_seen = False
     is_seen = False
     for row in schedule.rows[:MOST_ROWS]:
-        name = shortened(_name(row), label)
-        lines.append(f"{name:{label}} {_work(row, schedule, columns)}  {schedule.bubble_of(row):6.1%}")
+        name, bubble = shortened(row.ranks, label), f"{schedule.bubble_of(row):6.1%}"
+        lines.append(f"{name:{label}} {_work(row, schedule, columns)}  {bubble}")
         spans = ((one.start_ns, one.end_ns, COMMUNICATION) for one in row.exchanges)
         if beside := _line(spans, schedule.makespan_ns, columns, " ").rstrip():
             lines.append(f"{'':{label}} {beside}")
@@ -78,10 +78,6 @@ def schedule_data(schedule: Schedule) -> dict[str, Any]:
 def _block(block: Block) -> dict[str, Any]:
     work = block.work._asdict() if block.work else {"direction": None, "micro_batch": None, "chunk": None}
     return {**work, "start_ns": block.start_ns, "end_ns": block.end_ns}
-
-
-def _name(row: Row) -> str:
-    return f"rank{'' if row.rank_count == 1 else 's'} {row.ranks}"
 
 
 def _work(row: Row, schedule: Schedule, columns: int) -> str:

@@ -16,6 +16,7 @@ from training_jobs import transformer
 import et_sim
 from et_sim.cli import main
 from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
+from et_sim.timeline import OutputFilter
 from et_sim.trace import Workload, write_manifest
 from et_sim.views import open_run
 from et_sim.views.report.page import report
@@ -91,9 +92,10 @@ def test_the_text_is_a_grid_of_ranks_and_time(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "68")
     lines = shown(equal_stages("1f1b", Shape(2, 3)), tmp_path, capsys).splitlines()
+    assert lines[0] == f"{'ranks':62}bubble"
     assert lines[1:3] == [
-        "ranks 0-1 0>>>1>>>.........0<<<<<<<2>>>1<<<<<<<<....2<<<<<<<   25.0%",
-        "ranks 2-3 ....0>>>0<<<<<<<<1>>>1<<<<<<<2>>>2<<<<<<<<........   25.0%",
+        "0-1   0>>>1>>>>.........0<<<<<<<<2>>>>1<<<<<<<.....2<<<<<<<<   25.0%",
+        "2-3   ....0>>>>0<<<<<<<<1>>>1<<<<<<<<<2>>>2<<<<<<<<.........   25.0%",
     ]
     assert "2 equal stages that never wait for the network would have 25.0%" in lines[-2]
 
@@ -180,6 +182,26 @@ def test_a_run_has_groups_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     assert main(["show", str(folder), "--groups", "x.json"]) == 2
     assert "--groups is not for a run" in capsys.readouterr().err
+
+
+def test_of_a_part_of_a_run_the_textbook_knows_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = pipeline(tmp_path / "run", fold=False, output_filter=OutputFilter((range(4, 8),)))
+    capsys.readouterr()
+    assert main(["show", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["stages"], found["textbook_bubble"]) == (None, None)
+    assert found["notes"] == ["the run holds only nodes of ranks 4-7"]
+    assert [row["ranks"] for row in found["rows"]] == ["4-7"]
+
+
+def test_ranks_that_are_equally_far_apart_are_named_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = transformer(pipeline=2, data=3, micro_batches=2, order="pipeline-tensor-context-data")
+    rows = json.loads(shown(workload, tmp_path, capsys, "--json"))["rows"]
+    assert [row["ranks"] for row in rows] == ["0-4/2", "1-5/2"]
 
 
 def test_a_run_without_passes_has_no_card(tmp_path: Path) -> None:
