@@ -1,11 +1,14 @@
 """Kernels: how many operations and bytes a piece of work takes on one rank, in closed form.
 
-Operations are multiplications and additions; bytes are what must cross the memory at least once.
+Operations are multiplications and additions; bytes are what must cross the memory at least once. Shapes are
+in words, for machines that time kernels by them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from et_sim.trace import shapes
 
 
 class Kernel(NamedTuple):
@@ -14,29 +17,22 @@ class Kernel(NamedTuple):
     name: str
     operations: int
     bytes: int
-    shape: str = ""  # as the attribute `layer_shape` has it; empty: no single product of matrices
-
-    def times(self, factor: int) -> Kernel:
-        """So many of them in one."""
-        return Kernel(self.name, self.operations * factor, self.bytes * factor)
+    shape: str  # as the attribute `layer_shape` has it
 
 
 def product(name: str, rows: int, columns: int, inner: int, value_bytes: int, copies: int = 1) -> Kernel:
     """A product of matrices, or several equal ones in one kernel."""
     operations = 2 * rows * columns * inner
     size = (rows * inner + inner * columns + rows * columns) * value_bytes
-    shape = f"gemm {rows} {columns} {inner}" if copies == 1 and rows and columns and inner else ""
-    return Kernel(name, operations * copies, size * copies, shape)
+    return Kernel(name, operations * copies, size * copies, shapes.gemm(rows, columns, inner, count=copies))
 
 
 def element_wise(name: str, values: int, operations: int, passes: int, value_bytes: int) -> Kernel:
     """So many operations on every value; each is read or written so many times in all."""
-    return Kernel(name, values * operations, values * passes * value_bytes)
+    shape = shapes.elementwise(values, max(passes - 1, 1), operations)
+    return Kernel(name, values * operations, values * passes * value_bytes, shape)
 
 
-def attention_core(
-    name: str, pairs: int, heads: int, query_size: int, value_size: int, moved_values: int, value_bytes: int
-) -> Kernel:
-    """Scores of all pairs of a query and a key, and sums of values by them, without writing the scores."""
-    operations = 2 * pairs * heads * (query_size + value_size)
-    return Kernel(name, operations, moved_values * value_bytes)
+def optimizer(values: int, passes_bytes: int) -> Kernel:
+    """An update of so many weights: ten operations each, and all that is read and written for one."""
+    return Kernel("optimizer", values * 10, values * passes_bytes, shapes.elementwise(values, 4, 10))

@@ -118,6 +118,7 @@ class Rank:
         num_ops: int | None = None,
         tensor_bytes: int | None = None,
         layer_shape: str | None = None,
+        dtype: str | None = None,
         after: Nodes = (),
         stream: str | None = MAIN,
         attributes: Mapping[str, int] = _NOTHING,
@@ -131,9 +132,19 @@ class Rank:
             "num_ops": num_ops,
             "tensor_bytes": tensor_bytes,
             "layer_shape": layer_shape,
+            "dtype": dtype,
             "attributes": attributes,
         }
-        key = ("compute", micros, nanos, num_ops, tensor_bytes, layer_shape, *sorted(attributes.items()))
+        key = (
+            "compute",
+            micros,
+            nanos,
+            num_ops,
+            tensor_bytes,
+            layer_shape,
+            dtype,
+            *sorted(attributes.items()),
+        )
         return self._add(TraceBuilder.compute, key, options, name, after, stream, (inputs, outputs))
 
     def collective(

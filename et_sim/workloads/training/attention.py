@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from et_sim.workloads.kernels import Kernel, attention_core
+from et_sim.trace import shapes
+from et_sim.workloads.kernels import Kernel
 from et_sim.workloads.models.model import Attention, Model
 from et_sim.workloads.rank import Rank
 from et_sim.workloads.recording import Nodes
@@ -39,7 +40,9 @@ class Core:
     pairs: int  # of all ranks of the context axis
     value_bytes: int
     is_recomputed: bool
-    score_passes: int  # how often every score is read or written
+    score_passes: int  # how often every score is read or written, forward
+    batch: int
+    is_causal: bool
 
     @staticmethod
     def of(model: Model, plan: Plan) -> Core:
@@ -55,6 +58,8 @@ class Core:
             plan.value_bytes,
             plan.recompute == "selective",
             0 if plan.fused_attention else UNFUSED_PASSES,
+            plan.batch,
+            causal,
         )
 
     @property
@@ -84,48 +89,59 @@ class Core:
         """Keys and values of the rank's own tokens."""
         return self.tokens * self._key_values * self.value_bytes
 
-    def _kernel(self, share: int, factor: int) -> Kernel:
-        """A share of the rank's work."""
+    def _kernel(self, share: int, *, backward: bool) -> Kernel:
+        """A share of the rank's work; what is fused works scores out again on the way back."""
+        attention, heads, is_fused = self.attention, self._heads, not self.score_passes
+        query, value = attention.query_size, attention.value_size
+        products = query + value
+        if backward:
+            products = (3 if is_fused else 2) * query + 2 * value
+        pairs = self.pairs // (self.context * share)
         moved = self.tokens * (self._query_values + self._outputs + self._key_values)
-        moved += self.pairs // (self.context * share) * self._heads * self.score_passes
-        return attention_core(
-            "attention",
-            self.pairs * factor // (self.context * share),
-            self._heads,
-            self.attention.query_size,
-            self.attention.value_size,
-            moved * factor,
-            self.value_bytes,
+        moved += pairs * heads * self.score_passes
+        tokens, split = self.tokens // self.batch, 1 if self.by_ring else self.context
+        shape = shapes.attention(
+            self.batch,
+            heads // split,
+            tokens * split,
+            tokens * self.context // share,
+            query,
+            key_heads=max(self._key_heads // split, 1),
+            value_width=None if value == query else value,
+            causal=self.is_causal and self.context == 1,
+            backward=backward,
         )
+        size = moved * (2 if backward else 1) * self.value_bytes
+        return Kernel("attention", 2 * pairs * heads * products, size, shape)
 
     def forward(self, work: Work) -> None:
         if self.context == 1:
-            work.then(self._kernel(1, 1))
+            work.then(self._kernel(1, backward=False))
         elif self.by_ring:
-            self._ring(work, 1)
+            self._ring(work, backward=False)
         else:
-            self._exchanged(work, 1)
+            self._exchanged(work, backward=False)
 
     def backward(self, work: Work) -> None:
         if self.is_recomputed:
-            work.then(self._kernel(1, 1))
+            work.then(self._kernel(1, backward=False))
         if self.context == 1:
-            work.then(self._kernel(1, 2))
+            work.then(self._kernel(1, backward=True))
         elif self.by_ring:
-            self._ring(work, 2)
+            self._ring(work, backward=True)
         else:
-            self._exchanged(work, 2)
+            self._exchanged(work, backward=True)
 
-    def _ring(self, work: Work, factor: int) -> None:
+    def _ring(self, work: Work, *, backward: bool) -> None:
         """While a rank works on the keys and values that it has, the next ones come."""
-        kernel, given, has = self._kernel(self.context, factor), work.at, work.at
+        kernel, given, has = self._kernel(self.context, backward=backward), work.at, work.at
         gradients: Nodes = ()
         for step in range(self.context):
             coming: Nodes = ()
             if step + 1 < self.context:
                 coming = self._pass_on(work.rank, work, has, "keys")
             done = work.compute(kernel, given + has + gradients)
-            if factor == 2:
+            if backward:
                 gradients = self._pass_on(work.rank, work, done + gradients, "gradients of keys")
             has = coming
             work.at = done
@@ -138,11 +154,11 @@ class Core:
         source = rank.next(CONTEXT, -1, wraps=True)
         return rank.receive(source, size, tag, name=work.name(f"{what} receive"), after=after)
 
-    def _exchanged(self, work: Work, factor: int) -> None:
+    def _exchanged(self, work: Work, *, backward: bool) -> None:
         """All tokens of some heads, instead of some tokens of all heads."""
         there = self.tokens * (self._query_values + self._key_values) * self.value_bytes
         back = self.tokens * self._outputs * self.value_bytes
-        first, last = (there, back) if factor == 1 else (back, there)
+        first, last = (back, there) if backward else (there, back)
         work.exchange("all_to_all", first, CONTEXT, "heads all-to-all")
-        work.then(self._kernel(1, factor))
+        work.then(self._kernel(1, backward=backward))
         work.exchange("all_to_all", last, CONTEXT, "tokens all-to-all")

@@ -41,9 +41,8 @@ class ElementWise:
     value_bytes: int
 
     def _kernel(self, factor: int) -> Kernel:
-        return element_wise(self.name, self.values, self.operations, self.passes, self.value_bytes).times(
-            factor
-        )
+        passes, operations = self.passes * factor, self.operations * factor
+        return element_wise(self.name, self.values, operations, passes, self.value_bytes)
 
     def forward(self, work: Work) -> None:
         work.then(self._kernel(1))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from et_sim.workloads.kernels import element_wise
+from et_sim.workloads.kernels import optimizer
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import (
@@ -139,8 +139,8 @@ class Replicas:
         passes = plan.gradient_bytes + 2 * plan.master_bytes + plan.value_bytes
         work.during = "step"
         if values:
-            optimizer = element_wise("optimizer", values, 10, passes, 1)
-            work.at = work.compute(optimizer, (*work.rank.last(MAIN), *self.reduced))
+            after = (*work.rank.last(MAIN), *self.reduced)
+            work.at = work.compute(optimizer(values, passes), after)
         if plan.zero in (1, 2):
             for weights in reversed(self.updated):
                 self.gather(weights, work.at)

@@ -14,6 +14,7 @@ from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import Plan
 
 FIRST_RING_TAG = 1 << 28
+DATATYPES = {1: "fp8", 2: "bf16", 4: "fp32"}  # by bytes
 
 
 @dataclass(slots=True)
@@ -41,7 +42,8 @@ class Work:
             micros=max(round(micros), 1),
             num_ops=operations,
             tensor_bytes=size,
-            layer_shape=kernel.shape or None,
+            layer_shape=kernel.shape,
+            dtype=DATATYPES.get(self.plan.value_bytes),
             after=self.at if after is None else after,
         )
 
