@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+LEAST_BEGINNING = 3  # letters of a name that say which one is meant
 LONGEST_QUOTE = 200  # characters of one word of what was given
 LONGEST_SENTENCE = 1_000
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_QUOTE + 1},}}")
@@ -79,5 +80,6 @@ def did_you_mean(word: str, choices: list[str] | tuple[str, ...]) -> str:
 
     if len(word) > LONGEST_QUOTE:
         return ""
-    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    longer = [choice for choice in choices if len(word) >= LEAST_BEGINNING and choice.startswith(word)]
+    near = longer or difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else ""

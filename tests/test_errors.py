@@ -25,3 +25,9 @@ def test_usual_sentences_stay_as_they_are() -> None:
 
 def test_nothing_is_near_to_a_word_without_end() -> None:
     assert did_you_mean("system" * 10_000, ["system"]) == ""
+
+
+def test_the_beginning_of_a_name_means_that_name() -> None:
+    assert did_you_mean("a100-dgx", ["h100-dgx", "a100-dgx-80gb"]) == "did you mean 'a100-dgx-80gb'?"
+    assert did_you_mean("ri", ["ring", "direct"]) == "did you mean 'ring'?"
+    assert did_you_mean("x", ["xylophone", "tree"]) == ""
