@@ -301,3 +301,20 @@ def test_keys_that_have_no_effect_or_no_sense_are_refused(protocol: dict[str, An
     network["protocol"] = {"preset": "tcp"} | protocol
     with pytest.raises(MachineError, match=words):
         read_machine(network=network, system=SYSTEM)
+
+
+@pytest.mark.parametrize("least", ["1ms", "200ms"])
+def test_timers_of_what_has_been_acknowledged_hold_up_nothing(least: str) -> None:
+    """Queues that block each other open once nothing moves, not when old timers have rung."""
+    traces = []
+    for rank in range(4):
+        build = TraceBuilder()
+        for number in range(6):
+            work = build.compute("work", micros=1 + (29 * rank + 17 * number) % 40)
+            build.collective("all_reduce", 20_000 + 1_000 * number, after=[work])
+        traces.append(build.build())
+    network = star(tcp={"least-timeout": least}) | {"logical-dimensions": [2, 2]}
+    queues = {"scheduling-policy": "LIFO", "preferred-dataset-splits": 8, "active-chunks-per-dimension": 1}
+    machine = SYSTEM | queues | {"all-reduce-implementation": ["ring", "ring"]}
+    found = simulate(Workload.of(traces), system=machine, network=network, model="packet")
+    assert found.makespan_ns == 453_482

@@ -1,7 +1,8 @@
 """The kernel's calendar: a heap of sources of events, each with the time and order of its next one.
 
-Sources are ports, and behind them timers. Where only those are left that set rates, nothing will ever move
-again: packets wait for each other in a circle, or are lost for good.
+Sources are ports, and behind them timers. Where only timers are left that send nothing (they set rates, or
+what they waited for has come), nothing moves: all is there, or packets wait for each other in a circle, or
+they are lost for good.
 
 Not here: the engine's calendar (`engine.calendar`).
 """
@@ -20,8 +21,9 @@ def _never(_network: Any, _timer: int) -> bool:
     return False
 
 
-# (network, timer): whether nothing sets out when a timer rings.
-only_sets_rates = chosen_by_tables("only_sets_rates", "transport", _never)
+# (network, timer): whether nothing sets out when a timer rings. While a timer is in the heap, its transport
+# counts it in `moving` when that changes.
+sends_nothing = chosen_by_tables("sends_nothing", "transport", _never)
 
 
 @works_on_tables
@@ -64,9 +66,9 @@ def take_out(network: Any, source: int) -> None:
 
 @works_on_tables
 def _moves(network: Any, source: int) -> int:
-    """Whether an event may move packets: of ports, and of timers but those that set rates."""
+    """Whether an event may move packets: of ports, and of timers that may send."""
     ports = len(network.ports)
-    return int(source < ports or not only_sets_rates(network, source - ports))
+    return int(source < ports or not sends_nothing(network, source - ports))
 
 
 @works_on_tables

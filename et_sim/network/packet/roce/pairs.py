@@ -149,8 +149,8 @@ def _answer_received(network: Any, packet_row: int) -> None:
 
 
 @works_on_tables
-def only_sets_rates(_network: Any, timer: int) -> bool:
-    """Whether a timer is of congestion control."""
+def sends_nothing(_network: Any, timer: int) -> bool:
+    """Whether a timer only sets rates."""
     return bool(timer % TIMERS != AGAIN)
 
 

@@ -13,7 +13,7 @@ next_packet, wants_port = nic.next_packet, nic.wants_port
 may_repeat, describe_host, note_host = repeats.may_repeat, repeats.describe_host, repeats.note_host
 periods_left, pass_host = repeats.periods_left, repeats.pass_host
 position_of, advance_of = repeats.position_of, repeats.advance_of
-passes, timer_rings, only_sets_rates = control.passes, pairs.timer_rings, pairs.only_sets_rates
+passes, timer_rings, sends_nothing = control.passes, pairs.timer_rings, pairs.sends_nothing
 
 
 @dataclass(frozen=True, slots=True)

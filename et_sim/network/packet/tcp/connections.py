@@ -207,7 +207,7 @@ def is_open(network: Any, row: int) -> None:
     if connection.stage != OPENING:
         return
     connection.stage = OPEN
-    connection.deadline_ps = NEVER
+    set_deadline(network, row, NEVER)
     connection.timeout_ps = timeout_of(rules, connection)
     if rules.bypass == 0:
         packet_row = new_packet(network, DATA, row, rules.answer)

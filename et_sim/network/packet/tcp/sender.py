@@ -193,14 +193,16 @@ def set_deadline(network: Any, row: int, deadline: int) -> None:
     """When bytes that are not acknowledged are sent again; a timer that rings earlier is set again then."""
     transport, state = network.transport, network.state[0]
     connection, rules = transport.connections[row], transport.rules[0]
-    connection.deadline_ps = deadline
     source = len(network.ports) + row * TIMERS + RESEND
+    at = network.places[source]
+    if at != NONE:
+        state.moving += int(deadline != NEVER) - int(connection.deadline_ps != NEVER)
+    connection.deadline_ps = deadline
     if deadline == NEVER:
         return
     rings = deadline
     if rules.scan_ps > 0:
         rings = _seen_ps(rules.scan_ps, deadline)
-    at = network.places[source]
     if at == NONE or network.heap[at].time > rings:
         put(network, source, rings, state.order)
         state.order += 1

@@ -31,7 +31,7 @@ from et_sim.plan.tables import record, table
 begin_flow, joins, flows_left = connections.begin_flow, connections.joins, connections.flows_left
 received = receiver.received
 next_packet, wants_port = nic.next_packet, nic.wants_port
-timer_rings = timers.timer_rings
+timer_rings, sends_nothing = timers.timer_rings, timers.sends_nothing
 ends_receives = counting.ends_receives
 
 CODES = {

@@ -40,6 +40,13 @@ def timer_rings(network: Any, timer: int) -> None:
 
 
 @works_on_tables
+def sends_nothing(network: Any, timer: int) -> bool:
+    """Whether a timer waits for acknowledgements that have come since it was set."""
+    connection = network.transport.connections[timer // TIMERS]
+    return bool(timer % TIMERS == RESEND and connection.deadline_ps == NEVER)
+
+
+@works_on_tables
 def _look_at_clock(network: Any, row: int) -> None:
     """Send again if it is time."""
     connection = network.transport.connections[row]
