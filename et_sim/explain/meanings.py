@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.explain.keys import of_corrections, of_keys
 from et_sim.explain.meaning import Meaning
-from et_sim.tables.registry import ACTORS, all_tables
+from et_sim.tables.of_ranks import ACTORS
+from et_sim.tables.registry import all_tables
 from et_sim.views.summary.parts import PARTS
 
 

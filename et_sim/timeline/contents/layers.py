@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from et_sim.tables.registry import PHASES_OF_LAYERS
+from et_sim.tables.of_collectives import PHASES_OF_LAYERS
 from et_sim.timeline.content import Content, Texts
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.output_filter import OutputFilter

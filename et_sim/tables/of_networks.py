@@ -1,0 +1,287 @@
+"""Tables of networks: messages, links, ports, and what waits there."""
+
+from __future__ import annotations
+
+from et_sim.tables.declaration import STRING, TEXT, WORD, Column, Table
+
+MESSAGES = Table(
+    name="messages",
+    about="one row for every message that an actor sends: on the analytical model in the order in which they "
+    "set out, else in the order of arrival",
+    writer="et_sim.timeline.contents.messages:messages_content",
+    detail="messages",
+    columns=(
+        Column(
+            "actor",
+            "int32",
+            "the class of identical ranks that sends it; of `from_switch`, that gets it; of "
+            "`between_switches`, one of those below both",
+            refers_to="actors",
+        ),
+        Column(
+            "node",
+            "uint64",
+            "the send or collective; of a request, the receive or collective that it is made for; null where "
+            "a switch sends",
+        ),
+        Column(
+            "kind",
+            WORD,
+            "`send` (of the trace), `collective`, `custom` (of a custom collective), "
+            "`request`: with rendezvous, the 8 KiB that ask for another message; where switches reduce, "
+            "`to_switch`, `from_switch` and `between_switches`",
+        ),
+        Column("peer", "int32", "the class of the rank that it goes to; null: a switch", refers_to="actors"),
+        Column("chunk", "int32", "number of the chunk within the collective; null for sends"),
+        Column("phase", "int32", "number of the phase of this chunk; null for sends"),
+        Column(
+            "step",
+            "int32",
+            "its number among those that the sender sends in the phase; in a tree, 0 or 1 towards the root, "
+            "from the left or right child, 2 or 3 from it, to that child; in a custom collective, the row "
+            "of the send in the program; null for sends",
+        ),
+        Column(
+            "dimension",
+            "int32",
+            "the lowest dimension in which its ends differ; with a network file of 1.0, the "
+            "highest level; null for a message to oneself",
+        ),
+        Column("bytes", "int64", "size of the message"),
+        Column("ready_ns", "int64", "when its sender was ready to send it"),
+        Column(
+            "sent_ns",
+            "int64",
+            "when it was given to the network: later only with rendezvous, once it was asked for",
+        ),
+        Column("start_ns", "int64", "when the first link took it; on the analytical model, `sent_ns`"),
+        Column("left_ns", "int64", "when its last byte had left the sender"),
+        Column("arrived_ns", "int64", "when its last byte had arrived"),
+        Column(
+            "link_wait_ns",
+            "int64",
+            "how long it waited for links that carried others, on all of its way, or took longer because it "
+            "shared them; null on the analytical model",
+        ),
+    ),
+)
+
+LINKS = Table(
+    name="links",
+    about="one row for every link and slice of time in which anything happens on it, link by link; there are "
+    "at most 128 slices, however long the run is: when it outlasts them, neighbours are merged",
+    writer="et_sim.timeline.contents.links:links_content",
+    detail="links",
+    columns=(
+        Column(
+            "actor",
+            "int32",
+            "the class of identical ranks that has the link; each of them has one like it; null for links "
+            "of a graph between devices that are no NPUs",
+            refers_to="actors",
+        ),
+        Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
+        Column(
+            "link",
+            TEXT,
+            "which of the rank's links: `clockwise`, `anticlockwise`, `to the switch`, `from the "
+            "switch`, `3 further on`; on the analytical model, `all it sends`; named as the actor's first "
+            "rank has it: exchanges in pairs go ahead from one rank and back from the next",
+        ),
+        Column(
+            "tier",
+            TEXT,
+            "links of one sort: those of a dimension or level, or of a graph those that lead from one row of "
+            "devices to another, such as `leaf to spine`",
+        ),
+        Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
+        Column(
+            "end_ns",
+            "int64",
+            "when it ends: with the run at the latest, but for acknowledgements that come after it",
+        ),
+        Column(
+            "busy_ns",
+            "int64",
+            "how long messages were serialised in the slice; on the analytical model, summed over messages, "
+            "which may overlap: more than the slice is possible",
+        ),
+        Column(
+            "bytes",
+            "int64",
+            "that it carried in the slice: those of a message are spread over the time it is serialised",
+        ),
+        Column("messages", "int64", "how many began in it, requests included"),
+        Column(
+            "wait_ns",
+            "int64",
+            "how long messages waited for the link in the slice, summed; of messages that share it, all but "
+            "one count as waiting; null on the analytical model",
+        ),
+        Column(
+            "longest_wait_ns",
+            "int64",
+            "the longest that a message that began in the slice had waited, or that one that ended in it was "
+            "held up by sharing the link; null on the analytical model",
+        ),
+        Column(
+            "most_waiting",
+            "int64",
+            "the most messages that waited for the link at a time; null on the analytical model",
+        ),
+        Column(
+            "mean_at_once",
+            "float64",
+            "how many messages were on the link or waited for it at a time, on average over the slice",
+        ),
+        Column("most_at_once", "int64", "the most of them at a time; null on the analytical model"),
+    ),
+)
+
+RESOURCES = Table(
+    name="resources",
+    about="one row for every link, in the order of their numbers; on the analytical model, for all that an "
+    "actor sends along a dimension",
+    writer="et_sim.timeline.contents.resources:resources_content",
+    remedy="simulate with --detail links, ports or path",
+    columns=(
+        Column("resource", "int32", "its number, which path.arrow refers to"),
+        Column(
+            "actor",
+            "int32",
+            "the class of identical ranks that has it, or others like it; null for links of other devices",
+            refers_to="actors",
+        ),
+        Column("dimension", "int32", "of the network; with a network file of 1.0, the level"),
+        Column("link", TEXT, "which of the rank's links, as in `links.arrow`"),
+        Column("links", "int32", "how many there are like it, itself included: all tables show one of them"),
+        Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
+        Column("bytes_per_ns", "float64", "its bandwidth; null where there is no link, but all that is sent"),
+    ),
+)
+
+PORTS = Table(
+    name="ports",
+    about="one row for every link, in the order of their numbers: what packets met at its sending end",
+    writer="et_sim.timeline.contents.ports:ports_content",
+    remedy="simulate with --model packet, on a network without credits",
+    columns=(
+        Column("link", TEXT, "its name, as in `links.arrow`"),
+        Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
+        Column("packets", "int64", "that it has sent: with data, acknowledgements and pauses"),
+        Column("bytes", "int64", "that it has sent, headers included"),
+        Column("busy_ns", "int64", "how long it was sending"),
+        Column("deepest_bytes", "int64", "most bytes of packets that waited for it in a device"),
+        Column("deepest_at_ns", "int64", "when that was first; null: none ever waited"),
+        Column("pauses", "int64", "how often the other end told it to pause"),
+        Column("paused_ns", "int64", "how long it was to"),
+        Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
+        Column("lost", "int64", "packets that its device had no room for"),
+    ),
+)
+
+QUEUES = Table(
+    name="queues",
+    about="one row for every link and slice of time in which anything happens at its sending end, link by "
+    "link; at most 128 slices, however long the run is: when it outlasts them, neighbours are merged",
+    writer="et_sim.timeline.contents.queues:queues_content",
+    detail="ports",
+    columns=(
+        Column("resource", "int32", "the number of the link in `resources.arrow`"),
+        Column("link", TEXT, "its name, as in `links.arrow`"),
+        Column("tier", TEXT, "links of one sort, as in `links.arrow`"),
+        Column("start_ns", "int64", "when the slice begins; all slices are equally long"),
+        Column(
+            "end_ns",
+            "int64",
+            "when it ends: with the run at the latest, but for acknowledgements that come after it",
+        ),
+        Column(
+            "mean_bytes",
+            "float64",
+            "bytes of packets that waited for the link in a device, on average over the slice; what NPUs "
+            "have to send of their own does not count. On a network with credits: bytes that have a place in "
+            "the buffer at the other end, from when they set out",
+        ),
+        Column(
+            "deepest_bytes",
+            "int64",
+            "the most of them at a time; a packet that goes on at once counts, for no time",
+        ),
+        Column(
+            "most_messages",
+            "int64",
+            "messages that had set out and not arrived, and whose way goes over the link: the most at a "
+            "time; null on a network with credits",
+        ),
+        Column("lost", "int64", "packets that its device had no room for"),
+        Column("marked", "int64", "packets that were marked when they left its queue (ECN)"),
+        Column("pauses", "int64", "how often it was told to pause"),
+        Column("paused_ns", "int64", "how long it was to, in whole nanoseconds"),
+    ),
+)
+
+PAUSES = Table(
+    name="pauses",
+    about="one row for every pause of a port, in the order in which they ended; then those that never did",
+    writer="et_sim.timeline.contents.queues:pauses_content",
+    detail="ports",
+    columns=(
+        Column(
+            "link", TEXT, "the link whose sending end was to wait: the device that it leads to asked for it"
+        ),
+        Column(
+            "egress",
+            TEXT,
+            "the link of that device for which most of what had come over `link` waited then: the cause",
+        ),
+        Column("asked_ns", "int64", "when the device asked"),
+        Column("begin_ns", "int64", "when the sending end heard of it, and waited"),
+        Column("end_ns", "int64", "when it heard that it may go on; null: never"),
+        Column("egress_bytes", "int64", "bytes that had come over `link` and waited for `egress` then"),
+        Column("egress_depth", "int64", "all bytes that waited for `egress` at `asked_ns`"),
+    ),
+)
+
+FLOWS = Table(
+    name="flows",
+    about="one row for every message that packets carried, in the order in which they arrived",
+    writer="et_sim.timeline.contents.queues:flows_content",
+    detail="ports",
+    columns=(
+        Column("source", "int32", "the rank that sends it"),
+        Column("target", "int32", "the rank that it goes to"),
+        Column("bytes", "int64", "size of the message"),
+        Column("begin_ns", "int64", "when it was given to the network"),
+        Column("left_ns", "int64", "when its last byte had left the sender for the first time"),
+        Column(
+            "arrived_ns",
+            "int64",
+            "when it was there, or, with completion by acknowledgement, when its last one was back",
+        ),
+        Column("bytes_per_ns", "float64", "its mean rate: bytes by the time from `begin_ns` to `arrived_ns`"),
+        Column("packets", "int32", "with data that came for it, those sent again included"),
+        Column("sent_again", "int32", "packets that were sent again"),
+        Column("timeouts", "int32", "how often its sender waited for an acknowledgement in vain"),
+        Column(
+            "window_ns",
+            "int64",
+            "how long it had something to send that its window, or its connection's, held back",
+        ),
+        Column(
+            "rate_ns",
+            "int64",
+            "how long its rate held it back, which does not count as the window's; with TCP, 0",
+        ),
+        Column("paused_ns", "int64", "how long its first port was paused from `begin_ns` to `arrived_ns`"),
+        Column(
+            "mean_queue_ns",
+            "float64",
+            "how long a packet of it waited on its way, on average; with TCP, at its host, too",
+        ),
+        Column("last_queue_ns", "int64", "how long the last packet that came had waited"),
+        Column(
+            "way", STRING, "the links on its way, by their numbers in `resources.arrow`, with spaces between"
+        ),
+    ),
+)
