@@ -38,7 +38,7 @@ def test_the_printed_command_repeats_the_run_to_the_byte(capsys: pytest.CaptureF
 def test_the_demo_has_hidden_and_exposed_communication() -> None:
     from et_sim.workloads.demo import training_step
 
-    folder = Path(et_sim.__file__).parent / "generate" / "demo"
+    folder = Path(et_sim.__file__).parent / "workloads" / "demo"
     result = et_sim.simulate(training_step(), system=folder / "system.json", network=folder / "network.yml")
     statistics = result.statistics
     assert (statistics.hidden_comm_ns > 0.1 * result.makespan_ns).all()

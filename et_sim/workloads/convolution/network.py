@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from et_sim.errors import UsageError
-from et_sim.trace.shapes import convolution
+from et_sim.trace import shapes
 from et_sim.workloads.kernels import Kernel, element_wise, product
 from et_sim.workloads.presets import preset_names, read_preset
 from et_sim.workloads.training.chain import Layer, dense_layer
@@ -112,7 +112,8 @@ def _layer(one: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool)
         return Layer(one.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),))
     outputs = batch * _side(one) ** 2 * one.channels
     moved = (values + outputs) * size
-    pooled = Kernel("window", outputs * one.window**2, moved)
+    shape = shapes.elementwise(outputs, max(values // outputs, 1), one.window**2)
+    pooled = Kernel("window", outputs * one.window**2, moved, shape)
     return Layer(one.name, 0, (pooled,), (pooled,))
 
 
@@ -129,7 +130,7 @@ def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> Layer:
     values = pixels * one.filters
     weights = inner * one.filters + (one.filters if one.bias else 0) + (2 * one.filters if one.norm else 0)
     moved = (batch * one.image**2 * one.channels + inner * one.filters + values) * size
-    shape = convolution(
+    shape = shapes.convolution(
         (padded, padded), (window, window), one.channels, one.filters, (one.stride, one.stride), count=batch
     )
     forward = [Kernel("convolution", 2 * values * inner, moved, shape)]

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from et_sim.workloads.kernels import Kernel
+from et_sim.trace import shapes
+from et_sim.workloads.kernels import Kernel, product
 from et_sim.workloads.presets import converted, preset_names, read_preset
 from et_sim.workloads.training.chain import Layer, dense_layer
 from et_sim.workloads.training.plan import Plan
@@ -90,11 +91,10 @@ def mlp(name: str, widths: tuple[int, ...], plan: Plan, *, needs_inputs: bool) -
 
 
 def interaction(model: Dlrm, plan: Plan, *, is_backward: bool) -> Kernel:
-    """The products of each two vectors of a sample; backward there are two for each."""
+    """The products of all vectors of a sample with each other; backward there are two for each."""
     vectors, factor = model.tables + 1, 2 if is_backward else 1
-    pairs = vectors * (vectors - 1) // 2
-    moved = plan.batch * (factor * vectors * model.dimension + model.interactions) * plan.value_bytes
-    return Kernel("interaction", factor * 2 * plan.batch * pairs * model.dimension, moved)
+    columns, inner = (model.dimension, vectors) if is_backward else (vectors, model.dimension)
+    return product("interaction", vectors, columns, inner, plan.value_bytes, copies=factor * plan.batch)
 
 
 def lookup(model: Dlrm, plan: Plan, *, is_update: bool) -> Kernel:
@@ -102,7 +102,11 @@ def lookup(model: Dlrm, plan: Plan, *, is_update: bool) -> Kernel:
 
     An update reads and writes the same rows.
     """
-    values = plan.batch * model.tables * model.dimension
-    moved = values * (1 + model.pooling * (2 if is_update else 1)) * plan.value_bytes
-    name = "embedding update" if is_update else "embedding lookup"
-    return Kernel(name, values * model.pooling * (2 if is_update else 1), moved)
+    vectors, factor = plan.batch * model.tables, 2 if is_update else 1
+    values = vectors * model.dimension
+    return Kernel(
+        "embedding update" if is_update else "embedding lookup",
+        values * model.pooling * factor,
+        values * (1 + model.pooling * factor) * plan.value_bytes,
+        shapes.embedding(vectors * model.pooling, model.dimension),
+    )
