@@ -17,7 +17,7 @@ from et_sim.errors import UsageError
 from et_sim.isolated import jobs_as_dicts, times_alone
 from et_sim.layer_file_run import unused_settings
 from et_sim.machine import Notice
-from et_sim.machine.local_memory import CAPACITY
+from et_sim.machine.local_memory import CAPACITY, TRACKS
 from et_sim.machine.model import TimeFactors
 from et_sim.network.registry import model_named, model_on
 from et_sim.plan.foretold import refuse_mismatches, rules_of
@@ -205,7 +205,7 @@ def make_manifest(
     workload, machine = task.workload, task.machine
     texts = [("", text) for text in workload.notices]
     if machine.system.track_local_mem and (remark := remark_on_unannotated(workload)):
-        texts.append(("track-local-mem", remark))
+        texts.append((CAPACITY if machine.system.local_memory else TRACKS, remark))
     notices = [{"place": _base(workload.source), "key": key, "text": text} for key, text in texts]
     return {
         "et_sim": __version__,

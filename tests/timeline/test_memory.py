@@ -88,6 +88,7 @@ def test_a_workload_without_any_tensors_says_so(tmp_path: Path) -> None:
     result = simulated([build.build()] * 4)
     assert result.peak_memory_bytes.tolist() == [0] * 4
     assert "there is no memory to track" in result.manifest["warnings"][-1]["text"]
+    assert result.manifest["warnings"][-1]["key"] == "track-local-mem"
     write_run(result, tmp_path / "run")
     assert inspect.memory_text(tmp_path / "run") == "no tensor is ever alive"
 
