@@ -10,21 +10,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
+    from et_sim.workloads.convolution.network import read_network
+    from et_sim.workloads.convolution.step import make_convolution_training
     from et_sim.workloads.job import make_workload
     from et_sim.workloads.models.configuration import read_model
     from et_sim.workloads.models.model import Model
     from et_sim.workloads.rank import Rank
+    from et_sim.workloads.recommendation.model import read_dlrm
+    from et_sim.workloads.recommendation.step import make_dlrm_training
     from et_sim.workloads.training.plan import Plan
     from et_sim.workloads.training.step import make_training
 
-__all__ = ["Axes", "Model", "Plan", "Rank", "make_training", "make_workload", "read_model"]
+__all__ = [
+    "Axes",
+    "Model",
+    "Plan",
+    "Rank",
+    "make_convolution_training",
+    "make_dlrm_training",
+    "make_training",
+    "make_workload",
+    "read_dlrm",
+    "read_model",
+    "read_network",
+]
 
 _HOME = {
     "axes": ("Axes",),
+    "convolution.network": ("read_network",),
+    "convolution.step": ("make_convolution_training",),
     "job": ("make_workload",),
     "models.configuration": ("read_model",),
     "models.model": ("Model",),
     "rank": ("Rank",),
+    "recommendation.model": ("read_dlrm",),
+    "recommendation.step": ("make_dlrm_training",),
     "training.plan": ("Plan",),
     "training.step": ("make_training",),
 }

@@ -15,12 +15,16 @@ from et_sim.cli import main
 from et_sim.errors import UsageError
 from et_sim.trace import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight import find_problems
-from et_sim.workloads import Plan
-from et_sim.workloads.convolution.network import Network, layers_of, network_names, read_network
-from et_sim.workloads.convolution.step import make_convolution_training
+from et_sim.workloads import (
+    Plan,
+    make_convolution_training,
+    make_dlrm_training,
+    read_dlrm,
+    read_network,
+)
+from et_sim.workloads.convolution.network import Network, layers_of, network_names
 from et_sim.workloads.kernels import Kernel
-from et_sim.workloads.recommendation.model import Dlrm, changed, dlrm_names, read_dlrm
-from et_sim.workloads.recommendation.step import make_dlrm_training
+from et_sim.workloads.recommendation.model import Dlrm, changed, dlrm_names
 
 PLAN = Plan(data=4, micro_batches=1, batch=2)
 IDEAL = {"topology": ["FullyConnected"], "npus_count": [4], "bandwidth": [1e9], "latency": [0]}

@@ -95,9 +95,10 @@ class Schedule:
         """(stages - 1) x (forward + backward) / chunks of waiting, less what gradients of weights fill.
 
         None for passes that are not those of one pipeline: where a rank works twice on the same one, or not
-        on all of them.
+        on all of them, or where ranks begin with different ones.
         """
-        if not self.stages or not all(self._is_whole(row) for row in self.rows):
+        firsts = {next((block.work for block in row.blocks if block.work), None) for row in self.rows}
+        if not self.stages or len(firsts) > 1 or not all(self._is_whole(row) for row in self.rows):
             return None
         work = {way: self._mean([row.work_ns[way] for row in self.rows]) for way in DIRECTIONS}
         round_ns = sum(work[way] for way in (FORWARD, BACKWARD, INPUTS)) - work[WEIGHTS]

@@ -196,6 +196,23 @@ def test_of_a_part_of_a_run_the_textbook_knows_nothing(
     assert [row["ranks"] for row in found["rows"]] == ["4-7"]
 
 
+def test_of_a_pipeline_that_is_fed_from_both_ends_the_textbook_knows_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def program(rank: Rank) -> None:
+        own, other = (0, 1) if rank.is_first("stage") else (1, 0)
+        way = rank.next("stage", 1 if own == 0 else -1)
+        for number in (own, other):
+            arrived = rank.receive(way, 1, number) if number == other else ()
+            done = rank.compute(f"forward {number}", micros=10, after=arrived)
+            if number == own:
+                rank.send(way, 1, number, after=done)
+
+    found = json.loads(shown(make_workload(Axes(stage=2), program), tmp_path, capsys, "--json"))
+    assert found["textbook_bubble"] is None
+    assert [[one["micro_batch"] for one in row["blocks"]] for row in found["rows"]] == [[0, 1], [1, 0]]
+
+
 def test_ranks_that_are_equally_far_apart_are_named_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
