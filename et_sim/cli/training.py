@@ -51,7 +51,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def whole_numbers(text: str) -> tuple[int, ...]:
     """As they are written with commas between."""
-    return tuple(int(word) for word in text.split(","))
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} (give whole numbers, as in 7,8,8,7)") from None
 
 
 def given_options(options: argparse.Namespace) -> list[str]:
@@ -60,7 +63,8 @@ def given_options(options: argparse.Namespace) -> list[str]:
 
     names = ["--model", *(option for option, _ in (*_CHANGES, *_SHAPE))]
     names += [one.metadata["flag"] for one in fields(Plan)]
-    return [name for name in names if value_of(options, name) not in (None, False)]
+    given = ((name, value_of(options, name)) for name in names)
+    return [name for name, value in given if value is not None and value is not False]
 
 
 def read_options(options: argparse.Namespace) -> tuple[Model, Plan]:

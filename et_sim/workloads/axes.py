@@ -50,6 +50,11 @@ class Axes:
 
     def split(self, *names: str, **sizes: int) -> Axes:
         """The same ranks with further axes, which together stand for some neighbouring ones."""
+        if not names:
+            raise UsageError(
+                "no axis is named that is to be split",
+                remedy=f"name some of {', '.join(self._all) or 'the axes'} before the new sizes",
+            )
         old = sorted((self[name] for name in names), key=lambda axis: (axis.stride, axis.size))
         first, total = old[0].stride, prod(axis.size for axis in old)
         reached = first
@@ -60,16 +65,16 @@ class Axes:
                     remedy="split axes that follow each other",
                 )
             reached *= axis.size
-        if prod(sizes.values()) != total:
-            text = " x ".join(f"{name} {size}" for name, size in sizes.items())
-            raise UsageError(
-                f"{text} are {prod(sizes.values())} places, and {plural(total, 'rank')} are to be split",
-                remedy=f"choose sizes whose product is {total}",
-            )
         found = Axes()
         found.ranks, found._own = self.ranks, self._own
         found._all = dict(self._all)
         found._add(sizes, first)
+        if prod(sizes.values()) != total:
+            text = " x ".join(f"{name} {size}" for name, size in sizes.items()) or "no sizes"
+            raise UsageError(
+                f"{text} are {prod(sizes.values())} places, and {plural(total, 'rank')} are to be split",
+                remedy=f"choose sizes whose product is {total}",
+            )
         return found
 
     def __getitem__(self, name: str) -> Axis:

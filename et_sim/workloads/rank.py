@@ -27,6 +27,7 @@ from et_sim.errors import UsageError
 from et_sim.trace.builder import TraceBuilder
 from et_sim.trace.group_rule import GroupRule
 from et_sim.workloads.axes import Axes
+from et_sim.workloads.program_checks import check_distance, check_integer, check_nodes
 from et_sim.workloads.recording import Nodes, Recording
 
 MAIN = "main"
@@ -43,6 +44,7 @@ class Rank:
         self.questions: dict[tuple[Any, ...], tuple[Callable[[Any], Any], Any]] = {}
         self._rank = rank
         self._rules = rules
+        self._groups: set[tuple[str, tuple[str, ...]]] = set()
         self._last: dict[str, Nodes] = {}
 
     def _ask(self, key: tuple[Any, ...], question: Callable[[Any], Any]) -> Any:
@@ -74,6 +76,7 @@ class Rank:
     def next(self, axis: str, steps: int = 1, *, wraps: bool = False) -> int:
         """The rank so many places ahead along an axis, or behind if `steps` is negative, as a distance."""
         size, stride = self.axes[axis]
+        check_integer("steps", steps)
         if wraps:
             return int(
                 self._ask(
@@ -97,6 +100,7 @@ class Rank:
     def at(self, axis: str, place: int) -> int:
         """The rank at a given place along an axis, as a distance."""
         size, stride = self.axes[axis]
+        check_integer("place", place)
         if not 0 <= place < size:
             raise UsageError(f"{axis} has no place {place}", remedy=f"its places are 0 to {size - 1}")
         return int(
@@ -168,8 +172,9 @@ class Rank:
         if self.axes.size(*axes) == 1:
             return _joined(after, self.last(stream) if stream else ())
         group = "-".join(self.axes.sorted(axes))
-        if group not in self._rules:
-            self._rules[group] = self.axes.rule(*axes)
+        if (group, axes) not in self._groups:
+            self._groups.add((group, axes))
+            self._name_group(group, self.axes.rule(*axes))
         return self._collective(kind, bytes, group, name, after, stream, priority, (inputs, outputs))
 
     def collective_of_ends(
@@ -186,8 +191,15 @@ class Rank:
         if self.axes[axis].size == 1:
             return _joined(after, self.last(stream) if stream else ())
         group = f"{axis}-ends"
-        self._rules[group] = self.axes.rule_of_ends(axis)
+        self._name_group(group, self.axes.rule_of_ends(axis))
         return self._collective(kind, bytes, group, name, after, stream, None, (None, None))
+
+    def _name_group(self, name: str, rule: GroupRule) -> None:
+        if self._rules.setdefault(name, rule) != rule:
+            raise UsageError(
+                f"two different groups are called {name!r}, after their axes",
+                remedy="give axes names without hyphens",
+            )
 
     def _collective(
         self,
@@ -217,6 +229,7 @@ class Rank:
     ) -> Nodes:
         """A message to the rank at a distance, from `next` or `at`."""
         after = self.last() if after is None else after
+        check_distance("to", to, self.axes.ranks)
         options, key = {"to": to, "bytes": bytes, "tag": tag}, ("send", to, bytes, tag)
         return self._add(TraceBuilder.send, key, options, name, after, stream)
 
@@ -232,6 +245,7 @@ class Rank:
     ) -> Nodes:
         """A message from the rank at a distance; it is asked for after `after`."""
         after = self.last() if after is None else after
+        check_distance("source", source, self.axes.ranks)
         options, key = {"source": source, "bytes": bytes, "tag": tag}, ("receive", source, bytes, tag)
         return self._add(TraceBuilder.receive, key, options, name, after, stream)
 
@@ -255,7 +269,8 @@ class Rank:
         stream: str | None,
         tensors: tuple[Tensors | None, Tensors | None] = (None, None),
     ) -> Nodes:
-        data = tuple(dict.fromkeys(after)) if len(after) > 1 else after
+        check_nodes(after, len(self.recording))
+        data = tuple(dict.fromkeys(after))
         ctrl: Nodes = ()
         if stream is not None:
             ctrl = tuple(node for node in self._last.get(stream, ()) if node not in data)

@@ -54,6 +54,7 @@ def test_make_says_in_json_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
         (["all_reduce", "--bytes", "1"], "all_reduce needs a number of ranks (add --ranks"),
         (["all_reduce", "--ranks", "2", "--bytes", "1", "--tp", "2"], "--tp is not for all_reduce"),
         (["transforme", "--tp", "2"], "did you mean 'transformer'?"),
+        (["barrier", "--ranks", "2", "--zero", "0"], "--zero is not for barrier"),
         (["transformer", "--bytes", "1"], "--bytes is not for transformer"),
         (["transformer", "--tp", "2", "--ranks", "4"], "--ranks is 4, and the plan (tensor 2) makes 2 ranks"),
         (

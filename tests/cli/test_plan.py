@@ -44,6 +44,8 @@ def test_a_plan_that_does_not_fit_says_what_to_try(capsys: pytest.CaptureFixture
         (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean 'llama3-8b'?)"),
         (["--model", "llama3-8b", "--hidden", "64"], "--hidden is given, and --model llama3-8b has its own"),
         (["--model", "llama3-8b", "--tp", "3"], "heads: 32, which 3 tensor-parallel ranks do not divide"),
+        (["--stage-layers", "x,y"], "--stage-layers: 'x,y' (give whole numbers, as in 7,8,8,7)"),
+        (["--layers", "1000000000"], "1,000,000,000 layers are more than 20,000,000 nodes"),
         (["--layers", "0"], "--layers is 0 (give a number from 1 up)"),
         (["--capacity", "0"], "--capacity is 0"),
         (

@@ -328,6 +328,7 @@ def test_no_timing_makes_a_job_hang(
             {"pipeline": 2, "stage_layers": (1, 2)},
             "stage_layers are 2 numbers with the sum 3 (give 2 numbers whose",
         ),
+        ({"micro_batches": 10**9}, "1,000,000,000 micro-batches of 4 layers are more than 20,000,000 nodes"),
         ({"tensor": 3}, "heads: 8, which 3 tensor-parallel ranks do not divide"),
         ({"context": 3}, "tokens of a sequence: 32, which 3 context-parallel ranks do not divide"),
         ({"data": 2, "expert": 2}, "small has no experts (leave expert out)"),
@@ -344,6 +345,12 @@ def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> Non
     with pytest.raises(UsageError) as caught:
         make_training(decoder(), Plan(**how))
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zero-bubble"])
+def test_stages_may_be_without_layers(name: str) -> None:
+    plan = Plan(pipeline=4, stage_layers=(0, 1, 0, 3), micro_batches=3, schedule=name)
+    assert find_problems(make_training(decoder(), plan)) == []
 
 
 def test_more_ranks_than_experts_are_refused() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from et_sim.errors import UsageError
+from et_sim.units import plural
 from et_sim.workloads.models.model import Model
+from et_sim.workloads.recording import MOST_NODES
 from et_sim.workloads.training.plan import Plan
 
 
 def check(model: Model, plan: Plan) -> None:
     """Refuse a plan that does not fit the model."""
     _check_stages(model, plan)
+    _check_length(model, plan)
     attention, experts = model.attention, model.experts
     sequence = model.sequence
     for what, total, share, by in (
@@ -45,6 +48,19 @@ def _check_share(what: str, total: int, share: int, by: str) -> None:
         raise UsageError(
             f"{what}: {total}, which {share} {by} do not divide",
             remedy=f"choose another number of ranks, or a multiple of {share} such as {near}",
+        )
+
+
+def _check_length(model: Model, plan: Plan) -> None:
+    """Refuse what could not be kept, before it is made: a layer is at least a node forward, and one back."""
+    layers, stages = plan.layers_of_parts(model), plan.pipeline
+    most = max(sum(layers[place::stages]) for place in range(min(stages, len(layers))))
+    nodes = 2 * plan.micro_batches * (most + plan.chunks)
+    if nodes > MOST_NODES:
+        raise UsageError(
+            f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} of {plural(most, 'layer')}"
+            f" are more than {MOST_NODES:,} nodes on a rank",
+            remedy="use fewer layers or micro-batches",
         )
 
 

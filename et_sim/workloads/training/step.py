@@ -155,7 +155,7 @@ class _Step:
         work.put_off = []
 
     def _weights(self, one: Pass) -> None:
-        for work in self.put_off.pop((one.micro_batch, one.chunk)):
+        for work in self.put_off.pop((one.micro_batch, one.chunk), ()):  # none of a stage without layers
             work()
 
     def _gradients(self, weights: Weights, one: Pass) -> None:

@@ -1,0 +1,74 @@
+"""What programs may not ask for is refused in a sentence, and nothing is taken for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from et_sim.errors import UsageError
+from et_sim.workloads import Axes, Rank, make_workload
+
+AXES = Axes(tensor=4, data=4)
+
+
+@pytest.mark.parametrize(
+    ("names", "sizes", "said"),
+    [
+        ((), {"expert": 4}, "no axis is named that is to be split (name some of tensor, data before"),
+        (("tensor",), {}, "no sizes are 1 places, and 4 ranks are to be split"),
+        (("tensor",), {"expert": "4"}, "axis 'expert' has '4' places"),
+        (("tensor",), {"expert": 3}, "expert 3 are 3 places, and 4 ranks are to be split"),
+    ],
+)
+def test_axes_that_cannot_be_split_so_are_refused(
+    names: tuple[str, ...], sizes: dict[str, int], said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        AXES.split(*names, **sizes)
+    assert said in str(caught.value)
+
+
+def _two_groups_of_a_name(rank: Rank) -> None:
+    rank.collective("all_reduce", 8, over="a-b")
+    rank.collective("all_reduce", 8, over=("a", "b"))
+
+
+def _ends_and_an_axis_of_a_name(rank: Rank) -> None:
+    rank.collective_of_ends("all_reduce", 8, "c")
+    rank.collective("all_reduce", 8, over="c-ends")
+
+
+@pytest.mark.parametrize("program", [_two_groups_of_a_name, _ends_and_an_axis_of_a_name])
+def test_groups_that_differ_do_not_share_a_name(program: Callable[[Rank], None]) -> None:
+    axes = Axes(**{"a": 2, "b": 2, "a-b": 4, "c": 3, "c-ends": 2})
+    with pytest.raises(UsageError, match="two different groups are called"):
+        make_workload(axes, program)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (lambda rank: rank.compute("x", micros=1, after=(99,)), "after names 99, and the rank has 0 nodes"),
+        (lambda rank: rank.compute("x", micros=1, after=(-1,)), "after names -1"),
+        (lambda rank: rank.compute("x", micros=1, after=5), "after is 5 (give what an operation returned"),
+        (lambda rank: rank.compute("x", micros=1, after="x"), "after is 'x'"),
+        (lambda rank: rank.send(16, 8), "to is 16, and no two of 16 ranks are so far apart"),
+        (lambda rank: rank.receive(-16, 8), "source is -16, and no two of 16 ranks are so far apart"),
+        (lambda rank: rank.send(rank.next("data", 1.5, wraps=True), 8), "steps is 1.5"),
+        (lambda rank: rank.send(rank.at("data", 1.5), 8), "place is 1.5"),
+    ],
+)
+def test_what_a_program_may_not_ask_for_is_refused(program: Callable[[Rank], None], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_workload(AXES, program)
+    assert said in str(caught.value)
+
+
+def test_after_may_be_a_list() -> None:
+    def step(rank: Rank) -> None:
+        first = rank.compute("a", micros=1, stream=None)
+        rank.compute("b", micros=1, after=[*first, *first], stream=None)
+
+    (template,) = make_workload(AXES, step).templates
+    assert template.data_deps.tolist() == [0]
