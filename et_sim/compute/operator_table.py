@@ -7,6 +7,7 @@ Between two sizes, the logarithm of the time is a line over the logarithm of the
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -37,6 +38,8 @@ class OperatorTable:
             if kind and kind not in FORMS:
                 remedy = did_you_mean(kind, tuple(FORMS)) or f"known: {', '.join(FORMS)}"
                 raise MachineError(f"operation {kind!r} is not known", place=self.times.place, remedy=remedy)
+        for shape, _ in self.times.of_shapes:
+            read_shape(shape, self.times.place)
 
     def lacking(self, trace: Trace, rank: int) -> Mapping[str, BoolColumn]:  # noqa: ARG002
         """A shape, or the size that the table is about."""
@@ -104,7 +107,11 @@ class OperatorTable:
         self, sizes: tuple[float, ...], times: tuple[float, ...], size: float, trace: Trace, row: int
     ) -> float:
         if sizes[0] <= size <= sizes[-1]:
-            return math.exp(float(np.interp(math.log(size), np.log(sizes), np.log(times))))
+            at = bisect_right(sizes, size) - 1
+            if size == sizes[at]:
+                return times[at]
+            part = math.log(size / sizes[at]) / math.log(sizes[at + 1] / sizes[at])
+            return times[at] * math.exp(part * math.log(times[at + 1] / times[at]))
         if self.times.outside is Outside.REFUSE:
             raise TraceError(
                 f"{trace.describe(row)} has the size {size:,.0f}, and the table {self.times.place} has sizes "

@@ -77,6 +77,13 @@ def _rows(
         if bool(shape) == bool(table.word(row, "size")):
             raise MachineError("the row needs a shape or a size, and not both", place=table.at(row))
         if shape:
+            operation = table.word(row, "operation")
+            if operation not in ("", shape.partition(" ")[0]):
+                raise MachineError(
+                    f"operation {operation!r} is not that of {shape!r}",
+                    place=table.at(row),
+                    remedy="correct one of them, or leave the operation out",
+                )
             if (shape, datatype) in of_shapes:
                 raise MachineError(f"{shape!r} stands twice", place=table.at(row), remedy="leave one out")
             of_shapes[shape, datatype] = duration

@@ -64,11 +64,12 @@ def read_machine(
     _check_dimensions(system_value, network_value, system_source.place, remarks)
     check_rings(system_value, network_value.grid, system_source.place, remarks)
     ranks = network_value.ranks
-    for key, entries in (
-        ("stragglers", system_value.stragglers),
-        ("time-factors", system_value.time_factors),
+    for key, named in (
+        ("stragglers", [entry.ranks for entry in system_value.stragglers]),
+        ("time-factors", [entry.ranks for entry in system_value.time_factors]),
+        ("compute", [rule.where.ranks if rule.where else None for rule in system_value.compute]),
     ):
-        check_ranks_exist(key, [entry.ranks for entry in entries], ranks, system_source.place)
+        check_ranks_exist(key, named, ranks, system_source.place)
     memory_value = RemoteMemory()
     if memory is None:
         remarks.default("<memory>", "memory-type", f'no memory file; "{MemoryKind.NONE}" is taken')

@@ -31,6 +31,7 @@ class StreamLanes:
 
     def __init__(self, streams: tuple[Stream, ...]) -> None:
         self._streams = streams
+        self._fitting = [0] * len(streams)  # nodes, whether or not a stream before has them
         self._taken = [0] * len(streams)
         self._names: list[set[str]] = [set() for _ in streams]  # of nodes that a stream might have meant
         self._groups: list[set[str]] = [set() for _ in streams]
@@ -60,7 +61,8 @@ class StreamLanes:
                 is_recorded = trace.has("stream")
                 self._recorded[number].update(np.unique(trace.stream[works & is_recorded]).tolist())
                 found &= is_recorded & (trace.stream == stream.recorded)
-            self._taken[number] += int(found.sum())
+            self._fitting[number] += int(found.sum())
+            self._taken[number] += int((found & is_free).sum())
             nodes["lane"][found & is_free] = LANES + number
             is_free &= ~found
 
@@ -69,6 +71,10 @@ class StreamLanes:
         notices = []
         for number, stream in enumerate(self._streams):
             if self._taken[number]:
+                continue
+            if self._fitting[number]:
+                text = "no effect: entries before it take all nodes that fit it"
+                notices.append(Notice(stream.place, "takes", text))
                 continue
             if not (stream.nodes is None and stream.group is None and stream.recorded is None):
                 raise self._nothing_such(number, stream)

@@ -96,3 +96,14 @@ def test_a_stream_with_nothing_to_do_is_a_warning() -> None:
     streams = [{"name": "a", "takes": ["copies"]}]
     result = et_sim.simulate(workload, system={"streams": streams}, network=RING)
     assert [one["text"] for one in result.manifest["warnings"]] == ["no effect: there are no copies"]
+
+
+def test_a_stream_whose_nodes_are_all_taken_before_is_a_warning() -> None:
+    build = TraceBuilder()
+    build.compute("gemm", nanos=5)
+    workload = Workload((build.build(),), np.zeros(2, np.int32), source="built")
+    streams = [{"name": "a", "takes": ["kernels"]}, {"name": "b", "takes": ["kernels"], "nodes": "gemm"}]
+    result = et_sim.simulate(workload, system={"streams": streams}, network=RING)
+    (warning,) = result.manifest["warnings"]
+    assert warning["place"] == '<system>: "streams" index 1'
+    assert warning["text"] == "no effect: entries before it take all nodes that fit it"
