@@ -210,7 +210,8 @@ def announced(packets: int) -> str:
         return f"simulating about {packets:,} packets"
     time = f"{seconds / 60:,.0f} min" if seconds < HOURS_FROM else f"{seconds / 3600:,.1f} hours"
     hint = "; --model flow takes less" if seconds >= HOURS_FROM else ""
-    return f"simulating about {packets:,} packets ({time} at half a million in a second{hint})"
+    speed = f"{time} at half a million in a second, less if they repeat themselves"
+    return f"simulating about {packets:,} packets ({speed}{hint})"
 
 
 def fewest_actors(lowering: Lowering, model: NetworkModel, may_fold: bool) -> Actors:

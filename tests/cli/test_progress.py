@@ -76,10 +76,15 @@ def test_a_run_of_packets_counts_them(keys: dict[str, Any], monkeypatch: pytest.
     ("packets", "said"),
     [
         (1_000_000, "simulating about 1,000,000 packets"),
-        (60_000_000, "simulating about 60,000,000 packets (2 min at half a million in a second)"),
+        (
+            60_000_000,
+            "simulating about 60,000,000 packets ("
+            "2 min at half a million in a second, less if they repeat themselves)",
+        ),
         (
             9_000_000_000,
-            "simulating about 9,000,000,000 packets (5.0 hours at half a million in a second; "
+            "simulating about 9,000,000,000 packets ("
+            "5.0 hours at half a million in a second, less if they repeat themselves; "
             "--model flow takes less)",
         ),
     ],
