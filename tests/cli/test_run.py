@@ -16,7 +16,7 @@ from et_sim.cli import main
 
 pytestmark = pytest.mark.usefixtures("warm_engine")
 
-DEMO = Path(et_sim.__file__).parent / "generate" / "demo"
+DEMO = Path(et_sim.__file__).parent / "workloads" / "demo"
 MACHINE = [f"--system={DEMO / 'system.json'}", f"--network={DEMO / 'network.yml'}"]
 INPUTS = [f"work.{rank}.et" for rank in range(8)]
 
