@@ -61,10 +61,10 @@ $ et-sim make transformer --tp 2 --pp 2 --dp 2 --micro-batches 4 --layers 4 --hi
 $ printf 'topology: [ Ring ]\\nnpus_count: [ 8 ]\\nbandwidth: [ 50 ]\\nlatency: [ 500 ]\\n' > network.yml
 $ echo '{"all-reduce-implementation": ["ring"], "scheduling-policy": "FIFO"}' > system.json
 $ et-sim run job --groups job.groups.json --system system.json --network network.yml | head -n 2
-makespan     8.933 ms (8,932,714 ns) in the reference profile; 8.432 ms corrected (-5.6 %):
+makespan     8.993 ms (8,992,714 ns) in the reference profile; 8.492 ms corrected (-5.6 %):
              concurrent-communication
 $ et-sim run job --groups job.groups.json --system system.json --network network.yml --profile corrected | head -n 1
-makespan     8.432 ms (8,432,198 ns)
+makespan     8.492 ms (8,492,198 ns)
 ```
 
 A correction is named if it makes a difference by itself; if it makes all of it, it alone is. Where that would cost more than
