@@ -20,10 +20,10 @@ IDEAL_SYSTEM = {
     "endpoint-delay": 0,
     "active-chunks-per-dimension": 1,
     "preferred-dataset-splits": 1,
-    **{
-        f"{kind}-implementation": ["direct"]
-        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    },
+    "all-reduce-implementation": ["halvingDoubling"],  # few messages, also in large groups
+    "all-gather-implementation": ["halvingDoubling"],
+    "reduce-scatter-implementation": ["halvingDoubling"],
+    "all-to-all-implementation": ["direct"],
 }
 IDEAL_NETWORK = {"topology": ["FullyConnected"], "bandwidth": [1e12], "latency": [0]}
 IDEAL_MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 0, "remote-mem-bw": 1e12}
