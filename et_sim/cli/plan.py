@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from et_sim.workloads.training.figures import Figures, Stage
 
 SHOWN = 16  # stages in the table
-MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
+MEMORY = ("weights", "gradients", "optimizer", "activations", "temporary")
 
 
 def add_parser(commands: Any) -> None:
@@ -150,6 +150,6 @@ def _fits(found: Figures, capacity: int) -> str:
         return f"fits         {text}: {total / capacity:.0%}"
     names = {"weights": "zero 3 or more tensor- or pipeline-parallel ranks", "gradients": "zero 2"}
     names |= {"optimizer": "zero 1", "activations": "recomputation, or smaller micro-batches"}
-    names |= {"logits": "more tensor-parallel ranks, or smaller micro-batches"}
+    names |= {"temporary": "more tensor-parallel ranks, or smaller micro-batches"}
     largest = max(names, key=lambda name: getattr(worst.memory, name))
     return f"too large    {text}; most of it is {largest}: try {names[largest]}"

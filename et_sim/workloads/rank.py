@@ -171,7 +171,8 @@ class Rank:
         axes = (over,) if isinstance(over, str) else tuple(over)
         if self.axes.size(*axes) == 1:
             return _joined(after, self.last(stream) if stream else ())
-        group = "-".join(self.axes.sorted(axes))
+        axes = self.axes.sorted(axis for axis in axes if self.axes.size(axis) > 1)
+        group = "-".join(axes)
         if (group, axes) not in self._groups:
             self._groups.add((group, axes))
             self._name_group(group, self.axes.rule(*axes))

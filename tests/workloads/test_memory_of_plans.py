@@ -6,6 +6,8 @@ arXiv 2205.05198 and calculon-ai/calculon, calculon/llm/validation.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +103,24 @@ def test_states_of_a_model_are_sixteen_bytes_a_weight() -> None:
     model = decoder()
     found = memory(Layers(model, Plan()), 0)
     assert found.weights + found.gradients + found.optimizer == 16 * model.weights
+
+
+def test_what_is_worked_out_again_is_there_for_a_layer_at_a_time() -> None:
+    model = decoder(vocabulary=8)
+    for recompute in ("selective", "full"):
+        plan = Plan(recompute=recompute, fused_attention=False)
+        found, whole = (
+            memory(Layers(model, plan), 0),
+            memory(Layers(model, replace(plan, recompute="none")), 0),
+        )
+        of_layer = whole.activations // model.layers
+        assert found.temporary == of_layer - found.activations // model.layers > 0
+
+
+def test_gpipe_keeps_the_scores_of_all_micro_batches() -> None:
+    model = decoder()
+    at_once = memory(Layers(model, Plan(micro_batches=6)), 0).temporary
+    assert memory(Layers(model, Plan(micro_batches=6, schedule="gpipe")), 0).temporary == 6 * at_once
 
 
 def test_later_stages_keep_fewer_micro_batches() -> None:

@@ -84,6 +84,17 @@ def test_a_configuration_that_lacks_something_is_refused(
     assert "config.json" in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["q_lora_rank", "n_shared_experts", "first_k_dense_replace"])
+def test_what_makers_of_files_would_add_by_themselves_must_be_said(key: str, tmp_path: Path) -> None:
+    content = json.loads((PRESETS / "deepseek-v3.json").read_text())
+    del content[key]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(EtSimError) as caught:
+        read_model(str(path))
+    assert f'key "{key}" is missing' in str(caught.value)
+
+
 def test_an_unknown_model_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(EtSimError) as caught:
         read_model("lama3-8b")

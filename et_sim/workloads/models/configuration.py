@@ -202,9 +202,9 @@ def _bert(keys: _Keys, name: str) -> Model:
 def _deepseek(keys: _Keys, name: str) -> Model:
     """Attention with compressed keys and values; experts, some of which all tokens take."""
     heads = keys.number("num_attention_heads")
-    query_rank = keys.content.get("q_lora_rank")
+    is_compressed = keys.content.get("q_lora_rank", 0) is not None  # null: queries are not
     latent = Latent(
-        query_rank=0 if query_rank is None else keys.number("q_lora_rank"),
+        query_rank=keys.number("q_lora_rank") if is_compressed else 0,
         value_rank=keys.number("kv_lora_rank"),
         rotary_size=keys.number("qk_rope_head_dim"),
         value_size=keys.number("v_head_dim"),
@@ -222,8 +222,8 @@ def _deepseek(keys: _Keys, name: str) -> Model:
             keys.number("n_routed_experts"),
             keys.number("num_experts_per_tok"),
             FeedForward(keys.number("moe_intermediate_size"), is_gated=True),
-            shared=keys.number("n_shared_experts", default=0, least=0),
-            dense_layers=keys.number("first_k_dense_replace", default=0, least=0),
+            shared=keys.number("n_shared_experts", least=0),
+            dense_layers=keys.number("first_k_dense_replace", least=0),
             has_bias=keys.text("topk_method") == "noaux_tc",
         ),
         is_tied=keys.flag("tie_word_embeddings", default=False),

@@ -16,6 +16,7 @@ from et_sim.workloads.models.model import Experts, FeedForward
 from et_sim.workloads.pipeline import Direction, Shape, schedule
 from et_sim.workloads.training.attention import Core
 from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.plan import Plan
 from et_sim.workloads.training.replicas import sharing
 
 MASK_BYTES = 1
@@ -29,20 +30,20 @@ class Memory:
     weights: int
     gradients: int
     optimizer: int
-    activations: int  # of layers
-    logits: int  # scores of all words, and what they are made from
+    activations: int  # of layers, until their backward pass
+    temporary: int  # scores of all words, or of one layer what is worked out again, whichever is more
 
     @property
     def total(self) -> int:
         """All of them at once."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        return self.weights + self.gradients + self.optimizer + self.activations + self.temporary
 
 
-def activation_bytes(layers: Layers, layer: int) -> int:
-    """What one micro-batch leaves in a layer until its backward pass."""
+def activation_bytes(layers: Layers, layer: int, recompute: str | None = None) -> int:
+    """What one micro-batch leaves in a layer until its backward pass; `recompute`: if not the plan's."""
     plan, model = layers.plan, layers.model
-    kept = layers.kept_tokens * model.hidden
-    if plan.recompute == "full":
+    kept, recompute = layers.kept_tokens * model.hidden, recompute or plan.recompute
+    if recompute == "full":
         return kept * plan.value_bytes
     attention = model.attention
     values = 2 * kept  # inputs of the two norms
@@ -52,7 +53,8 @@ def activation_bytes(layers: Layers, layer: int) -> int:
     spread = attention.heads * (attention.query_size + attention.value_size)  # queries, outputs
     spread += attention.key_heads * (attention.query_size + attention.value_size)
     values += -(-layers.tokens * spread // plan.tensor)
-    found += _scores(core, plan.value_bytes, layers)
+    if recompute == "none":
+        found += _scores(core, plan.value_bytes, layers)
     if model.experts is not None and model.has_experts(layer):
         values += _of_experts(layers, model.experts)
     else:
@@ -76,8 +78,6 @@ def _of_experts(layers: Layers, experts: Experts) -> int:
 def _scores(core: Core, value_bytes: int, layers: Layers) -> int:
     """Scores before and after softmax and dropout, where they are written and kept."""
     plan, model = layers.plan, layers.model
-    if plan.fused_attention or plan.recompute == "selective":
-        return 0
     every = plan.batch * model.sequence**2 // plan.context * (model.attention.heads // plan.tensor)
     return every * (2 * value_bytes + (MASK_BYTES if model.has_dropout else 0)) if core.score_passes else 0
 
@@ -105,20 +105,39 @@ def memory(layers: Layers, place: int) -> Memory:
         gradients=bytes_of(plan.gradient_bytes, 2),
         optimizer=bytes_of(plan.master_bytes, 1),
         activations=_most_activations(layers, place),
-        logits=_logits(layers) if place == plan.pipeline - 1 else 0,
+        temporary=max(_logits(layers, place), _worked_out_again(layers, place)),
     )
 
 
-def _logits(layers: Layers) -> int:
-    """Of one micro-batch: its backward pass follows at once, or its scores are worked out again."""
-    kept = layers.kept_tokens * layers.model.hidden * layers.plan.value_bytes
-    return 2 * kept + layers.tokens * layers.vocabulary * LOGIT_BYTES
+def _logits(layers: Layers, place: int) -> int:
+    """Scores of all words, and what they are made from, of all micro-batches that wait for their way back."""
+    plan = layers.plan
+    kept = layers.kept_tokens * layers.model.hidden * plan.value_bytes
+    each = 2 * kept + layers.tokens * layers.vocabulary * LOGIT_BYTES
+    has_head = [plan.part(layers.model, place, chunk).has_head for chunk in range(plan.chunks)]
+    return _most_kept(plan, place, [each * has for has in has_head])
+
+
+def _worked_out_again(layers: Layers, place: int) -> int:
+    """The most that one layer lacks of what its backward pass needs."""
+    plan = layers.plan
+    of_place = [plan.part(layers.model, place, chunk).all_layers for chunk in range(plan.chunks)]
+    lacking = (
+        activation_bytes(layers, layer, "none") - activation_bytes(layers, layer)
+        for numbers in of_place
+        for layer in numbers
+    )
+    return max(lacking, default=0)
 
 
 def _most_activations(layers: Layers, place: int) -> int:
-    """The most that micro-batches leave behind at a time, by the order of the passes."""
-    plan = layers.plan
-    of_chunk = [_of_chunk(layers, place, chunk) for chunk in range(plan.chunks)]
+    """The most that micro-batches leave behind in layers at a time."""
+    of_chunk = [_of_chunk(layers, place, chunk) for chunk in range(layers.plan.chunks)]
+    return _most_kept(layers.plan, place, of_chunk)
+
+
+def _most_kept(plan: Plan, place: int, of_chunk: Sequence[int]) -> int:
+    """The most that is kept at a time if each forward pass leaves so much, by the order of the passes."""
     passes = schedule(plan.schedule, Shape(plan.pipeline, plan.micro_batches, plan.chunks))
     kept = most = 0
     for one in passes(place):

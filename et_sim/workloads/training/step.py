@@ -14,7 +14,7 @@ from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.checks import check
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.parts import Enter, Part
-from et_sim.workloads.training.plan import DATA, PIPELINE, Plan
+from et_sim.workloads.training.plan import CONTEXT, DATA, PIPELINE, Plan
 from et_sim.workloads.training.plan import Part as Piece
 from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas, Weights
 from et_sim.workloads.training.work import Work
@@ -76,7 +76,12 @@ class _Step:
             )
         if place == plan.pipeline - 1:
             self.rank.collective(
-                "all_reduce", LOSS_BYTES, DATA, name="loss all-reduce", after=self.work.at, stream=None
+                "all_reduce",
+                LOSS_BYTES,
+                (CONTEXT, DATA),
+                name="loss all-reduce",
+                after=self.work.at,
+                stream=None,
             )
         self.replicas.update()
 
