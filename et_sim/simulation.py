@@ -29,6 +29,7 @@ from et_sim.recognise import Kind, kind_of
 from et_sim.run_options import RunOptions
 from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
 from et_sim.trace import Workload, read_workload
+from et_sim.trace.tensors import names_tensors
 
 ALONE = "simulating every rank by itself"
 PACKETS_IN_A_SECOND = 500_000  # on trees, compiled; on stars, more
@@ -103,19 +104,26 @@ def prepare(
                     place=str(workload),
                     remedy="leave out --alone",
                 )
-            layer_file = LayerFileRun(workload, change(machine))
+            layer_file = LayerFileRun(workload, change(_named(machine, options, tracks=False)))
             return Task(layer_file.workload, layer_file.machine, layer_file, profile, named_by)
         workload = read_alone(workload) if options.alone else read_workload(workload, machine.network.ranks)
     if workload.profile and named_by is NamedBy.NOBODY:
         profile, named_by = workload.profile, NamedBy.WORKLOAD
         machine = read_machine(**given, profile=profile)
-    machine = change(machine)
+    machine = change(_named(machine, options, tracks=names_tensors(workload)))
     if workload.jobs:
         machine = replace(machine, groups=workload.job_groups)
     if options.alone:
         refuse_without_times(workload)
         machine = machine_alone(machine, workload.ranks)
     return Task(workload, machine, None, profile, named_by)
+
+
+def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
+    """A machine that is known by its name, and has a capacity, tracks memory only if there are tensors."""
+    if tracks or options.machine is None or options.system is not None:
+        return machine
+    return replace(machine, system=replace(machine.system, track_local_mem=False, local_memory=None))
 
 
 def is_several(workload: Given) -> bool:

@@ -90,6 +90,11 @@ def unannotated(trace: Trace) -> Any:
     return ~(trace.has("inputs") | trace.has("outputs"))
 
 
+def names_tensors(workload: Workload) -> bool:
+    """Whether any node says what it reads or writes."""
+    return any(len(trace.tensors) for trace in workload.templates)
+
+
 def remark_on_unannotated(workload: Workload) -> str:
     """What somebody who tracks memory should know; empty if every node says what it reads and writes."""
     nodes, without = 0, 0

@@ -121,3 +121,19 @@ def test_python_says_what_is_missing() -> None:
     options: dict[str, Any] = {}
     with pytest.raises(EtSimError, match="system and network are missing"):
         et_sim.simulate(training(2), **options)
+
+
+def test_a_machine_by_name_tracks_memory_only_if_there_are_tensors() -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("work", num_ops=1 << 20, tensor_bytes=1 << 20)
+    silent = et_sim.simulate(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
+    assert silent.manifest["warnings"] == []
+    assert silent.peak_memory_bytes is None
+    build.compute("more", num_ops=1, tensor_bytes=1, outputs={"weights": 1 << 20})
+    telling = et_sim.simulate(et_sim.Workload.of([build.build()] * 8), machine="h100-dgx:8")
+    assert set(telling.peak_memory_bytes.tolist()) == {1 << 20}
+    given = preset("h100-dgx:8").system
+    asked = et_sim.simulate(
+        et_sim.Workload.of([build.build()] * 8), system=given, network=preset("h100-dgx:8").network
+    )
+    assert [warning["key"] for warning in asked.manifest["warnings"]] == ["local-mem-capacity"]
