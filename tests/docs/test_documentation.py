@@ -16,7 +16,7 @@ PAGES = [
     *sorted((REPOSITORY / "docs" / "studies").glob("*.md")),
 ]
 # Small cases of many kinds of engine: to interpret them, but for views, takes less than to compile these.
-INTERPRETED = ("converting.md", "dgx-1.md", "networks.md", "packet.md")
+INTERPRETED = ("converting.md", "dgx-1.md", "jobs.md", "memory.md", "networks.md", "packet.md", "streams.md")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
