@@ -171,13 +171,21 @@ def test_bytes_of_every_collective_follow_from_the_plan(
     assert found == expected
 
 
-def test_shared_weights_are_gathered_twice_for_each_micro_batch_and_reduced_once() -> None:
-    plan = Plan(data=4, zero=3, micro_batches=3)
+@pytest.mark.parametrize("prefetch", [0, 1, 9])
+def test_shared_weights_are_gathered_twice_for_each_micro_batch_and_reduced_once(prefetch: int) -> None:
+    plan = Plan(data=4, zero=3, micro_batches=3, prefetch=prefetch)
     layers = Layers(decoder(), plan)
     found = moved(make_training(decoder(), plan).templates[0])
     weights = 4 * layers.dense_weights(0) + layers.embedding_weights + layers.head_weights
     assert found["data", "all_gather"] == 3 * 2 * weights * plan.value_bytes // 4
     assert found["data", "reduce_scatter"] == 3 * weights * plan.gradient_bytes
+
+
+def test_a_bucket_holds_gradients_of_one_micro_batch() -> None:
+    trace = transformer(data=4, zero=2, micro_batches=3).templates[0]
+    reduced = np.flatnonzero(trace.comm_type == CollectiveKind.REDUCE_SCATTER)
+    reduced = reduced[trace.kind[reduced] == NodeKind.COLL]
+    assert len(reduced) == 3  # each far below the size of a bucket
 
 
 def test_groups_that_share_reduce_what_they_have_among_each_other() -> None:

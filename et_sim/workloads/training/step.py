@@ -66,7 +66,6 @@ class _Step:
 
     def _finish(self, place: int) -> None:
         plan, model = self.plan, self.layers.model
-        self.replicas.flush()
         ends = place in (0, plan.pipeline - 1)
         if model.is_tied and not model.is_encoder and plan.pipeline > 1 and ends:
             size = self.layers.vocabulary * model.hidden * plan.gradient_bytes
@@ -127,9 +126,11 @@ class _Step:
                 self._again(layer)
             self._back(self.layers.layer(layer), f"layer {layer}", self._layer_weights(layer), one)
         if piece.has_embedding:
+            self._need(piece, self._embedding_weights, -1)
             self._back(self.layers.embedding(), "embedding", self._embedding_weights, one)
         else:
             self._send(one, -1)
+        self.replicas.flush()  # buckets hold gradients of one pass
 
     def _again(self, layer: int) -> None:
         """The forward pass of a layer, whose results were not kept, before gradients need them."""
@@ -162,6 +163,7 @@ class _Step:
     def _weights(self, one: Pass) -> None:
         for work in self.put_off.pop((one.micro_batch, one.chunk), ()):  # none of a stage without layers
             work()
+        self.replicas.flush()
 
     def _gradients(self, weights: Weights, one: Pass) -> None:
         is_last = one.micro_batch == self.plan.micro_batches - 1
