@@ -126,6 +126,10 @@ def _action(values: dict[str, Any]) -> str:
         words.append(known.get(values["comm_type"], f"collective {values['comm_type']}"))
     sizes = [values[name] for name in ("comm_size", "tensor_size") if name in values]
     words += [exact_bytes(size) for size in sizes]
+    if "comm_split_sizes" in values:
+        shares = str(values["comm_split_sizes"])
+        shown = shares if len(shares) <= _LONGEST_TEXT else f"{shares[:_LONGEST_TEXT]}…"
+        words.append(f"in shares of {shown} bytes")
     if "comm_src" in values:
         words.append(f"from rank {values['comm_src']}")
     if "comm_dst" in values:

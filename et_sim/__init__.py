@@ -1,7 +1,7 @@
 """et-sim: simulate distributed machine-learning training from execution traces.
 
-`simulate` runs a workload on a machine and returns a `Result`; `Workload` and `TraceBuilder` make
-workloads in Python. Everything else is found in the rooms (sub-packages) and may change.
+`simulate` runs a workload on a machine and returns a `Result`; `sweep` varies such a run; `Workload` and
+`TraceBuilder` make workloads in Python. Everything else is found in the rooms (sub-packages) and may change.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from et_sim.version import __version__
 if TYPE_CHECKING:
     from et_sim.api import simulate
     from et_sim.result import Result
+    from et_sim.sweeps.sweep import sweep
     from et_sim.trace import Trace, TraceBuilder, Workload, read_workload, write_workload
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "__version__",
     "read_workload",
     "simulate",
+    "sweep",
     "write_workload",
 ]
 
@@ -51,6 +53,7 @@ _HOME = {
     "Workload": "et_sim.trace",
     "read_workload": "et_sim.trace",
     "simulate": "et_sim.api",
+    "sweep": "et_sim.sweeps.sweep",
     "write_workload": "et_sim.trace",
 }
 

@@ -7,6 +7,7 @@ work of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path, PurePath
@@ -22,6 +23,7 @@ from et_sim.machine.model import TimeFactors
 from et_sim.network.registry import model_named, model_on
 from et_sim.plan.foretold import refuse_mismatches, rules_of
 from et_sim.plan.lowering import Lowering
+from et_sim.plan.spilled import moved_in
 from et_sim.result import Result
 from et_sim.run_options import MACHINE, RunOptions
 from et_sim.simulation import (
@@ -34,12 +36,12 @@ from et_sim.simulation import (
     is_worth_a_look,
     prepare,
     profile_facts,
-    simulated,
+    simulated_in_memory,
 )
 from et_sim.timeline import CausalEvents, Messages, OutputFilter, Phases, PortRecord
 from et_sim.timeline.detail import LINKS, MESSAGES, PATH, PHASES, PORTS, details_of
 from et_sim.timeline.explained import doubt, is_changed
-from et_sim.timeline.out_of_memory import out_of_memory
+from et_sim.timeline.out_of_memory import TooLarge, out_of_memory
 from et_sim.timeline.output_filter import EVERYTHING
 from et_sim.trace import Workload
 from et_sim.trace.preflight import find_mismatches
@@ -131,10 +133,14 @@ def execute(
         links=LINKS in details,
         ports=PortRecord() if PORTS in details else None,
     )
-    outcome = simulated(lowering, chosen, options.fold, watch, recorder)
+    lowering, outcome, moves = simulated_in_memory(
+        task.workload, lowering, chosen, options.fold, watch, recorder
+    )
     if outcome.is_complete:  # what stands still is explained better by the stall
         refuse_mismatches(mismatches)
     full = out_of_memory(outcome, lowering.workload, machine.system.local_memory)
+    if full is not None and moves is not None and (node := moves.too_large_on(full.rank)):
+        full = replace(full, too_large=TooLarge(*node))
     until_end = outcome if full is not None and full.stopped else None
     if full is not None and until_end is not None:
         watch.stage("simulating again until memory is full")
@@ -153,7 +159,9 @@ def execute(
         from et_sim.other_profile import other_profile
 
         watch.stage("simulating the corrected profile, too")
-        manifest["other_profile"] = other_profile(workload, options, change, task, outcome, chosen)
+        manifest["other_profile"] = other_profile(
+            workload, options, change, task, outcome, chosen, moves.workload if moves else task.workload
+        )
     manifest["detail"] = list(details if layer_file is None else details_of((*details, PHASES)))
     layers = (
         layer_file.figures(outcome, recorder.phases)
@@ -172,6 +180,7 @@ def execute(
         recorder.ports,
         full,
         until_end,
+        moved_in(machine.system, moves),
     )
     if full is not None and not full.stopped:
         place = _base(machine.system.local_memory.place) if machine.system.local_memory else ""
@@ -217,6 +226,7 @@ def make_manifest(
             "links": len(machine.network.links),
             "late_ns": workload.late_ns,
         },
+        "costs": machine.system.costs and machine.system.costs.as_dict(),
         "time_factors": [_factors(one) for one in machine.system.time_factors],
         "distinct_traces": len(workload.templates),
         "inputs": [

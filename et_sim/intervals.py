@@ -197,6 +197,23 @@ class Unions:
 COMPUTE, COPY, TRANSFER, MEMORY, WAITING, HOST = SORTS = range(6)
 
 
+def waits_apart(owner: Any, sort: Any, start: Any, end: Any, let_in: Any, moved: Any) -> tuple[Any, ...]:
+    """Owner, sort, start and end, where transfers merely wait from when they are let in until they move.
+
+    Before that, others of their owner are under way, which count for themselves.
+    """
+    start = np.where(sort == TRANSFER, let_in, start)
+    waits = (sort == TRANSFER) & (moved > start)
+    if waits.any():
+        twice = np.repeat(np.arange(len(owner)), 1 + waits)
+        is_first = np.append(True, twice[1:] != twice[:-1]) & waits[twice]
+        is_second = ~is_first & waits[twice]
+        owner, sort, moved = owner[twice], sort[twice], moved[twice]
+        start, end = np.where(is_second, moved, start[twice]), np.where(is_first, moved, end[twice])
+        sort = np.where(is_first, WAITING, sort)
+    return owner, sort, start, end
+
+
 class Spent:
     """Per owner: how long something of a sort was under way, and how its time is split among the sorts.
 
@@ -210,20 +227,8 @@ class Spent:
         self._unions = Unions(len(SORTS), self._measure)
 
     def add(self, owner: Any, sort: Any, start: Any, end: Any, let_in: Any, moved: Any) -> None:
-        """Take a piece, as `Unions` does; transfers merely wait from when they are let in until they move.
-
-        Before that, others of their owner are under way, which count for themselves.
-        """
-        start = np.where(sort == TRANSFER, let_in, start)
-        waits = (sort == TRANSFER) & (moved > start)
-        if waits.any():
-            twice = np.repeat(np.arange(len(owner)), 1 + waits)
-            is_first = np.append(True, twice[1:] != twice[:-1]) & waits[twice]
-            is_second = ~is_first & waits[twice]
-            owner, sort, moved = owner[twice], sort[twice], moved[twice]
-            start, end = np.where(is_second, moved, start[twice]), np.where(is_first, moved, end[twice])
-            sort = np.where(is_first, WAITING, sort)
-        self._unions.add(owner, sort, start, end)
+        """Take a piece, as `Unions` does; see `waits_apart`."""
+        self._unions.add(*waits_apart(owner, sort, start, end, let_in, moved))
 
     def close(self) -> None:
         """Everything is there: the figures are those of all owners."""

@@ -17,7 +17,7 @@ from et_sim.jobs.text import npus_text
 from et_sim.machine import Machine
 from et_sim.machine.model import Straggler
 from et_sim.plan.lowering import Lowering
-from et_sim.simulation import Recorder, Task, Watcher, simulated
+from et_sim.simulation import Recorder, Task, Watcher, simulated_in_memory
 from et_sim.trace import Workload
 from et_sim.trace.workload import Job
 from et_sim.units import rank_mask
@@ -35,7 +35,8 @@ def times_alone(
         watch.stage(f"simulating job {job.name} alone")
         workload = only(task.workload, job)
         lowering = Lowering(workload, _machine_of(task.machine, workload, job))
-        found.append(duration_ns(simulated(lowering, model, may_fold, watch, Recorder()), job))
+        _, outcome, _ = simulated_in_memory(workload, lowering, model, may_fold, watch, Recorder())
+        found.append(duration_ns(outcome, job))
     return found
 
 

@@ -22,7 +22,8 @@ from et_sim.plan.expected import expected_messages
 from et_sim.plan.lowering import Lowering, assemble
 from et_sim.plan.tables import Plan
 from et_sim.run_options import RunOptions
-from et_sim.simulation import Change, Given, Task, fewest_actors, prepare
+from et_sim.simulation import Change, Given, Task, fewest_actors, moves_needed, prepare
+from et_sim.trace import Workload
 
 # Messages and nodes that machine code simulates in a few seconds, and in half a minute.
 ALWAYS, AT_MOST = 3_000_000, 30_000_000
@@ -47,11 +48,13 @@ def other_profile(
     task: Task,
     outcome: Outcome,
     model: NetworkModel,
+    simulated: Workload,
 ) -> dict[str, Any]:
-    """What the corrected profile gives, as plain values; `outcome` is that of `task`."""
+    """What the corrected profile gives, as plain values; `outcome` is that of `task`, whose workload may have
+    been `simulated` with moves to remote memory."""
     # Layer files are read for the machine; of anything else, what was read serves again.
     given = workload if task.layer_file else task.workload
-    trials = _Trials(given, options, change, outcome.plan, model)
+    trials = _Trials(given, options, change, outcome.plan, model, simulated)
     now = _tried(outcome)
     missing = frozenset(Correction) - task.machine.system.behaviour.corrections
     try:
@@ -89,23 +92,33 @@ class _Trials:
         change: Change,
         plan: Plan,
         model: NetworkModel,
+        simulated: Workload,
     ) -> None:
         self._workload, self._options, self._change = workload, options, change
+        self._simulated = simulated  # what the plan is of
         self._plan, self._model = plan, model
         self._actors = Actors(plan.actor_of_rank, plan.actors["rank"])
 
     def simulated(self, task: Task, affordable: int, alike: int = 1) -> Tried:
         """What becomes of it; `alike`: how many such simulations there are."""
         lowering = Lowering(task.workload, task.machine)
-        network = task.machine.network_of(has_contention=self._model.HAS_CONTENTION)
+        outcome = self._outcome(lowering, affordable, alike)
+        moves = outcome and moves_needed(task.workload, lowering, outcome)
+        if moves:
+            outcome = self._outcome(Lowering(moves.workload, task.machine), affordable, alike)
+        return _tried(outcome) if outcome else Tried(NOT_SIMULATED)
+
+    def _outcome(self, lowering: Lowering, affordable: int, alike: int) -> Outcome | None:
+        """None: it would cost too much."""
+        network = lowering.machine.network_of(has_contention=self._model.HAS_CONTENTION)
         folded = fewest_actors(lowering, self._model, self._options.fold)
-        for actors in (folded, Actors.one_per_rank(task.workload.ranks)):
+        for actors in (folded, Actors.one_per_rank(lowering.workload.ranks)):
             plan = assemble(lowering, actors)
             if size_of(plan) > affordable:
-                return Tried(NOT_SIMULATED)
+                return None
             outcome = run_plan(plan, network, self._model, alike=alike)
             if outcome is not None:
-                return _tried(outcome)
+                return outcome
         raise AssertionError("only a folded run is given up")
 
     def acting(self, missing: frozenset[Correction], now: Tried, corrected: Tried) -> Acting:
@@ -141,7 +154,8 @@ class _Trials:
         """What the actors of the run would do; None: the machine or the workload is refused."""
         try:
             task = self._with(more)
-            return assemble(Lowering(task.workload, task.machine), self._actors)
+            workload = task.workload if task.layer_file else self._simulated
+            return assemble(Lowering(workload, task.machine), self._actors)
         except EtSimError:
             return None
 

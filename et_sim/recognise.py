@@ -22,6 +22,8 @@ class Kind(StrEnum):
 
     RUN = "the directory of a run"
     PART_OF_RUN = "a part of a run's directory"
+    SWEEP = "the directory of a sweep"
+    AXES = "the description of a sweep"
     TRACE = "a trace file of one rank"
     MANIFEST = "a workload manifest"
     LAYERS = "a layer file"
@@ -44,7 +46,8 @@ SIMULATOR: Mapping[str, tuple[Kind, ...]] = MappingProxyType(
         "workload": _WORKLOADS,
         "schedule_of": (Kind.MANIFEST, Kind.RUN, Kind.PART_OF_RUN),
         **dict.fromkeys(("system", "network", "memory", "groups"), _MACHINE),  # told apart by their reader
-        **dict.fromkeys(("directory", "a", "b"), (Kind.RUN, Kind.PART_OF_RUN)),  # the reader tells the parent
+        **dict.fromkeys(("a", "b"), (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP)),  # the reader tells the parent
+        "directory": (Kind.RUN, Kind.PART_OF_RUN, Kind.SWEEP),
     }
 )
 _TRACES = (Kind.TRACE, Kind.MANIFEST)
@@ -67,6 +70,7 @@ _LAYER_WORD = re.compile(
     r"\s*(DATA|MODEL|MICRO|HYBRID_[A-Z_]+|TRANSFORMER\w*|DLRM\w*|DISTRIBUTED_INFERENCE)\s+\S"
 )
 _SIGNS = (
+    (Kind.AXES, re.compile(r"(?m:^axes\s*:)")),
     (Kind.MANIFEST, re.compile(r'"et_sim_workload"\s*:')),
     (Kind.JSON_TRACE, re.compile(r'\s*\{\s*"et_sim_trace"\s*:')),
     (Kind.RECORDING, re.compile(r'"(traceEvents|deviceProperties)"\s*:|\{\s*"schema"\s*:\s*"\d+\.\d')),
@@ -90,6 +94,8 @@ def kind_of(path: Path) -> Kind | None:
         if path.is_dir():
             if (path / "run.json").is_file():
                 return Kind.RUN
+            if (path / "sweep.arrow").is_file():
+                return Kind.SWEEP
             return Kind.RECORDINGS if any(_is_recording(one) for one in _some_json(path)) else None
         if not path.is_file():
             return None
@@ -123,8 +129,10 @@ def refuse_misplaced(given: Mapping[str, object], places: Mapping[str, tuple[Kin
 def _remedy(kind: Kind, path: Path) -> str:
     """The command that takes it."""
     match kind:
-        case Kind.RUN:
+        case Kind.RUN | Kind.SWEEP:
             return f"look at it with: et-sim inspect {path}"
+        case Kind.AXES:
+            return f"carry it out with: et-sim sweep {path}"
         case Kind.PART_OF_RUN:
             return f"look at the run with: et-sim inspect {path.parent}"
         case Kind.TRACE:
@@ -179,4 +187,4 @@ def _some_json(folder: Path) -> list[Path]:
 
 
 def _is_recording(path: Path) -> bool:
-    return bool(_SIGNS[2][1].search(_begin(path).decode("utf-8", errors="replace")))
+    return bool(dict(_SIGNS)[Kind.RECORDING].search(_begin(path).decode("utf-8", errors="replace")))

@@ -21,13 +21,17 @@ from et_sim.jobs import read_jobs
 from et_sim.layer_file_run import LayerFileRun, is_layer_file
 from et_sim.machine import Machine, Network, read_machine
 from et_sim.machine.corrections import Correction
+from et_sim.machine.model import WhenFull
 from et_sim.machine.profiles import Profile
+from et_sim.machine.sources import Source
 from et_sim.plan.actors import Actors
 from et_sim.plan.lowering import Lowering, assemble
+from et_sim.plan.spilled import Spilled, spilled
 from et_sim.plan.tables import Plan
 from et_sim.recognise import Kind, kind_of
 from et_sim.run_options import RunOptions
 from et_sim.timeline import CausalEvents, Messages, Phases, PortRecord
+from et_sim.timeline.out_of_memory import out_of_memory
 from et_sim.trace import Workload, read_workload
 from et_sim.trace.tensors import names_tensors
 
@@ -121,7 +125,9 @@ def prepare(
 
 def _named(machine: Machine, options: RunOptions, *, tracks: bool) -> Machine:
     """A machine that is known by its name, and has a capacity, tracks memory only if there are tensors."""
-    if tracks or options.machine is None or options.system is not None:
+    given: object = options.system
+    is_its_own = given is None or (isinstance(given, Source) and given.place == options.machine)
+    if tracks or options.machine is None or not is_its_own:
         return machine
     return replace(machine, system=replace(machine.system, track_local_mem=False, local_memory=None))
 
@@ -207,6 +213,33 @@ def simulated(
         outcome = recorder.run(assemble(lowering, alone), network, model, watch)
     assert outcome is not None  # only a folded run is given up
     return outcome
+
+
+def moves_needed(workload: Workload, lowering: Lowering, outcome: Outcome) -> Spilled | None:
+    """The workload with moves to remote memory, if the machine allows them and a run of it shows the need."""
+    memory = lowering.machine.system.local_memory
+    if memory is None or memory.when_full is not WhenFull.SPILL:
+        return None
+    is_full = out_of_memory(outcome, lowering.workload, memory) is not None
+    return spilled(workload, lowering, memory) if is_full else None
+
+
+def simulated_in_memory(
+    workload: Workload,
+    lowering: Lowering,
+    model: NetworkModel,
+    may_fold: bool,
+    watch: Watcher,
+    recorder: Recorder,
+) -> tuple[Lowering, Outcome, Spilled | None]:
+    """The same, and if memory gets full, again with tensors that wait in remote memory."""
+    outcome = simulated(lowering, model, may_fold, watch, recorder)
+    moves = moves_needed(workload, lowering, outcome)
+    if moves is None:
+        return lowering, outcome, None
+    watch.stage("simulating again with tensors in remote memory")
+    lowering = Lowering(moves.workload, lowering.machine)
+    return lowering, simulated(lowering, model, may_fold, watch, recorder), moves
 
 
 def announced(packets: int) -> str:

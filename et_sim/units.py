@@ -105,9 +105,15 @@ def exact_bytes(size: int) -> str:
     return text if is_exact else f"{size} B"
 
 
-def format_ns(span: int | float) -> str:
-    """A time span for people, with at most three decimals: `117.78 \u00b5s`."""
-    return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=3)
+def format_ns(span: int | float, decimals: int = 3) -> str:
+    """A time span for people, with at most three decimals unless more are asked for: `117.78 \u00b5s`."""
+    return _format(span, (("ns", 1), ("\u00b5s", 10**3), ("ms", 10**6), ("s", 10**9)), decimals=decimals)
+
+
+def format_joules(energy: float) -> str:
+    """An energy in the unit that reads best."""
+    units = (("\u00b5J", 1), ("mJ", 10**3), ("J", 10**6), ("kJ", 10**9), ("MJ", 10**12), ("GJ", 10**15))
+    return _format(energy * 1e6, units, decimals=2)
 
 
 def format_bandwidth(bytes_per_ns: float) -> str:

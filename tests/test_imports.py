@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "paths": set(),
     "trace": set(),
     "layerfile": {"trace"},
-    "workloads": {"trace"},
+    "workloads": {"trace", "memory"},
     "machine": set(),
     "collectives": set(),
     "compute": {"machine", "trace"},
@@ -83,7 +83,32 @@ ALLOWED: dict[str, set[str]] = {
         "layer_file_run",
         "run_options",
     },
-    "sweep": {"api", "machine", "timeline", "views", "trace", "result"},
+    "serving": {
+        "api",
+        "simulation",
+        "run_options",
+        "workloads",
+        "trace",
+        "machine",
+        "plan",
+        "network.registry",
+        "tables",
+        "timeline",
+    },
+    "sweeps": {
+        "api",
+        "compute",
+        "layer_file_run",
+        "machine",
+        "network.registry",
+        "result",
+        "run_options",
+        "tables",
+        "timeline",
+        "trace",
+        "views",
+        "workloads",
+    },
     "doctor": {"api"},
     "explain": {"machine", "tables", "views.summary.parts"},
     "cli": {
@@ -99,7 +124,8 @@ ALLOWED: dict[str, set[str]] = {
         "plan",
         "machine",
         "trace",
-        "sweep",
+        "serving",
+        "sweeps",
         "collectives",
         "compute",
         "layer_file_run",
@@ -111,7 +137,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "converters": {"trace", "layerfile", "compute"},
 }
-FACADE = {"api", "result", "trace"}  # et_sim/__init__.py offers names of these rooms
+FACADE = {"api", "result", "sweeps", "trace"}  # et_sim/__init__.py offers names of these rooms
 
 Import = tuple[str, str]  # module that imports, dotted name that it imports
 

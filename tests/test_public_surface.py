@@ -22,6 +22,7 @@ PUBLIC = [
     "__version__",
     "read_workload",
     "simulate",
+    "sweep",
     "write_workload",
 ]
 TOP_LEVEL = {

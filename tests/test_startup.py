@@ -36,6 +36,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_help_of_a_command_loads_nothing_heavy() -> None:
     for command in (
         "run",
+        "sweep",
         "check",
         "inspect",
         "export",

@@ -1,7 +1,7 @@
-"""Collectives whose members give different sizes, as all-to-alls with uneven splits are recorded.
+"""Collectives whose members give different sizes, as in recordings without the splits of an all-to-all.
 
-A simulation moves equal parts. Where every member gives the largest size of any, a collective takes no less
-time than it would with the sizes as they are.
+Without sizes for each member, a simulation moves equal parts. Where every member gives the largest size of
+any, a collective takes no less time than it would with the sizes as they are.
 
 Not here: members that start different collectives, which nobody can correct but the workload's maker.
 """
@@ -22,6 +22,7 @@ from converters.editing.remove_nodes import Rewiring
 from converters.editing.writing import edited
 from et_sim.trace import Trace, Workload
 from et_sim.trace.columns import CollectiveKind
+from et_sim.trace.splits import has_splits
 from et_sim.units import plural
 
 
@@ -44,6 +45,8 @@ class SizeEqualiser:
         largest = sizes.max(axis=0)
         differs = (sizes != largest).any(axis=0) & (kinds == kinds[0]).all(axis=0)
         differs &= kinds[0] != CollectiveKind.BARRIER
+        for rank, of_rank in rows.items():  # members that list sizes for each other may differ
+            differs &= ~has_splits(traces[rank])[of_rank[:shortest]]
         for number in kinds[0][differs].tolist():
             known = number in CollectiveKind._value2member_map_
             self.uneven[CollectiveKind(number).name.lower() if known else f"comm_type {number}"] += 1

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from converters.editing.groups import Groups
+from converters.editing.plans import PlanChange
 from et_sim.errors import TraceError, UsageError, did_you_mean
 from et_sim.group_names import group_key
 from et_sim.trace import GroupRule, Trace, Workload
 from et_sim.trace.columns import NodeKind
 
 Names = tuple[tuple[str, str], ...]  # (group_key in the trace, family)
-REPLICA = "replica"  # the group of all ranks, where it is to stay within each replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,11 @@ class GroupRules:
     rules: dict[str, GroupRule]
     of_rank: list[Names]  # shared by ranks that use the same names
     unnamed: frozenset[str]  # rules that lists of members follow; those of one size and stride are alike
+
+    @property
+    def renames_all_ranks(self) -> bool:
+        """Whether the group of all ranks stays what it was, under a name."""
+        return any(not key for names in set(self.of_rank) for key, _ in names)
 
     def alike(self, name: str, source: str) -> list[str]:
         """The families that grow together if some rank's group `name` does; its own comes first."""
@@ -58,16 +63,23 @@ class GroupRules:
         raise UsageError(cause, place=source, remedy=remedy)
 
 
-def find_group_rules(workload: Workload, groups: Groups, *, keep_groups: bool = False) -> GroupRules:
-    """Every group that a collective names, as a rule; with `keep_groups`, that of all ranks too."""
-    if keep_groups and REPLICA in workload.group_rules:
+def find_group_rules(
+    workload: Workload, groups: Groups, *, all_ranks: str = "", plan: PlanChange | None = None
+) -> GroupRules:
+    """Every group that a collective names, as a rule; that of all ranks too, if `all_ranks` is its name.
+
+    Rules that lists of members follow are called by the axes of the plan, or after one of the groups.
+    """
+    if all_ranks in workload.group_rules:
         raise UsageError(
-            f'a group rule is called "{REPLICA}", as --keep-groups would call the group of all ranks',
+            f'a group rule is called "{all_ranks}", as the group of all ranks would be',
             place=workload.source,
             remedy="give the rule another name",
         )
     used = [_used(trace) for trace in workload.templates]
-    search = _Search(workload, groups, keep_groups)
+    search = _Search(workload, groups, all_ranks, plan)
+    if all_ranks:
+        search.rules[all_ranks] = GroupRule(workload.ranks)
     known: dict[tuple[int, tuple[Any, ...]], Names] = {}
     of_rank: list[Names] = []
     for rank, template in enumerate(workload.template_of_rank.tolist()):
@@ -76,8 +88,6 @@ def find_group_rules(workload: Workload, groups: Groups, *, keep_groups: bool = 
         if key not in known:
             known[key] = search.names(rank, used[template], instances)
         of_rank.append(known[key])
-    if keep_groups:
-        search.rules[REPLICA] = GroupRule(workload.ranks)
     return GroupRules(search.rules, of_rank, frozenset(search.called.values()))
 
 
@@ -93,16 +103,17 @@ class _Search:
 
     workload: Workload
     groups: Groups
-    keep_groups: bool
+    all_ranks: str
+    plan: PlanChange | None
     rules: dict[str, GroupRule] = field(default_factory=dict)
     called: dict[tuple[GroupRule, int], str] = field(default_factory=dict)  # rules without names of their own
 
     def names(self, rank: int, used: list[str], instances: tuple[Any, ...]) -> Names:
         """What a rank's groups are called as rules."""
-        found = [("", REPLICA)] if self.keep_groups else []
+        found = [("", self.all_ranks)] if self.all_ranks else []
         alike: dict[GroupRule, int] = {}
         for name, instance in zip(used, instances, strict=True):
-            if instance[0] == "all" and not self.keep_groups:
+            if instance[0] == "all" and not self.all_ranks:
                 continue
             if instance[0] == "rule":
                 self.rules.setdefault(name, self.workload.group_rules[name])
@@ -114,11 +125,13 @@ class _Search:
         return tuple(found)
 
     def name_of(self, rule: GroupRule, number: int, group: str) -> str:
-        """What the `number`-th rule of its size and stride is called: after the first group met."""
+        """What the `number`-th rule of its size and stride is called: by its axes, or after a group."""
         if (rule, number) not in self.called:
-            name = f"like-{group}"
+            first = name = self.plan.name_of(rule, f"group {group}") if self.plan else f"like-{group}"
+            others = 1
             while name in self.rules:
-                name += "'"
+                others += 1
+                name = f"{first}-{others}"
             self.called[rule, number] = name
             self.rules[name] = rule
         return self.called[rule, number]
@@ -133,8 +146,10 @@ class _Search:
                 place=self.workload.source,
                 remedy="give the groups file with --groups, or traces whose metadata describes their groups",
             )
-        rule = _rule_of_members(members)
-        if rule is None or self.workload.ranks % rule.every or tuple(rule.members(rank)) != members:
+        patterns = (0, *(self.plan.patterns if self.plan else ()))
+        found = (_rule_of_members(members, every) for every in patterns)
+        rule = next((one for one in found if one and self._fits(one, rank, members)), None)
+        if rule is None:
             listed = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
             raise TraceError(
                 f"{where} has the members {listed}, which follow no rule: equally far apart along each axis,"
@@ -144,9 +159,12 @@ class _Search:
             )
         return rule
 
+    def _fits(self, rule: GroupRule, rank: int, members: Sequence[int]) -> bool:
+        return self.workload.ranks % rule.every == 0 and tuple(rule.members(rank)) == tuple(members)
 
-def _rule_of_members(members: Sequence[int]) -> GroupRule | None:
-    """The rule of a group whose members lie along axes; None if they lie otherwise."""
+
+def _rule_of_members(members: Sequence[int], every: int) -> GroupRule | None:
+    """The rule of members that lie along axes, beginning anew every so many ranks; None: they do not."""
     left, axes = np.array(members, np.int64), [(1, 1)]
     while len(left) > 1:
         steps = np.diff(left)
@@ -155,7 +173,7 @@ def _rule_of_members(members: Sequence[int]) -> GroupRule | None:
         left = left[::size]
     sizes, strides = zip(*axes, strict=True)
     try:
-        return GroupRule(sizes, strides)
+        return GroupRule(sizes, strides, every)
     except TraceError:
         return None
 

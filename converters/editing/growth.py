@@ -27,7 +27,8 @@ class Step:
 
     block: int
     factor: int
-    group: str = ""  # the rule that grows; "" are replicas
+    group: str = ""  # the rule or axis that grows; "" are replicas
+    rule: GroupRule | None = None  # who its members were
 
 
 @dataclass(slots=True)
@@ -81,8 +82,14 @@ class Growth:
         for other, its in self.rules.items():
             if other not in grown:
                 grown[other] = self._beside(other, its, block, factor, name)
-        self._take(Step(block, factor, name))
+        self._take(Step(block, factor, name, self.old_rules[name]))
         self.rules = {known: grown[known] for known in self.rules}
+
+    def spread(self, steps: Sequence[Step], rules: Mapping[str, GroupRule]) -> None:
+        """Several steps at once, after which the rules are these."""
+        for step in steps:
+            self._take(step)
+        self.rules = {name: rules[name] for name in self.rules}
 
     def _beside(self, other: str, rule: GroupRule, block: int, factor: int, growing: str) -> GroupRule:
         """What a rule becomes while another one grows: the same within its blocks, wider across them."""
@@ -131,7 +138,7 @@ class Growth:
     def along(self, old: Any, peer: Any) -> str:
         """The first growing group of which old ranks and their peers are different members, or ""."""
         for step in self.steps:
-            rule = self.old_rules.get(step.group)
+            rule = step.rule
             if rule is None or step.factor == 1:
                 continue
             if bool((rule.position(old) != rule.position(peer)).any()):

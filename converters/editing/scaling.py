@@ -31,6 +31,7 @@ from et_sim.group_names import group_key
 from et_sim.trace import Trace, Workload
 from et_sim.trace.builder_nodes import ROOT_COLUMN
 from et_sim.trace.columns import CollectiveKind, NodeKind
+from et_sim.trace.splits import ATTRIBUTE, has_splits
 from et_sim.units import plural
 
 _CONSTANT = frozenset(
@@ -134,7 +135,8 @@ def _distance(workload: Workload, template: int, users: Any, peer: int, growth: 
             f"rank {users[at]} sends to or receives from rank {other[at]}, which is another member of group"
             f" {group}: who its partner would be among more members is not known",
             place=trace.source,
-            remedy="grow a group whose members send each other nothing, or use --replicas",
+            remedy="grow a group whose members send each other nothing, or use --replicas; the order of"
+            " ranks in a plan is that of --order",
         )
     apart = growth.first_copy(other) - growth.first_copy(users)
     most = (growth.ranks - 1) // 2
@@ -200,13 +202,17 @@ def _refuse_unknown(trace: Trace, row: int, group: tuple[str, str], growth: Grow
     """What no rule covers; `group` is called so in the trace, and as a rule."""
     key, family = group
     kind = int(trace.comm_type[row])
+    copies = "--replicas" if key else "--replicas with --keep-groups"
     column = ROOT_COLUMN.get(CollectiveKind(kind)) if kind in CollectiveKind._value2member_map_ else None
     if growth.factor > 1 and not key and trace.has("involved_dim", row):
         cause = "names dimensions of the network (involved_dim), and a bigger machine may have others"
         remedy = "name a group instead (pg_name)"
     elif factor > 1 and kind not in (*_CONSTANT, CollectiveKind.ALL_GATHER):
         cause = _NO_RULE
-        remedy = "grow a group without such collectives, or use --replicas"
+        remedy = f"grow a group without such collectives, or use {copies}"
+    elif factor > 1 and has_splits(trace)[row]:
+        cause = f"lists bytes for each member of its group ({ATTRIBUTE}), and a bigger one has more"
+        remedy = f"grow another group, use {copies}, or leave {ATTRIBUTE} out"
     elif growth.factor > 1 and family and column is not None and trace.has(column, row):
         cause = f"has a root, rank {int(getattr(trace, column)[row])}, in one of many groups alike"
         remedy = "leave the root out (the first member is meant then), or use the group of all ranks"

@@ -46,10 +46,27 @@ class Communication:
     is_empty: bool = False  # the recording says that there is nothing to transfer
 
     @property
+    def split_bytes(self) -> tuple[int, ...]:
+        """What an all-to-all with split sizes sends to each member; (): it has none, or they do not add up.
+
+        Who gives split sizes for what comes out only, sends everybody the same.
+        """
+        is_exchange = self.operation.collective == CollectiveKind.ALL_TO_ALL
+        splits = self.in_splits or (1,) * len(self.out_splits)
+        if not is_exchange or self.group_size not in (UNKNOWN, len(splits)) or min(splits, default=-1) < 0:
+            return ()
+        each, rest = divmod(self.in_bytes, max(sum(splits), 1))
+        if rest or (sum(splits) and not each and not self.is_empty):
+            return ()
+        return tuple(each * size for size in splits)
+
+    @property
     def is_unsized(self) -> bool:
         """Whether the recording does not say how much it transfers."""
         if self.operation == UNNAMED_OPERATION:
             return True
+        if self.split_bytes:
+            return False
         return not (self.comm_bytes or self.is_empty or self.operation.collective == CollectiveKind.BARRIER)
 
     @property
@@ -57,6 +74,8 @@ class Communication:
         """The size that the trace format wants."""
         if self.operation.collective == CollectiveKind.BARRIER:
             return 0
+        if self.split_bytes:
+            return self.in_bytes
         comes_out = self.operation.node == NodeKind.RECV or self.operation.collective in _COMES_OUT
         first, second = (self.out_bytes, self.in_bytes) if comes_out else (self.in_bytes, self.out_bytes)
         return first or second

@@ -41,6 +41,7 @@ from converters.pytorch.wire_rows import TEXT_PIECES, TOO_SMALL, Block, write_ro
 from et_sim.protobuf_fields import delimited, varint
 from et_sim.trace.columns import CollectiveKind, NodeKind
 from et_sim.trace.process_groups import process_group_text
+from et_sim.trace.splits import split_text
 
 _ROWS = 1 << 14  # written at a time
 _BYTES = 1 << 22  # room for them to begin with
@@ -315,6 +316,7 @@ def _texts_of(one: Communication) -> bytes:
             text_attribute("pg_name", one.group),
             text_attribute("comm_dtype", one.datatype),
             number_attribute("comm_out_size", one.out_bytes) if one.out_bytes else b"",
+            text_attribute("comm_split_sizes", split_text(one.split_bytes)),
             list_attribute("in_split_sizes", one.in_splits),
             list_attribute("out_split_sizes", one.out_splits),
         )

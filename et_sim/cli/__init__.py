@@ -29,10 +29,14 @@ from et_sim.cli import (
     plan,
     report,
     run,
+    search,
+    serve,
     show,
     sql,
+    sweep,
     systolic,
 )
+from et_sim.cli.unread import UnreadError
 from et_sim.compiled.entry_points import telling_compilation
 from et_sim.compiled.telling import Lines
 from et_sim.errors import EtSimError, brief
@@ -41,6 +45,8 @@ from et_sim.version import __version__
 
 COMMANDS = (
     run,
+    sweep,
+    search,
     check,
     inspect,
     sql,
@@ -53,6 +59,7 @@ COMMANDS = (
     machine,
     show,
     make,
+    serve,
     systolic,
     demo,
     doctor,
@@ -68,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     atexit.register(_freeze)
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words).parse_args(words)
+    status = 0
     try:
         with telling_compilation(Lines("et-sim")):
             status = carry_out(options)
@@ -75,9 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EtSimError as error:
         print(f"et-sim: error: {error}", file=sys.stderr)
         return error.exit_status
-    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+    except BrokenPipeError as gone:  # the reader of our output has gone: nobody is left to tell
         sys.stderr.close()
-        return 0
+        return gone.status if isinstance(gone, UnreadError) else status
     except KeyboardInterrupt:
         print("et-sim: interrupted", file=sys.stderr)
         return 130

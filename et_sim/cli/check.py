@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from et_sim.cli.options import add_run_options
 from et_sim.cli.run import WORKLOAD_HELP
+from et_sim.cli.unread import printing
 from et_sim.errors import EtSimError, UsageError
 from et_sim.run_options import MACHINE
 
@@ -69,8 +70,10 @@ def run(options: argparse.Namespace) -> int:
     if machine and not _has_errors(found):
         _attempt(found, lambda: _plan(workload, machine, options.model, found))
     found.sort(key=lambda problem: problem.severity != "error")
-    print(_as_json(workload, found) if options.json else _as_text(workload, found))
-    return 2 if _has_errors(found) else 0
+    status = 2 if _has_errors(found) else 0
+    with printing(status):
+        print(_as_json(workload, found) if options.json else _as_text(workload, found))
+    return status
 
 
 def _workload(

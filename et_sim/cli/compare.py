@@ -1,4 +1,4 @@
-"""`et-sim compare`: what got slower or faster from one run to another."""
+"""`et-sim compare`: what got slower or faster from one run, or sweep, to another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from et_sim.cli.unread import printing
 from et_sim.errors import UsageError
 
 ROWS = 10
@@ -17,12 +18,14 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "compare",
-        help="what got slower or faster from one run to another",
+        help="what got slower or faster from one run or sweep to another",
         description="Compare run B with A: by operation, group, dimension (with --detail phases) and rank. "
-        "With --threshold, the exit status is 1 if B is slower than A by more than that, or stalled.",
+        "Of two sweeps over the same axes, compare the points that both have. "
+        "With --threshold, the exit status is 1 if B, or a point of it, is slower than A by more than that, "
+        "or stalled.",
     )
-    parser.add_argument("a", metavar="A", help="directory of the run to compare with")
-    parser.add_argument("b", metavar="B", help="directory of the run that may be slower or faster")
+    parser.add_argument("a", metavar="A", help="directory of the run or sweep to compare with")
+    parser.add_argument("b", metavar="B", help="directory of the run or sweep that may be slower or faster")
     parser.add_argument(
         "--threshold",
         metavar="SHARE",
@@ -45,14 +48,37 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.views import open_run
     from et_sim.views.compare.changes import compare
     from et_sim.views.compare.text import comparison_lines
+    from et_sim.views.sweep.directory import is_sweep
     from et_sim.views.text import terminal_width
 
+    sweeps = [one for one in (options.a, options.b) if is_sweep(one)]
+    if len(sweeps) == 1:
+        remedy = "compare two runs, or two sweeps"
+        raise UsageError("only one of the two is a sweep", place=sweeps[0], remedy=remedy)
+    if sweeps:
+        return _compare_sweeps(options, threshold)
     found = compare(open_run(options.a), open_run(options.b))
+    status = SLOWER if threshold is not None and found.exceeds(threshold) else 0
+    with printing(status):
+        if options.json:
+            print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        else:
+            print("\n".join(comparison_lines(found, terminal_width(), options.top)))
+    return status
+
+
+def _compare_sweeps(options: argparse.Namespace, threshold: float | None) -> int:
+    from et_sim.views.sweep.comparison import compare_sweeps, sweep_comparison_lines
+    from et_sim.views.sweep.directory import open_sweep
+    from et_sim.views.text import terminal_width
+
+    found = compare_sweeps(open_sweep(options.a), open_sweep(options.b))
+    options.status_unread = SLOWER if threshold is not None and found.exceeds(threshold) else 0
     if options.json:
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(comparison_lines(found, terminal_width(), options.top)))
-    return SLOWER if threshold is not None and found.exceeds(threshold) else 0
+        print("\n".join(sweep_comparison_lines(found, terminal_width(), options.top)))
+    return int(options.status_unread)
 
 
 def _share(text: str) -> float:

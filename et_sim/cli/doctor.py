@@ -8,6 +8,8 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from et_sim.cli.unread import printing
+
 if TYPE_CHECKING:
     from et_sim.doctor import Finding
 
@@ -30,14 +32,16 @@ def run(options: argparse.Namespace) -> int:
 
     findings = list(examine())
     problems = [finding for finding in findings if finding.problem]
-    if options.json:
-        data = {"is_well": not problems, "findings": [asdict(finding) for finding in findings]}
-        print(json.dumps(data, indent=2, ensure_ascii=False))
-    else:
-        from et_sim.cli.inspect import show
+    status = 1 if problems else 0
+    with printing(status):
+        if options.json:
+            data = {"is_well": not problems, "findings": [asdict(finding) for finding in findings]}
+            print(json.dumps(data, indent=2, ensure_ascii=False))
+        else:
+            from et_sim.cli.inspect import show
 
-        show("\n".join([*_tables(findings), *_verdict(problems)]))
-    return 1 if problems else 0
+            show("\n".join([*_tables(findings), *_verdict(problems)]))
+    return status
 
 
 def _tables(findings: list[Finding]) -> list[str]:

@@ -45,7 +45,9 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.views.export.contents import MOST_SLICES, contents_of
     from et_sim.views.run.selection import selection
 
-    opened, window = open_run(options.directory), selection(window=options.window).window or ALWAYS
+    opened, part = open_run(options.directory), selection(window=options.window)
+    part.check_window(opened)
+    window = part.window or ALWAYS
     contents = contents_of(opened, options.ranks, window, options.limit or MOST_SLICES)
     print(_told(contents))
     for sentence in contents.left_out:

@@ -14,12 +14,16 @@ from et_sim.terminal import is_live
 
 if TYPE_CHECKING:
     from et_sim.views.run.selection import Selection
+    from et_sim.views.sweep.directory import SweepDirectory
 
 VIEWS = {
     "summary": "one screen: times, ranks, top operations, coverage (the default)",
     "ranks": "what every rank did with its time",
     "groups": "collectives by communicator group",
     "ops": "all operations, by total time",
+    "activity": "what every rank does over time: which part of its time is spent when",
+    "waits": "waiting against transfer by rank, group and operation, and who is waited for",
+    "bandwidth": "bandwidth against message size of collectives and sends, and what links carry",
     "layers": "a layer file's layers: computation and communication of each (also --csv)",
     "phases": "phases of chunks by dimension, of runs with --detail phases",
     "critical-path": "what decided how long it took, and what would change that",
@@ -30,14 +34,20 @@ VIEWS = {
     "memory": "local memory at its fullest, and the largest tensors alive then",
     "stalls": "who waits for whom in a run that could not finish",
     "notices": "every warning and every default taken",
-    "picture": "the timeline as an SVG picture, into the file given with --svg",
+    "picture": "the timeline as a picture, into the file given with --svg or --png",
 }
+# Which of them can be drawn.
+DRAWN = ("picture", "activity", "waits", "bandwidth")
 # Which views can be cut to some ranks, a window of time, or a number of lines.
 CUTS = {
     "summary": ("ranks", "window", "top"),
     "ranks": ("ranks", "window", "top"),
     "groups": ("ranks", "window", "top"),
     "ops": ("ranks", "window", "top"),
+    "activity": ("ranks", "window", "top"),
+    "waits": ("ranks", "window", "top"),
+    "bandwidth": ("ranks", "window", "top"),
+    "picture": ("ranks", "window"),
     "phases": ("ranks", "window"),
     "critical-path": ("top",),
     "links": ("ranks", "window", "top"),
@@ -47,17 +57,20 @@ CUTS = {
     "memory": ("ranks", "top"),
 }
 
+OF_RUNS = ("csv", "ranks", "job", "window", "verify", "vary")  # options that a sweep has no use for
+
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
     views = "\n".join(f"  {name:<13} {meaning}" for name, meaning in VIEWS.items())
     parser = commands.add_parser(
         "inspect",
-        help="look at a run",
-        description=f"Look at a run that et-sim run wrote.\n\nviews:\n{views}",
+        help="look at a run or a sweep",
+        description="Look at a run that et-sim run wrote, or at a sweep, which has one view.\n\n"
+        f"views of runs:\n{views}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run or sweep wrote")
     parser.late = parser.add_argument("view", nargs="?", choices=tuple(VIEWS), metavar="VIEW")
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     parser.add_argument(
@@ -77,17 +90,28 @@ def add_parser(commands: Any) -> None:
         help="of the critical path: simulate again with figures of the machine changed, such as "
         '"endpoint delay=2"; without any, with each of them a tenth more and less',
     )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="where the picture goes")
+    for form in ("svg", "png"):
+        said = f"draw a sweep, or the view, as {form.upper()} into a file (views: {', '.join(DRAWN)})"
+        parser.add_argument(f"--{form}", type=Path, metavar="FILE", help=said)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one view."""
+    from et_sim.views.sweep.directory import is_sweep
+
+    if is_sweep(options.directory):
+        return _show_sweep(options)
     options.view = options.view or "summary"
-    if (options.view == "picture") != (options.svg is not None):
+    is_drawn = options.svg is not None or options.png is not None
+    if options.view == "picture" and not is_drawn:
         raise UsageError(
-            "the picture view and --svg FILE belong together",
+            "the picture view needs --svg FILE or --png FILE",
             remedy=f"et-sim inspect {options.directory} picture --svg timeline.svg",
+        )
+    if is_drawn and options.view not in DRAWN:
+        raise UsageError(
+            f"the view {options.view} cannot be drawn", remedy=f"views that can: {', '.join(DRAWN)}"
         )
     if options.csv is not None and options.view != "layers":
         raise UsageError("--csv belongs to the layers view", remedy="et-sim inspect RUN layers --csv DIR")
@@ -113,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
 
         print(verify_text(options.directory, options.top, as_json=options.json))
         return 0
-    if options.view == "picture":
+    if is_drawn:
         return _draw(options)
     if options.csv is not None:
         return _write_csv(options)
@@ -128,6 +152,9 @@ def run(options: argparse.Namespace) -> int:
         "ranks": inspect.ranks_text,
         "groups": inspect.groups_text,
         "ops": inspect.operations_text,
+        "activity": inspect.activity_text,
+        "waits": inspect.waits_text,
+        "bandwidth": inspect.bandwidth_text,
         "layers": inspect.layers_of,
         "phases": inspect.phases_text,
         "critical-path": inspect.critical_path_of,
@@ -140,6 +167,40 @@ def run(options: argparse.Namespace) -> int:
         "notices": inspect.notices_text,
     }
     show(views[options.view](options.directory, selection(options.ranks, options.window, options.top)))
+    return 0
+
+
+def _show_sweep(options: argparse.Namespace) -> int:
+    """Print what a sweep found; it has one view."""
+    from et_sim.views.sweep.directory import open_sweep
+    from et_sim.views.sweep.summary import sweep_json, sweep_text
+
+    given = [f"--{name}" for name in OF_RUNS if getattr(options, name) not in (None, False)]
+    given += [options.view] if options.view not in (None, "summary") else []
+    if given:
+        raise UsageError(
+            f"this is a sweep, and {given[0]} is about a run",
+            place=options.directory,
+            remedy=f"look at a run in {options.directory}/runs, which et-sim sweep --keep writes",
+        )
+    sweep = open_sweep(options.directory)
+    if options.svg is not None or options.png is not None:
+        return _draw_sweep(sweep, options)
+    if options.json:
+        print(sweep_json(sweep, options.top))
+    else:
+        show(sweep_text(sweep, options.top))
+    return 0
+
+
+def _draw_sweep(sweep: SweepDirectory, options: argparse.Namespace) -> int:
+    for name in ("json", "top"):
+        if getattr(options, name):
+            raise UsageError(f"a picture does not know --{name}", remedy=f"leave out --{name}")
+    from et_sim.views.drawing.pictures import write_picture
+    from et_sim.views.sweep.picture import sweep_picture
+
+    write_picture(sweep_picture(sweep), options.svg, options.png)
     return 0
 
 
@@ -179,6 +240,11 @@ def _check_cuts(options: argparse.Namespace) -> None:
                 f"--json is the whole summary.json and does not know --{said}",
                 remedy=f"et-sim inspect {options.directory} ranks --json --{said} {getattr(options, said)}",
             )
+    if options.window is not None:
+        from et_sim.views import open_run
+        from et_sim.views.run.selection import selection
+
+        selection(window=options.window).check_window(open_run(options.directory))
 
 
 def _data(options: argparse.Namespace) -> str:
@@ -209,7 +275,9 @@ def _draw(options: argparse.Namespace) -> int:
     if options.json:
         raise UsageError("a picture cannot be printed as JSON", remedy="leave out --json")
     from et_sim.views import open_run
-    from et_sim.views.drawing.picture import write_picture
+    from et_sim.views.drawing.pictures import write_pictures
+    from et_sim.views.run.selection import selection
 
-    write_picture(open_run(options.directory), options.svg)
+    part = selection(options.ranks, options.window, options.top)
+    write_pictures(open_run(options.directory), options.view, part, options.svg, options.png)
     return 0

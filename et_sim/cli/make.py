@@ -1,4 +1,4 @@
-"""`et-sim make`: write the traces of a microbenchmark, or of a training job."""
+"""`et-sim make`: write the traces of a microbenchmark, of a training job, or of inference."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli import replicated, training
+from et_sim.cli import inference, replicated, training
 from et_sim.cli.options import add_machine_option, ranks_of
 from et_sim.errors import UsageError, did_you_mean
+from et_sim.units import plural
 from et_sim.workloads.microbenchmarks import KINDS, make_microbenchmark
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 LLM = "llm"
 LANGUAGE = (LLM, "transformer")  # the second is one whose numbers are given, not a known model
-JOBS = (*LANGUAGE, *replicated.KINDS)
+JOBS = (*LANGUAGE, *replicated.KINDS, *inference.KINDS)
 MOST_NODES = 1_000_000  # of a rank
 MOST_FILES = 1_000_000
 FILES_UNASKED = 4096  # with more ranks than this, a manifest is written unless files are asked for
@@ -28,9 +29,10 @@ def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "make",
-        help="write the traces of a microbenchmark or a training job",
-        description="Write the traces of a microbenchmark (one operation, or several in a chain), or of one"
-        " step of training a language model, a convolutional network or a recommendation model.",
+        help="write the traces of a microbenchmark, a training job or inference",
+        description="Write the traces of a microbenchmark (one operation, or several in a chain), of one step"
+        " of training a language model, a convolutional network or a recommendation model, or of forward"
+        " passes of a language model: over prompts (prefill), or over a token of each sequence (decode).",
         epilog=f"kinds: {', '.join((*KINDS, *JOBS))}",
     )
     parser.add_argument("kind", metavar="KIND", help="what to make, see below")
@@ -62,6 +64,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     training.add_options(parser)
     replicated.add_options(parser)
+    inference.add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -101,10 +104,16 @@ def _make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any
             name = option.replace("_", "-")
             raise UsageError(f"--{name} is not for {options.kind}", remedy="the model gives sizes and times")
     if options.kind in replicated.KINDS:
-        workload, what, facts = replicated.make_job(options)
+        inference.refuse_options(options)
+        job = replicated.make_job(options)
+        _check_ranks(options, job.workload.ranks, job.text)
+        return job.workload, job.text, {"model": job.model, "plan": asdict(job.plan)}
+    replicated.refuse_options(options)
+    if options.kind in inference.KINDS:
+        workload, what, facts = inference.make_job(options)
         _check_ranks(options, workload.ranks, what)
         return workload, what, facts
-    replicated.refuse_options(options)
+    inference.refuse_options(options)
     if options.kind == LLM and options.model is None:
         remedy = "add --model, such as --model llama3-8b, or make transformer from numbers"
         raise UsageError("llm needs a model", remedy=remedy)
@@ -112,7 +121,7 @@ def _make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any
         raise UsageError(f"--model is not for {options.kind}", remedy=f"make llm --model {options.model}")
     model, plan = training.read_options(options)
     _check_ranks(options, plan.ranks, f"the plan ({plan.axes})")
-    what = f"{model.name}, {plan}, {plan.micro_batches} micro-batches"
+    what = f"{model.name}, {plan}, {plural(plan.micro_batches, 'micro-batch', 'micro-batches')}"
     return make_training(model, plan), what, {"model": asdict(model), "plan": asdict(plan)}
 
 
@@ -126,7 +135,7 @@ def _check_ranks(options: argparse.Namespace, ranks: int, what: str) -> None:
 
 def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[dict[str, Any], str]:
     """Write files or a manifest; returns what was written, for programs and for people."""
-    from et_sim.trace import write_manifest, write_workload
+    from et_sim.trace import write_manifest
     from et_sim.trace.files import groups_path
     from et_sim.trace.manifest import ENDING
 
@@ -134,7 +143,7 @@ def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[
     run = "run it with: et-sim run"
     machine = f"--machine {options.machine}" if options.machine else "--system FILE --network FILE"
     if not _wants_manifest(options, workload.ranks):
-        write_workload(workload, prefix)
+        _write_files(workload, prefix)
         last = workload.ranks - 1
         files = f"{prefix}.0.et" + (f" to {prefix}.{last}.et" if last else "")
         machine += f" --profile {workload.profile}"  # a manifest names it
@@ -148,11 +157,23 @@ def _write(options: argparse.Namespace, workload: Workload, what: str) -> tuple[
     last = len(templates) - 1
     files = templates[0] + (f" to {templates[last]}" if last else "")
     lines = [
-        f"{what}: {workload.nodes} nodes on {workload.ranks} ranks",
+        f"{what}: {workload.nodes} nodes on {workload.ranks} {'rank' if workload.ranks == 1 else 'ranks'}",
         f"written to {manifest}, with {'1 template' if last < 1 else f'{last + 1} templates'} ({files})",
         f"{run} {manifest} {machine}",
     ]
     return {"manifest": manifest, "templates": templates}, "\n".join(lines)
+
+
+def _write_files(workload: Workload, prefix: str) -> None:
+    """All files, or none; many take a while, of which is told."""
+    from et_sim.cli.progress import Progress
+    from et_sim.trace.disk import replace_all
+    from et_sim.trace.files import files_of_ranks
+
+    with Progress() as progress:
+        progress.stage("writing")
+        count = workload.ranks + bool(workload.group_rules)
+        replace_all(progress.counted(files_of_ranks(workload, prefix), count, "files"))
 
 
 def _wants_manifest(options: argparse.Namespace, ranks: int) -> bool:
@@ -180,6 +201,7 @@ def _check(options: argparse.Namespace, size: int) -> None:
         remedy = did_you_mean(options.kind, known) or f"known: {', '.join(known)}"
         raise UsageError(f"there is nothing called {options.kind!r} to make", remedy=remedy)
     replicated.refuse_options(options)
+    inference.refuse_options(options)
     if given := training.given_options(options):
         remedy = f"only {' and '.join(JOBS)} have it"
         raise UsageError(f"{given[0]} is not for {options.kind}", remedy=remedy)

@@ -6,14 +6,27 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from et_sim.cli import training
-from et_sim.errors import UsageError
+from et_sim.cli import replicated, training
+from et_sim.cli.unread import printing
+from et_sim.errors import UsageError, did_you_mean
+from et_sim.units import plural
 
 if TYPE_CHECKING:
     from et_sim.workloads.training.figures import Figures, Stage
 
+LLM = "llm"
+KINDS = (LLM, *replicated.KINDS)
 SHOWN = 16  # stages in the table
-MEMORY = ("weights", "gradients", "optimizer", "activations", "temporary")
+TOKENS = "tokens"
+WEIGHTS = {"samples": "dense weights; how large tables are is not known, and not in it"}
+REMEDIES = {
+    "weights": "zero 3 or more tensor- or pipeline-parallel ranks",
+    "gradients": "zero 2",
+    "optimizer": "zero 1",
+    "activations": "recomputation, or smaller micro-batches",
+    "temporary": "more tensor-parallel ranks, or smaller micro-batches",
+}
+MEMORY = tuple(REMEDIES)
 
 
 def add_parser(commands: Any) -> None:
@@ -24,45 +37,103 @@ def add_parser(commands: Any) -> None:
         description="Check how a model is spread over ranks, and print what every stage of the pipeline"
         " needs: memory, operations, traffic, and how long it has nothing to compute. Nothing is simulated.",
     )
-    parser.add_argument("--capacity", help="memory of a NPU, such as 80GiB: exit 1 if a stage needs more")
+    parser.add_argument(
+        "kind", metavar="KIND", nargs="?", default=LLM, help=f"{', '.join(KINDS)} (default: {LLM})"
+    )
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--capacity", help="memory of a NPU, such as 80GiB: exit 1 if a stage needs more")
+    limit.add_argument(
+        "--machine",
+        metavar="NAME[:NPUS]",
+        help="the same of a preset machine; with NPUS, as many ranks as the plan has",
+    )
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     training.add_options(parser)
+    replicated.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the figures; 1 if they do not fit the machine."""
-    from et_sim.units import parse_bytes
-    from et_sim.workloads.training.figures import figures
-
-    capacity = parse_bytes(options.capacity) if options.capacity is not None else None
-    if capacity is not None and capacity < 1:
-        raise UsageError(f"--capacity is {options.capacity}", remedy="give a size such as 80GiB")
-    found, _ = figures(*training.read_options(options))
+    if options.kind not in KINDS:
+        remedy = did_you_mean(options.kind, KINDS) or f"known: {', '.join(KINDS)}"
+        raise UsageError(f"there is nothing called {options.kind!r} to plan", remedy=remedy)
+    capacity = _capacity(options)
+    found, model = _planned(options)
+    _check_machine(options, found)
     lines = as_text(found, capacity)
-    print(json.dumps(as_data(found, capacity), indent=2) if options.json else "\n".join(lines))
-    return 1 if capacity is not None and _largest(found) > capacity else 0
+    status = 1 if capacity is not None and _largest(found) > capacity else 0
+    with printing(status):
+        print(json.dumps(as_data(found, model, capacity), indent=2) if options.json else "\n".join(lines))
+    return status
+
+
+def _capacity(options: argparse.Namespace) -> int | None:
+    """What a NPU has; None: nobody says it."""
+    from et_sim.machine.presets import preset
+    from et_sim.units import parse_bytes
+
+    if options.machine is not None:
+        return parse_bytes(preset(options.machine).system["local-mem-capacity"])
+    if options.capacity is None:
+        return None
+    capacity = parse_bytes(options.capacity)
+    if capacity < 1:
+        raise UsageError(f"--capacity is {options.capacity}", remedy="give a size such as 80GiB")
+    return capacity
+
+
+def _check_machine(options: argparse.Namespace, found: Figures) -> None:
+    """A number of NPUs that is given is that of ranks."""
+    if options.machine is None or ":" not in options.machine:
+        return
+    from et_sim.machine.presets import preset
+
+    npus = preset(options.machine).npus
+    if npus != found.ranks:
+        raise UsageError(
+            f"--machine {options.machine} has {plural(npus, 'NPU')}, and the plan ({found.plan.axes}) makes"
+            f" {plural(found.ranks, 'rank')}",
+            remedy="correct one of them, or leave out the number of NPUs",
+        )
+
+
+def _planned(options: argparse.Namespace) -> tuple[Figures, dict[str, Any]]:
+    """The figures, and the model for programs."""
+    from dataclasses import asdict
+
+    from et_sim.workloads.training.figures import figures, figures_of_replicas
+
+    if options.kind == LLM:
+        replicated.refuse_options(options)
+        model, plan = training.read_options(options)
+        return figures(model, plan)[0], asdict(model)
+    job = replicated.make_job(options)
+    found = figures_of_replicas(job.workload, job.plan, job.name, job.layers, job.weights, job.unit)
+    return found, job.model
 
 
 def _largest(found: Figures) -> int:
     return max(stage.memory.total for stage in found.stages)
 
 
-def as_data(found: Figures, capacity: int | None) -> dict[str, Any]:
+def as_data(found: Figures, model: dict[str, Any], capacity: int | None) -> dict[str, Any]:
     """The figures for programs."""
     from dataclasses import asdict
 
     return {
-        "model": asdict(found.model),
+        "model": model,
         "plan": asdict(found.plan),
         "ranks": found.ranks,
         "templates": found.templates,
+        "actors": found.actors,
         "nodes": found.nodes,
-        "weights": found.model.weights,
-        "active_weights": found.model.active_weights,
-        "tokens": found.tokens,
+        "weights": found.weights,
+        "active_weights": found.active_weights,
+        found.unit: found.amount,
         "operations": found.operations,
-        "model_operations": found.model_operations,
+        **({"model_operations": found.model_operations} if found.unit == TOKENS else {}),
+        **({"imbalance": found.imbalance._asdict()} if found.imbalance else {}),
         "ideal_ns": found.ideal_ns,
         "capacity_bytes": capacity,
         "stages": [
@@ -82,18 +153,22 @@ def as_data(found: Figures, capacity: int | None) -> dict[str, Any]:
 
 def as_text(found: Figures, capacity: int | None) -> list[str]:
     """The figures for people."""
-    from et_sim.units import format_ns, plural
+    from et_sim.units import format_ns
     from et_sim.views.text import aligned
 
-    model, plan = found.model, found.plan
-    active = f", {model.active_weights:,} of them active" if model.experts else ""
+    plan = found.plan
+    is_sparse = found.active_weights != found.weights
+    active = f", {found.active_weights:,} of them active" if is_sparse else ""
+    times = f" ({found.operations / found.model_operations:.3f} x 6 x weights x {found.unit})"
+    counts = (plural(found.ranks, "rank"), plural(found.templates, "template"), plural(found.actors, "actor"))
     lines = [
-        f"model        {model.name}: {model.weights:,} weights{active}",
-        f"plan         {plan}: {plural(found.ranks, 'rank')}, {plural(found.templates, 'template')}",
-        f"step         {found.tokens:,} tokens, {found.operations:.4g} operations"
-        f" ({found.operations / found.model_operations:.3f} x 6 x weights x tokens)",
+        f"model        {found.name}: {found.weights:,} {WEIGHTS.get(found.unit, 'weights')}{active}",
+        f"plan         {plan}: {', '.join(counts)}",
+        f"step         {found.amount:,} {found.unit}, {found.operations:.4g} operations"
+        + (times if found.unit == TOKENS else ""),
         f"computation  {format_ns(found.ideal_ns)}, at {plan.tflops:g} TFLOPS and {plan.memory_gbps:g} GB/s,"
         " if the network took no time",
+        *_experts(found),
         "",
     ]
     head = ("stage", "layers", *MEMORY, "total", "bubble")
@@ -106,6 +181,15 @@ def as_text(found: Figures, capacity: int | None) -> list[str]:
     if capacity is not None:
         lines += ["", _fits(found, capacity)]
     return lines
+
+
+def _experts(found: Figures) -> list[str]:
+    """How uneven they are, if they are."""
+    if found.imbalance is None:
+        return []
+    busiest, rank = found.imbalance
+    ranks = f", the busiest rank {rank:.2f} times that of ranks" if found.plan.expert > 1 else ""
+    return [f"experts      {found.plan.expert_skew}: the busiest gets {busiest:.2f} times the mean{ranks}"]
 
 
 def _shown(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -148,8 +232,11 @@ def _fits(found: Figures, capacity: int) -> str:
     text = f"stage {worst.place} needs {format_bytes(total)} of {whole}"
     if total <= capacity:
         return f"fits         {text}: {total / capacity:.0%}"
-    names = {"weights": "zero 3 or more tensor- or pipeline-parallel ranks", "gradients": "zero 2"}
-    names |= {"optimizer": "zero 1", "activations": "recomputation, or smaller micro-batches"}
-    names |= {"temporary": "more tensor-parallel ranks, or smaller micro-batches"}
+    names = dict(REMEDIES)
+    if found.unit != TOKENS:
+        names |= {"weights": "another model", "activations": "a smaller --batch"}
+    for name, level in (("optimizer", 1), ("gradients", 2), ("weights", 3)):
+        if found.plan.zero >= level:
+            names[name] = "more ranks of tensors, stages or replicas"
     largest = max(names, key=lambda name: getattr(worst.memory, name))
     return f"too large    {text}; most of it is {largest}: try {names[largest]}"

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from et_sim.compiled.telling import Lines
 from et_sim.terminal import Estimate, Status, StatusLine
 from et_sim.units import format_ns
+
+Item = TypeVar("Item")
 
 SILENT_SECONDS = 1.0
 SECONDS_BETWEEN_UPDATES = 0.5
@@ -67,6 +70,14 @@ class Progress:
         self._stage, self._share, self._detail = name, None, ""
         self._estimate, self._stage_begin = Estimate(), time.monotonic()
 
+    def counted(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+        """The items, while it is told how many of them somebody took."""
+        for number, item in enumerate(items):
+            yield item
+            self._share = (number + 1) / total
+            self._estimate.add(self._share, time.monotonic())
+            self._detail = f"{number + 1:,} of {total:,} {what}"
+
     def report(
         self, now_ns: int, done: int, expected: int, nodes: int, all_nodes: int, what: str = "messages"
     ) -> None:
@@ -77,6 +88,14 @@ class Progress:
         self._detail = (
             f"simulated {format_ns(now_ns)} · {done:,} of {expected:,} {what} · "
             f"{nodes:,} of {all_nodes:,} nodes"
+        )
+
+    def serving(self, now_ns: int, done: int, requests: int, passes: int) -> None:
+        """Called by the loop of serving: requests that are done, and passes that were simulated."""
+        self._share = done / requests
+        self._estimate.add(self._share, time.monotonic())
+        self._detail = (
+            f"simulated {format_ns(now_ns)} · {done:,} of {requests:,} requests · {passes:,} distinct passes"
         )
 
     def _keep_showing(self) -> None:

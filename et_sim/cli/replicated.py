@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.cli import training
 from et_sim.errors import UsageError
 
 if TYPE_CHECKING:
     from et_sim.trace import Workload
+    from et_sim.workloads.training.plan import Plan
 
 CNN, DLRM = "cnn", "dlrm"
 KINDS = (CNN, DLRM)
@@ -48,8 +49,25 @@ def refuse_options(options: argparse.Namespace) -> None:
             raise UsageError(f"{option} is not for {options.kind}", remedy=f"only {DLRM} has it")
 
 
-def make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
-    """(the job, what it is in words, its shape for programs)."""
+class Job(NamedTuple):
+    """A job, and what is said of it."""
+
+    workload: Workload
+    plan: Plan
+    name: str
+    unit: str
+    layers: int
+    weights: int  # dense ones
+    model: dict[str, Any]  # for programs
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.name}, {self.plan}, {self.plan.batch} {self.unit} on each rank"
+
+
+def make_job(options: argparse.Namespace) -> Job:
+    """What the options describe."""
     for option in training.given_options(options):
         if option not in _KEPT:
             remedy = f"a rank of {options.kind} has all dense weights; --dp says how many ranks there are"
@@ -62,10 +80,8 @@ def make_job(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]
     return _convolution(options) if options.kind == CNN else _recommendation(options)
 
 
-def _convolution(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
-    from dataclasses import asdict
-
-    from et_sim.workloads.convolution.network import network_names, read_network
+def _convolution(options: argparse.Namespace) -> Job:
+    from et_sim.workloads.convolution.network import layers_of, network_names, read_network
     from et_sim.workloads.convolution.step import make_convolution_training
 
     refuse_options(options)
@@ -74,14 +90,14 @@ def _convolution(options: argparse.Namespace) -> tuple[Workload, str, dict[str, 
         raise UsageError("cnn needs a model", remedy=f"add --model, a JSON file or one of: {known}")
     name, network = read_network(options.model)
     plan = training.read_plan(options, micro_batches=1, batch=IMAGES)
-    facts = {"model": {"name": name, "source": network.source}, "plan": asdict(plan)}
-    what = f"{name}, {plan}, {plan.batch} images on each rank"
-    return make_convolution_training(network, plan, name), what, facts
+    layers = layers_of(network, plan)
+    weights = sum(layer.weights for layer in layers)
+    workload = make_convolution_training(network, plan, name)
+    facts = {"name": name, "source": network.source}
+    return Job(workload, plan, name, "images", len(layers), weights, facts)
 
 
-def _recommendation(options: argparse.Namespace) -> tuple[Workload, str, dict[str, Any]]:
-    from dataclasses import asdict
-
+def _recommendation(options: argparse.Namespace) -> Job:
     from et_sim.workloads.recommendation.model import USUAL, changed, read_dlrm
     from et_sim.workloads.recommendation.step import make_dlrm_training
 
@@ -93,7 +109,7 @@ def _recommendation(options: argparse.Namespace) -> tuple[Workload, str, dict[st
     }
     model = changed(model, changes)
     plan = training.read_plan(options, micro_batches=1, batch=model.batch)
-    shape = {one: getattr(model, one) for one in model.__struct_fields__}
-    facts = {"model": {"name": name, **shape}, "plan": asdict(plan)}
-    what = f"dlrm {name}, {plan}, {plan.batch} samples on each rank"
-    return make_dlrm_training(model, plan, name), what, facts
+    facts = {"name": name, **{one: getattr(model, one) for one in model.__struct_fields__}}
+    layers = len(model.bottom_widths) + len(model.top_widths) - 2
+    workload = make_dlrm_training(model, plan, name)
+    return Job(workload, plan, f"dlrm {name}", "samples", layers, model.dense_weights, facts)

@@ -1,22 +1,26 @@
-"""`et-sim report`: a run as one HTML page."""
+"""`et-sim report`: a run, or a sweep, as one HTML page."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError
+
+OF_RUNS = ("ranks", "window", "limit")  # options that a sweep has no use for
 
 
 def add_parser(commands: Any) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "report",
-        help="write a run as an HTML page",
-        description="Write a run as one HTML page that needs nothing else, not even a network.",
+        help="write a run or a sweep as an HTML page",
+        description="Write a run or a sweep as one HTML page that needs nothing else, not even a network."
+        " Runs of the best points of a sweep that were kept have pages of their own beside it.",
     )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run or sweep wrote")
     parser.add_argument("--html", type=Path, metavar="FILE", required=True, help="the page to write")
     parser.add_argument("--ranks", help='ranks of the timeline, such as "0-3,6" (default: one of each actor)')
     parser.add_argument("--window", metavar="FROM:TO", help="its time, such as 10ms:20ms (default: all)")
@@ -28,6 +32,10 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
+    from et_sim.views.sweep.directory import is_sweep
+
+    if is_sweep(options.directory):
+        return _write_sweep(options)
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit is {options.limit}", remedy="draw at least one node")
     from et_sim.units import format_bytes
@@ -37,7 +45,33 @@ def run(options: argparse.Namespace) -> int:
     from et_sim.views.report.timeline import MOST_SLICES
     from et_sim.views.run.selection import selection
 
-    opened, window = open_run(options.directory), selection(window=options.window).window or ALWAYS
+    opened, part = open_run(options.directory), selection(window=options.window)
+    part.check_window(opened)
+    window = part.window or ALWAYS
     size = write_report(opened, options.html, options.ranks, window, options.limit or MOST_SLICES)
     print(f"{options.html}: {format_bytes(size)}; open it in a browser")
+    return 0
+
+
+def _write_sweep(options: argparse.Namespace) -> int:
+    """Write the page of a sweep, and before it those of the runs that it links to."""
+    given = [f"--{name}" for name in OF_RUNS if getattr(options, name) is not None]
+    if given:
+        raise UsageError(
+            f"this is a sweep, and {given[0]} is about a run",
+            place=options.directory,
+            remedy=f"report a run in {options.directory}/runs, which et-sim sweep --keep writes",
+        )
+    from et_sim.units import format_bytes, plural
+    from et_sim.views.report.kept_runs import write_pages
+    from et_sim.views.report.sweep_page import write_sweep_report
+    from et_sim.views.sweep.directory import open_sweep
+
+    sweep = open_sweep(options.directory)
+    pages, warnings = write_pages(sweep, options.html)
+    for warning in warnings:
+        print(f"et-sim: warning: {warning}", file=sys.stderr)
+    size = write_sweep_report(sweep, options.html, pages)
+    beside = f", and {plural(len(pages), 'page')} of runs beside it" if pages else ""
+    print(f"{options.html}: {format_bytes(size)}{beside}; open it in a browser")
     return 0

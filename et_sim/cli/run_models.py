@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from et_sim.cli.unread import printing
 from et_sim.errors import UsageError
 from et_sim.network.registry import check_model
 
@@ -68,10 +69,11 @@ def simulate_ladder(
         _, stalled = simulated_into(target / name, workload, of_model, output_filter, said)
         status = max(status, stalled)
     rungs = ladder([open_run(target / name) for name in names])
-    if as_json:
-        print(json.dumps([rung.as_dict() for rung in rungs], indent=2, ensure_ascii=False))
-        return status
-    print("\n".join(ladder_lines(rungs, terminal_width())))
-    print(f"written to {', '.join(str(target / name) for name in names)}")
-    print(f"look closer with: et-sim compare {target / names[0]} {target / names[1]}")
+    with printing(status):
+        if as_json:
+            print(json.dumps([rung.as_dict() for rung in rungs], indent=2, ensure_ascii=False))
+            return status
+        print("\n".join(ladder_lines(rungs, terminal_width())))
+        print(f"written to {', '.join(str(target / name) for name in names)}")
+        print(f"look closer with: et-sim compare {target / names[0]} {target / names[1]}")
     return status

@@ -44,6 +44,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--groups", metavar="FILE", help="communicator groups of a workload (JSON)")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw it into an SVG file")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw it into a PNG file")
     parser.add_argument("--json", action="store_true", help="print data instead of text")
     parser.set_defaults(run=run)
 
@@ -86,16 +87,16 @@ def _draw(options: argparse.Namespace, opened: RunDirectory, said: str) -> int:
             remedy='names of kernels in passes begin like "forward 3" or "backward 3"; '
             "et-sim report draws runs of any form",
         )
-    if options.svg:
-        from et_sim.views.files import new_file
+    files = [str(file) for file in (options.svg, options.png) if file is not None]
+    if files:
+        from et_sim.views.drawing.pictures import write_picture
         from et_sim.views.schedule.svg import schedule_picture
 
-        with new_file(options.svg) as sink:
-            sink.write(schedule_picture(found).encode())
+        write_picture(schedule_picture(found), options.svg, options.png)
     if options.json:
         print(json.dumps(schedule_data(found), indent=2, ensure_ascii=False))
-    elif options.svg:
-        print(f"drawn into {options.svg}")
+    elif files:
+        print(f"drawn into {' and '.join(files)}")
     else:
         print(schedule_text(found, terminal_width()))
         if said:

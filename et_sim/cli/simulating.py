@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from et_sim.cli.unread import printing
+
 if TYPE_CHECKING:
     from et_sim.result import Result
     from et_sim.run_options import RunOptions
@@ -25,14 +27,15 @@ def simulate_into(
     from et_sim.timeline import OutputFilter
 
     result, status = simulated_into(target, workload, options, output_filter or OutputFilter(), set())
-    if as_json:
-        print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
-    elif not status:
-        from et_sim.cli.inspect import show
-        from et_sim.views.summary.inspect import summary_text
+    with printing(status):
+        if as_json:
+            print(json.dumps(result.summary(), indent=2, ensure_ascii=False))
+        elif not status:
+            from et_sim.cli.inspect import show
+            from et_sim.views.summary.inspect import summary_text
 
-        show(summary_text(target))
-        print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
+            show(summary_text(target))
+            print(f"\nwritten to {target}; look closer with: et-sim inspect {target}")
     return status
 
 
@@ -62,6 +65,7 @@ def simulated_into(
     if not stall and not result.is_stopped:
         return result, 0
     error = stall.as_error() if stall else result.why_stopped()
-    print(f"et-sim: error: {error.report}", file=sys.stderr)
-    print(f"What did happen is in {target}", file=sys.stderr)
+    with printing(error.exit_status):
+        print(f"et-sim: error: {error.report}", file=sys.stderr)
+        print(f"What did happen is in {target}", file=sys.stderr)
     return result, error.exit_status

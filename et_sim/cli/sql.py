@@ -20,9 +20,10 @@ def add_parser(commands: Any) -> None:
         "sql",
         help="ask a run's tables a question in SQL",
         description="Ask a run's tables a question in SQL (DuckDB's dialect). Tables: timeline, actors, "
-        "ranks, run, and phases, layers, memory, path where the run holds them.",
+        "ranks, run, and phases, layers, memory, path where the run holds them; of et-sim serve: requests, "
+        "iterations; of a sweep: sweep, times.",
     )
-    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run wrote")
+    parser.add_argument("directory", metavar="RUN", help="directory that et-sim run, serve or sweep wrote")
     parser.add_argument(
         "query", metavar="QUERY", help='such as "SELECT kind, count(*) FROM timeline GROUP BY kind"'
     )
@@ -42,14 +43,18 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write the answer."""
-    from et_sim.views import open_run
+    from et_sim.views.run.directory import open_tables
     from et_sim.views.sql.database import Database
     from et_sim.views.sql.query_result import QueryResult
+    from et_sim.views.sql.sweep_database import SweepDatabase
+    from et_sim.views.sweep.directory import is_sweep, open_sweep
 
     form = next((name for name in FORMATS if getattr(options, name) is not None), "text")
     if form == "arrow" and options.arrow == SCREEN:
         raise UsageError("--arrow needs a file", remedy="--arrow answer.arrow")
-    with Database(open_run(options.directory)) as database:
+    folder = options.directory
+    opened = SweepDatabase(open_sweep(folder)) if is_sweep(folder) else Database(open_tables(folder))
+    with opened as database:
         answer = QueryResult(database, options.query)
         if form == "text":
             print(answer.text())

@@ -107,7 +107,13 @@ def _model(options: argparse.Namespace, tensor: int) -> Model:
                 f"{option} is given, and --model {options.model} has its own",
                 remedy="leave it out, or leave out --model",
             )
-    return replace(read_model(options.model), **numbers)
+    model = read_model(options.model)
+    if "layers" in numbers and len(set(model.windows)) > 1:
+        raise UsageError(
+            f"--layers is given, and layers of {options.model} see windows of different sizes",
+            remedy="change both in its file",
+        )
+    return replace(model, **numbers)
 
 
 def _of_numbers(numbers: dict[str, int], tensor: int) -> Model:

@@ -68,6 +68,26 @@ class Transfers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OwnBytes:
+    """Messages of a program in which members send what they have: no bytes, no message.
+
+    A row for each member clockwise, then the same anticlockwise; a column for each step.
+    """
+
+    sent: Bytes
+    received: Bytes  # with the step: what the member gets whose sender is in the same step
+
+    @property
+    def longest_gap(self) -> int:
+        """Most steps in a row in which a member receives nothing."""
+        run = longest = np.zeros(len(self.received), np.int64)
+        for column in self.received.T:
+            run = np.where(column == 0, run + 1, 0)
+            longest = np.maximum(longest, run)
+        return int(longest.max(initial=0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepProgram:
     """What each of `members` members does in one phase."""
 
@@ -80,6 +100,7 @@ class StepProgram:
     distance: Distances  # per step, periodic
     message_bytes: Bytes  # per step, periodic
     transfers: Transfers  # periodic
+    own: OwnBytes | None = None  # in place of `message_bytes`, of which these are the largest
 
 
 @dataclass(frozen=True, slots=True)

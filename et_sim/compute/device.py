@@ -1,7 +1,8 @@
 """A device with roofs: a kernel takes its launch, and then the longer of its arithmetic and its traffic.
 
     arithmetic = operations * waste / (peak * efficiency)
-    traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit
+    traffic    = bytes / (bandwidth * efficiency), from the smallest level of memory that the bytes fit, or
+                 the largest where they are `cold`
     waste      = waves * processors * tile / operations,  waves = ceil(tiles / processors)
 
 Not here: how a device is described (`et_sim.machine.roofline`), and what shapes mean (`operations`).
@@ -76,7 +77,7 @@ class Device:
         efficiency, of_efficiency = _parts(self.device.efficiency, work, work.operations * work.waste)
         arithmetic = work.operations * work.waste / (peak_of * 1e3 * efficiency)
         memory_efficiency, of_memory = _parts(self.device.memory_efficiency, work, work.bytes)
-        level, bandwidth = self._levels(work.bytes)
+        level, bandwidth = self._levels(work.bytes, trace.is_cold[rows])
         traffic = work.bytes / (bandwidth * memory_efficiency)
         launch = np.full(len(rows), self.device.launch_ns)
         total = launch + np.maximum(arithmetic, traffic)
@@ -161,12 +162,12 @@ class Device:
             )
         return np.where(computes, work.datatype + 1, 0), np.where(computes, of_row, 1.0)
 
-    def _levels(self, size: FloatColumn) -> tuple[IntColumn, FloatColumn]:
+    def _levels(self, size: FloatColumn, is_cold: BoolColumn) -> tuple[IntColumn, FloatColumn]:
         """The smallest level of memory that the bytes fit, or the largest there is; its bandwidth."""
         found = np.zeros(len(size), np.int64)
         for number, level in enumerate(self.device.levels):
             if level.capacity is not None and number:
-                found[size <= level.capacity] = number
+                found[(size <= level.capacity) & ~is_cold] = number
         return found, np.array([level.bandwidth for level in self.device.levels])[found]
 
     def _bound(

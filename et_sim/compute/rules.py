@@ -122,7 +122,12 @@ def _matches(where: Where, trace: Trace, rank: int) -> Any:
     return found
 
 
-_TEXTS = {"pg_name": "group_names", "layer_shape": "layer_shapes", "dtype": "datatypes"}
+_TEXTS = {
+    "pg_name": "group_names",
+    "layer_shape": "layer_shapes",
+    "dtype": "datatypes",
+    "comm_split_sizes": "split_texts",
+}
 
 
 def _has_value(where: Where, trace: Trace) -> Any:

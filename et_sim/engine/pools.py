@@ -50,7 +50,8 @@ def reserve_per_event(plan: Plan, needs: Needs) -> Reserve:
     """
     chunks = plan.collectives["chunks"].astype(np.int64)
     collectives = _most_at_once(plan, np.ones_like(chunks))
-    transfers = max(int(plan.programs["start_transfers"].max(initial=0)), TRANSFERS_OF_A_TREE)
+    of_steps = (int(plan.programs[what].max(initial=0)) for what in ("start_transfers", "burst"))
+    transfers = max(*of_steps, TRANSFERS_OF_A_TREE)
     queues = plan.queue_rows * plan.dimensions * _most_groups(plan)
     started = min(_most_at_once(plan, chunks), plan.running_limit * queues) + 1
     custom = collectives * plan.largest_custom

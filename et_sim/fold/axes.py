@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.fold.hashing import exchanges, rotations
-from et_sim.fold.path_keys import Messages, PathKeys
+from et_sim.fold.path_keys import Messages, PathKeys, are_alike
 from et_sim.plan.lowering import Lowering
 from et_sim.plan.splitmix import splitmix64
 from et_sim.plan.tables import NO_AXIS
@@ -183,7 +183,9 @@ class GroupAxes:
 
     def can_be_folded(self) -> bool:
         """Whether the codes of paths say all about them."""
-        return all(self._paths.can_be_folded(sources, targets) for sources, targets, _ in self.messages())
+        return are_alike(self._paths) or all(
+            self._paths.can_be_folded(sources, targets) for sources, targets, _ in self.messages()
+        )
 
     def messages(self) -> Iterator[Messages]:
         """All that ranks may send within these groups."""
@@ -200,6 +202,8 @@ class GroupAxes:
     def seen_paths(self) -> Any:
         """Per rank a number for its paths to others."""
         seen, paths = np.zeros(self._ranks, np.uint64), self._paths
+        if are_alike(paths):
+            return seen
         with np.errstate(over="ignore"):
             for members, usage, pattern in self._blocks:
                 odd = splitmix64(usage, 3) | np.uint64(1)

@@ -29,6 +29,7 @@ from et_sim.fold.axes import (
     numbers_of_spanning_groups,
     patterns_of_axes,
 )
+from et_sim.fold.own_sizes import sizes_of_ranks
 from et_sim.fold.path_keys import Messages, PathKeys
 from et_sim.fold.shapes import shapes_of_templates
 from et_sim.memory import NO_SERVER
@@ -141,6 +142,10 @@ def _first_colours(lowering: Lowering) -> Any:
             asks[template] = bool((nodes == Action.MEMORY).any())
         which = shares & asks[lowering.workload.template_of_rank]
         colours = np.where(which, len(asks) ** 2 + np.arange(ranks), colours)
+    sizes = sizes_of_ranks(lowering)
+    if sizes is not None:
+        different, of_rank = np.unique(sizes, return_inverse=True)
+        colours = colours * len(different) + of_rank.reshape(-1)
     if lowering.variants.start_ns is not None:
         starts, late = np.unique(lowering.variants.start_ns, return_inverse=True)
         colours = colours * len(starts) + late.reshape(-1)

@@ -25,7 +25,10 @@ class SharedLinks(Protocol):
 
 
 class PathKeys(Protocol):
-    """Paths with equal keys take equal times."""
+    """Paths with equal keys take equal times.
+
+    One whose paths between different ranks all have one key may say so with an attribute `are_alike`.
+    """
 
     differ_along_axes: bool  # whether pairs equally far apart along one dimension can have different paths
 
@@ -43,3 +46,8 @@ class PathKeys(Protocol):
 
     def can_be_folded(self, source: Any, target: Any) -> bool:
         """Whether the codes of these pairs say all about their paths."""
+
+
+def are_alike(paths: PathKeys) -> bool:
+    """Whether all paths between different ranks are known to have one key."""
+    return bool(getattr(paths, "are_alike", False))  # a model of somebody else need not say so

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.errors import MachineError
-from et_sim.machine.model import LocalMemory, WhenFull
+from et_sim.machine.model import LocalMemory, MemoryKind, RemoteMemory, System, WhenFull
 
 CAPACITY, WHEN_FULL, TRACKS = "local-mem-capacity", "when-full", "track-local-mem"
 
@@ -30,3 +30,22 @@ def read_local_memory(given: dict[str, Any], place: str) -> LocalMemory | None:
             remedy=f'leave one of them out: "{CAPACITY}" tracks them',
         )
     return LocalMemory(given[CAPACITY], WhenFull(given.get(WHEN_FULL, WhenFull.STOP)), place)
+
+
+def refuse_spilling_nowhere(system: System, memory: RemoteMemory, place: str) -> None:
+    """Refuse to spill tensors where no remote memory takes them, or where moving them has no time."""
+    if system.local_memory is None or system.local_memory.when_full is not WhenFull.SPILL:
+        return
+    if memory.kind is MemoryKind.NONE:
+        raise MachineError(
+            f'key "{WHEN_FULL}" is "{WhenFull.SPILL}", and the machine has no remote memory',
+            place=place,
+            remedy='describe one with --memory ("memory-type": "MEMORY_POOL", …), or choose another value',
+        )
+    if system.replay_only:
+        raise MachineError(
+            f'key "{WHEN_FULL}" is "{WhenFull.SPILL}", and with "replay-only" nodes take recorded times: '
+            "stores and loads that are not in the traces have none",
+            place=place,
+            remedy='leave out "replay-only", or choose another value',
+        )

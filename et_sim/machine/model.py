@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from et_sim.machine.compute_rules import ComputeRule
+from et_sim.machine.costs import Costs
 from et_sim.machine.graph import Graph
 from et_sim.machine.pool import MemoryPool
 from et_sim.machine.profiles import DEFAULT, Behaviour, behaviour_of
@@ -390,6 +391,7 @@ class WhenFull(StrEnum):
 
     STOP = "stop"
     REPORT = "report"
+    SPILL = "spill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +441,7 @@ class System:
     per_node_implementation: str | None = None
     track_local_mem: bool = False
     local_memory: LocalMemory | None = None  # None: nobody says how much there is
+    costs: Costs | None = None  # None: nobody says what it draws, nor its price
     stragglers: tuple[Straggler, ...] = ()
     time_factors: tuple[TimeFactors, ...] = ()
     streams: tuple[Stream, ...] = ()

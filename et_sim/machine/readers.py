@@ -17,6 +17,7 @@ from et_sim.machine.checks import nearest
 from et_sim.machine.corrections import Correction
 from et_sim.machine.groups_file import read_groups
 from et_sim.machine.keys import Remarks
+from et_sim.machine.local_memory import refuse_spilling_nowhere
 from et_sim.machine.loggops_file import is_loggops, read_loggops
 from et_sim.machine.memory_file import read_memory
 from et_sim.machine.model import (
@@ -76,6 +77,7 @@ def read_machine(
     else:
         sources.append(load(memory, Role.MEMORY))
         memory_value = read_memory(sources[-1], ranks, remarks)
+    refuse_spilling_nowhere(system_value, memory_value, system_source.place)
     groups_value: dict[str, tuple[int, ...]] = {}
     if groups is not None and not _means_no_groups(groups):
         sources.append(load(groups, Role.GROUPS))

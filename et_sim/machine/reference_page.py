@@ -19,6 +19,7 @@ from et_sim.machine.compute_tables import (
     SYSTOLIC_KEYS,
     WHERE_KEYS,
 )
+from et_sim.machine.costs_tables import COSTS_KEYS
 from et_sim.machine.credit_tables import CREDIT_KEYS
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.loggops_file import LOGGOPS_KEYS
@@ -164,6 +165,11 @@ _OVERLAP = """
 The object `overlap` says how much longer work takes beside communication of the same NPU:
 """
 
+_COSTS = """
+The object `costs` says what one NPU draws, and what it is let for; the summary then says what the run
+takes of both:
+"""
+
 _SYSTEM = """
 ## System file
 
@@ -278,6 +284,7 @@ def configuration_page() -> str:
     parts += [_STRAGGLERS, _entry_table(STRAGGLER_KEYS)]
     parts += [_TIME_FACTORS, _entry_table(TIME_FACTOR_KEYS)]
     parts += [_STREAMS, _defaults_table(STREAM_KEYS), _OVERLAP, _entry_table(OVERLAP_KEYS)]
+    parts += [_COSTS, _defaults_table(COSTS_KEYS)]
     parts += [_MEMORY, _table(memory), _STAGES, _entry_table(STAGE_KEYS), GROUPS, _ignored_table(ignored)]
     parts += [_VERSION_1, _entry_table(LEVEL_KEYS), _SYSTEM_1, _defaults_table(SYSTEM_1_KEYS)]
     return "\n".join(part.strip("\n") + "\n" for part in parts)

@@ -32,8 +32,6 @@ from et_sim.paths import is_folder
 AS_IMPORT = {"graph": {"import": "this file"}}
 _MOST_BITS = 8192  # beyond this, Python may refuse to print an integer in an error
 
-Given: TypeAlias = str | Path | Mapping[Any, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -47,8 +45,13 @@ class Source:
     imports: tuple[tuple[str, str], ...] = ()  # (path, content hash) of its file, if that is another one
 
 
+Given: TypeAlias = str | Path | Mapping[Any, Any] | Source
+
+
 def load(given: Given, role: Role) -> Source:
-    """Read a path, or take a dict, as the file of the given role."""
+    """Read a path, or take a dict, as the file of the given role; a source stays as it is."""
+    if isinstance(given, Source):
+        return given
     if role is Role.NETWORK and hasattr(given, "nodes") and hasattr(given, "edges"):
         source = _from_networkx(given)
     elif isinstance(given, Mapping):

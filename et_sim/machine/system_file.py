@@ -12,6 +12,7 @@ from et_sim.machine.algorithms import spans_all
 from et_sim.machine.checks import fill_defaults, nearest, read_keys, refusal
 from et_sim.machine.compute_object import read_compute
 from et_sim.machine.corrections import Correction
+from et_sim.machine.costs_object import read_costs
 from et_sim.machine.keys import Remarks
 from et_sim.machine.layer_keys import layer_settings
 from et_sim.machine.local_memory import read_local_memory
@@ -59,6 +60,7 @@ def read_system(source: Source, remarks: Remarks) -> tuple[System, LayerSettings
     fields["streams"] = read_streams(given.get("streams", []), source.place, remarks)
     fields["overlap"] = read_overlap(given.get("overlap", {}), source.place, remarks)
     fields["local_memory"] = read_local_memory(given, source.place)
+    fields["costs"] = read_costs(given.get("costs", {}), source.place, remarks)
     fields["track_local_mem"] |= fields["local_memory"] is not None
     fields |= _orders(given, behaviour.corrections, source.place, remarks)
     fields["compute"] = read_compute(given, source.place, remarks)

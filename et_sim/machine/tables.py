@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from et_sim.machine.compute_tables import COMPUTE_KEY
 from et_sim.machine.corrections import Correction
+from et_sim.machine.costs_tables import COSTS_KEY
 from et_sim.machine.credit_tables import CREDITS_KEY
 from et_sim.machine.keys import Key, Kind
 from et_sim.machine.layer_keys import OPTIONAL_LAYER_KEYS
@@ -294,8 +295,8 @@ _CAPACITY_KEYS = (
     Key(
         "when-full",
         Kind.CHOICE,
-        "What becomes of a run that needs more: `stop` ends it there, `report` says it, and goes on. Without "
-        "the key: `stop`.",
+        "What becomes of a run that needs more: `stop` ends it there, `report` says it, and goes on; with "
+        "`spill`, tensors wait in [remote memory](memory.md#spilling). Without the key: `stop`.",
         "Not known there.",
         choices=tuple(one.value for one in WhenFull),
     ),
@@ -369,6 +370,7 @@ SYSTEM_KEYS = (
     TIME_FACTORS_KEY,
     STREAMS_KEY,
     OVERLAP_KEY,
+    COSTS_KEY,
     *OPTIONAL_LAYER_KEYS,
     *_IGNORED_KEYS,
 )

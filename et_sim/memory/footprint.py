@@ -29,9 +29,12 @@ class Accesses:
     tensor: Any
     bytes: Any
     is_write: Any
-    node: Any  # numbered so that of two nodes completing together the lower one came first
+    node: Any
     start_ns: Any  # of the node
     end_ns: Any
+    place: Any | None = (
+        None  # of nodes that begin and end together, the lower one came first; None: as numbered
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +71,7 @@ def lifetimes(accesses: Accesses) -> Lifetimes:
     order = np.lexsort(
         (
             accesses.is_write,
-            accesses.node,
+            accesses.node if accesses.place is None else accesses.place,
             accesses.start_ns,
             accesses.end_ns,
             accesses.tensor,

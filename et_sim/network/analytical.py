@@ -86,7 +86,7 @@ def tables(network: Network, plan: Plan) -> AnalyticalTables:
         if along < 0 or program["tree_first"] >= 0:  # the peers of a tree differ from member to member
             continue
         first = int(program["step_first"])
-        rows = slice(first, first + int(program["step_period"]))
+        rows = slice(first, first + int(program["step_period"]) * max(int(program["own_steps"]), 1))
         steps = plan.steps[rows]
         known = fabric.flights_along(network, along, steps["distance"], steps["bytes"])
         if known is not None:

@@ -107,7 +107,7 @@ def check_reach(network: Network, most_bytes: int) -> None:
 
 
 def _most_hops(dimension: Dimension) -> int:
-    return max(dimension.npus // 2, 2)
+    return max(dimension.npus // 2, 2) if dimension.shape is Shape.RING else 2
 
 
 def causal_events_of_message(network: Network) -> int:

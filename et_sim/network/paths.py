@@ -61,6 +61,8 @@ class GridPaths:
         # Whether two pairs of ranks equally far apart along one dimension can have different paths.
         self._are_directed = self.differ_along_axes = on_links or bool(fabric.links)
         self._uneven = _UnevenLinks(fabric) if fabric.links else None
+        shapes = [dimension.shape for dimension in fabric.dimensions]
+        self.are_alike = not self._are_directed and len(shapes) == 1 and shapes[0] is not Shape.RING
 
     def codes(self, source: Any, target: Any) -> Any:
         """A number for the path of each pair, there and (where links differ) back."""

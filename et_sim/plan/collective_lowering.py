@@ -19,11 +19,8 @@ from et_sim.collectives import (
     Algorithm,
     CostFixes,
     Operation,
-    Peer,
-    StepProgram,
-    lower,
 )
-from et_sim.collectives.tree import BY_SUBTREE
+from et_sim.collectives.uneven import check_knows_sizes
 from et_sim.errors import MachineError
 from et_sim.machine.corrections import Correction
 from et_sim.machine.model import Machine, System
@@ -41,6 +38,8 @@ from et_sim.plan.dimension_order import (
     empty_loads,
     routes,
 )
+from et_sim.plan.exchange_phases import line_of, pairs_of_chunk, pass_along, refuse_partial, split_pairs
+from et_sim.plan.exchanges import PLAIN, Exchanges
 from et_sim.plan.groups import GroupShape, GroupTable
 from et_sim.plan.phases import (
     Chunks,
@@ -53,16 +52,15 @@ from et_sim.plan.phases import (
     split_into_chunks,
     split_whole,
 )
-from et_sim.plan.program_tables import CustomProgram, Program, program_tables
+from et_sim.plan.program_rows import OwnSizes, ProgramKey, ProgramRows, check_bytes
+from et_sim.plan.program_tables import CustomProgram
 from et_sim.plan.tables import QueueCursor
-from et_sim.units import MOST_BYTES
 
 # Without `involved_dim`, a collective takes part in the first four dimensions.
 DEFAULT_INVOLVED_DIMENSIONS = 4
 # A listed group that holds all ranks ignores `involved_dim` and takes part in this many.
 LISTED_GROUP_DIMENSIONS = 10
 MOST_CHUNKS = 1 << 24
-MOST_PROGRAMS = 1 << 20  # the engine names a program with 20 bits
 
 Loads = tuple[tuple[int, float], ...]  # (dimension, time) in the planner's order; (): nothing is planned
 
@@ -80,24 +78,18 @@ class CollectiveRequest:
     involved: tuple[bool, ...] | None
     custom: tuple[str, int] | None = None  # prefix of the files of a custom program, row of its group
     root: int = 0  # its position in the group
+    exchange: int = PLAIN  # of an all-to-all with bytes for each pair: the number of its matrix
     loads: Loads = ()  # of collectives planned in the same nanosecond, where that matters
-
-
-@dataclass(frozen=True, slots=True)
-class _ProgramKey:
-    axis: int  # NO_AXIS: that of a group
-    members: int
-    algorithm: Algorithm
-    operation: Operation
-    size: int
-    root: int = 0  # position
 
 
 class CollectiveTables:
     """Builds the tables; `add` returns the row of a collective, `finish_*` the finished arrays."""
 
-    def __init__(self, machine: Machine, groups: GroupTable, customs: CustomTables) -> None:
+    def __init__(
+        self, machine: Machine, groups: GroupTable, customs: CustomTables, exchanges: Exchanges
+    ) -> None:
         self._machine = machine
+        self.exchanges = exchanges
         self._groups = groups
         self._customs = customs
         self._axes = Axes(machine)
@@ -106,9 +98,8 @@ class CollectiveTables:
         self._choice = AlgorithmChoice(machine, self.switches)
         self._rows: dict[CollectiveRequest, int | None] = {}
         self._loads_after: dict[CollectiveRequest, Loads] = {}
-        self._program_rows: dict[_ProgramKey, int] = {}
-        self._programs: list[tuple[Program, int]] = []  # with the dimension it runs along
         self._accounting = accounting_of(machine.system)
+        self._programs = ProgramRows(self._axes, self._accounting)
         self._rules = _rules_of(machine.system)
         self._phases: list[PhaseRow] = []
         self._phase_lists: dict[tuple[PhaseRow, ...], int] = {}  # where each begins
@@ -156,19 +147,26 @@ class CollectiveTables:
         scheduler = self._machine.system.dimension_order
         rules = replace(self._rules, everywhere=spanning and scheduler in SCATTERING_EVERYWHERE)
         rings = self.rings.count(list(by_dimension)) if spanning else 1
-        known: dict[tuple[int, Order, int], list[PhaseRow]] = {}
+        chunks, before = sum(run.number for run in runs), 0
         phase_lists = []
         for route in routes:
+            known: dict[tuple[int, Order, int], list[PhaseRow]] = {}
             turns = [
                 (route.chunks.size, route.orders[turn % len(route.orders)], turn % rings)
                 for turn in range(math.lcm(len(route.orders), rings))
             ]
             for size, order, turn in dict.fromkeys(turns):
-                if (size, order, turn) not in known:
-                    visited = [by_dimension[dimension] for dimension in order if dimension in by_dimension]
-                    phases = plan_phases(request.operation, size, visited, rules)
-                    known[size, order, turn] = [self._phase(p, algorithms, spanning, turn) for p in phases]
+                if (size, order, turn) in known:
+                    continue
+                visited = [by_dimension[dimension] for dimension in order if dimension in by_dimension]
+                if request.exchange != PLAIN:
+                    held = pairs_of_chunk(self.exchanges.matrix(request.exchange), chunks, before)
+                    known[size, order, turn] = self._exchange(held, visited, algorithms, spanning, turn)
+                    continue
+                phases = plan_phases(request.operation, size, visited, rules)
+                known[size, order, turn] = [self._phase(p, algorithms, spanning, turn) for p in phases]
             phase_lists.append([known[turn] for turn in turns])
+            before += route.chunks.number
         return self._add_collective(request, [route.chunks for route in routes], phase_lists)
 
     def _routes(
@@ -196,8 +194,34 @@ class CollectiveTables:
             self._loads_after[request] = tuple((load.dimension, load.time) for load in loads)
         return found
 
+    def _exchange(
+        self, held: Any, visited: list[Part], algorithms: tuple[Algorithm, ...], spanning: bool, turn: int
+    ) -> list[PhaseRow]:
+        """The phases of a chunk of which ranks hold bytes for each member."""
+        if spanning and self._machine.system.shared_bus is not None:
+            raise MachineError(
+                "an all-to-all with bytes for each pair cannot cross a shared memory bus",
+                place='system key "model-shared-bus"',
+                remedy="leave the bus out, or comm_split_sizes",
+            )
+        rows = []
+        for part in visited:
+            algorithm = algorithms[part.dimension]
+            check_knows_sizes(algorithm, part.members, len(held), self._accounting)
+            axis = self._axis(part.dimension, algorithm, Operation.ALL_TO_ALL, spanning, turn)
+            ring = self.rings.order(axis) if self.rings.is_ring(axis) else None
+            line = line_of(self._axes[axis] if spanning else None, len(held), ring)
+            phase, held = pass_along(held, line)
+            step = PhaseStep(part, Operation.ALL_TO_ALL, phase.most, phase.most, QueueCursor.NEXT)
+            own = OwnSizes(phase.to_ahead, line.ahead)
+            rows.append(self._phase(step, algorithms, spanning, turn, own))
+        refuse_partial(held)
+        return rows
+
     def _split(self, request: CollectiveRequest) -> list[Chunks]:
         splits = self._machine.system.splits
+        if request.exchange != PLAIN:
+            return split_pairs(self.exchanges.matrix(request.exchange), splits)
         if request.operation is Operation.BARRIER:
             return [Chunks(1, 1)]
         if self._machine.system.behaviour.are_chunks_alike:
@@ -238,9 +262,14 @@ class CollectiveTables:
         """One chunk of one phase, in the first queue of dimension 0."""
         program = CustomProgram(request.group.members, self._customs.first_member(prefix, group))
         self._customs.compare(prefix, group, request.operation, request.size)
-        self._programs.append((program, -1))
-        row = len(self._programs) - 1
-        phase = (row, tables.NO_AXIS, 0, int(QueueCursor.NONE), int(request.operation), request.size)
+        phase = (
+            self._programs.add(program, -1),
+            tables.NO_AXIS,
+            0,
+            int(QueueCursor.NONE),
+            int(request.operation),
+            request.size,
+        )
         return self._add_collective(request, [Chunks(1, request.size)], [[[phase]]])
 
     def _lower_tree(self, request: CollectiveRequest) -> int | None:
@@ -258,7 +287,9 @@ class CollectiveTables:
             root = root // stride % members
         phase_lists = []
         for run in runs:
-            program = self._program(_ProgramKey(axis, members, algorithm, request.operation, run.size, root))
+            program = self._programs.row(
+                ProgramKey(axis, members, algorithm, request.operation, run.size, root)
+            )
             phase = (program, axis, 0, int(QueueCursor.NEXT), int(request.operation), run.size)
             phase_lists.append([[phase]])
         return self._add_collective(request, runs, phase_lists)
@@ -284,56 +315,39 @@ class CollectiveTables:
         keeps_size = algorithm.keeps_size(self._accounting)
         return Part(dimension, members, keeps_size, self._accounting.whole_pieces)
 
+    def _axis(
+        self, dimension: int, algorithm: Algorithm, operation: Operation, spanning: bool, turn: int
+    ) -> int:
+        """Along what a phase in a dimension runs."""
+        if not spanning:
+            return tables.NO_AXIS
+        if algorithm.used_for(operation, self._accounting) == RING:
+            return self.rings.axis(dimension, turn)
+        return self._axes.of_system if algorithm.spans_system else dimension
+
     def _phase(
-        self, phase: PhaseStep, algorithms: tuple[Algorithm, ...], spanning: bool, turn: int
+        self,
+        phase: PhaseStep,
+        algorithms: tuple[Algorithm, ...],
+        spanning: bool,
+        turn: int,
+        own: OwnSizes | None = None,
     ) -> PhaseRow:
         algorithm = algorithms[phase.part.dimension]
-        if not spanning:
-            axis = tables.NO_AXIS
-        elif algorithm.used_for(phase.operation, self._accounting) == RING:
-            axis = self.rings.axis(phase.part.dimension, turn)
-        else:
-            axis = self._axes.of_system if algorithm.spans_system else phase.part.dimension
-        key = _ProgramKey(axis, phase.part.members, algorithm, phase.operation, phase.size)
+        axis = self._axis(phase.part.dimension, algorithm, phase.operation, spanning, turn)
+        key = ProgramKey(axis, phase.part.members, algorithm, phase.operation, phase.size)
         most = phase.size
         if not self._machine.system.behaviour.wait_by_input:
             most = max(most, phase.output)
-        _check_bytes(phase.operation, most)
+        check_bytes(phase.operation, most)
         return (
-            self._program(key),
+            self._programs.row(key, own),
             axis,
             phase.part.dimension,
             int(phase.cursor),
             int(phase.operation),
             most,
         )
-
-    def _program(self, key: _ProgramKey) -> int:
-        if key not in self._program_rows:
-            most = key.size * key.members if key.operation in BY_SUBTREE else key.size
-            _check_bytes(key.operation, most)
-            subgroup = key.axis == tables.NO_AXIS
-            dimension = -1 if subgroup else self._axes[key.axis].dimension
-            program = lower(
-                key.algorithm,
-                key.operation,
-                key.members,
-                key.size,
-                subgroup=subgroup,
-                fixes=self._accounting,
-                root=key.root,
-            )
-            if self.rings.is_ring(key.axis):
-                assert isinstance(program, StepProgram)
-                program = replace(program, peer=Peer.AHEAD)  # the other way round is a ring of its own
-            if len(self._programs) == MOST_PROGRAMS:
-                raise MachineError(
-                    f"the workload has more than {MOST_PROGRAMS} collective phases that differ in size",
-                    remedy="split the workload",
-                )
-            self._program_rows[key] = len(self._programs)
-            self._programs.append((program, dimension))
-        return self._program_rows[key]
 
     def axes(self) -> tuple[Any, Any, Any]:
         """(axis table, orders of rings, the row of every group's own axis)."""
@@ -362,7 +376,7 @@ class CollectiveTables:
 
     def programs(self) -> dict[str, Any]:
         """The program, step, transfer and tree tables."""
-        return program_tables(self._programs, self._machine.system.local_mem_bw)
+        return self._programs.tables(self._machine.system.local_mem_bw)
 
 
 def _rules_of(system: System) -> Rules:
@@ -380,11 +394,3 @@ def accounting_of(system: System) -> CostFixes:
         direct_reductions=system.behaviour.corrects(Correction.DIRECT_REDUCTIONS),
         whole_pieces=system.behaviour.corrects(Correction.EXACT_CHUNKS),
     )
-
-
-def _check_bytes(operation: Operation, most: int) -> None:
-    if most > MOST_BYTES:
-        raise MachineError(
-            f"a phase of {operation.name.lower()} would hold {most} bytes per rank, more than {MOST_BYTES}",
-            remedy="correct comm_size, which is in bytes",
-        )

@@ -15,6 +15,7 @@ from et_sim.compute import Treatment
 from et_sim.errors import TraceError
 from et_sim.machine.model import System
 from et_sim.plan.collective_lowering import CollectiveRequest, CollectiveTables, Loads
+from et_sim.plan.exchanges import PLAIN
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.tables import Action
 from et_sim.trace.columns import CollectiveKind, Trace
@@ -22,6 +23,7 @@ from et_sim.trace.order import edges, fits_row_order, issue_order
 from et_sim.trace.process_groups import read_process_groups
 
 NATIVE, UNSAID, ALONE = -1, -1, -1
+SIZE = 1  # among the columns of a signature
 NO_ROOT = -(2**40)  # is no rank that a trace can name
 
 
@@ -62,6 +64,7 @@ def lower_collectives(
     collectives: CollectiveTables,
     custom: CustomChoice,
     place: str,
+    template: int,
 ) -> list[str]:
     """Point collective nodes at their rows; returns the names of the groups the template uses.
 
@@ -72,14 +75,16 @@ def lower_collectives(
     rows = np.flatnonzero(nodes["action"] == Action.COLLECTIVE)
     if not len(rows):
         return used
-    signature = np.concatenate(
-        (_signature(trace, rows, custom), _planned_before(trace, rows, collectives)[:, None]), axis=1
-    )
+    exchanges = collectives.exchanges.of_rows(template, rows)
+    own = _signature(trace, rows, custom)
+    own[exchanges != PLAIN, SIZE] = 0  # members put in different amounts
+    before = _planned_before(trace, rows, collectives)
+    signature = np.concatenate((own, exchanges[:, None], before[:, None]), axis=1)
     unique, first_at, of_row = np.unique(signature, axis=0, return_index=True, return_inverse=True)
     loads: Loads = ()
     for index in np.argsort(unique[:, -1], kind="stable").tolist():
         at = first_at[index]
-        kind, size, priority, name, dims, involved, code, root, before = unique[index].tolist()
+        kind, size, priority, name, dims, involved, code, root, exchange, before = unique[index].tolist()
         where = f"{place}, {trace.describe(int(rows[at]))}"
         group = groups.canonical(trace.group_names[name], where, own_groups)
         group_row = groups.row(group, rank)
@@ -91,6 +96,12 @@ def lower_collectives(
                 place=place,
                 remedy="expand the workload to a file per rank (et-convert expand)",
             )
+        if exchange != PLAIN and code != NATIVE:
+            raise TraceError(
+                "an all-to-all with comm_split_sizes runs a custom program, which has sizes of its own",
+                place=where,
+                remedy="leave comm_split_sizes out",
+            )
         request = CollectiveRequest(
             operation=Operation(kind),
             size=size,
@@ -99,6 +110,7 @@ def lower_collectives(
             involved=None if involved == UNSAID else tuple(bool(dims >> d & 1) for d in range(involved)),
             custom=None if code == NATIVE else (custom.prefixes[code], group_row),
             root=0 if root == NO_ROOT else _root_position(groups, group_row, root, where),
+            exchange=exchange,
             loads=loads if before != ALONE else (),
         )
         row = collectives.add(request)

@@ -11,14 +11,24 @@ from et_sim.plan.tables import Action, Plan
 
 def expected_messages(plan: Plan) -> int:
     """Messages the run will deliver if it completes: the yardstick of its progress."""
-    return round(_expected(plan, plan.programs["sends"], 1))
+    sends = plan.programs["sends"].astype(np.float64)
+    for row in np.flatnonzero(plan.programs["own_steps"]).tolist():
+        sends[row] = _of_own_steps(plan.programs[row], plan.steps["bytes"] > 0)
+    return round(_expected(plan, sends, 1))
 
 
 def expected_packets(plan: Plan, payload: int) -> int:
     """About how many packets all messages are cut into: of trees and sends, by their mean sizes."""
     of_steps = np.maximum(-(-plan.steps["bytes"] // payload), 1)
+    of_own_steps = -(-plan.steps["bytes"] // payload)
     of_program = np.array(
-        [_of_program(plan, program, of_steps, payload) for program in plan.programs], np.int64
+        [
+            _of_own_steps(program, of_own_steps)
+            if program["own_steps"]
+            else _of_program(plan, program, of_steps, payload)
+            for program in plan.programs
+        ],
+        np.float64,
     )
     sizes = plan.channels["bytes"]
     of_send = float(np.maximum(-(-sizes // payload), 1).mean()) if len(sizes) else 1.0
@@ -35,6 +45,12 @@ def _of_program(plan: Plan, program: Any, of_steps: Any, payload: int) -> int:
     return int(rounds * steps.sum() + steps[:rest].sum())
 
 
+def _of_own_steps(program: Any, of_steps: Any) -> float:
+    """Of an exchange with bytes for each pair: the mean over its members."""
+    first, blocks = int(program["step_first"]), int(program["own_steps"])
+    return float(of_steps[first : first + blocks * int(program["step_period"])].sum()) / blocks
+
+
 def _expected(plan: Plan, of_program: Any, of_send: float) -> float:
     """The sum of a figure over all phases of all chunks, and all sends, of all actors."""
     per_collective = np.zeros(len(plan.collectives))
@@ -43,7 +59,7 @@ def _expected(plan: Plan, of_program: Any, of_send: float) -> float:
         while chunk < collective["chunks"]:
             chunk_end, first = plan.chunk_plans[plan_row].tolist()
             programs = plan.phases["program"][first : first + collective["phases"]]
-            per_collective[row] += (chunk_end - chunk) * int(of_program[programs].sum())
+            per_collective[row] += (chunk_end - chunk) * float(of_program[programs].sum())
             chunk, plan_row = chunk_end, plan_row + 1
     of_node = np.zeros(len(plan.nodes))
     is_collective = plan.nodes["action"] == Action.COLLECTIVE

@@ -154,6 +154,8 @@ class GroupTable:
     def all_of(self, name: str) -> Any:
         """The members of every group that a canonical name means to some rank, a row each."""
         rule = self._rules.get(name)
+        if name == WHOLE_SYSTEM:
+            return np.arange(self._ranks)[None, :]
         if rule is None:
             return np.array(self._listing(name), np.int64)[None, :]
         return rule.groups(self._ranks)

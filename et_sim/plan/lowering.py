@@ -26,6 +26,7 @@ from et_sim.plan.channels import ChannelTables
 from et_sim.plan.collective_lowering import CollectiveTables
 from et_sim.plan.collective_nodes import CustomChoice, lower_collectives
 from et_sim.plan.custom import CustomTables
+from et_sim.plan.exchanges import Exchanges
 from et_sim.plan.groups import GroupTable
 from et_sim.plan.joint_requests import refuse_unequal_requests
 from et_sim.plan.members import MemberTables
@@ -80,7 +81,9 @@ class Lowering:
             templates,
             by_position=machine.system.behaviour.corrects(Correction.CUSTOM_BY_POSITION),
         )
-        self.collectives = CollectiveTables(machine, self.groups, self.customs)
+        communicates = not system.replay_communication and not system.replay_only
+        exchanges = Exchanges(workload, self.groups, communicates=communicates)
+        self.collectives = CollectiveTables(machine, self.groups, self.customs, exchanges)
         programs, self._named_files = read_programs(machine.system.per_node_implementation)
         choice = CustomChoice(machine.system, programs)
         pool = getattr(memory, "pool", None)
@@ -99,7 +102,7 @@ class Lowering:
             self.too_little.add(trace, rank, int(ranks_of[index]), place)
             self.streams.assign(nodes, trace)
             self.variants.apply(nodes, trace, rank)
-            used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place)
+            used = lower_collectives(nodes, trace, rank, self.groups, self.collectives, choice, place, index)
             self.joint.lower(nodes, trace, rank, pool, used, place)
             self.used_groups.append(used)
             templates.put(index, nodes, trace)

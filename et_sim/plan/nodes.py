@@ -21,6 +21,7 @@ from et_sim.plan import tables
 from et_sim.plan.tables import Action, Lane
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.nodes import Fault, attribute_faults, communication_faults, value_faults
+from et_sim.trace.splits import bytes_put_in
 from et_sim.units import LONGEST_NS, format_ns, plural
 
 
@@ -200,7 +201,7 @@ def _lower_communication(nodes: Any, trace: Trace) -> None:
     nodes["detail"][point_to_point] = np.arange(int(point_to_point.sum()))
     collective = kind == NodeKind.COLL
     nodes["action"][collective] = Action.COLLECTIVE
-    nodes["bytes"][point_to_point | collective] = trace.comm_bytes[point_to_point | collective]
+    nodes["bytes"][point_to_point | collective] = bytes_put_in(trace)[point_to_point | collective]
 
 
 def _replayed_broadcasts(trace: Trace, system: System) -> Any:

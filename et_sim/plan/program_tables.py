@@ -77,7 +77,10 @@ def _fill_steps(row: Any, program: StepProgram, steps: _Column, transfers: _Colu
     row.start_transfers, row.half = program.start_transfers, program.half
     row.pairs, row.turns = program.peer is Peer.PAIR, program.peer is Peer.SHIFT
     row.step_period, row.transfer_period = len(program.distance), len(program.transfers.size)
-    row.step_first = steps.add(_steps(program.distance, program.message_bytes))
+    row.burst = program.start_transfers if program.half else 1
+    if program.own is not None:
+        row.own_steps, row.burst = len(program.own.sent), 1 + program.own.longest_gap
+    row.step_first = steps.add(_steps(program))
     row.transfer_first = transfers.add(_transfers(program.transfers))
 
 
@@ -122,9 +125,13 @@ def _transfers(pattern: Transfers) -> Any:
     return out
 
 
-def _steps(distance: Any, message_bytes: Any) -> Any:
-    out = np.zeros(len(distance), tables.STEP)
-    out["distance"], out["bytes"] = distance, message_bytes
+def _steps(program: StepProgram) -> Any:
+    own = program.own
+    blocks = 1 if own is None else len(own.sent)
+    out = np.zeros(blocks * len(program.distance), tables.STEP)
+    out["distance"] = np.tile(program.distance, blocks)
+    out["bytes"] = program.message_bytes if own is None else own.sent.reshape(-1)
+    out["incoming"] = 0 if own is None else own.received.reshape(-1)
     return out
 
 

@@ -35,6 +35,11 @@ class RingAxes:
         first = self._first + self.dimension_of.index(dimension)
         return first + turn % len(self._rings[dimension])
 
+    def order(self, axis: int) -> tuple[int, ...]:
+        """The places around the ring of one of these axes."""
+        dimension = self.dimension_of[axis - self._first]
+        return self._rings[dimension][axis - self._first - self.dimension_of.index(dimension)]
+
     def is_ring(self, axis: int) -> bool:
         """Whether it is one of these axes."""
         return self._first <= axis < self._first + len(self.dimension_of)

@@ -151,6 +151,7 @@ PROGRAM = record(
     ("members", "i4"),
     ("sends", "i4"),
     ("start_transfers", "i4"),
+    ("burst", "i4"),  # messages that one transfer may send
     ("half", "i4"),
     ("tree_first", "i4"),  # into `trees`, where the program is a tree; -1: it has steps
     ("custom_first", "i4"),  # into `customs`, where the program is a custom one; -1: it is not
@@ -168,12 +169,14 @@ PROGRAM = record(
     ("dimension", "i4"),  # the one network dimension its messages cross; -1: depends on the peers
     ("step_period", "i4"),
     ("transfer_period", "i4"),
+    ("own_steps", "i4"),  # so many blocks of a period, for each member two: clockwise, anticlockwise; 0: none
     ("step_first", "i8"),
     ("transfer_first", "i8"),
 )
 STEP = record(
     ("distance", "i4"),
     ("bytes", "i8"),
+    ("incoming", "i8"),  # with own steps: bytes of the message that comes in; without bytes there is none
 )
 TRANSFER = record(
     ("reduction_ns", "i8"),  # NO_REDUCTION: none

@@ -136,9 +136,8 @@ class Result(RecordedRun):
         return table
 
     def to_pandas(self, table: str = "timeline") -> Any:
-        """A table as a pandas.DataFrame."""
-        library("pandas")
-        return self.table(table).to_pandas()
+        """A table as a pandas.DataFrame; whole numbers stay whole where some are missing."""
+        return _as_frame(library("pandas"), self.table(table))
 
     def to_polars(self, table: str = "timeline") -> Any:
         """The same as a polars.DataFrame."""
@@ -159,7 +158,8 @@ class Result(RecordedRun):
         from et_sim.engine.stall import explain_stall
         from et_sim.result.cures import known_cures
 
-        return explain_stall(self.outcome, self.workload, known_cures(self.manifest))
+        has_moves = self.moved is not None and self.moved.is_any
+        return explain_stall(self.outcome, self.workload, known_cures(self.manifest, has_moves=has_moves))
 
     def why_stopped(self) -> OutOfMemoryError:
         """Of a run that ends where memory was full: who needed what."""
@@ -184,3 +184,21 @@ class Result(RecordedRun):
 
     def _repr_html_(self) -> str:
         return html(self.summary())
+
+
+def _as_frame(pandas: Any, table: Any) -> Any:
+    """As pandas has it, but for whole numbers and truth values with gaps, which become floats there."""
+    import pyarrow as pa
+
+    missing = {
+        pa.int32(): pandas.Int32Dtype(),
+        pa.int64(): pandas.Int64Dtype(),
+        pa.uint64(): pandas.UInt64Dtype(),
+        pa.bool_(): pandas.BooleanDtype(),
+    }
+    frame = table.to_pandas()
+    for name in table.column_names:
+        column = table.column(name)
+        if column.null_count and column.type in missing:
+            frame[name] = column.to_pandas(types_mapper=missing.get)
+    return frame

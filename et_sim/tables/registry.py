@@ -7,6 +7,7 @@ from et_sim.tables.declaration import Table
 from et_sim.tables.of_collectives import LAYERS, PATH, PEERS, PHASES
 from et_sim.tables.of_networks import FLOWS, LINKS, MESSAGES, PAUSES, PORTS, QUEUES, RESOURCES
 from et_sim.tables.of_ranks import ACTORS, GROUPS, JOBS, MEMORY, TIMELINE
+from et_sim.tables.of_serving import ITERATIONS, REQUESTS
 
 MANIFEST, SUMMARY, STALL = "run.json", "summary.json", "stall.json"
 # Goes up whenever a column is renamed, removed or changes its meaning: only this version is read.
@@ -33,6 +34,10 @@ TABLES = (
 )
 
 
+# What et-sim serve writes beside a manifest and a summary.
+SERVING_TABLES = (REQUESTS, ITERATIONS)
+
+
 def all_tables() -> tuple[Table, ...]:
     """In the order in which they are written and shown."""
     return TABLES
@@ -40,7 +45,7 @@ def all_tables() -> tuple[Table, ...]:
 
 def table_named(name: str) -> Table:
     """The table of this name, or a refusal."""
-    found = {table.name: table for table in all_tables()}
+    found = {table.name: table for table in (*all_tables(), *SERVING_TABLES)}
     if name not in found:
         remedy = did_you_mean(name, tuple(found)) or f"tables: {', '.join(found)}"
         raise UsageError(f"there is no table {name!r}", remedy=remedy)
@@ -58,5 +63,5 @@ def needed_files() -> tuple[str, ...]:
 
 
 def all_files() -> tuple[str, ...]:
-    """The files that a run may hold."""
-    return (MANIFEST, SUMMARY, STALL, *(table.file for table in all_tables()))
+    """The files that a run, or a serving, may hold."""
+    return (MANIFEST, SUMMARY, STALL, *(table.file for table in (*all_tables(), *SERVING_TABLES)))

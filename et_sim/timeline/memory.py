@@ -13,6 +13,7 @@ import numpy as np
 from et_sim.memory import Accesses, Changes, changes, classes_of, lifetimes
 from et_sim.plan.tables import Plan
 from et_sim.timeline.rows import Rows
+from et_sim.trace.order import settle
 
 EVENTS = ("given", "written", "released")
 GIVEN, WRITTEN, RELEASED = range(3)
@@ -38,6 +39,7 @@ class MemorySource:
         self._tensor, self._bytes, self._is_write = (np.concatenate(c) for c in (tensor, sizes, is_write))
         self._count = np.concatenate(counts)
         self._first = np.cumsum(self._count) - self._count
+        self._place = _places(plan)
 
     def changes(self, rows: Rows) -> Changes:
         """What becomes alive and what is released in a block that holds all rows of its actors."""
@@ -51,11 +53,28 @@ class MemorySource:
             tensor=self._tensor[use],
             bytes=self._bytes[use],
             is_write=self._is_write[use],
-            node=node,  # rows of an actor are in ascending node id
+            node=node,
             start_ns=rows.start_ns[node],
             end_ns=rows.end_ns[node],
+            place=self._place[rows.at[node]],
         )
         return changes(lifetimes(accesses))
+
+
+def _places(plan: Plan) -> Any:
+    """Of each node of a template, its place in an order that fits dependencies; mostly, rows are in one."""
+    found = []
+    for template in plan.templates[: len(plan.tensors)]:
+        nodes = plan.nodes[template.node_first : template.node_first + template.nodes]
+        place = np.arange(template.nodes)
+        parent = np.repeat(place, nodes["children"])
+        first = int(nodes["children_first"][0]) if len(nodes) else 0
+        child = plan.children[first : first + len(parent)]
+        if (parent > child).any():
+            order, _ = settle(parent, child, np.zeros(template.nodes, np.uint8))
+            place[order] = np.arange(len(order))
+        found.append(place)
+    return np.concatenate(found)
 
 
 def until_next(found: Changes) -> Any:

@@ -40,6 +40,15 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A node whose own tensors do not fit, whatever else is in remote memory."""
+
+    node: int
+    node_name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfMemory:
     """The first time at which some rank needs more than it has."""
 
@@ -52,27 +61,37 @@ class OutOfMemory:
     tensors: int  # alive then
     largest: tuple[Held, ...]
     by_class: dict[str, int]
+    too_large: TooLarge | None = None  # why tensors that wait elsewhere do not help
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON files."""
         plain = asdict(self)
         for held in (*plain["allocated"], *plain["largest"]):
             held["class"] = held.pop("tensor_class")
+        if self.too_large is None:
+            del plain["too_large"]
         return plain
+
+    @property
+    def rank(self) -> int:
+        """The first of these ranks."""
+        return int(self.ranks.replace("-", ",").split(",")[0])
 
     @property
     def sentence(self) -> str:
         """What happened, in one."""
         who = f"rank {self.ranks} needs" if self.ranks.isdigit() else f"ranks {self.ranks} need"
-        rank = self.ranks.replace("-", ",").split(",")[0]
         first = self.allocated[0] if self.allocated else None
         what = ""
         if first is not None:
             by = "the start" if first.node is None else f'node {first.node} "{first.node_name}"'
             what = f", when {by} allocates {first.tensor!r} ({format_bytes(first.bytes)})"
+        if self.too_large is not None:
+            alone = f'node {self.too_large.node} "{self.too_large.node_name}"'
+            what += f"; the tensors of {alone} alone are {exact_bytes(self.too_large.bytes)}"
         return (
             f"{who} more local memory than the {exact_bytes(self.capacity_bytes)} there are, at "
-            f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {rank}{what}"
+            f"{format_ns(self.time_ns)}: {exact_bytes(self.alive_bytes)} on rank {self.rank}{what}"
         )
 
     def as_error(self) -> OutOfMemoryError:
@@ -95,6 +114,8 @@ def out_of_memory(outcome: Outcome, workload: Workload, memory: LocalMemory | No
     """When a run first needs more than there is; None: it never does, or nobody knows what there is."""
     if memory is None or not outcome.plan.tensors:
         return None
+    if memory.when_full is WhenFull.SPILL and not outcome.is_complete:
+        return None  # a stall: what waits in remote memory is decided for runs that go to their end
     measurement = Measurement(outcome, workload)
     first_ns: int | None = None
     actors: list[int] = []
@@ -150,7 +171,7 @@ def _described(
         ranks=ranks,
         capacity_bytes=memory.capacity_bytes,
         alive_bytes=sum(one.bytes for one in every),
-        stopped=memory.when_full is WhenFull.STOP,
+        stopped=memory.when_full is not WhenFull.REPORT,
         allocated=tuple(one for one in every if one.since_ns == time_ns)[:LARGEST],
         tensors=len(every),
         largest=tuple(every[:LARGEST]),

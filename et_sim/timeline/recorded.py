@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from et_sim.engine.outcome import Outcome
+from et_sim.plan.spilled import Moved
 from et_sim.timeline.bottleneck import bottleneck, why_unknown
+from et_sim.timeline.costs import costs
 from et_sim.timeline.explained import explained
 from et_sim.timeline.layers import LayerRun
 from et_sim.timeline.measurement import Measurement
@@ -35,6 +37,7 @@ class RecordedRun:
     ports: PortRecord | None = None  # pauses, and messages that packets carried, if ports were recorded
     out_of_memory: OutOfMemory | None = None  # when it first needed more local memory than there is
     until_end: Outcome | None = None  # of a run that was stopped: what would have come
+    moved: Moved | None = None  # to and from remote memory, where local memory may spill
 
     @cached_property
     def measurement(self) -> Measurement:
@@ -101,9 +104,11 @@ class RecordedRun:
             "detail": self.manifest["detail"],
             "jobs": self.manifest["jobs"],
             "out_of_memory": self.out_of_memory.as_dict() if self.out_of_memory else None,
+            **({} if self.moved is None else {"spilled": self.moved.as_dict()}),
             "messages": self.outcome.messages,
             "bottleneck": bottleneck(self.outcome.load, self.measurement.actor_of_rank, self.makespan_ns),
             "bottleneck_unknown": why_unknown(self.outcome.load),
+            "costs": costs(self.manifest["costs"], self.measurement, self.makespan_ns),
             "packets": packets(self.outcome.ports),
             **figures_of_ranks(self.measurement),
             "explained": self.explained,

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,20 @@ def write_run(
 ) -> None:
     """Write a run's directory in place of `target`; `output_filter` says how much of its tables."""
     output_filter.check_ranks(result.workload.ranks)
+    with new_folder(target) as (draft, target):
+        _write_files(result, draft, target, stall, output_filter)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[tuple[Path, Path]]:
+    """A draft that takes the place of `target` when all is written; and where that really is."""
     check_target(target)
     target = target.resolve()  # behind a link, the directory it points to is replaced
     draft = target.parent / f".{target.name}.partial-{os.getpid()}"
     shutil.rmtree(draft, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
-        _write_files(result, draft, target, stall, output_filter)
+        yield draft, target
         _take_place(draft, target)
     except OSError as error:
         raise _cannot_write(target, error.strerror or str(error)) from None
@@ -101,18 +109,20 @@ def _write_files(
     for table in all_tables():
         found = filled(table, result, output_filter)
         if found is not None:
-            _write_table(folder / table.file, found.schema, found.batches(), output_filter)
-    _write_json(result.summary(), folder / SUMMARY)
+            write_table(folder / table.file, found.schema, found.batches(), output_filter)
+    write_json(result.summary(), folder / SUMMARY)
     if stall is not None:
-        _write_json(stall, folder / STALL)
+        write_json(stall, folder / STALL)
     more = {"recorded_part": output_filter.as_dict()} if output_filter.as_dict() else {}
     if result.command is not None:
         files = {name: os.path.relpath(path, target) for name, path in result.command["files"].items()}
         more["command"] = {**result.command, "files": files}
-    _write_json({**result.manifest, **more}, folder / MANIFEST)
+    write_json({**result.manifest, **more}, folder / MANIFEST)
 
 
-def _write_table(path: Path, schema: Any, batches: Iterable[Any], output_filter: OutputFilter) -> None:
+def write_table(
+    path: Path, schema: Any, batches: Iterable[Any], output_filter: OutputFilter = EVERYTHING
+) -> None:
     """A file of these batches, all of which must share the same dictionaries."""
     import pyarrow as pa
 
@@ -138,7 +148,8 @@ def _write_batches(out: Any, batches: Iterator[Any]) -> None:
             under_way.result()
 
 
-def _write_json(content: dict[str, Any], path: Path) -> None:
+def write_json(content: dict[str, Any], path: Path) -> None:
+    """A JSON file for people and programs."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

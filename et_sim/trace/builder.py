@@ -30,12 +30,14 @@ from et_sim.trace.builder_nodes import (
     ROOT_COLUMN,
     SIZE,
     NodeCall,
+    collective_kind,
     numbered,
     present_bits,
     value_columns,
 )
 from et_sim.trace.columns import NUMBERS, CollectiveKind, IntColumn, NodeKind, RowColumn, Trace
 from et_sim.trace.process_groups import process_group_text
+from et_sim.trace.splits import split_text
 from et_sim.trace.tensors import Words, as_lists
 
 Tensors = Mapping[str, int]  # name -> bytes
@@ -96,10 +98,11 @@ class TraceBuilder:
     def collective(
         self,
         kind: CollectiveKind | str,
-        bytes: int,
+        bytes: int | None = None,
         group: str = "",
         *,
         name: str = "",
+        splits: Sequence[int] | None = None,
         root: int | None = None,
         involved_dims: Sequence[bool] | None = None,
         priority: int | None = None,
@@ -112,8 +115,14 @@ class TraceBuilder:
 
         Of a scatter, `bytes` is what each rank gets. `root` is the rank that data of a broadcast or scatter
         comes from, and that data of a reduce or gather goes to (default: the group's first member).
+        Of an all-to-all, `splits` are the bytes that the rank sends to each member of the group, in the
+        group's order, the rank itself included; `bytes` then is their sum.
         """
-        number = _collective_kind(kind, self.source)
+        number = collective_kind(kind, self.source)
+        if splits is not None:
+            bytes = self._sum_of_splits(number, splits, bytes)
+        elif bytes is None:
+            raise self._wrong("a collective has neither bytes nor splits", "give bytes")
         values = {"is_cpu": False, "comm_type": int(number), "comm_bytes": bytes, "comm_priority": priority}
         if root is not None:
             if number not in ROOT_COLUMN:
@@ -127,7 +136,18 @@ class TraceBuilder:
             **options,
             group=group or None,
             dims=involved_dims,
+            splits=None if splits is None else split_text(splits),
         )
+
+    def _sum_of_splits(self, kind: CollectiveKind, splits: Sequence[int], bytes: int | None) -> int:
+        if kind is not CollectiveKind.ALL_TO_ALL:
+            raise self._wrong(
+                f"{kind.name.lower()} has splits", "only an all_to_all has them: leave them out"
+            )
+        total = sum(self._integer("splits", size, SIZE) for size in splits)
+        if bytes is not None and bytes != total:
+            raise self._wrong(f"bytes is {bytes}, and the splits add up to {total}", "leave bytes out")
+        return total
 
     def send(
         self,
@@ -220,6 +240,7 @@ class TraceBuilder:
         node_id: int | None = None,
         group: str | None = None,
         dims: Sequence[bool] | None = None,
+        splits: str | None = None,
         text: str = "",
         layer_shape: str | None = None,
         dtype: str | None = None,
@@ -252,6 +273,7 @@ class TraceBuilder:
             group,
             layer_shape,
             dtype,
+            splits,
             None if dims is None else tuple(bool(flag) for flag in dims),
             text,
             (self._words("inputs", inputs), self._words("outputs", outputs)),
@@ -313,6 +335,7 @@ class TraceBuilder:
         group_names, group = numbered(["", *[node.group or "" for node in nodes]])
         layer_shapes, layer_shape = numbered(["", *[node.layer_shape or "" for node in nodes]])
         datatypes, datatype = numbered(["", *[node.dtype or "" for node in nodes]])
+        split_texts, splits = numbered(["", *[node.splits or "" for node in nodes]])
         data_start, data_deps = self._rows(nodes, ids, [node.data for node in nodes])
         ctrl_start, ctrl_deps = self._rows(nodes, ids, [node.ctrl for node in nodes])
         dims = [node.dims or () for node in nodes]
@@ -324,6 +347,7 @@ class TraceBuilder:
             group=group[1:],
             layer_shape=layer_shape[1:],
             datatype=datatype[1:],
+            splits=splits[1:],
             involved_dims=np.array(
                 [sum(1 << bit for bit, flag in enumerate(flags) if flag) for flags in dims], np.uint64
             ),
@@ -337,6 +361,7 @@ class TraceBuilder:
             group_names=group_names,
             layer_shapes=layer_shapes,
             datatypes=datatypes,
+            split_texts=split_texts,
             version=self.version,
             metadata_text={row: node.text for row, node in enumerate(nodes) if node.text},
             tensors=as_lists([node.tensors for node in nodes]),
@@ -369,17 +394,3 @@ class TraceBuilder:
 def _micros(micros: int, nanos: int | None) -> int:
     """For readers who know microseconds only: the exact time rounded, unless they are given, too."""
     return (nanos + 500) // 1000 if nanos is not None and not micros else micros
-
-
-def _collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
-    if isinstance(kind, CollectiveKind):
-        return kind
-    wanted = str(kind).upper()
-    if wanted in CollectiveKind.__members__:
-        return CollectiveKind[wanted]
-    known = [name.lower() for name in CollectiveKind.__members__]
-    raise TraceError(
-        f"there is no collective {kind!r}",
-        place=source,
-        remedy=did_you_mean(str(kind).lower(), known) or f"known: {', '.join(known)}",
-    )

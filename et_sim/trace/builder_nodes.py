@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from et_sim.errors import TraceError, did_you_mean
 from et_sim.trace.columns import BIT, NUMBERS, CollectiveKind, NodeKind, RowColumn
 from et_sim.trace.tensors import Words
 
@@ -40,6 +41,7 @@ class NodeCall:
     group: str | None = None
     layer_shape: str | None = None
     dtype: str | None = None
+    splits: str | None = None
     dims: tuple[bool, ...] | None = None
     text: str = ""
     tensors: tuple[Words | None, Words | None] = (None, None)  # inputs, outputs
@@ -59,6 +61,7 @@ def present_bits(node: NodeCall) -> int:
         ("pg_name", node.group),
         ("layer_shape", node.layer_shape),
         ("dtype", node.dtype),
+        ("comm_split_sizes", node.splits),
         ("involved_dim", node.dims),
     )
     lists = zip(("inputs", "outputs"), node.tensors, strict=True)
@@ -72,3 +75,18 @@ def value_columns(nodes: list[NodeCall]) -> dict[str, Any]:
         column: np.array([node.values.get(column, 0) for node in nodes], number.dtype)
         for column, number in BY_COLUMN.items()
     }
+
+
+def collective_kind(kind: CollectiveKind | str, source: str) -> CollectiveKind:
+    """The collective that a call names."""
+    if isinstance(kind, CollectiveKind):
+        return kind
+    wanted = str(kind).upper()
+    if wanted in CollectiveKind.__members__:
+        return CollectiveKind[wanted]
+    known = [name.lower() for name in CollectiveKind.__members__]
+    raise TraceError(
+        f"there is no collective {kind!r}",
+        place=source,
+        remedy=did_you_mean(str(kind).lower(), known) or f"known: {', '.join(known)}",
+    )

@@ -145,6 +145,8 @@ class Trace:
     layer_shape: Annotated[RowColumn, Attribute("layer_shape", "string_val")]
     # What kind of numbers it computes with: an index into `datatypes`; "" is index 0.
     datatype: Annotated[RowColumn, Attribute("dtype", "string_val")]
+    # What an all-to-all sends to each member of its group: an index into `split_texts`; "" is index 0.
+    splits: Annotated[RowColumn, Attribute("comm_split_sizes", "string_val")]
     # Bit d set: dimension d takes part.
     involved_dims: Annotated[npt.NDArray[np.uint64], Attribute("involved_dim", "bool_list")]
     involved_count: npt.NDArray[np.uint8]  # how many flags the node listed
@@ -162,6 +164,8 @@ class Trace:
     is_launch: Annotated[BoolColumn, Attribute("launch", "bool_val")]
     # Work of a device that moves data, and computes nothing.
     is_copy: Annotated[BoolColumn, Attribute("copy", "bool_val")]
+    # No cache holds what it reads: weights, say, that nothing has used for long.
+    is_cold: Annotated[BoolColumn, Attribute("cold", "bool_val")]
     # Of a request to a memory with several tiers: which one, counted from 0 in the order of the memory file.
     memory_tier: Annotated[RowColumn, Attribute("memory_tier", "int32_val")]
     # The stream of a device, by its number, that it was recorded on.
@@ -175,6 +179,7 @@ class Trace:
     group_names: tuple[str, ...] = ("",)
     layer_shapes: tuple[str, ...] = ("",)
     datatypes: tuple[str, ...] = ("",)
+    split_texts: tuple[str, ...] = ("",)
     version: str = ""
     # How long after the first rank of the workload this one begins.
     start_ns: int = 0

@@ -115,6 +115,7 @@ def _attributes(trace: Trace) -> list[list[bytes]]:
         ("pg_name", trace.group, trace.group_names),
         ("layer_shape", trace.layer_shape, trace.layer_shapes),
         ("dtype", trace.datatype, trace.datatypes),
+        ("comm_split_sizes", trace.splits, trace.split_texts),
     ):
         rows = np.flatnonzero(trace.has(name))
         if len(rows):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.compiled.entry_points import entry
-from et_sim.trace.columns import RowColumn, Trace
+from et_sim.trace.columns import NodeKind, RowColumn, Trace
 
 
 def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
@@ -29,6 +29,36 @@ def edges(trace: Trace) -> tuple[RowColumn, RowColumn]:
 def fits_row_order(parent: RowColumn, child: RowColumn) -> bool:
     """Whether every parent is a lower row, so that nodes can run in the order of their rows."""
     return bool((parent < child).all())
+
+
+def program_order(trace: Trace) -> list[int]:
+    """All rows, one after the other: by node id where dependencies allow, and receives as late as possible.
+
+    A receive may be listed early, though its message is an answer to what comes behind it. For traces without
+    cycles.
+    """
+    parent, child = edges(trace)
+    is_receive = trace.kind == NodeKind.RECV
+    if not is_receive.any() and fits_row_order(parent, child):
+        return list(range(len(trace)))
+    listed = np.lexsort((-parent, child))  # of each row, the lowest parent last: it is treated first
+    parents = parent[listed].tolist()
+    first = np.concatenate(([0], np.cumsum(np.bincount(child, minlength=len(trace))))).tolist()
+    was_met = bytearray(len(trace))
+    order: list[int] = []
+    rows = np.argsort(is_receive, kind="stable")
+    stack = rows[::-1].tolist()
+    while stack:
+        row = stack[-1]
+        if was_met[row] == 0:
+            was_met[row] = 1
+            stack += [one for one in parents[first[row] : first[row + 1]] if not was_met[one]]
+            continue
+        if was_met[row] == 1:
+            was_met[row] = 2
+            order.append(row)
+        stack.pop()
+    return order
 
 
 def issue_order(trace: Trace, rows: RowColumn) -> tuple[RowColumn, bool]:

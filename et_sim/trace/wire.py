@@ -118,6 +118,7 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         group=narrow[at.GROUP],
         layer_shape=narrow[at.LAYER_SHAPE],
         datatype=narrow[at.DATATYPE],
+        splits=narrow[at.SPLITS],
         involved_dims=wide[at.INVOLVED_DIMS].view(np.uint64),
         involved_count=small[at.INVOLVED_COUNT],
         present=narrow[at.PRESENT].view(np.uint32),
@@ -129,6 +130,7 @@ def _in_file_order(buffers: DecodeBuffers, version: str, source: str) -> Trace:
         group_names=("", *_strings(buffers, buffers.groups, source, "pg_name")),
         layer_shapes=("", *_strings(buffers, buffers.shapes, source, "layer_shape")),
         datatypes=("", *_strings(buffers, buffers.datatypes, source, "dtype")),
+        split_texts=("", *_strings(buffers, buffers.splits, source, "comm_split_sizes")),
         version=version,
         metadata_text=_texts(buffers, source),
         ignored_attributes=_ignored(buffers, source),
@@ -254,6 +256,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
     columns["group"], group_names = _after_empty(columns["group"], trace.group_names)
     columns["layer_shape"], shapes = _after_empty(columns["layer_shape"], trace.layer_shapes)
     columns["datatype"], datatypes = _after_empty(columns["datatype"], trace.datatypes)
+    columns["splits"], split_texts = _after_empty(columns["splits"], trace.split_texts)
     texts = sorted((int(row_of[row]), text) for row, text in trace.metadata_text.items())
     trace = replace(
         trace,
@@ -262,6 +265,7 @@ def _in_id_order(trace: Trace, dependencies: tuple[Ids, Ids]) -> tuple[Trace, tu
         group_names=group_names,
         layer_shapes=shapes,
         datatypes=datatypes,
+        split_texts=split_texts,
         data_start=data_start,
         ctrl_start=ctrl_start,
         metadata_text=dict(texts),

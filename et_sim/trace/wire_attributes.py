@@ -79,6 +79,8 @@ def decode_attribute(buffers: DecodeBuffers, start: int, end: int, row: int, pre
         code = _store_text(buffers, buffers.shapes, at.LAYER_SHAPE, row, member, value, size)
     elif meaning == at.DTYPE:
         code = _store_text(buffers, buffers.datatypes, at.DATATYPE, row, member, value, size)
+    elif meaning == at.SPLIT_SIZES:
+        code = _store_text(buffers, buffers.splits, at.SPLITS, row, member, value, size)
     elif meaning == at.INVOLVED_DIM:
         code = _store_flags(buffers, start, end, row, member)
     elif meaning == at.INPUTS or meaning == at.OUTPUTS:

@@ -19,16 +19,16 @@ from et_sim.trace.wire_names import NameTable, Text, as_text, name_table
 
 # Slots of the int64, int32 and uint8 blocks; after these come the attributes that are numbers.
 NODE_ID, DURATION, INVOLVED_DIMS, DATA_START, CTRL_START = range(5)
-NAME, GROUP, LAYER_SHAPE, DATATYPE, PRESENT = range(5)
+NAME, GROUP, LAYER_SHAPE, DATATYPE, SPLITS, PRESENT = range(6)
 KIND, INVOLVED_COUNT = range(2)
 WIDE, NARROW, SMALL = range(3)  # which block
 _BLOCKS: dict[npt.DTypeLike, int] = {np.int64: WIDE, np.int32: NARROW, np.bool_: SMALL}
 
 # Attributes with a meaning; the number is that of the attribute's bit in `Trace.present`.
 KNOWN_ATTRIBUTES = tuple(BIT)
-PG_NAME, SHAPE, DTYPE, INVOLVED_DIM, INPUTS, OUTPUTS = (
+PG_NAME, SHAPE, DTYPE, SPLIT_SIZES, INVOLVED_DIM, INPUTS, OUTPUTS = (
     KNOWN_ATTRIBUTES.index(name)
-    for name in ("pg_name", "layer_shape", "dtype", "involved_dim", "inputs", "outputs")
+    for name in ("pg_name", "layer_shape", "dtype", "comm_split_sizes", "involved_dim", "inputs", "outputs")
 )
 IGNORED = -1
 
@@ -93,6 +93,7 @@ class DecodeBuffers(NamedTuple):
     groups: NameTable
     shapes: NameTable
     datatypes: NameTable
+    splits: NameTable
     attributes: Vocabulary
     registers: npt.NDArray[np.int64]  # see below
 
@@ -162,6 +163,7 @@ def _sized(text: Text, nodes: int, vocabulary: Vocabulary, registers: npt.NDArra
         groups=name_table(nodes),
         shapes=name_table(nodes),
         datatypes=name_table(nodes),
+        splits=name_table(nodes),
         attributes=vocabulary,
         registers=registers,
     )

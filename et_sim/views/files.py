@@ -17,6 +17,8 @@ from et_sim.errors import UsageError
 @contextmanager
 def new_file(target: Path) -> Iterator[Any]:
     """A file to write bytes into, which takes its name when everything is written."""
+    if not target.name:
+        raise UsageError(f"{str(target)!r} is a directory", remedy="name a file in it")
     draft = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         with draft.open("wb") as sink:

@@ -1,4 +1,5 @@
-"""Workloads that are made, not recorded: programs of ranks along named axes; training; microbenchmarks.
+"""Workloads that are made, not recorded: programs of ranks along named axes; training; inference;
+microbenchmarks.
 
 The names below load their modules on first use, so that the command line starts without numpy.
 """
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
     from et_sim.workloads.convolution.network import read_network
     from et_sim.workloads.convolution.step import make_convolution_training
+    from et_sim.workloads.inference.batch import Batch, Segment
+    from et_sim.workloads.inference.forward import make_inference
     from et_sim.workloads.job import make_workload
     from et_sim.workloads.models.configuration import read_model
     from et_sim.workloads.models.model import Model
@@ -23,11 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Axes",
+    "Batch",
     "Model",
     "Plan",
     "Rank",
+    "Segment",
     "make_convolution_training",
     "make_dlrm_training",
+    "make_inference",
     "make_training",
     "make_workload",
     "read_dlrm",
@@ -39,6 +45,8 @@ _HOME = {
     "axes": ("Axes",),
     "convolution.network": ("read_network",),
     "convolution.step": ("make_convolution_training",),
+    "inference.batch": ("Batch", "Segment"),
+    "inference.forward": ("make_inference",),
     "job": ("make_workload",),
     "models.configuration": ("read_model",),
     "models.model": ("Model",),

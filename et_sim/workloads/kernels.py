@@ -6,6 +6,7 @@ in words, for machines that time kernels by them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from et_sim.trace import shapes
@@ -18,6 +19,11 @@ class Kernel(NamedTuple):
     operations: int
     bytes: int
     shape: str  # as the attribute `layer_shape` has it
+    is_cold: bool = False  # no cache has what it reads
+
+    def cold(self) -> Kernel:
+        """The same with weights, or what a pass before has left, from the largest memory."""
+        return self._replace(is_cold=True)
 
 
 def product(name: str, rows: int, columns: int, inner: int, value_bytes: int, copies: int = 1) -> Kernel:
@@ -25,6 +31,14 @@ def product(name: str, rows: int, columns: int, inner: int, value_bytes: int, co
     operations = 2 * rows * columns * inner
     size = (rows * inner + inner * columns + rows * columns) * value_bytes
     return Kernel(name, operations * copies, size * copies, shapes.gemm(rows, columns, inner, count=copies))
+
+
+def grouped_product(name: str, rows: Sequence[int], columns: int, inner: int, value_bytes: int) -> Kernel:
+    """Products of matrices in one kernel, each with its own number of rows; those without rows are none."""
+    total, used = sum(rows), [count for count in rows if count]
+    size = (total * inner + len(used) * inner * columns + total * columns) * value_bytes
+    shape = shapes.grouped_gemm(columns, inner, used or [1])
+    return Kernel(name, 2 * total * columns * inner, size, shape)
 
 
 def element_wise(name: str, values: int, operations: int, passes: int, value_bytes: int) -> Kernel:

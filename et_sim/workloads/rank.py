@@ -161,11 +161,14 @@ class Rank:
         after: Nodes = (),
         stream: str | None = MAIN,
         priority: int | None = None,
+        splits: Sequence[int] | None = None,
         inputs: Tensors | None = None,
         outputs: Tensors | None = None,
     ) -> Nodes:
         """A collective of all ranks that differ only in their places along `over`, an axis or several.
 
+        Of an all-to-all, `splits` are the bytes for each of them, in the order of their places, and `bytes`
+        is their sum.
         Where that is the rank alone, nothing happens: it returns the nodes that it would have waited for.
         """
         axes = (over,) if isinstance(over, str) else tuple(over)
@@ -176,7 +179,13 @@ class Rank:
         if (group, axes) not in self._groups:
             self._groups.add((group, axes))
             self._name_group(group, self.axes.rule(*axes))
-        return self._collective(kind, bytes, group, name, after, stream, priority, (inputs, outputs))
+        sizes = None if splits is None else tuple(splits)
+        if sizes is not None and len(sizes) != self.axes.size(*axes):
+            raise UsageError(
+                f"splits are {len(sizes)} sizes, and {self.axes.size(*axes)} ranks differ along {group}",
+                remedy="give one for each of them, the rank itself included",
+            )
+        return self._collective(kind, bytes, group, name, after, stream, priority, (inputs, outputs), sizes)
 
     def collective_of_ends(
         self,
@@ -212,9 +221,10 @@ class Rank:
         stream: str | None,
         priority: int | None,
         tensors: tuple[Tensors | None, Tensors | None],
+        splits: tuple[int, ...] | None = None,
     ) -> Nodes:
-        options = {"kind": kind, "bytes": bytes, "group": group, "priority": priority}
-        key = ("collective", kind, bytes, group, priority)
+        options = {"kind": kind, "bytes": bytes, "group": group, "priority": priority, "splits": splits}
+        key = ("collective", kind, bytes, group, priority, splits)
         name = name or f"{kind} {group}"
         return self._add(TraceBuilder.collective, key, options, name, after, stream, tensors)
 

@@ -1,7 +1,8 @@
 """What a rank was told to do, as a trace: many nodes of few kinds.
 
 A trace repeats itself: each micro-batch has the nodes of the one before. What a node does is kept once for
-all nodes that do the same; a node then is a number, a name and what it comes after.
+all nodes that do the same; a node then is a number, a name and what it comes after. Where some nodes name
+tensors, those that name none are said to read and write none.
 
 Not here: order by streams, and places (`rank`).
 """
@@ -22,6 +23,7 @@ from et_sim.trace.tensors import Words, as_lists
 
 Nodes = tuple[int, ...]
 MOST_NODES = 20_000_000  # of one rank
+_NO_TENSORS: tuple[Words, None] = ((), None)
 _OWN_COLUMNS = ("node_id", "name", "data_start", "data_deps", "ctrl_start", "ctrl_deps", "present")
 
 
@@ -37,8 +39,7 @@ class Recording:
     _names: dict[str, int] = field(default_factory=dict)
     _data: list[Nodes] = field(default_factory=list)
     _ctrl: list[Nodes] = field(default_factory=list)
-    _tensors: list[tuple[Words | None, Words | None]] = field(default_factory=list)
-    _has_tensors: bool = False
+    _tensors: dict[int, tuple[Words | None, Words | None]] = field(default_factory=dict)  # by node
 
     def __post_init__(self) -> None:
         self._kinds = TraceBuilder(version="et-sim workloads", source=self.source)
@@ -71,9 +72,16 @@ class Recording:
         self._data.append(data)
         self._ctrl.append(ctrl)
         if tensors != (None, None):
-            self._has_tensors = True
-        self._tensors.append((_words(tensors[0]), _words(tensors[1])))
+            self._tensors[len(self._kind) - 1] = (_words(tensors[0]), _words(tensors[1]))
         return len(self._kind) - 1
+
+    def name_tensors(self, node: int, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
+        """What a node reads and writes besides what it names already."""
+        before = self._tensors.get(node, (None, None))
+        merged = [
+            (said or ()) + (_words(more) or ()) for said, more in zip(before, (inputs, outputs), strict=True)
+        ]
+        self._tensors[node] = (merged[0], merged[1] or before[1])
 
     @property
     def content(self) -> bytes:
@@ -84,8 +92,7 @@ class Recording:
         for lists in (self._data, self._ctrl):
             for array in _rows(lists):
                 digest.update(array.tobytes())
-        if self._has_tensors:
-            digest.update(repr(self._tensors).encode())
+        digest.update(repr(self._tensors).encode())
         return digest.digest()
 
     def trace(self) -> Trace:
@@ -98,7 +105,9 @@ class Recording:
             for one in fields(Trace)
             if one.name not in _OWN_COLUMNS and isinstance(getattr(kinds, one.name), np.ndarray)
         }
-        lists = as_lists(self._tensors)
+        lists = as_lists(
+            [self._tensors.get(row, _NO_TENSORS) for row in range(len(rows))] * bool(self._tensors)
+        )
         said = np.zeros(len(rows), np.uint32)
         for is_output, word in enumerate(("inputs", "outputs")):
             said[lists.row[lists.is_output == bool(is_output)]] |= np.uint32(BIT[word])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from et_sim.cli import main
+from et_sim.cli.progress import Progress
+from et_sim.terminal import Status
 from et_sim.trace import read_workload
 
 
@@ -121,6 +124,14 @@ def test_more_ranks_than_anybody_wants_as_files_are_files_if_asked_for(tmp_path:
     assert not (tmp_path / "m.0.et").exists()
 
 
+def test_one_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = ["make", "transformer", "--layers", "1", "--hidden", "64", "--micro-batches", "1"]
+    assert main([*made, "-o", str(tmp_path / "job")]) == 0
+    said = capsys.readouterr().out
+    assert ", 1 micro-batch: " in said
+    assert " nodes on 1 rank\n" in said
+
+
 def test_a_transformer_is_a_manifest_or_files_with_groups(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,3 +150,27 @@ def test_a_transformer_is_a_manifest_or_files_with_groups(
 
 def test_a_barrier_needs_no_size(tmp_path: Path) -> None:
     assert main(["make", "barrier", "--ranks", "2", "-o", str(tmp_path / "b")]) == 0
+
+
+def _statuses(progress: Progress) -> list[Status]:
+    return [progress._status(0) for _ in progress.counted("abcd", 4, "files")]
+
+
+def test_it_is_told_how_many_files_are_written() -> None:
+    progress = Progress()
+    progress.stage("writing")
+    told = [(status.share, status.detail) for status in _statuses(progress)]
+    assert told == [(None, ""), (0.25, "1 of 4 files"), (0.5, "2 of 4 files"), (0.75, "3 of 4 files")]
+
+
+def test_files_that_are_stopped_half_way_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_workload: object, prefix: str) -> Iterator[tuple[Path, bytes]]:
+        yield Path(f"{prefix}.0.et"), b""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("et_sim.trace.files.files_of_ranks", stopped)
+    call = ["make", "compute", "--ranks", "12", "--compute-us", "5", "--files", "-o", str(tmp_path / "c")]
+    assert main(call) == 130
+    assert list(tmp_path.iterdir()) == []

@@ -32,6 +32,8 @@ def test_a_plan_that_does_not_fit_says_what_to_try(capsys: pytest.CaptureFixture
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("too large    stage 0 needs ")
     assert "most of it is optimizer: try zero 1" in last
+    assert main([*plan, "--zero", "1", "--dp", "2", "--recompute", "full", "--capacity", "20GiB"]) == 1
+    assert "most of it is optimizer: try more ranks" in capsys.readouterr().out
     assert (
         main([*plan, "--pp", "8", "--sequence-parallel", "--recompute", "full", "--capacity", "80GiB"]) == 0
     )
@@ -69,3 +71,54 @@ def test_layers_of_stages_that_are_no_numbers_are_refused(capsys: pytest.Capture
     with pytest.raises(SystemExit):
         main(["plan", "--pp", "2", "--stage-layers", "x,y"])
     assert "--stage-layers: 'x,y' (give whole numbers, as in 7,8,8,7)" in capsys.readouterr().err
+
+
+def test_a_machine_by_name_gives_the_capacity_and_the_number_of_ranks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = ["plan", *SMALL, "--tp", "2", "--dp", "4", "--json"]
+    assert main([*plan, "--machine", "h100-dgx:8"]) == 0
+    assert json.loads(capsys.readouterr().out)["capacity_bytes"] == 80 * 10**9
+    large = ["plan", "--model", "llama3-70b", "--tp", "8", "--machine", "h100-dgx"]
+    assert main(large) == 1
+    assert "of 74.51 GiB; most of it is optimizer" in capsys.readouterr().out
+    assert main([*plan, "--machine", "h100-dgx:16"]) == 2
+    assert "has 16 NPUs, and the plan (tensor 2 x data 4) makes 8 ranks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "amount", "weights", "kinds"),
+    [
+        (["cnn", "--model", "resnet50", "--batch", "4"], "images", 16, 25_557_032, {"all-reduce"}),
+        (["dlrm", "--batch", "8"], "samples", 32, 53_311_553, {"all-reduce", "all-to-all"}),
+    ],
+)
+def test_replicas_are_planned_as_they_are_made(
+    kind: list[str], unit: str, amount: int, weights: int, kinds: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *kind, "--dp", "4", "--zero", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (stage,) = found["stages"]
+    assert (found["ranks"], found["actors"], found[unit], found["weights"]) == (4, 1, amount, weights)
+    memory = stage["memory_bytes"]
+    assert [memory[name] // weights for name in ("weights", "gradients", "optimizer")] == [2, 2, 12]
+    assert {entry["kind"] for entry in stage["traffic"]} == kinds
+    reduced = [entry["bytes"] for entry in stage["traffic"] if entry["kind"] == "all-reduce"]
+    assert reduced == [2 * weights]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["cn"], "there is nothing called 'cn' to plan (did you mean 'cnn'?)"),
+        (["cnn"], "cnn needs a model"),
+        (["cnn", "--model", "resnet50", "--tp", "2"], "--tp is not for cnn"),
+        (["--tables", "3"], "--tables is not for llm"),
+        (["--machine", "h100"], "there is no machine called 'h100'"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *arguments]) == 2
+    assert said in capsys.readouterr().err

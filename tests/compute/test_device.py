@@ -179,3 +179,9 @@ def test_nodes_of_unknown_datatypes_are_refused() -> None:
     without = {key: value for key, value in DEVICE.items() if key != "dtype"}
     with pytest.raises(EtSimError, match="says no dtype"):
         rows(program(GEMM), {**COMMON, "compute": without})
+
+
+def test_cold_kernels_are_served_by_the_largest_level() -> None:
+    warm = {"num_ops": 0, "tensor_bytes": 1 << 20}
+    assert ns({**warm, "attributes": {"cold": 0}}, system()) == ns(warm, system()) == (1 << 20) // 4000
+    assert ns({**warm, "attributes": {"cold": 1}}, system()) == (1 << 20) // 1000

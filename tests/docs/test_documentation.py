@@ -85,6 +85,23 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws_today(tmp_path: Path) 
     assert drawn == (REPOSITORY / "docs" / "demo-timeline.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("warm_engine")
+def test_the_picture_of_a_sweep_is_what_the_tool_draws_today(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    commands = commands_of((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    needed = (
+        "et-sim demo",
+        "cat > enough.yml",
+        "et-sim sweep enough.yml",
+        "et-sim inspect enough.sweep --svg",
+    )
+    for command in commands:
+        if command.text.startswith(needed):
+            assert place.run(command)[0] == 0
+    drawn = (tmp_path / "page" / "sweep.svg").read_text(encoding="utf-8")
+    assert drawn == (REPOSITORY / "docs" / "sweep.svg").read_text(encoding="utf-8")
+
+
 def test_pictures_of_networks_are_what_the_tool_draws_today() -> None:
     drawn = pictures()
     assert len(drawn) >= 12

@@ -14,6 +14,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.engine.state.resources import SENDING
 from et_sim.tables.of_collectives import PHASES_OF_LAYERS
+from et_sim.tables.registry import SERVING_TABLES
 from et_sim.timeline import memory, rows
 from et_sim.timeline.contents import messages, path
 
@@ -86,3 +87,18 @@ def test_every_word_in_the_columns_is_described() -> None:
     words = {*rows.LANE_NAMES, *rows.TREATMENT_NAMES, *rows.START_CAUSES, *rows.END_CAUSES, *rows.KIND_NAMES}
     words |= {*memory.EVENTS, *path.KIND_NAMES, *PHASES_OF_LAYERS, *messages.SENT_NAMES, SENDING}
     assert _undocumented(words - not_simulated, PAGE + timeline_page()) == []
+
+
+def test_all_that_serving_writes_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "gpt2", "--layers", "1", "--machine", "h100-dgx:2", "--prefill-replicas", "1"]
+    limits = ["--decode-replicas", "1", "--ttft", "1s", "--tpot", "1s", "--json"]
+    assert main(["serve", "poisson:1,2,3,4", *words, *limits, "--out", str(tmp_path / "out")]) == 0
+    columns = {column.name for table in SERVING_TABLES for column in table.columns}
+    manifest = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
+    page = PAGE.partition("## Serving")[2]
+    assert not _undocumented(_keys(json.loads(capsys.readouterr().out)) - {"name"}, page)
+    assert not _undocumented(columns | set(manifest) - {"et_sim"}, page)
+    described = {
+        f"| `{column.name}` | {column.meaning} |" for table in SERVING_TABLES for column in table.columns
+    }
+    assert described <= set(page.splitlines())

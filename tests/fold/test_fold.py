@@ -232,6 +232,31 @@ def test_equal_traces_with_different_peers_are_one_actor() -> None:
     assert_folding_is_exact(Workload.of(builders), **machine)
 
 
+@pytest.mark.parametrize("shape", ["Switch", "FullyConnected"])
+@pytest.mark.parametrize("algorithm", ["direct", "halvingDoubling", "ring"])
+def test_paths_that_are_known_to_be_alike_are_not_compared(
+    shape: str, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The actors are those that comparing every path finds."""
+    traces = []
+    for micros in (5, 9):
+        build = TraceBuilder()
+        work = build.compute("work", micros=micros)
+        for kind in KINDS[:3]:
+            build.collective(kind, 4096, "near", after=[work])
+            build.collective(kind, 4096, "far", after=[work])
+        traces.append(build.build())
+    rules = {"near": GroupRule(4), "far": GroupRule(8, 4)}
+    template = np.zeros(32, np.int32)
+    template[3::4] = 1
+    workload = Workload(tuple(traces), template, group_rules=rules)
+    given = {"system": system(algorithm), "network": network([shape], [32])}
+    told = run(workload, **given).outcome.plan.actor_of_rank.tolist()
+    monkeypatch.setattr("et_sim.fold.axes.are_alike", lambda _paths: False)
+    assert run(workload, **given).outcome.plan.actor_of_rank.tolist() == told
+    assert len(set(told)) < workload.ranks
+
+
 def test_a_straggler_is_told_apart_from_the_rest_of_its_ring() -> None:
     """Whoever sits at another distance from it sees other messages."""
     slow, fast = TraceBuilder(), TraceBuilder()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from iterations import MEGATRON, PAGE, VTRAIN, Errors, results_table, runs
+from training_jobs import memory
 
 
 @pytest.mark.parametrize("name", [MEGATRON, VTRAIN])
@@ -31,3 +32,11 @@ def test_rows_of_one_node_are_what_is_simulated_today(monkeypatch: pytest.Monkey
 def test_errors_are_told_with_and_without_their_common_factor() -> None:
     errors = Errors((0.5, 0.5, 0.5))
     assert (errors.mean, errors.largest, errors.middle, errors.rest) == (0.5, 0.5, 0.5, 0.0)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", [MEGATRON, VTRAIN])
+def test_what_was_measured_fits_the_machine_that_it_ran_on(name: str) -> None:
+    for run in runs(name):
+        ends = {0, run.plan.ranks - 1}  # ranks of the first and the last stage
+        assert max(memory(run.model, run.plan, rank).total for rank in ends) < 80e9, run.label

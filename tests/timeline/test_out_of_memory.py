@@ -160,8 +160,8 @@ def test_what_is_there_from_the_start_is_refused_before_the_run(
         ({"local-mem-capacity": "80"}, ""),
         ({"local-mem-capacity": "much"}, 'key "local-mem-capacity" is "much"'),
         (
-            {"local-mem-capacity": "1GiB", "when-full": "spill"},
-            'key "when-full" is "spill" (allowed: ',
+            {"local-mem-capacity": "1GiB", "when-full": "spil"},
+            'key "when-full" is "spil" (did you mean',
         ),
         ({"when-full": "stop"}, 'key "when-full" has no effect without "local-mem-capacity"'),
         ({"local-mem-capacity": 9, "track-local-mem": 0}, 'and "track-local-mem" is off'),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_oracle import (
     BITS,
+    TEXTS,
     RefusedError,
     as_rows,
     assert_same_trace,
@@ -114,7 +115,7 @@ scalar_kinds = tuple(kind for kind in ATTRIBUTE_KINDS if kind in LIMITS)
 def attributes(draw: st.DrawFn) -> bytes:
     """An attribute field of a node; mostly acceptable."""
     name = draw(st.sampled_from([*BITS, "rf_id", "thread", "", "comm_sizes", "a" * 40]))
-    if name in ("pg_name", "layer_shape", "dtype"):
+    if name in TEXTS:
         value = messages().AttributeProto(string_val=draw(st.sampled_from(["", "1", "dp"])))
         parts = [value.SerializeToString()]
     elif draw(st.integers(0, 9)) == 0:

@@ -24,19 +24,22 @@ FLAGS = {
     "gap": "is_gap",
     "launch": "is_launch",
     "copy": "is_copy",
+    "cold": "is_cold",
 }
 INT64 = {name: name for name in ("comm_tag", "comm_priority", "stream")}
 INT32 = {name: name for name in ("comm_type", "comm_src", "comm_dst", "memory_tier")}
 BITS = (
     *("is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"),
-    *("comm_priority", "pg_name", "layer_shape", "dtype", "involved_dim", "duration_ns", "concurrent"),
-    *("comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy", "memory_tier", "stream"),
+    *("comm_priority", "pg_name", "layer_shape", "dtype", "comm_split_sizes", "involved_dim"),
+    *("duration_ns", "concurrent", "comm_size_unknown", "comm_size_estimated", "gap", "launch", "copy"),
+    *("cold", "memory_tier", "stream"),
     *("inputs", "outputs"),
 )
 TEXTS = {
     "pg_name": ("group", "group_names"),
     "layer_shape": ("layer_shape", "layer_shapes"),
     "dtype": ("datatype", "datatypes"),
+    "comm_split_sizes": ("splits", "split_texts"),
 }
 NOT_NUMBERS = ("double", "float", "string", "bytes")
 
@@ -136,9 +139,11 @@ def expected(content: bytes) -> dict[str, Any]:
             "is_gap": False,
             "is_launch": False,
             "is_copy": False,
+            "is_cold": False,
             "group": "",
             "layer_shape": "",
             "datatype": "",
+            "splits": "",
             "dims": [],
             "present": 0,
             "inputs": None,
@@ -221,6 +226,7 @@ WRITTEN = (
     ("gap", "bool_val", "is_gap"),
     ("launch", "bool_val", "is_launch"),
     ("copy", "bool_val", "is_copy"),
+    ("cold", "bool_val", "is_cold"),
     ("memory_tier", "int32_val", "memory_tier"),
     ("stream", "int64_val", "stream"),
 )

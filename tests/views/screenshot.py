@@ -17,7 +17,7 @@ TARGET = Path(__file__).resolve().parents[2] / "docs" / "report.png"
 
 
 def take(folder: Path) -> None:
-    """Simulate, write the page, choose a node, and keep what is above the critical path."""
+    """Simulate, write the page, choose a node, and keep what is above the ranks."""
     page = folder / "step.html"
     assert main(["demo", "--out", str(folder / "et-sim-demo")]) == 0
     assert main(["report", str(folder / "et-sim-demo" / "run"), "--html", str(page)]) == 0
@@ -29,7 +29,7 @@ def take(folder: Path) -> None:
         opened.page.get_by_label("find").fill("")
         opened.page.locator("#chosen").click()
         opened.settle()
-        bottom = opened.page.locator("#critical").bounding_box()["y"]
+        bottom = opened.page.locator("#ranks").bounding_box()["y"]
         clip = {"x": 0, "y": 0, "width": 1120, "height": bottom - 8}
         opened.page.screenshot(path=TARGET, clip=clip, full_page=True)
         opened.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import network, system
 from training_jobs import decoder, transformer, with_experts, with_latent_attention
@@ -78,6 +78,13 @@ PLANS = st.sampled_from(
         {},
         {"tensor": 2, "data": 2, "pipeline": 2},
         {"tensor": 4, "sequence_parallel": True, "data": 3},
+        {
+            "tensor": 2,
+            "sequence_parallel": True,
+            "tensor_overlap": 4,
+            "pipeline": 2,
+            "schedule": "zero-bubble",
+        },
         {"pipeline": 4, "schedule": "gpipe"},
         {"pipeline": 2, "schedule": "zero-bubble", "tensor": 2},
         {"pipeline": 2, "schedule": "interleaved", "chunks": 2, "data": 2},
@@ -287,9 +294,51 @@ def test_every_job_is_sound_and_folds_exactly_into_the_predicted_actors(how: dic
     )
     assert folded.is_complete
     assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()
-    actors = len(folded.outcome.plan.actors)
-    is_ring = plan.context > 1 and plan.context_attention == "ring"
-    assert actors < found.templates if is_ring else actors == found.templates
+    assert len(folded.outcome.plan.actors) == found.actors
+
+
+@st.composite
+def random_plans(draw: st.DrawFn) -> Plan:
+    """Any that the small decoder can be spread by."""
+    pipeline = draw(st.sampled_from([1, 2, 4]))
+    schedules = ["gpipe", "1f1b", "zero-bubble"] + ["interleaved"] * (pipeline == 2)
+    name, tensor, data = (
+        draw(st.sampled_from(schedules)),
+        draw(st.sampled_from([1, 2, 4])),
+        draw(st.integers(1, 4)),
+    )
+    return Plan(
+        tensor=tensor,
+        context=draw(st.sampled_from([1, 2, 4])),
+        data=data,
+        pipeline=pipeline,
+        schedule=name,
+        chunks=2 if name == "interleaved" else 1,
+        micro_batches=pipeline * draw(st.integers(1, 2)),
+        order="-".join(draw(st.permutations(["tensor", "context", "data", "pipeline"]))),
+        sequence_parallel=tensor > 1 and draw(st.booleans()),
+        context_attention=draw(st.sampled_from(["ring", "all-to-all"])) if tensor < 4 else "ring",
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        zero=draw(st.integers(0, 3)),
+    )
+
+
+@pytest.mark.deep
+@settings(max_examples=60)
+@given(random_plans())
+def test_every_run_has_as_many_actors_as_planned(plan: Plan) -> None:
+    check_actors(plan)
+
+
+@pytest.mark.parametrize("how", [{"pipeline": 4, "data": 2}, {"context": 4, "tensor": 2, "zero": 3}])
+def test_a_run_has_as_many_actors_as_planned(how: dict[str, Any]) -> None:
+    check_actors(Plan(**how, micro_batches=2))
+
+
+def check_actors(plan: Plan) -> None:
+    found, workload = figures(decoder(), plan)
+    done = run(workload, system=system(profile="corrected"), network=network(["Switch"], [workload.ranks]))
+    assert len(done.outcome.plan.actors) == found.actors
 
 
 SHAPES = st.sampled_from([(1, 1, 1), (2, 1, 1), (1, 1, 3), (1, 4, 1), (2, 2, 2), (2, 4, 2), (1, 2, 3)])
@@ -341,12 +390,25 @@ def test_no_timing_makes_a_job_hang(
         ({"context": 3}, "tokens of a sequence: 32, which 3 context-parallel ranks do not divide"),
         ({"data": 2, "expert": 2}, "small has no experts (leave expert out)"),
         ({"expert": 3}, "3 expert-parallel ranks do not divide the 1 of tensor x context x data"),
+        (
+            {"tensor": 2, "data": 2, "pipeline": 2, "expert": 2, "order": "tp-pp-ep-dp"},
+            "order tp-pp-ep-dp parts the ranks that experts are spread over by the pipeline",
+        ),
         ({"recompute": "ful"}, "recompute is 'ful' (did you mean 'full'?)"),
-        ({"order": "tensor-data"}, "order is 'tensor-data' (name each of"),
+        ({"order": "tp-data-x"}, "order is 'tp-data-x' (name each of tp, cp, ep, dp, pp at most once"),
+        ({"order": "tp-dp", "pipeline": 2}, "order is 'tp-dp', which lacks context, pipeline"),
         ({"zero": 4}, "zero is 4 (give 0, 1, 2 or 3)"),
         ({"shard": 2}, "shard is 2, which does not divide 1 replicas"),
         ({"data": 2, "shard": 2}, "shard is given, and nothing is shared"),
         ({"sequence_parallel": True}, "sequence_parallel needs tensor parallelism"),
+        (
+            {"tensor": 2, "tensor_overlap": 2},
+            "tensor_overlap is 2, and tokens are not exchanged beside products",
+        ),
+        (
+            {"tensor": 2, "sequence_parallel": True, "tensor_overlap": 3},
+            "tokens of a rank: 16, which 3 chunks do not divide",
+        ),
     ],
 )
 def test_plans_that_cannot_be_are_refused(how: dict[str, Any], said: str) -> None:

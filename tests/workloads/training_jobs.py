@@ -6,8 +6,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from et_sim.trace import Workload
-from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads import Model, Plan, Rank, make_training
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent
+from et_sim.workloads.training.memory import Memory, most_memory
+from et_sim.workloads.training.step import training_program
 
 
 def decoder(**given: Any) -> Model:
@@ -46,3 +48,10 @@ def transformer(**given: Any) -> Workload:
     return make_training(
         decoder(**{name: value for name, value in given.items() if name not in of_plan}), Plan(**plan)
     )
+
+
+def memory(model: Model, plan: Plan, rank: int = 0) -> Memory:
+    """What a rank needs, without making the others."""
+    found = Rank(plan.axes, rank, {}, "test")
+    training_program(model, plan)(found)
+    return most_memory(found.recording.trace())

@@ -16,6 +16,17 @@ def phase_key_of(chunk: Any) -> int:
 
 
 @works_on_tables
+def first_step_of(run: Run, chunk_row: int) -> int:
+    """Where the steps of a chunk's program begin: those of its member, where each has its own."""
+    chunk = run.chunks[chunk_row]
+    program = run.plan.programs[chunk.program]
+    if program.own_steps == 0:
+        return program.step_first
+    place = run.plan.members[chunk.member].position * 2 + (chunk.direction < 0)
+    return program.step_first + place * program.step_period
+
+
+@works_on_tables
 def expects(chunk: Any, step_key: int) -> bool:
     """Whether a chunk of a tree has posted the receive of a message."""
     return (chunk.credit >> step_key) & 1 == 1

@@ -14,7 +14,7 @@ from et_sim.engine.collectives.custom import start_custom
 from et_sim.engine.collectives.endpoint import cross_endpoint
 from et_sim.engine.collectives.in_network import start_in_network
 from et_sim.engine.collectives.matching import put_on_calendar, schedule_when_matched
-from et_sim.engine.collectives.members import member_at, phase_key_of, rank_at
+from et_sim.engine.collectives.members import first_step_of, member_at, phase_key_of, rank_at
 from et_sim.engine.collectives.rendezvous import ask_for_step, offer_step
 from et_sim.engine.collectives.trees import start_tree
 from et_sim.engine.collectives.unexpected import take_unexpected_either_way
@@ -70,34 +70,42 @@ def spend_transfer(run: Run, chunk_row: int) -> bool:
             return False  # the second half waits for all of the first
         burst = program.start_transfers
     while burst > 0 and chunk.credit > 0 and chunk.sent < min(chunk.transfers, program.sends):
-        send_packet(run, chunk_row)
-        chunk.credit -= 1
-        burst -= 1
+        if send_packet(run, chunk_row):
+            chunk.credit -= 1
+            burst -= 1
+        else:
+            chunk.transfers += 1  # as if what does not come had come at once
     return chunk.sent == program.sends and chunk.credit == program.start_transfers
 
 
 @works_on_tables
-def send_packet(run: Run, chunk_row: int) -> None:
-    """Send the next packet to its peer, then post the receive that goes with it."""
+def send_packet(run: Run, chunk_row: int) -> bool:
+    """Send the next packet to its peer, then post the receive that goes with it; False: nothing comes."""
     chunk = run.chunks[chunk_row]
     program = run.plan.programs[chunk.program]
-    step_row = program.step_first + chunk.step
+    step_row = first_step_of(run, chunk_row) + chunk.step
+    is_sent = program.own_steps == 0 or run.plan.steps[step_row].bytes > 0
+    is_coming = program.own_steps == 0 or run.plan.steps[step_row].incoming > 0
     distance = run.plan.steps[step_row].distance
     position = peer_position(run, chunk_row, distance, 1)
     step_key = chunk.sent * 2 + (chunk.direction < 0)
     phase_key = phase_key_of(chunk)
     if run.plan.settings[RENDEZVOUS]:
-        size = run.plan.steps[step_row].bytes
-        offer_step(run, chunk_row, position, size, step_key, phase_key)
-        source = peer_position(run, chunk_row, distance, -1)
-        ask_for_step(run, chunk_row, source, step_key, phase_key)
-    else:
+        if is_sent:
+            size = run.plan.steps[step_row].bytes
+            offer_step(run, chunk_row, position, size, step_key, phase_key)
+        if is_coming:
+            source = peer_position(run, chunk_row, distance, -1)
+            ask_for_step(run, chunk_row, source, step_key, phase_key)
+    elif is_sent:
         _inject(run, chunk_row, step_row, position, step_key, phase_key)
-    _post_receive(run, chunk_row, step_key, phase_key)
+    if is_coming:
+        _post_receive(run, chunk_row, step_key, phase_key)
     chunk.sent += 1
     chunk.step += 1
     if chunk.step == program.step_period:
         chunk.step = 0
+    return is_coming
 
 
 @works_on_tables

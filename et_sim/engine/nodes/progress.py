@@ -21,7 +21,7 @@ from et_sim.engine.collectives.chunks import end_collective, leave_last_queue, n
 from et_sim.engine.collectives.custom import end_custom_node
 from et_sim.engine.collectives.in_network import branch_free, hear_switch, spend_transfer_to_switch
 from et_sim.engine.collectives.matching import chunk_expecting, chunk_of
-from et_sim.engine.collectives.members import rank_at
+from et_sim.engine.collectives.members import first_step_of, rank_at
 from et_sim.engine.collectives.steps import make_transfer, peer_position, spend_transfer
 from et_sim.engine.collectives.trees import START, hear, peer_of, spend_tree_transfer
 from et_sim.engine.collectives.unexpected import keep_unexpected
@@ -168,7 +168,12 @@ def _name_last_sender(run: Run, chunk_row: int, step_key: int) -> None:
         if position == NONE:  # a switch sent it, on behalf of all members
             return
     else:
-        last_step = program.step_first + (chunk.step - 1 if chunk.step > 0 else program.step_period - 1)
+        first_step = first_step_of(run, chunk_row)
+        last_step = first_step + (chunk.step - 1 if chunk.step > 0 else program.step_period - 1)
+        while program.own_steps and last_step > first_step and run.plan.steps[last_step].incoming == 0:
+            last_step -= 1
+        if program.own_steps and run.plan.steps[last_step].incoming == 0:
+            return
         position = peer_position(run, chunk_row, run.plan.steps[last_step].distance, -1)
     node = run.plan.actors[running.actor].node_first + running.node
     run.nodes[node].message_from = run.plan.actor_of_rank[rank_at(run, chunk_row, position)]

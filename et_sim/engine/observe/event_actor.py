@@ -76,7 +76,10 @@ def _begin_step(run: Run, member: int, step_key: int, phase_key: int) -> None:
     if program.tree_first != NONE:
         begin_arrival_from_anywhere(run, actor_row)
         return
-    place = (step_key >> 1) % program.step_period * 2 + (step_key & 1)
+    step = (step_key >> 1) % program.step_period
+    if program.own_steps:  # whose period is as long as the program, whatever the distances
+        step = run.plan.steps[program.step_first + step].distance
+    place = step * 2 + (step_key & 1)
     begin_arrival(run, actor_row, mixed(mixed(member, program_row), place))
 
 

@@ -28,9 +28,11 @@ from et_sim.trace.preflight.differences import (
 )
 from et_sim.trace.preflight.interleaving import check_interleaving
 from et_sim.trace.preflight.problem import SPELLED_OUT, Problem, TemplateIndex
-from et_sim.trace.preflight.streams import FROM_ROOT, TO_ROOT, Sequence, Stream, follows_rule
+from et_sim.trace.preflight.split_lengths import check_split_lengths
+from et_sim.trace.preflight.streams import FROM_ROOT, SPLIT, TO_ROOT, Sequence, Stream, follows_rule
 from et_sim.trace.preflight.waiting import check_waiting
 from et_sim.trace.process_groups import ALL_RANKS, read_process_groups
+from et_sim.trace.splits import has_splits
 from et_sim.units import format_ranks, plural
 
 _ALL_DIMENSIONS = np.uint64(2**64 - 1)
@@ -78,6 +80,8 @@ def check_collectives(
     if rules.any_order and rules.side_by_side:
         sequences = _regardless_of_order(sequences)
     for stream in sorted(sequences):
+        size = _size_of_group(index, stream, sequences, ranks, groups)
+        problems += check_split_lengths(index, stream, sequences[stream], size)
         if follows_rule(index, stream):
             problems += _compare_by_rule(index, stream, sequences)
         else:
@@ -163,6 +167,7 @@ def _sequence(trace: Trace, rows: Any, group: str) -> Sequence:
     kinds = trace.comm_type[rows].astype(np.int64)
     kinds[kinds == CollectiveKind.REDUCE_SCATTER_BLOCK] = CollectiveKind.REDUCE_SCATTER
     sizes = np.where(kinds == CollectiveKind.BARRIER, 0, trace.comm_bytes[rows])
+    sizes[has_splits(trace)[rows]] = SPLIT
     columns = (kinds, sizes, dims.view(np.int64), _roots(trace, rows, kinds))
     return Sequence(rows, np.stack(columns, axis=1))
 
@@ -177,10 +182,11 @@ def _roots(trace: Trace, rows: Any, kinds: Any) -> Any:
 
 
 def _empty(index: TemplateIndex, template: int, rows: Any) -> list[Problem]:
-    """Collectives of 0 bytes; a barrier has none to move."""
+    """Collectives of 0 bytes; a barrier has none to move, and a rank with splits may send none."""
     trace = index.workload.templates[template]
     said = trace.has("comm_size", rows)
-    empty = rows[said & (trace.comm_bytes[rows] == 0) & (trace.comm_type[rows] != CollectiveKind.BARRIER)]
+    may_be_empty = (trace.comm_type[rows] == CollectiveKind.BARRIER) | has_splits(trace)[rows]
+    empty = rows[said & (trace.comm_bytes[rows] == 0) & ~may_be_empty]
     if not len(empty):
         return []
     users = index.ranks_of(template)
@@ -216,6 +222,21 @@ def _members(
         return _users(index, stream, sequences)
     members = np.unique(np.array(listed, np.int64))
     return members[(members >= 0) & (members < index.workload.ranks)]
+
+
+def _size_of_group(
+    index: TemplateIndex,
+    stream: Stream,
+    sequences: _Sequences,
+    ranks: int,
+    groups: Mapping[str, tuple[int, ...]] | None,
+) -> int:
+    if not stream.group:
+        return ranks
+    if follows_rule(index, stream):
+        return index.workload.group_rules[stream.group].count
+    listed = stream.described or _listed(stream.group, groups)
+    return len(listed or _users(index, stream, sequences))
 
 
 def _listed(group: str, groups: Mapping[str, tuple[int, ...]] | None) -> tuple[int, ...] | None:

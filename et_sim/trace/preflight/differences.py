@@ -14,7 +14,7 @@ import numpy as np
 
 from et_sim.trace.order import issue_order
 from et_sim.trace.preflight.problem import Problem, Severity, TemplateIndex, have, of_ranks, ordinal
-from et_sim.trace.preflight.streams import Sequence, Stream, Streams, collective_text
+from et_sim.trace.preflight.streams import SPLIT, Sequence, Stream, Streams, collective_text
 from et_sim.units import format_ranks, plural
 
 
@@ -89,6 +89,8 @@ def _first_difference(one: Any, other: Any) -> int:
 def _what_differs(one: Any, other: Any) -> tuple[str, str]:
     if one[0] != other[0]:
         return "collective-type", "give all members the same collectives in the same order"
+    if SPLIT in (one[1], other[1]):
+        return "collective-splits", "give all members of an all-to-all comm_split_sizes, or none of them"
     remedy = "give all members the same comm_size (et-convert repair --even-sizes gives all the largest)"
     return "collective-size", remedy
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.preflight.problem import Problem, TemplateIndex
+from et_sim.trace.splits import has_splits, split_faults
 from et_sim.units import MOST_BYTES, format_bytes, format_ranks
 
 
@@ -35,6 +36,7 @@ def value_faults(trace: Trace) -> Iterator[Fault]:
     if (wrong := (trace.comm_bytes > MOST_BYTES) | (trace.tensor_bytes > MOST_BYTES)).any():
         remedy = "correct comm_size or tensor_size, which are in bytes"
         yield Fault(wrong, f"moves more than {format_bytes(MOST_BYTES)}", remedy)
+    yield from (Fault(*fault) for fault in split_faults(trace))
     collective = trace.kind == NodeKind.COLL
     if not collective.any():
         return
@@ -50,8 +52,9 @@ def communication_faults(
     """Attributes that nodes which communicate lack, and those whose models say so in `needs`."""
     send, receive = trace.kind == NodeKind.SEND, trace.kind == NodeKind.RECV
     collective = trace.kind == NodeKind.COLL
+    has_no_size = (trace.comm_type == CollectiveKind.BARRIER) | has_splits(trace)
     all_needs = {
-        "comm_size": send | receive | (collective & (trace.comm_type != CollectiveKind.BARRIER)),
+        "comm_size": send | receive | (collective & ~has_no_size),
         "comm_type": collective,
         "comm_dst": send,
         "comm_src": receive,

@@ -16,6 +16,7 @@ from et_sim.units import exact_bytes, format_ranks
 TO_ROOT = (CollectiveKind.REDUCE, CollectiveKind.GATHER)
 FROM_ROOT = (CollectiveKind.BROADCAST, CollectiveKind.SCATTER)
 ONE_WAY = (*TO_ROOT, *FROM_ROOT)
+SPLIT = -1  # in place of the bytes of an all-to-all in which every member lists its own
 
 
 class Stream(NamedTuple):
@@ -58,4 +59,5 @@ def collective_text(index: TemplateIndex, rank: int, sequence: Sequence, at: int
     known = number in CollectiveKind._value2member_map_
     kind = CollectiveKind(number).name.lower() if known else f"collective type {number}"
     node = index.workload.trace(rank).describe(int(sequence.rows[at]))
-    return f"{kind} of {exact_bytes(size)} ({node} in {index.file_of(rank)})"
+    what = "with sizes for each member" if size == SPLIT else f"of {exact_bytes(size)}"
+    return f"{kind} {what} ({node} in {index.file_of(rank)})"

@@ -31,6 +31,8 @@ def latest_ends(critical_parent: Any, other_parent: Any, spent: Any, latest: Any
 def times_and_slopes(
     critical_parent: Any,
     other_parent: Any,
+    spent: Any,
+    rows: Any,
     scaled: Any,
     fixed: Any,
     base: Any,
@@ -41,12 +43,14 @@ def times_and_slopes(
     time: Any,
     slope: Any,
 ) -> None:
-    """When everything comes if an event takes `base`, and then the longer of `factor * scaled` and `fixed`.
+    """When everything comes if events take what they took (`spent`), but these `rows`, which ascend, take
+    `base`, and then the longer of `factor * scaled` and `fixed`.
 
     And how fast that changes with the factor: as it grows (`towards` 1) or falls (-1).
 
     Each of the figures that make up a duration is rounded by `off`.
     """
+    at = 0
     for row in range(len(critical_parent)):
         came, rate = 0.0, 0.0
         if critical_parent[row] >= 0:
@@ -55,10 +59,14 @@ def times_and_slopes(
             ahead = time[other_parent[row]] - came
             if ahead > ALIKE_NS or (ahead > -ALIKE_NS and towards * (slope[other_parent[row]] - rate) > 0):
                 came, rate = time[other_parent[row]], slope[other_parent[row]]
-        takes = factor * scaled[row]
-        if figures[row] > 0:
-            takes = max(takes + off * figures[row], 0.0)
-        if takes > fixed[row] + ALIKE_NS or (takes > fixed[row] - ALIKE_NS and towards > 0):
-            rate += scaled[row]
-        time[row] = came + base[row] + max(takes, fixed[row])
+        if at < len(rows) and rows[at] == row:
+            takes = factor * scaled[at]
+            if figures[at] > 0:
+                takes = max(takes + off * figures[at], 0.0)
+            if takes > fixed[at] + ALIKE_NS or (takes > fixed[at] - ALIKE_NS and towards > 0):
+                rate += scaled[at]
+            time[row] = came + base[at] + max(takes, fixed[at])
+            at += 1
+        else:
+            time[row] = came + spent[row]
         slope[row] = rate

@@ -73,8 +73,9 @@ class Parameter:
     name: str
     quantity: Quantity
     link: int  # row of the class of links, and then sort of switches, whose figure it is; NONE: not of these
-    figures: Any  # how many of each duration's figures it sets: 0 of those that it does not concern
-    scaled: Any  # per causal event, the part of its duration that follows the factor
+    rows: Any  # the causal events whose durations it sets, in ascending order; of each of them:
+    figures: Any  # how many of the duration's figures it sets
+    scaled: Any  # the part of its duration that follows the factor
     fixed: Any  # and below what it does not fall
     base: Any  # and what comes before both
 
@@ -119,6 +120,7 @@ class Sensitivities:
     def __init__(self, path: CriticalPath) -> None:
         self.path, self._record = path, path.record
         self._ends = np.flatnonzero(self._record.is_kind("node_end"))
+        self._spent = _spent(self._record)
         self._time, self._slope = np.zeros((2, len(self._record)))
 
     def all(self) -> list[Sensitivity]:
@@ -140,6 +142,8 @@ class Sensitivities:
         times_and_slopes(
             record.critical_parent,
             record.other_parent,
+            self._spent,
+            parameter.rows,
             parameter.scaled,
             parameter.fixed,
             parameter.base,
@@ -167,7 +171,8 @@ class Sensitivities:
         for step in range(MOST_STEPS):
             there, slope_there = self.evaluate(parameter, far, -towards)
             above = there - (makespan + slope * (far - 1))
-            if above <= self.rounding_ns(parameter, far) or slope_there == slope:
+            # The second is dear, and at least 1.
+            if slope_there == slope or above <= 1 or above <= self.rounding_ns(parameter, far):
                 return far if step else nowhere
             near = far - above / (slope_there - slope)
             if (near - 1) * towards <= 0 or (far - near) * towards <= 0:
@@ -182,17 +187,23 @@ class Sensitivities:
         return 1 + max(high - middle, middle - low)
 
 
+def _spent(record: PathRecord) -> Any:
+    """What every event took."""
+    return (record.end_ns - record.start_ns).astype(np.float64)
+
+
 def parameters(path: CriticalPath) -> Iterator[Parameter]:
     """Everything that sets durations in a run: of links, memories, kernels, and of operations."""
     record = path.record
-    spent = (record.end_ns - record.start_ns).astype(np.float64)
+    spent = _spent(record)
 
     def times(quantity: Quantity, rows: Any, name: str = "", link: int = NONE) -> Iterator[Parameter]:
+        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         if (spent[rows] > 0).any():
-            figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
-            figures[rows], scaled[rows], fixed[rows] = 1, spent[rows], 0
+            nothing = np.zeros(len(rows))
+            figures = np.ones(len(rows), np.int8)
             yield Parameter(
-                name or quantity.value, quantity, link, figures, scaled, fixed, np.zeros(len(spent))
+                name or quantity.value, quantity, link, rows, figures, spent[rows], nothing, nothing
             )
 
     for code, link in enumerate(record.link.texts):
@@ -246,14 +257,9 @@ def _of_device(
     reductions = np.flatnonzero(record.is_kind("reduction"))
 
     def parameter(name: str, quantity: Quantity, which: Any, own: Any, other: Any, first: Any) -> Parameter:
-        figures, (scaled, base) = np.zeros(len(spent), np.int8), np.zeros((2, len(spent)))
-        fixed = spent.copy()
-        figures[kernels[which]], scaled[kernels[which]] = 1, own[which]
-        fixed[kernels[which]], base[kernels[which]] = other[which], first[which]
-        if quantity is Quantity.LOCAL_MEMORY_BANDWIDTH:
-            figures[reductions], scaled[reductions] = ROUNDINGS_OF_A_REDUCTION, spent[reductions]
-            fixed[reductions] = 0
-        return Parameter(name, quantity, NONE, figures, scaled, fixed, base)
+        own_reductions = reductions if quantity is Quantity.LOCAL_MEMORY_BANDWIDTH else reductions[:0]
+        of_kernels = kernels[which], own[which], other[which], first[which]
+        return _with_reductions(name, quantity, of_kernels, own_reductions, spent)
 
     memory = Quantity.LOCAL_MEMORY_BANDWIDTH
     names = [memory.value] if len(reductions) else []
@@ -281,16 +287,27 @@ def _of_roofline(
     quantity: Quantity, record: PathRecord, spent: Any, kernels: Any, own: Any, other: Any
 ) -> Iterator[Parameter]:
     """A kernel takes the longer of its arithmetic and its memory traffic; reductions are traffic alone."""
-    figures, scaled, fixed = np.zeros(len(spent), np.int8), np.zeros(len(spent)), spent.copy()
-    figures[kernels] = 1
     longer = np.maximum(own, other)
     longer[longer == 0] = 1
-    scaled[kernels] = spent[kernels] * own / longer
-    fixed[kernels] = spent[kernels] * other / longer
-    if quantity is Quantity.LOCAL_MEMORY_BANDWIDTH:
-        reductions = record.is_kind("reduction")
-        scaled[reductions], fixed[reductions] = spent[reductions], 0
-        figures[reductions] = ROUNDINGS_OF_A_REDUCTION
-    if (scaled > 0).any():
-        base = np.zeros(len(spent))
-        yield Parameter(quantity.value, quantity, NONE, figures, scaled, fixed, base)
+    scaled, fixed = spent[kernels] * own / longer, spent[kernels] * other / longer
+    is_memory = quantity is Quantity.LOCAL_MEMORY_BANDWIDTH
+    reductions = np.flatnonzero(record.is_kind("reduction")) if is_memory else kernels[:0]
+    of_kernels = kernels, scaled, fixed, np.zeros(len(kernels))
+    found = _with_reductions(quantity.value, quantity, of_kernels, reductions, spent)
+    if (found.scaled > 0).any():
+        yield found
+
+
+def _with_reductions(name: str, quantity: Quantity, kernels: Any, reductions: Any, spent: Any) -> Parameter:
+    """A parameter of kernels (their rows, what follows the factor, what does not, and what comes before), and
+    of reductions, which follow it altogether."""
+    rows, scaled, fixed, base = kernels
+    figures = np.ones(len(rows), np.int8)
+    if len(reductions):
+        nothing = np.zeros(len(reductions))
+        figures = np.concatenate((figures, np.full(len(reductions), ROUNDINGS_OF_A_REDUCTION, np.int8)))
+        rows, scaled = np.concatenate((rows, reductions)), np.concatenate((scaled, spent[reductions]))
+        fixed, base = np.concatenate((fixed, nothing)), np.concatenate((base, nothing))
+        order = np.argsort(rows, kind="stable")
+        rows, figures, scaled, fixed, base = (one[order] for one in (rows, figures, scaled, fixed, base))
+    return Parameter(name, quantity, NONE, rows, figures, scaled, fixed, base)

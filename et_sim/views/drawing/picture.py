@@ -1,118 +1,153 @@
 """The timeline as an SVG picture: a lane per actor and resource, coloured by kind.
 
-The picture is a grid of pixel columns: in each, a lane takes the colour of what filled most of it, so
-the file's size depends on the picture's and not on the number of rows. Not here: anything interactive.
+The picture is a grid of pixel columns: in each, a lane takes the colour of what filled most of it, the paler
+the less it filled, so the file's size depends on the picture's and not on the number of rows. What waits for
+other ranks, or in a queue of its own, is a thin line: only what moves bytes is as high as a kernel.
+
+Not here: anything interactive.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
-from et_sim.errors import UsageError
 from et_sim.intervals import filling, levels
+from et_sim.tables.kinds import NOT_COMMUNICATION
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import NEVER, colour_of
+from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
 from et_sim.views.run.columns import coded, integers, numbers
 from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.run.selection import EVERYTHING, Selection, Window
 from et_sim.views.summary.rank_table import slowest_first
 from et_sim.views.text import shortened
 
-PIXELS = 900
 MOST_ACTORS = 32
-LEFT, TOP, RIGHT = 96, 34, 24
 LANE_HEIGHT, ACTOR_GAP = 11, 7
-TICKS = 6
+WAITING_HEIGHT = 3
+DENSITIES = 4  # steps of opacity
 LEAST_SEPARATED = 5  # pixels
-COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns")
+COLUMNS = ("actor", "kind", "lane", "start_ns", "end_ns", "queued_ns", "waiting_ns")
 
 LANES = ("cpu", "compute", "communication")
 LANE_OF = {"cpu": "cpu", "compute": "compute"}  # all others show in that of communication
+THIN = "thin: waits for another rank, or in a queue of its own"
+PALE = "pale: takes only part of the time"
 
 
-def write_picture(run: RunDirectory, target: Path) -> None:
-    """Draw a run into an SVG file."""
-    try:
-        target.write_text(picture(run), encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot be written: {reason}", place=str(target), remedy="name a writable file"
-        ) from None
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """What fills most of each track and pixel column, -1: nothing; and how much of it, in steps.
+
+    A track is a lane of an actor. Nothing is between slices that are wide enough to tell.
+    """
+
+    kind: Any
+    density: Any
 
 
-def picture(run: RunDirectory) -> str:
-    """The SVG text."""
-    labels = _labels(run)
-    makespan = max(int(run.summary["makespan_ns"]), 1)
-    painted, kinds = _painted(run, list(labels), makespan)
-    heights = _strip_positions(painted, len(labels))
+def picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text, of some ranks and a window of time."""
+    labels, window = _labels(run, part), part.window_of(run)
+    waiting, moving, kinds = _painted(run, list(labels), window)
+    is_used = ((waiting.kind >= 0) | (moving.kind >= 0)).any(axis=1)
+    heights = _strip_positions(is_used, len(labels))
     bottom = max(heights.values(), default=TOP) + LANE_HEIGHT
-    parts = [*axis(makespan, bottom), *_actor_labels(list(labels.values()), heights)]
-    parts += _tracks(painted, heights, kinds)
-    used = [kind for code, kind in enumerate(kinds) if (painted == code).any()]
-    hidden = run.summary["folded"]["actors"] - len(labels)
-    parts += _legend(used, bottom + 20, hidden)
+    parts = [*axis(window, bottom), *_actor_labels(list(labels.values()), heights)]
+    parts += _tracks(waiting, heights, kinds, WAITING_HEIGHT)
+    parts += _tracks(moving, heights, kinds, LANE_HEIGHT - 1)
+    used = [
+        kind for code, kind in enumerate(kinds) if any((at.kind == code).any() for at in (waiting, moving))
+    ]
+    parts += legend([(colour_of(kind), kind.replace("_", " ")) for kind in used], bottom + 20)
     right = f'x="{LEFT + PIXELS}" y="{bottom + 20}" text-anchor="end"'
     parts.append(f"<text {right}>{run.summary['status']}: {format_ns(run.summary['makespan_ns'])}</text>")
-    return document(parts, bottom + 34)
+    thin = (waiting.kind >= 0).any()
+    pale = any(((at.kind >= 0) & (at.density < DENSITIES)).any() for at in (waiting, moving))
+    texts = ["; ".join(filter(None, (THIN if thin else "", PALE if pale else "")))] if thin or pale else []
+    texts += _remarks(run, part, len(labels))
+    return document([*parts, *sentences(texts, bottom + 38)], bottom + 34 + 15 * len(texts))
 
 
-def _labels(run: RunDirectory) -> dict[int, str]:
-    """Actor -> label; all of them, or the slowest."""
+def _labels(run: RunDirectory, part: Selection) -> dict[int, str]:
+    """Actor -> label; all of them that have selected ranks, or the slowest."""
+    part.check_ranks(run)
     actors = run.actors().select(["actor", "ranks", "finish_ns"]).to_pylist()
+    actors = [{**actor, "ranks": some} for actor in actors if (some := part.names(actor["ranks"]))]
     chosen = actors if len(actors) <= MOST_ACTORS else slowest_first(actors)[:MOST_ACTORS]
     chosen = sorted(chosen, key=lambda actor: actor["actor"])
     names = {a["actor"]: f"rank{'' if a['ranks'].isdigit() else 's'} {a['ranks']}" for a in chosen}
     return {actor: shortened(name, 14) for actor, name in names.items()}
 
 
-def _painted(run: RunDirectory, actors: list[int], makespan: int) -> tuple[Any, tuple[str, ...]]:
-    """Kind per track and pixel column; -1 where nothing happens, and between slices wide enough to tell.
+def _remarks(run: RunDirectory, part: Selection, shown: int) -> list[str]:
+    """What is left out."""
+    hidden = sum(bool(part.names(text)) for text in run.actors()["ranks"].to_pylist()) - shown
+    kept = recorded_part(run)
+    found = [f"… and {plural(hidden, 'faster actor')}: --ranks chooses others"] if hidden else []
+    return [*found, *([f"the run holds only nodes of {kept}"] if kept else [])]
 
-    A track is a lane of an actor. Also the names of the kinds.
-    """
-    tracks, scale = len(actors) * len(LANES), PIXELS / makespan
-    filled: dict[int, Any] = {}
-    boundaries = np.zeros((tracks, PIXELS), np.bool_)
-    kinds: tuple[str, ...] = ()
+
+def _painted(run: RunDirectory, actors: list[int], window: Window) -> tuple[Layer, Layer, tuple[str, ...]]:
+    """What waits, and everything else, in columns of a window; and the names of kinds."""
+    shape, span = (len(actors) * len(LANES), PIXELS), window[1] - window[0]
+    filled: list[dict[int, Any]] = [{}, {}]
+    boundaries = np.zeros((2, *shape), np.bool_)
+    kinds: tuple[str, ...] = (NEVER,)
     for batch in run.batches("timeline", COLUMNS):
-        kinds = kinds or (*batch["kind"].dictionary.to_pylist(), NEVER)
-        track, kind, start, end = _drawn(batch, actors, makespan, kinds)
-        for code in np.flatnonzero(np.bincount(kind)).tolist():
-            this = kind == code
-            more = filling(track[this], start[this], end[this], 1.0, (tracks, PIXELS), makespan)
-            filled[code] = filled[code] + more if code in filled else more
-        long = np.flatnonzero(((end - start) * scale >= LEAST_SEPARATED) & (start * scale >= 1))
-        boundaries[track[long], (start[long] * scale).astype(np.int64)] = True
-    painted, most = np.full((tracks, PIXELS), -1, np.int16), np.zeros((tracks, PIXELS))
+        kinds = (*batch["kind"].dictionary.to_pylist(), NEVER)  # the same in all batches
+        for layer, (track, kind, start, end) in enumerate(_drawn(batch, actors, window, kinds)):
+            for one in np.flatnonzero(np.bincount(kind)).tolist():
+                this = kind == one
+                more = filling(track[this], start[this], end[this], 1.0, shape, span)
+                filled[layer][one] = filled[layer][one] + more if one in filled[layer] else more
+            begin = start * (PIXELS / span)
+            long = np.flatnonzero(((end - start) * (PIXELS / span) >= LEAST_SEPARATED) & (begin >= 1))
+            boundaries[layer, track[long], begin[long].astype(np.int64)] = True
+    waiting, moving = (_fullest(*one, shape) for one in zip(filled, boundaries, strict=True))
+    return waiting, moving, kinds
+
+
+def _fullest(filled: dict[int, Any], boundaries: Any, shape: tuple[int, int]) -> Layer:
+    kind, most = np.full(shape, -1, np.int16), np.zeros(shape)
     for code, changes in sorted(filled.items()):
         here = np.round(levels(changes), 9)  # sums of fractions leave dust
-        painted[here > most] = code
+        kind[here > most] = code
         most = np.maximum(most, here)
-    painted[boundaries] = -1
-    return painted, kinds
+    kind[boundaries] = -1
+    return Layer(kind, np.ceil(most * DENSITIES).clip(1, DENSITIES).astype(np.int16))
 
 
-def _drawn(batch: Any, actors: list[int], makespan: int, kinds: tuple[str, ...]) -> tuple[Any, ...]:
-    """Track, kind, start and end of what takes time, of the actors that are shown."""
+def _drawn(batch: Any, actors: list[int], window: Window, kinds: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Track, kind, start and end in the window, of what waits and of all else, of some actors."""
     actor, start = numbers(batch["actor"]), numbers(batch["start_ns"])
     ended = integers(batch["end_ns"], missing=-1)
-    end = np.where(ended < 0, makespan, ended)
-    rows = np.flatnonzero(np.isin(actor, actors) & (end > start))
+    end = np.where(ended < 0, window[1], ended)
+    rows = np.flatnonzero(np.isin(actor, actors) & (end > start) & (start < window[1]) & (end > window[0]))
     lanes = (*batch["lane"].dictionary.to_pylist(), None)
     lane_codes = [LANES.index(LANE_OF.get(name, "communication")) for name in lanes]
     lane = np.array(lane_codes, np.int64)[coded(batch["lane"])[rows]]
+    communicates = np.array([kind not in NOT_COMMUNICATION for kind in kinds])[coded(batch["kind"])[rows]]
+    before = sum(integers(batch[name], missing=0)[rows] for name in ("queued_ns", "waiting_ns"))
+    start, end = start[rows], end[rows]
     kind = np.where(ended[rows] < 0, kinds.index(NEVER), coded(batch["kind"])[rows])
-    return np.searchsorted(actors, actor[rows]) * len(LANES) + lane, kind, start[rows], end[rows]
+    moved = np.where(communicates, np.minimum(start + before, end), start)
+    track = np.searchsorted(actors, actor[rows]) * len(LANES) + lane
+    found = []
+    for begin, until in ((start, moved), (moved, end)):
+        begin, until = np.clip(begin, *window), np.clip(until, *window)
+        some = np.flatnonzero(until > begin)
+        found.append((track[some], kind[some], begin[some] - window[0], until[some] - window[0]))
+    return found
 
 
-def _strip_positions(painted: Any, actors: int) -> dict[int, int]:
+def _strip_positions(is_used: Any, actors: int) -> dict[int, int]:
     """Track -> its y; a resource that no actor uses gets no track."""
-    used = (painted >= 0).any(axis=1).reshape(actors, len(LANES)).any(axis=0)
+    used = is_used.reshape(actors, len(LANES)).any(axis=0)
     positions, y = {}, TOP
     for actor in range(actors):
         for lane in np.flatnonzero(used).tolist():
@@ -122,69 +157,28 @@ def _strip_positions(painted: Any, actors: int) -> dict[int, int]:
     return positions
 
 
-def _tracks(painted: Any, heights: dict[int, int], kinds: tuple[str, ...]) -> list[str]:
-    """One path per track and kind."""
+def _tracks(layer: Layer, heights: dict[int, int], kinds: tuple[str, ...], height: int) -> list[str]:
+    """One path per track, kind and density."""
     parts = []
     for track, y in heights.items():
-        row = painted[track]
-        boundaries = np.flatnonzero(np.diff(row)) + 1
-        firsts = np.concatenate(([0], boundaries))
-        lengths = np.diff(np.concatenate((firsts, [PIXELS])))
+        row = np.where(layer.kind[track] < 0, -1, layer.kind[track] * (DENSITIES + 1) + layer.density[track])
+        firsts = np.flatnonzero(np.diff(row, prepend=-2))
+        lengths = np.diff(firsts, append=PIXELS)
+        top = y + (LANE_HEIGHT - 1 - height) // 2
         for code in np.unique(row[row >= 0]).tolist():
             here = row[firsts] == code
+            kind, steps = divmod(code, DENSITIES + 1)
             runs = zip(firsts[here].tolist(), lengths[here].tolist(), strict=True)
-            shape = "".join(f"M{LEFT + x} {y}h{w}v{LANE_HEIGHT - 1}h-{w}z" for x, w in runs)
-            parts.append(f'<path fill="{colour_of(kinds[code])}" d="{shape}"/>')
+            shape = "".join(f"M{LEFT + x} {top}h{w}v{height}h-{w}z" for x, w in runs)
+            pale = f' fill-opacity="{steps / DENSITIES:g}"' if steps < DENSITIES else ""
+            parts.append(f'<path fill="{colour_of(kinds[kind])}"{pale} d="{shape}"/>')
     return parts
 
 
 def _actor_labels(labels: list[str], heights: dict[int, int]) -> list[str]:
     parts = []
-    for position, label in enumerate(labels):
+    for position, name in enumerate(labels):
         lanes = [y for track, y in heights.items() if track // len(LANES) == position]
         if lanes:
-            middle = (lanes[0] + lanes[-1] + LANE_HEIGHT) // 2 + 4
-            parts.append(f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end">{escape(label)}</text>')
+            parts.append(label(name, (lanes[0] + lanes[-1] + LANE_HEIGHT) // 2 + 4))
     return parts
-
-
-def axis(makespan: int, bottom: int) -> list[str]:
-    """Vertical lines at round times, and the end."""
-    step = round_step(makespan / TICKS)
-    parts = []
-    for moment in range(0, makespan + 1, step):
-        x = LEFT + round(PIXELS * moment / makespan)
-        parts.append(f'<path stroke="#d5d9de" d="M{x} {TOP - 6}V{bottom}"/>')
-        anchor = "start" if moment == 0 else "middle"
-        parts.append(f'<text x="{x}" y="{TOP - 12}" text-anchor="{anchor}">{format_ns(moment)}</text>')
-    return parts
-
-
-def round_step(span: float) -> int:
-    """The least of 1, 2, 5, 10, 20, 50, … that is not below `span`."""
-    power = 1
-    while True:
-        for digit in (1, 2, 5):
-            if digit * power >= span:
-                return digit * power
-        power *= 10
-
-
-def _legend(kinds: list[str], y: int, hidden: int) -> list[str]:
-    parts, x = [], LEFT
-    for kind in kinds:
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour_of(kind)}"/>')
-        parts.append(f'<text x="{x + 14}" y="{y}">{escape(kind.replace("_", " "))}</text>')
-        x += 34 + 7 * len(kind)
-    if hidden > 0:
-        parts.append(f'<text x="{x}" y="{y}">… and {plural(hidden, "faster actor")}</text>')
-    return parts
-
-
-def document(parts: list[str], height: int) -> str:
-    width = LEFT + PIXELS + RIGHT
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="sans-serif" font-size="11" fill="#333">'
-    )
-    return "\n".join([head, '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>", ""])

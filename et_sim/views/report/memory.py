@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from et_sim.units import format_bytes, format_ns
-from et_sim.views.drawing.picture import TICKS, round_step
+from et_sim.views.drawing.svg import TICKS, round_step
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import coded, numbers
 from et_sim.views.run.directory import RunDirectory

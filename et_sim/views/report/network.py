@@ -14,7 +14,7 @@ import numpy as np
 
 from et_sim.intervals import filled, union
 from et_sim.units import format_ns, plural
-from et_sim.views.drawing.picture import TICKS, round_step
+from et_sim.views.drawing.svg import TICKS, round_step
 from et_sim.views.report.markup import section, tag, text
 from et_sim.views.run.columns import integers
 from et_sim.views.run.directory import RunDirectory

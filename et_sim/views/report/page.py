@@ -14,6 +14,7 @@ from et_sim.views.critical.path import CriticalPath
 from et_sim.views.critical.record import PathRecord
 from et_sim.views.drawing.colours import COLOURS, LIGHTER
 from et_sim.views.drawing.nodes import ALWAYS
+from et_sim.views.report.activity import activity_section, waits_section
 from et_sim.views.report.critical import critical_section
 from et_sim.views.report.markup import text
 from et_sim.views.report.memory import memory_section
@@ -21,6 +22,7 @@ from et_sim.views.report.network import network_section
 from et_sim.views.report.origins import configuration_section, coverage_section
 from et_sim.views.report.ports import ports_section
 from et_sim.views.report.schedule import schedule_section
+from et_sim.views.report.stall import stall_section
 from et_sim.views.report.timeline import MOST_SLICES, timeline_section
 from et_sim.views.report.times import (
     groups_section,
@@ -47,7 +49,7 @@ PAGE = """<!DOCTYPE html>
 {style}</style>
 </head>
 <body>
-<a class="skip" href="#timeline">to the timeline</a>
+<a class="skip" href="#{first}">to the {first}</a>
 <header><h1>{heading}</h1><p>{subtitle}</p></header>
 <main>
 {main}
@@ -69,12 +71,15 @@ def report(
     summary = run.summary
     found = CriticalPath(PathRecord(run)) if run.holds("path") and not recorded_part(run) else None
     sections = (
-        headline(run),
+        headline(run, found),
+        stall_section(run),
         timeline_section(run, ranks, window, limit, found),
+        activity_section(run),
         schedule_section(run),
         critical_section(run, found),
         jobs_section(run),
         ranks_section(run),
+        waits_section(run),
         groups_section(run),
         operations_section(run),
         network_section(run),
@@ -86,16 +91,18 @@ def report(
     return PAGE.format(
         policy=POLICY,
         title=text(f"{name}: {format_ns(summary['makespan_ns'])}, et-sim"),
+        first="timeline",
         heading=text(name),
         subtitle=text(f"{summary['status']} run, {summary['ranks']:,} ranks, {summary['model']} network"),
-        style=_asset("report.css") + _kind_colours(),
+        style=asset("report.css") + _kind_colours(),
         main="\n".join(filter(None, sections)),
         version=text(run.manifest.get("et_sim", "")),
-        script=_asset("timeline.js"),
+        script=asset("timeline.js"),
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of style or script."""
     return (files("et_sim.views.report") / name).read_text(encoding="utf-8")
 
 

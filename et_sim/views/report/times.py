@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from et_sim.units import exact_bytes, format_bytes, format_ns, plural
+from et_sim.views.critical.path import CriticalPath
 from et_sim.views.report.exposed import exposed_by_group
 from et_sim.views.report.markup import bar, more, section, table, tag, text
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.recorded_part import recorded_actors, recorded_part
+from et_sim.views.summary.in_short import in_short
 from et_sim.views.summary.jobs import job_rows
 from et_sim.views.summary.operations import operations
 from et_sim.views.summary.parts import PARTS
@@ -34,8 +36,8 @@ def parts_of(entry: Entry) -> dict[str, int]:
     return {**found, "compute": found["compute"] - hidden, OVERLAP: hidden}
 
 
-def headline(run: RunDirectory) -> str:
-    """The makespan, what the average rank spends it on, and the figures that everybody asks for."""
+def headline(run: RunDirectory, path: CriticalPath | None) -> str:
+    """The makespan in a sentence, what the average rank spends it on, and the figures that all ask for."""
     summary = run.summary
     makespan, ranks = summary["makespan_ns"], summary["ranks"]
     sums = dict.fromkeys((key for key, _ in NAMES), 0)
@@ -53,12 +55,14 @@ def headline(run: RunDirectory) -> str:
     exact = f"<small>{makespan:,} ns</small>"
     figure = f'<p class="makespan"><span>makespan</span> <b>{format_ns(makespan)}</b> {exact}</p>'
     profiles = tag("p", text(makespan_text(summary)), class_="note") if summary["other_profile"] else ""
+    short = in_short(run, path)
     average = tag("p", f"what the average rank spends it on{_only_part(run)}", class_="note")
     return section(
         "headline",
         "Overview",
         stalled,
         figure,
+        tag("p", f"{text(short[0].upper() + short[1:])}.", class_="short") if short else "",
         profiles,
         average,
         stacked,
@@ -200,9 +204,7 @@ def groups_section(run: RunDirectory) -> str:
     """Communication by group: how long its transfers were under way, and how much of that was exposed."""
     found = exposed_by_group(run)
     if not found:
-        return section(
-            "groups", "Exposed communication", tag("p", "There is no communication.", class_="absent")
-        )
+        return ""
     counts = run.rank_counts()
     ranks, makespan = int(counts[recorded_actors(run)].sum()), run.summary["makespan_ns"]
     rows = []

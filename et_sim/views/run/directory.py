@@ -13,14 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from et_sim.errors import UsageError, did_you_mean
-from et_sim.paths import exists, is_folder
+from et_sim.paths import exists, is_file, is_folder
 from et_sim.tables.declaration import Table
-from et_sim.tables.registry import MANIFEST, STALL, SUMMARY, all_files, needed_files, table_named
+from et_sim.tables.of_sweeps import FILES, JOURNAL
+from et_sim.tables.of_sweeps import TABLE as SWEEP
+from et_sim.tables.registry import (
+    MANIFEST,
+    SERVING_TABLES,
+    STALL,
+    SUMMARY,
+    all_files,
+    needed_files,
+    table_named,
+)
 from et_sim.units import parse_ranks
 from et_sim.views.run.columns import integers
 from et_sim.views.run.schema import STALL_SHAPE, SUMMARY_SHAPE, misfit
 
 AGAIN = "simulate again with et-sim run"
+SERVING = "serving"  # key of the manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,11 @@ class RunDirectory:
     summary: dict[str, Any]
     manifest: dict[str, Any]
     stall: dict[str, Any] | None
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether et-sim serve wrote it: it has no ranks."""
+        return SERVING in self.manifest
 
     def table_path(self, name: str) -> Path:
         """Where a table lies, if the run holds it."""
@@ -100,9 +116,32 @@ class RunDirectory:
         return _opened(self.table_path(name), table_named(name), columns)
 
 
+def open_tables(path: str | Path) -> RunDirectory:
+    """Open the directory of a run or of a serving, of which only tables are wanted."""
+    folder = Path(path)
+    if not _is_serving(folder):
+        return open_run(folder)
+    if missing := [table.file for table in SERVING_TABLES if not (folder / table.file).is_file()]:
+        raise UsageError(
+            f"is incomplete: {', '.join(missing)} missing", place=str(folder), remedy="serve again"
+        )
+    return RunDirectory(folder, {}, _read_json(folder / MANIFEST, {}), None)
+
+
+def _is_serving(folder: Path) -> bool:
+    path = folder / MANIFEST
+    return is_file(path) and SERVING in _read_json(path, {})
+
+
 def open_run(path: str | Path) -> RunDirectory:
     """Open a run's directory; every refusal is a `UsageError` that says what to do."""
     folder = Path(path)
+    if _is_serving(folder):
+        raise UsageError(
+            "is what et-sim serve wrote, which has no ranks",
+            place=str(folder),
+            remedy="ask it with et-sim sql",
+        )
     _check_is_run(folder)
     stall = folder / STALL
     return RunDirectory(
@@ -122,6 +161,12 @@ def _check_is_run(folder: Path) -> None:
         raise UsageError("is a file, not the directory of a run", place=str(folder), remedy=remedy)
     needed = needed_files()
     missing = [name for name in needed if not (folder / name).is_file()]
+    if is_file(folder / FILES[SWEEP]):
+        remedy = f"look at it with et-sim inspect {folder}"
+        raise UsageError("is a sweep, not the directory of a run", place=str(folder), remedy=remedy)
+    if is_file(folder / JOURNAL):
+        remedy = "what is finished is kept: give the same et-sim sweep again"
+        raise UsageError("is a sweep that was ended before its table", place=str(folder), remedy=remedy)
     if len(missing) == len(needed):
         raise UsageError("is not the directory of a run", place=str(folder), remedy=_nearby(folder))
     if missing:

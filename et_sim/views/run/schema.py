@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 # A shape is a type, a tuple of types, a mapping (these keys, each of a shape), a list of one shape
-# (any number of these), RANKS, or `OrNull`.
+# (any number of these), RANKS, `OrNull`, or `IfThere`.
 Shape = Any
 RANKS = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
 NONE = type(None)
@@ -21,6 +21,13 @@ NONE = type(None)
 @dataclass(frozen=True, slots=True)
 class OrNull:
     """Something of a shape, or null."""
+
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class IfThere:
+    """Something of a shape, under a key that need not be there."""
 
     shape: Shape
 
@@ -107,6 +114,14 @@ PACKETS = {
     "lost_at": (str, NONE),
     "paused_at": (str, NONE),
 }
+COSTS = {
+    "computing_joules": (int, float, NONE),
+    "not_computing_joules": (int, float, NONE),
+    "network_joules": (int, float, NONE),
+    "joules": (int, float, NONE),
+    "price": (int, float, NONE),
+    "currency": str,
+}
 HELD = {
     "tensor": str,
     "class": str,
@@ -126,6 +141,7 @@ OUT_OF_MEMORY = {
     "largest": [HELD],
     "by_class": dict,
 }
+SPILLED = {"stores": int, "loads": int, "stored_bytes": int, "loaded_bytes": int}
 SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
     {
         "status": str,
@@ -141,9 +157,11 @@ SUMMARY_SHAPE: Mapping[str, Shape] = MappingProxyType(
         "uneven": {"ranks": int, "links": int, "late_ns": int},
         "time_factors": [{"ranks": str}],
         "out_of_memory": OrNull(OUT_OF_MEMORY),
+        "spilled": IfThere(SPILLED),
         "messages": int,
         "bottleneck": OrNull(BOTTLENECK),
         "bottleneck_unknown": (str, NONE),
+        "costs": OrNull(COSTS),
         "packets": OrNull(PACKETS),
         "per_rank": [FIGURES],
         "explained": OrNull(EXPLAINED),
@@ -193,6 +211,8 @@ def misfit(content: Any, shape: Shape, place: str = "") -> str:
     empty if nothing is."""
     if isinstance(shape, OrNull):
         return "" if content is None else misfit(content, shape.shape, place)
+    if isinstance(shape, IfThere):
+        return misfit(content, shape.shape, place)
     if isinstance(shape, Mapping):
         return _wrong_type(content, dict, place) or _misfit_within(content, shape, place)
     if isinstance(shape, list):
@@ -209,6 +229,8 @@ def _misfit_within(content: Mapping[str, Any], shape: Mapping[str, Shape], place
     for key, wanted in shape.items():
         where = f"{place}.{key}" if place else key
         if key not in content:
+            if isinstance(wanted, IfThere):
+                continue
             return f"{where} is missing"
         if found := misfit(content[key], wanted, where):
             return found

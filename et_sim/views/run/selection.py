@@ -16,6 +16,7 @@ from et_sim.units import LONGEST_NS, format_ns, parse_ranks, parse_time_ns
 from et_sim.views.run.directory import RunDirectory
 
 T = TypeVar("T")
+EXACT = 9  # decimals of seconds, which tell every nanosecond
 Window = tuple[int, int]  # first and last nanosecond
 WINDOW_FORM = "allowed: two times with a colon between, such as 1ms:2.5ms, 0:500us, or 3ms: to the end"
 
@@ -61,13 +62,31 @@ class Selection:
             parts.append(f"{name} {','.join(_text(ranks) for ranks in self.ranks)}")
         if self.window is not None:
             first, last = self.window
-            parts.append(f"from {format_ns(first)}" + (f" to {format_ns(last)}" if last < LONGEST_NS else ""))
+            until = f" to {format_ns(last, EXACT)}" if last < LONGEST_NS else ""
+            parts.append(f"from {format_ns(first, EXACT)}{until}")
         return [f"only {' '.join(parts)}", ""] if parts else []
 
     def length_ns(self, end_ns: int) -> int:
         """How long the window is open in a run that ends then."""
         first, last = self.window or (0, end_ns)
         return max(min(last, end_ns) - first, 0)
+
+    def window_of(self, run: RunDirectory) -> Window:
+        """The window, as far as the run goes; never empty."""
+        first, last = self.window or (0, LONGEST_NS)
+        return first, max(min(last, run.summary["makespan_ns"]), first + 1)
+
+    def check_window(self, run: RunDirectory) -> None:
+        """Refuse a window in which the run has ended."""
+        first, _ = self.window or (0, 0)
+        end = run.summary["makespan_ns"]
+        if first and first >= end:
+            begins, ends = format_ns(first, EXACT), format_ns(end, EXACT)
+            raise UsageError(
+                f"the window begins at {begins}, and the run ends at {ends}",
+                place="--window",
+                remedy="begin earlier",
+            )
 
     def cut(self, lines: Sequence[T], default: int | None = None) -> Sequence[T]:
         """As many of these as are to be shown."""

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from et_sim.units import format_ns, plural
 from et_sim.views.drawing.colours import colour_of
-from et_sim.views.drawing.picture import LEFT, PIXELS, TOP, axis, document
+from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, legend, sentences
 from et_sim.views.schedule.passes import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from et_sim.views.schedule.schedule import Block, Row, Schedule
 from et_sim.views.schedule.text import MEANING, closing
@@ -44,12 +44,12 @@ def schedule_picture(schedule: Schedule) -> str:
             parts += _exchanges(row, schedule.makespan_ns, y)
             y += EXCHANGE
         y += GAP
-    sentences = closing(schedule)
+    texts = closing(schedule)
     if len(schedule.rows) > MOST_ROWS:
-        sentences.append(f"{plural(len(schedule.rows) - MOST_ROWS, 'row')} more are not drawn")
+        texts.append(f"{plural(len(schedule.rows) - MOST_ROWS, 'row')} more are not drawn")
     parts += _legend(schedule, y + 16)
-    parts += [f'<text x="{LEFT}" y="{y + 34 + 15 * n}">{escape(s)}</text>' for n, s in enumerate(sentences)]
-    return document([*axis(schedule.makespan_ns, y), *parts], y + 30 + 15 * len(sentences))
+    parts += sentences(texts, y + 34)
+    return document([*axis((0, max(schedule.makespan_ns, 1)), y), *parts], y + 30 + 15 * len(texts))
 
 
 def _work(row: Row, schedule: Schedule, y: int) -> Iterator[str]:
@@ -121,9 +121,4 @@ def _legend(schedule: Schedule, y: int) -> list[str]:
         one.kind for row in schedule.rows for one in row.exchanges if one.end_ns - one.start_ns >= least_ns
     )
     entries += [(colour_of(kind), kind.replace("_", " ")) for kind in kinds]
-    parts, x = [], LEFT
-    for colour, text in entries:
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 14}" y="{y}">{escape(text)}</text>')
-        x += 34 + 7 * len(text)
-    return parts
+    return legend(entries, y)

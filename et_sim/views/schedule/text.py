@@ -28,14 +28,12 @@ def schedule_text(schedule: Schedule, width: int) -> str:
     columns = max(width - label - 9, 20)
     lines = [f"{'ranks':{label + columns + 1}}  bubble"]
     is_seen = False
-    is_seen = False
     for row in schedule.rows[:MOST_ROWS]:
         name, bubble = shortened(row.ranks, label), f"{schedule.bubble_of(row):6.1%}"
         lines.append(f"{name:{label}} {_work(row, schedule, columns)}  {bubble}")
         spans = ((one.start_ns, one.end_ns, COMMUNICATION) for one in row.exchanges)
         if beside := _line(spans, schedule.makespan_ns, columns, " ").rstrip():
             lines.append(f"{'':{label}} {beside}")
-            is_seen = True
             is_seen = True
     if len(schedule.rows) > MOST_ROWS:
         lines.append(f"… and {plural(len(schedule.rows) - MOST_ROWS, 'row')} more")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from et_sim.tables.registry import all_tables
+from et_sim.tables.registry import SERVING_TABLES, all_tables
 from et_sim.views.run.directory import RunDirectory
 
 FIGURES_OF_RUN = ("status", "makespan_ns", "ranks", "messages", "model", "profile")
@@ -49,16 +49,24 @@ PEER = "((ranks.rank + peer_spans.distance) % (SELECT run.ranks FROM run))::INTE
 
 
 class Database:
-    """A run's tables; `tables` names the views and their columns, `absent` what a run could also hold."""
+    """Tables of a directory; `tables` names the views and their columns, `absent` what it could also hold."""
 
     def __init__(self, run: RunDirectory) -> None:
-        import duckdb
-
-        # What Python variables are called must not decide what a query means.
-        self.connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
-        present = [table.name for table in all_tables() if run.holds(table.name)]
+        self.connection = connect()
+        every = SERVING_TABLES if run.is_serving else all_tables()
+        present = [table.name for table in every if run.holds(table.name)]
         for name in present:
             self.connection.register(name, _rows_of(run, name))
+        views: tuple[str, ...] = ()
+        if not run.is_serving:
+            self._add_views(run)
+            views = (*OF_RANKS, "run")
+        restrict(self.connection)
+        self.tables = {name: columns_of(self.connection, name) for name in (*present, *views)}
+        self.absent = {table.name: table.how_to_get_it for table in every if table.name not in present}
+
+    def _add_views(self, run: RunDirectory) -> None:
+        """What only runs have: ranks, and figures of the whole."""
         self.connection.register("spans", _spans(run))
         self.connection.register("run", _figures(run))
         self.connection.execute(SPANS.format(view="group_spans", table="groups"))
@@ -67,17 +75,6 @@ class Database:
             self.connection.execute(SPANS.format(view="peer_spans", table="peers"))
             how = {"peer": PEER, "peers": PEERS_JOINED}
         self.connection.execute(VIEWS.format(**how))
-        for setting in (
-            "enable_progress_bar = false",
-            "enable_external_access = false",
-            "lock_configuration = true",
-        ):
-            self.connection.execute(f"SET {setting}")
-        self.tables = {name: self._columns(name) for name in (*present, *OF_RANKS, "run")}
-        self.absent = {table.name: table.how_to_get_it for table in all_tables() if table.name not in present}
-
-    def _columns(self, table: str) -> tuple[str, ...]:
-        return tuple(row[0] for row in self.connection.execute(f"DESCRIBE {table}").fetchall())
 
     def close(self) -> None:
         """Let go of the files."""
@@ -88,6 +85,29 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def connect() -> Any:
+    """A database without tables."""
+    import duckdb
+
+    # What Python variables are called must not decide what a query means.
+    return duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
+
+
+def restrict(connection: Any) -> None:
+    """From here on, queries read what is there, and nothing else."""
+    for setting in (
+        "enable_progress_bar = false",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
+        connection.execute(f"SET {setting}")
+
+
+def columns_of(connection: Any, table: str) -> tuple[str, ...]:
+    """The columns of a table."""
+    return tuple(row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall())
 
 
 def _rows_of(run: RunDirectory, name: str) -> Any:

@@ -26,6 +26,7 @@ SHOWN_ROWS = 200
 WIDEST_CELL, NARROWEST_TEXT = 60, 12
 ANY_WIDTH = 1 << 16  # where there is no terminal to fit
 NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*)", re.ASCII)
+_MAIN = "timeline"  # whose columns are told if a query names no table
 _NO_TABLE = re.compile(r"Table with name (\S+) does not exist")
 _NO_COLUMN = re.compile(
     r'Referenced column "([^"]+)" not found|"([^"]+)" does not have a column named "([^"]+)"'
@@ -156,7 +157,7 @@ def _refusal(database: Database, query: str, message: str) -> UsageError:
         return UsageError(f"the query is not SQL near {found[1]!r}", remedy=hint + _known(database))
     kind, _, text = message.partition(": ")
     if kind == "Permission Error":
-        return UsageError("a query reads the tables of the run and nothing else", remedy=_known(database))
+        return UsageError("a query reads these tables and nothing else", remedy=_known(database))
     first = text.partition("\n")[0].strip() or message.partition("\n")[0]
     return UsageError(f"the query cannot be answered: {first}", remedy=_known(database))
 
@@ -169,7 +170,8 @@ def _columns(database: Database, query: str) -> str:
     """The columns of the tables that the query names."""
     named = [name for name in database.tables if re.search(rf"\b{name}\b", query, re.IGNORECASE)]
     return "; ".join(
-        f"columns of {name}: {', '.join(database.tables[name])}" for name in named or ["timeline"]
+        f"columns of {name}: {', '.join(database.tables[name])}"
+        for name in named or [_MAIN if _MAIN in database.tables else next(iter(database.tables))]
     )
 
 

@@ -18,15 +18,25 @@ from et_sim.views.run.directory import RunDirectory, open_run
 from et_sim.views.run.port_table import NOT_RECORDED as PORTS_NOT_RECORDED
 from et_sim.views.run.recorded_part import recorded_part
 from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.activity import LABEL, MOST_LINES, activity_lines, activity_of
+from et_sim.views.summary.bandwidth import bandwidth_lines
 from et_sim.views.summary.bottleneck import bottleneck_text
+from et_sim.views.summary.costs import energy_text, price_text
 from et_sim.views.summary.explained import explained_text
 from et_sim.views.summary.exposure import exposure_lines, exposure_text, without_kernel
 from et_sim.views.summary.factors import factors_text
 from et_sim.views.summary.flows import FLITS_ONLY, flow_lines, flows_of
 from et_sim.views.summary.groups import group_lines, group_totals
+from et_sim.views.summary.in_short import in_short, small_path
 from et_sim.views.summary.jobs import counts_with_jobs, job_lines, jobs_text
 from et_sim.views.summary.links import NOT_RECORDED, link_lines, link_uses
-from et_sim.views.summary.machine_use import kernel_lines, kernel_sentence, memory_sentence, use_lines
+from et_sim.views.summary.machine_use import (
+    kernel_lines,
+    kernel_sentence,
+    memory_sentence,
+    spilled_sentence,
+    use_lines,
+)
 from et_sim.views.summary.memory import NOT_TRACKED, memory_lines, memory_peaks
 from et_sim.views.summary.operation_table import operation_lines
 from et_sim.views.summary.operations import operations
@@ -39,6 +49,7 @@ from et_sim.views.summary.queues import queue_lines
 from et_sim.views.summary.rank_table import called, rank_count, rank_lines, slowest_first
 from et_sim.views.summary.rank_times import rank_entries
 from et_sim.views.summary.stalls import stall_lines
+from et_sim.views.summary.waits import UNENDED, waits_lines, waits_of
 from et_sim.views.text import share, shortened, terminal_width
 
 RANK_ROWS = 12
@@ -89,6 +100,28 @@ def operations_text(path: str | Path, part: Selection = EVERYTHING, width: int |
     if len(found) < len(every):
         lines.append(f"… and {plural(len(every) - len(found), 'more line')}: --top")
     return "\n".join([*lines, *(["", *kernels] if kernels else []), *(["", *exposed] if exposed else [])])
+
+
+def activity_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """What every rank does over time."""
+    run, width = open_run(path), width or terminal_width()
+    found = activity_of(run, part, width - LABEL - 1, part.top or MOST_LINES)
+    return "\n".join([*part.heading(), *_wrapped(activity_lines(found), width)])
+
+
+def waits_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Waiting against transfer."""
+    run, width = open_run(path), width or terminal_width()
+    lines = waits_lines(waits_of(run, part), part, width)
+    if run.summary["status"] != "complete":
+        lines.append(UNENDED)
+    return "\n".join([*part.heading(), *_wrapped(lines, width)])
+
+
+def bandwidth_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
+    """Bandwidth against message size."""
+    run, width = open_run(path), width or terminal_width()
+    return "\n".join([*part.heading(), *_wrapped(bandwidth_lines(run, part, width), width)])
 
 
 def groups_text(path: str | Path, part: Selection = EVERYTHING, width: int | None = None) -> str:
@@ -219,6 +252,7 @@ def _facts(run: RunDirectory) -> list[str]:
     how = "each simulated" if actors == ranks else f"simulated as {plural(actors, 'actor')}"
     facts = (
         ("makespan", makespan_text(summary)),
+        ("in short", _in_short(run)),
         ("ranks", f"{ranks:,}, {how}; {plural(summary['messages'], 'message')} crossed the network"),
         ("jobs", jobs_text(run)),
         ("model", f"{summary['model']} network, {profile_text(summary)}"),
@@ -236,8 +270,17 @@ def _facts(run: RunDirectory) -> list[str]:
         ("explained", explained_text(run)),
         ("kernels", kernel_sentence(summary["per_rank"])),
         ("memory", memory_sentence(summary["per_rank"])),
+        ("spilled", spilled_sentence(summary)),
+        ("energy", energy_text(summary)),
+        ("price", price_text(summary)),
     )
     return [_fact(name, text) for name, text in facts if text]
+
+
+def _in_short(run: RunDirectory) -> str:
+    """What the critical path says, if it is known; else, the lines below are as short."""
+    path = small_path(run)
+    return in_short(run, path) if path else ""
 
 
 def _corrections(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from et_sim.views.run.directory import RunDirectory
 from et_sim.views.run.selection import Selection
+from et_sim.views.summary.activity import activity_data
+from et_sim.views.summary.bandwidth import bandwidth_data
 from et_sim.views.summary.exposure import without_kernel
 from et_sim.views.summary.flows import flows_of
 from et_sim.views.summary.groups import group_totals
@@ -18,6 +20,7 @@ from et_sim.views.summary.pauses import pauses_data
 from et_sim.views.summary.phase_totals import phase_totals
 from et_sim.views.summary.queues import queues_data
 from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.waits import waits_of
 
 
 def _ranks(run: RunDirectory, part: Selection) -> Any:
@@ -30,6 +33,10 @@ def _operations(run: RunDirectory, part: Selection) -> Any:
         {**one.as_dict(), "without_kernel_ns": alone[one.kind, one.name, one.group]}
         for one in part.cut(operations(run, part))
     ]
+
+
+def _waits(run: RunDirectory, part: Selection) -> Any:
+    return waits_of(run, part).as_dict(part.top)
 
 
 def _groups(run: RunDirectory, part: Selection) -> Any:
@@ -80,6 +87,9 @@ DATA: Mapping[str, Callable[[RunDirectory, Selection], Any]] = MappingProxyType(
     {
         "ranks": _ranks,
         "ops": _operations,
+        "activity": activity_data,
+        "waits": _waits,
+        "bandwidth": bandwidth_data,
         "groups": _groups,
         "layers": _layers,
         "phases": _phases,

@@ -5,10 +5,10 @@ Not here: what the ranks do with their time (`rank_table`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from et_sim.units import format_bytes, format_ns
+from et_sim.units import format_bytes, format_ns, plural
 from et_sim.views.summary.operations import Operation
 from et_sim.views.summary.rank_table import called, rank_count
 from et_sim.views.text import fitted, share, shortened
@@ -47,6 +47,20 @@ def memory_sentence(entries: Sequence[Entry]) -> str:
     if lowest == highest["peak_memory_bytes"]:
         return f"{text} on every rank"
     return f"{text} on {called(highest['ranks'], 24)}; the lowest is {format_bytes(lowest)}"
+
+
+def spilled_sentence(summary: Mapping[str, Any]) -> str:
+    """What moved to remote memory and back on all ranks; empty where tensors never do."""
+    moved = summary.get("spilled")
+    if moved is None:
+        return ""
+    if not moved["stores"] and not moved["loads"]:
+        return "nothing: local memory suffices"
+    stores = plural(moved["stores"], "move")
+    return (
+        f"{format_bytes(moved['stored_bytes'])} stored in {stores}, "
+        f"{format_bytes(moved['loaded_bytes'])} loaded in {moved['loads']:,}, on all ranks together"
+    )
 
 
 def use_lines(entries: Sequence[Entry], width: int) -> list[str]:

@@ -8,6 +8,7 @@ Not here: figures of the whole run, which the summary holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,10 @@ def rank_entries(run: RunDirectory, part: Selection) -> list[dict[str, Any]]:
     return _measured(run, part, (first, last))
 
 
-def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> list[dict[str, Any]]:
-    actors = run.actors()
-    finish = integers(actors["finish_ns"], missing=-1)
-    end = np.where(finish < 0, run.summary["makespan_ns"], finish)
-    present = np.clip(end, *window) - window[0]  # how much of the window comes before the finish
-    weights, spent = part.weights(run), Spent(len(actors))
+def spans_of(run: RunDirectory, part: Selection, window: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+    """Of nodes of selected ranks in a window, block by block: actor, what it counts as, when it starts, ends,
+    is let in and moves; times count from the beginning of the window."""
+    weights = part.weights(run)
     for rows in run.batches("timeline", COLUMNS):
         owner, start = numbers(rows["actor"]), numbers(rows["start_ns"])
         end = integers(rows["end_ns"], missing=-1)
@@ -49,9 +48,19 @@ def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> li
         shown = np.flatnonzero(part.touches(start, end) & (weights > 0)[owner])
         let_in = (start + integers(rows["queued_ns"], missing=0))[shown]
         moved = let_in + integers(rows["waiting_ns"], missing=0)[shown]
-        start, end = (times - window[0] for times in part.clipped(start[shown], end[shown]))
+        start, end = (np.clip(times[shown], *window) - window[0] for times in (start, end))
         let_in, moved = (np.clip(times - window[0], start, end) for times in (let_in, moved))
-        spent.add(owner[shown], _sorts(rows)[shown], start, end, let_in, moved)
+        yield owner[shown], _sorts(rows)[shown], start, end, let_in, moved
+
+
+def _measured(run: RunDirectory, part: Selection, window: tuple[int, int]) -> list[dict[str, Any]]:
+    actors = run.actors()
+    finish = integers(actors["finish_ns"], missing=-1)
+    end = np.where(finish < 0, run.summary["makespan_ns"], finish)
+    present = np.clip(end, *window) - window[0]  # how much of the window comes before the finish
+    weights, spent = part.weights(run), Spent(len(actors))
+    for spans in spans_of(run, part, window):
+        spent.add(*spans)
     spent.close()
     parts = spent.parts
     found = [

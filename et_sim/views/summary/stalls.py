@@ -10,18 +10,29 @@ from et_sim.units import format_ns
 
 def stall_lines(stall: dict[str, Any]) -> list[str]:
     """The cause, who waits for what, the circle if there is one, near misses, and what to do."""
-    lines = [stall["cause"], f"The last thing happened at {format_ns(stall['end_ns'])}."]
-    lines += [stall["alike"]] if stall["alike"] else []
-    lines += ["unfinished jobs:", *(f"  {line}" for line in stall["jobs"])] if stall["jobs"] else []
-    lines += _section("Waiting:", [_wait(wait) for wait in stall["waits"]])
-    lines += _section("In a circle:", [_hop(hop) for hop in stall["knot"]])
-    lines += _section("What nobody will provide:", stall["dead_ends"])
-    lines += _section("Nearest mismatch:", stall["nearest"])
-    return lines + _section("What to do:", stall["remedies"])
+    lines = [stall["cause"], *stall_remarks(stall)]
+    for title, entries in stall_sections(stall):
+        lines += [f"{title}:", *(f"  {entry}" for entry in entries)]
+    return lines
 
 
-def _section(title: str, entries: Sequence[str]) -> list[str]:
-    return [title, *(f"  {entry}" for entry in entries)] if entries else []
+def stall_remarks(stall: dict[str, Any]) -> list[str]:
+    """Sentences behind the cause."""
+    last = f"The last thing happened at {format_ns(stall['end_ns'])}."
+    return [last, *([stall["alike"]] if stall["alike"] else [])]
+
+
+def stall_sections(stall: dict[str, Any]) -> list[tuple[str, Sequence[str]]]:
+    """What is known beside the cause, with titles; what is not known is left out."""
+    sections = (
+        ("unfinished jobs", stall["jobs"]),
+        ("Waiting", [_wait(wait) for wait in stall["waits"]]),
+        ("In a circle", [_hop(hop) for hop in stall["knot"]]),
+        ("What nobody will provide", stall["dead_ends"]),
+        ("Nearest mismatch", stall["nearest"]),
+        ("What to do", stall["remedies"]),
+    )
+    return [(title, entries) for title, entries in sections if entries]
 
 
 def _ranks(ranks: str) -> str:

@@ -83,7 +83,11 @@ def read_network(name: str) -> tuple[str, Network]:
     short, found = read_preset(PRESETS, name, Network)
     if not found.layers:
         raise UsageError("has no layers", place=name, remedy="give one at least")
+    seen: set[str] = set()
     for one in found.layers:
+        if one.name in seen:
+            raise UsageError(f"has two layers {one.name!r}", place=name, remedy="give each its own name")
+        seen.add(one.name)
         if isinstance(one, Convolution | Pool) and one.window > one.image + 2 * one.padding:
             raise UsageError(
                 f"layer {one.name!r} has a window of {one.window} on an image of {one.image}",
@@ -109,12 +113,12 @@ def _layer(one: Convolution | Pool | Add | Dense, plan: Plan, *, is_first: bool)
     values = batch * one.image**2 * one.channels
     if isinstance(one, Add):
         forward = element_wise("sum", values, 2, 3, size)
-        return Layer(one.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),))
+        return Layer(one.name, 0, (forward,), (element_wise("sum", values, 2, 3, size),), values * size)
     outputs = batch * _side(one) ** 2 * one.channels
     moved = (values + outputs) * size
     shape = shapes.elementwise(outputs, max(values // outputs, 1), one.window**2)
     pooled = Kernel("window", outputs * one.window**2, moved, shape)
-    return Layer(one.name, 0, (pooled,), (pooled,))
+    return Layer(one.name, 0, (pooled,), (pooled,), outputs * size)
 
 
 def _side(one: Convolution | Pool) -> int:
@@ -144,7 +148,9 @@ def _convolution(one: Convolution, plan: Plan, *, is_first: bool) -> Layer:
     if not is_first:
         backward.append(_moving(product("inputs", pixels, inner, one.filters, size), moved))
     backward.append(_moving(product("weights", one.filters, inner, pixels, size), moved))
-    return Layer(one.name, weights, tuple(forward), tuple(backward))
+    kept = values * (2 if one.norm else 1)  # outputs, and what was normalised
+    kept += batch * one.image**2 * one.channels if is_first else 0
+    return Layer(one.name, weights, tuple(forward), tuple(backward), kept * size)
 
 
 def _moving(kernel: Kernel, moved: int) -> Kernel:

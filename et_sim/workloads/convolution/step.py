@@ -22,9 +22,9 @@ def make_convolution_training(network: Network, plan: Plan, name: str = "cnn") -
         replicas = Replicas(work)
         for number in range(plan.micro_batches):
             work.during = pass_label(Pass(Direction.FORWARD, number), 1)
-            run_forward(work, layers)
+            run_forward(work, layers, number)
             work.during = pass_label(Pass(Direction.BACKWARD, number), 1)
-            run_backward(work, replicas, layers, is_last=number == plan.micro_batches - 1)
+            run_backward(work, replicas, layers, number, is_last=number == plan.micro_batches - 1)
             replicas.flush()
         replicas.update()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from et_sim.errors import InputError, UsageError, did_you_mean
+from et_sim.errors import InputError, UsageError, brief, did_you_mean
 from et_sim.json_text import parse_json
 from et_sim.paths import is_file
 from et_sim.workloads.models.model import Attention, Experts, FeedForward, Latent, Model
@@ -56,6 +56,63 @@ class _Keys:
         return value
 
 
+_SLIDING, _FULL = "sliding_attention", "full_attention"
+
+
+def _windows(keys: _Keys, layers: int) -> tuple[int, ...]:
+    """What each layer's attention sees, as Mistral, Qwen and Gemma say it."""
+    is_given = keys.content.get("sliding_window") is not None
+    is_said = is_given or "use_sliding_window" in keys.content
+    if not is_said and _SLIDING in (_layer_types(keys, layers) or ()):
+        raise UsageError(
+            f'key "layer_types" has {_SLIDING}, and "sliding_window" is missing',
+            place=keys.place,
+            remedy="add it, a number of tokens",
+        )
+    if not is_given or not _uses_windows(keys):
+        return ()
+    window, types = keys.number("sliding_window"), _layer_types(keys, layers)
+    if types is not None:
+        return tuple(window if one == _SLIDING else 0 for one in types)
+    if keys.content.get("max_window_layers") is not None:
+        first = keys.number("max_window_layers", least=0)
+        return tuple(window if layer >= first else 0 for layer in range(layers))
+    if keys.content.get("sliding_window_pattern") is not None:
+        return (*(window,) * (keys.number("sliding_window_pattern") - 1), 0)
+    return (window,)
+
+
+def _uses_windows(keys: _Keys) -> bool:
+    """Qwen 2 alone does not unless its file says so."""
+    return keys.flag("use_sliding_window", default=keys.text("model_type") != "qwen2")
+
+
+def _layer_types(keys: _Keys, layers: int) -> list[str] | None:
+    types = keys.content.get("layer_types")
+    if types is None:
+        return None
+    if not isinstance(types, list) or len(types) != layers:
+        raise UsageError(
+            f'key "layer_types" is no list of {layers} words', place=keys.place, remedy="name each layer's"
+        )
+    if unknown := next((one for one in types if one not in (_SLIDING, _FULL)), None):
+        raise UsageError(
+            f'key "layer_types" has {brief(repr(unknown))}',
+            place=keys.place,
+            remedy=f"known: {_SLIDING}, {_FULL}",
+        )
+    return types
+
+
+def _refuse_windows(keys: _Keys) -> None:
+    if keys.content.get("sliding_window") is not None and _uses_windows(keys):
+        raise UsageError(
+            f'key "sliding_window" is given, and {keys.text("model_type")} has none',
+            place=keys.place,
+            remedy="leave it out",
+        )
+
+
 def preset_names() -> tuple[str, ...]:
     """The models whose dimensions come with et-sim."""
     return tuple(sorted(path.stem for path in PRESETS.glob("*.json")))
@@ -91,6 +148,8 @@ def model_of(content: Any, place: str, name: str) -> Model:
         remedy = did_you_mean(kind, tuple(_FORMS)) or f"known: {', '.join(_FORMS)}"
         cause = f'key "model_type" is {kind!r}' if kind else 'key "model_type" is missing'
         raise UsageError(cause, place=place, remedy=remedy)
+    if _FORMS[kind] is not _llama:
+        _refuse_windows(keys)
     found = _FORMS[kind](keys, keys.text("name") or name)
     _check(found, place)
     return found
@@ -132,11 +191,12 @@ def _llama(keys: _Keys, name: str) -> Model:
             keys.number("num_experts_per_tok"),
             FeedForward(width, is_gated=True),
         )
+    layers = keys.number("num_hidden_layers")
     return Model(
         name=name,
         source=keys.text("source"),
         hidden=hidden,
-        layers=keys.number("num_hidden_layers"),
+        layers=layers,
         vocabulary=keys.number("vocab_size"),
         sequence=keys.number("max_position_embeddings"),
         attention=Attention(
@@ -149,6 +209,7 @@ def _llama(keys: _Keys, name: str) -> Model:
         feed_forward=FeedForward(width, is_gated=True),
         experts=experts,
         is_tied=keys.flag("tie_word_embeddings", default=False),
+        windows=_windows(keys, layers),
     )
 
 

@@ -132,10 +132,16 @@ class Model:
     token_types: int = 0
     has_pooler: bool = False
     has_dropout: bool = False  # after attention and after the feed-forward part
+    windows: tuple[int, ...] = ()  # tokens that attention sees, layer by layer and again; 0: all before
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer has experts."""
         return self.experts is not None and layer >= self.experts.dense_layers
+
+    def window(self, layer: int) -> int:
+        """How many tokens a layer's attention sees; 0: all before."""
+        window = self.windows[layer % len(self.windows)] if self.windows else 0
+        return window if window < self.sequence else 0
 
     @property
     def norm_weights(self) -> int:

@@ -26,6 +26,7 @@ def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
     bottom = mlp("bottom", model.bottom_widths, plan, needs_inputs=False)
     top = mlp("top", model.top_widths, plan, needs_inputs=True)
     size = plan.batch * model.tables * model.dimension * plan.value_bytes
+    left_bytes = size + plan.batch * model.interactions * plan.value_bytes  # vectors, and their products
 
     def step(rank: Rank) -> None:
         work = Work(rank, plan)
@@ -35,15 +36,18 @@ def make_dlrm_training(model: Dlrm, plan: Plan, name: str = "dlrm") -> Workload:
             work.during = pass_label(Pass(Direction.FORWARD, number), 1)
             found = work.compute(lookup(model, plan, is_update=False))
             vectors = _exchange(work, size, "vectors all-to-all", found)
-            run_forward(work, bottom)
+            run_forward(work, bottom, number)
             work.at += tuple(node for node in vectors if node not in work.at)
             work.then(interaction(model, plan, is_backward=False))
-            run_forward(work, top)
+            left = {f"activations:interaction, micro-batch {number}": left_bytes}
+            work.begin(len(work.kernels) - 1, writes=left)
+            run_forward(work, top, number)
             work.during = pass_label(Pass(Direction.BACKWARD, number), 1)
-            run_backward(work, replicas, top, is_last=is_last)
+            run_backward(work, replicas, top, number, is_last=is_last)
             work.then(interaction(model, plan, is_backward=True))
+            work.end(left)
             gradients = _exchange(work, size, "gradients all-to-all", work.at)
-            run_backward(work, replicas, bottom, is_last=is_last)
+            run_backward(work, replicas, bottom, number, is_last=is_last)
             replicas.flush()
             work.at = work.compute(lookup(model, plan, is_update=True), gradients)
         replicas.update()

@@ -4,6 +4,8 @@ Ranks of the context axis have a share of the tokens each. In a ring, keys and v
 rank, and each works on those that it has; backward, their gradients travel along and return to their owner.
 With all-to-all exchanges, each rank gets all tokens of a share of the heads, and gives them back.
 
+Where queries see a window of tokens only, keys and values are read once all the same.
+
 The share of every rank is taken to be equal, also where later tokens see more of the sequence: that is how
 the tokens are dealt out (two stripes each, one from either end).
 """
@@ -23,9 +25,12 @@ from et_sim.workloads.training.work import Work
 UNFUSED_PASSES = 4  # scores are written, read by softmax, written, and read again
 
 
-def pairs(batch: int, sequence: int, *, causal: bool) -> int:
-    """Of a query and a key that it sees."""
-    return batch * (sequence * (sequence + 1) // 2 if causal else sequence * sequence)
+def pairs(batch: int, sequence: int, *, causal: bool, window: int = 0) -> int:
+    """Of a query and a key that it sees: of the last ones of a window, if there is one."""
+    if not causal:
+        return batch * sequence * sequence
+    seen = min(window or sequence, sequence)
+    return batch * (seen * (seen + 1) // 2 + (sequence - seen) * seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,11 @@ class Core:
     score_passes: int  # how often every score is read or written, forward
     batch: int
     is_causal: bool
+    window: int  # tokens that a query sees; 0: all before
 
     @staticmethod
-    def of(model: Model, plan: Plan) -> Core:
-        """That of a layer."""
+    def of(model: Model, plan: Plan, window: int) -> Core:
+        """That of a layer with such a window."""
         causal = plan.causal and not model.is_encoder
         return Core(
             model.attention,
@@ -54,12 +60,13 @@ class Core:
             plan.context,
             plan.context_attention == "ring",
             plan.batch * model.sequence // plan.context,
-            pairs(plan.batch, model.sequence, causal=causal),
+            pairs(plan.batch, model.sequence, causal=causal, window=window),
             plan.value_bytes,
             plan.recompute == "selective",
             0 if plan.fused_attention else UNFUSED_PASSES,
             plan.batch,
             causal,
+            window if causal else 0,
         )
 
     @property
@@ -100,15 +107,18 @@ class Core:
         moved = self.tokens * (self._query_values + self._outputs + self._key_values)
         moved += pairs * heads * self.score_passes
         tokens, split = self.tokens // self.batch, 1 if self.by_ring else self.context
+        keys = tokens * self.context // share
+        if self.window:  # in words, the mean number that a query sees, rounded up
+            keys = -(-self.pairs // (self.batch * tokens * self.context))
         shape = shapes.attention(
             self.batch,
             heads // split,
             tokens * split,
-            tokens * self.context // share,
+            keys,
             query,
             key_heads=max(self._key_heads // split, 1),
             value_width=None if value == query else value,
-            causal=self.is_causal and self.context == 1,
+            causal=self.is_causal and self.context == 1 and not self.window,
             backward=backward,
         )
         size = moved * (2 if backward else 1) * self.value_bytes

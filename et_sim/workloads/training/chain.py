@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from et_sim.workloads.kernels import Kernel, element_wise, product
-from et_sim.workloads.rank import MAIN
 from et_sim.workloads.training.plan import Plan
-from et_sim.workloads.training.replicas import Replicas, Weights
+from et_sim.workloads.training.replicas import Replicas
+from et_sim.workloads.training.states import Tensors, Weights
 from et_sim.workloads.training.work import Work
 
 
@@ -22,6 +22,7 @@ class Layer(NamedTuple):
     weights: int
     forward: tuple[Kernel, ...]
     backward: tuple[Kernel, ...]
+    left_bytes: int  # that the forward pass leaves for the way back
 
 
 def dense_layer(
@@ -37,24 +38,34 @@ def dense_layer(
     if needs_inputs:
         backward.append(product("inputs", rows, inputs, outputs, size))
     backward.append(product("weights", inputs, outputs, rows, size))
-    return Layer(name, inputs * outputs + outputs, tuple(forward), tuple(backward))
+    kept = rows * (outputs + (0 if needs_inputs else inputs))  # a layer before keeps the inputs
+    return Layer(name, inputs * outputs + outputs, tuple(forward), tuple(backward), kept * size)
 
 
-def run_forward(work: Work, layers: Sequence[Layer]) -> None:
+def run_forward(work: Work, layers: Sequence[Layer], micro_batch: int) -> None:
     """All layers, one after the other."""
     for layer in layers:
-        work.where = layer.name
+        since, work.where = len(work.kernels), layer.name
         for kernel in layer.forward:
             work.then(kernel)
+        work.begin(since, writes=_left(layer, micro_batch))
     work.where = ""
 
 
-def run_backward(work: Work, replicas: Replicas, layers: Sequence[Layer], *, is_last: bool) -> None:
+def run_backward(
+    work: Work, replicas: Replicas, layers: Sequence[Layer], micro_batch: int, *, is_last: bool
+) -> None:
     """The same in the other direction; `is_last`: no further micro-batch adds to the gradients."""
     for layer in reversed(layers):
-        work.where = layer.name
+        since, work.where = len(work.kernels), layer.name
         for kernel in layer.backward:
             work.then(kernel)
+        work.end(_left(layer, micro_batch))
         if layer.weights:
-            replicas.ready(Weights(layer.name, layer.weights, 0), work.rank.last(MAIN), is_last=is_last)
+            replicas.ready(Weights(layer.name, layer.weights, 0), since, is_last=is_last)
     work.where = ""
+
+
+def _left(layer: Layer, micro_batch: int) -> Tensors:
+    """Outputs, and what else the way back needs."""
+    return {f"activations:{layer.name}, micro-batch {micro_batch}": layer.left_bytes}

@@ -6,6 +6,7 @@ from et_sim.errors import UsageError
 from et_sim.units import plural
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.recording import MOST_NODES
+from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.plan import Plan
 
 
@@ -30,9 +31,18 @@ def check(model: Model, plan: Plan) -> None:
     if plan.sequence_parallel:
         tokens = plan.batch * sequence // plan.context
         _check_share("tokens of a micro-batch", tokens, plan.tensor, "tensor-parallel ranks")
+        _check_share("tokens of a rank", tokens // plan.tensor, plan.tensor_overlap, "chunks")
+    windows = [model.window(layer) for layer in range(model.layers)] if model.windows else []
+    if plan.context > 1 and plan.context_attention == "ring" and any(windows):
+        raise UsageError(
+            f"{model.name} has layers that see {max(windows)} tokens only, and a ring passes all keys on",
+            remedy="choose the context attention all-to-all",
+        )
     if plan.context > 1 and plan.context_attention == "all-to-all":
         heads = attention.heads // plan.tensor
         _check_share("heads of a tensor-parallel rank", heads, plan.context, "context-parallel ranks")
+    if plan.expert_skew and experts is None:
+        raise UsageError(f"{model.name} has no experts", remedy="leave expert_skew out")
     if plan.expert > 1 and experts is None:
         raise UsageError(f"{model.name} has no experts", remedy="leave expert out")
     if experts is not None and plan.tensor > 1 and not plan.sequence_parallel:
@@ -40,6 +50,8 @@ def check(model: Model, plan: Plan) -> None:
             "experts with tensor parallelism need sequence parallelism, so that no two ranks have a token",
             remedy="add sequence_parallel",
         )
+    if plan.expert_skew and experts is not None:
+        Layers(model, plan).tokens_sent(experts)  # refuses loads that it cannot share out
 
 
 def _check_share(what: str, total: int, share: int, by: str) -> None:
@@ -47,7 +59,7 @@ def _check_share(what: str, total: int, share: int, by: str) -> None:
         near = max(total // share, 1) * share
         raise UsageError(
             f"{what}: {total}, which {share} {by} do not divide",
-            remedy=f"choose another number of ranks, or a multiple of {share} such as {near}",
+            remedy=f"choose another number, or a multiple of {share} such as {near}",
         )
 
 

@@ -9,7 +9,7 @@ Not here: how it is shown (`et_sim.cli.plan`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ import numpy as np
 from et_sim.trace.columns import CollectiveKind, NodeKind, Trace
 from et_sim.trace.workload import Workload
 from et_sim.workloads.models.model import Model
-from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
+from et_sim.workloads.pipeline import Pass, pass_label
+from et_sim.workloads.training.ideal import ends_of_passes, passes_by_place
 from et_sim.workloads.training.layers import Layers
-from et_sim.workloads.training.memory import Memory, memory
+from et_sim.workloads.training.memory import Memory, most_memory
 from et_sim.workloads.training.plan import PIPELINE, Plan
 from et_sim.workloads.training.step import make_training
 
@@ -48,58 +49,121 @@ class Stage:
     traffic: tuple[Traffic, ...]
 
 
+class Imbalance(NamedTuple):
+    """How many times as many tokens as the mean the busiest one gets."""
+
+    expert: float
+    rank: float
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """A plan in numbers."""
 
-    model: Model
+    name: str
+    weights: int
+    active_weights: int  # that one token meets
     plan: Plan
     ranks: int
     templates: int
     nodes: int
-    tokens: int  # of the step, in all replicas
+    amount: int  # of the step, in all replicas
+    unit: str  # that is counted, such as tokens
     operations: int  # of all ranks
     ideal_ns: int  # the step, if the network took no time
     stages: tuple[Stage, ...]
+    imbalance: Imbalance | None = None  # of experts, if they are uneven
 
     @property
     def model_operations(self) -> int:
         """Six for each weight that a token meets, and token; attention's scores are not in it."""
-        return 6 * self.model.active_weights * self.tokens
+        return 6 * self.active_weights * self.amount
+
+    @property
+    def actors(self) -> int:
+        """Ranks that a run tells apart, where the network treats those of a stage alike."""
+        return len(self.stages) if self.imbalance is None else self.templates
 
 
 def figures(model: Model, plan: Plan) -> tuple[Figures, Workload]:
-    """Those of a plan, and the workload that they are of."""
+    """Those of a language model's plan, and the workload that they are of."""
     workload = make_training(model, plan)
-    axes, layers = plan.axes, Layers(model, plan)
-    every = np.arange(plan.ranks)
-    places = axes.place(PIPELINE, every)
+    places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
+    traces = [_busiest(workload, places == place) for place in range(plan.pipeline)]
+    ideal, busy = _ideal(plan, traces)
+    stages = tuple(
+        _stage(
+            place,
+            tuple(plan.part(model, place, chunk).layers for chunk in range(plan.chunks)),
+            trace,
+            busy[place],
+            ideal,
+        )
+        for place, trace in enumerate(traces)
+    )
+    amount = plan.data * plan.micro_batches * plan.batch * model.sequence
+    weights = model.weights, model.active_weights
+    found = _figures(workload, plan, model.name, weights, amount, "tokens", ideal, stages)
+    return replace(found, imbalance=_imbalance(Layers(model, plan))), workload
+
+
+def _busiest(workload: Workload, ranks: Any) -> Trace:
+    """Of the traces of some ranks that with most operations; the first of equals."""
+    numbers = np.unique(workload.template_of_rank[ranks]).tolist()
+    traces: list[Trace] = [workload.templates[number] for number in numbers]
+    return max(traces, key=lambda trace: int(trace.num_ops.sum()))
+
+
+def _imbalance(layers: Layers) -> Imbalance | None:
+    experts = layers.model.experts
+    if experts is None or not layers.plan.expert_skew:
+        return None
+    tokens, ranks = layers.tokens_of_experts(experts), layers.tokens_sent(experts)
+    return Imbalance(*(max(of) * len(of) / sum(of) for of in (tokens, ranks)))
+
+
+def figures_of_replicas(
+    workload: Workload, plan: Plan, name: str, layers: int, weights: int, unit: str
+) -> Figures:
+    """Those of a job in which every rank does the same."""
+    trace = workload.templates[0]
+    busy = int(_nanos(trace).sum())
+    amount = plan.data * plan.micro_batches * plan.batch
+    stage = _stage(0, (layers,), trace, busy, busy)
+    return _figures(workload, plan, name, (weights, weights), amount, unit, busy, (stage,))
+
+
+def _stage(place: int, layers: tuple[int, ...], trace: Trace, busy: int, ideal: int) -> Stage:
+    bubble = 1 - busy / ideal if ideal else 0.0
+    return Stage(place, layers, most_memory(trace), int(trace.num_ops.sum()), busy, bubble, traffic(trace))
+
+
+def _figures(
+    workload: Workload,
+    plan: Plan,
+    name: str,
+    weights: tuple[int, int],
+    amount: int,
+    unit: str,
+    ideal: int,
+    stages: tuple[Stage, ...],
+) -> Figures:
     counts = workload.ranks_per_template.tolist()
     operations = [int(trace.num_ops.sum()) for trace in workload.templates]
-    traces = [workload.trace(int(np.argmax(places == place))) for place in range(plan.pipeline)]
-    ideal, busy = _ideal(plan, traces)
     return Figures(
-        model=model,
+        name=name,
+        weights=weights[0],
+        active_weights=weights[1],
         plan=plan,
         ranks=plan.ranks,
         templates=len(workload.templates),
         nodes=workload.nodes,
-        tokens=plan.data * plan.micro_batches * plan.batch * model.sequence,
+        amount=amount,
+        unit=unit,
         operations=sum(count * of for count, of in zip(counts, operations, strict=True)),
         ideal_ns=ideal,
-        stages=tuple(
-            Stage(
-                place,
-                tuple(plan.part(model, place, chunk).layers for chunk in range(plan.chunks)),
-                memory(layers, place),
-                int(trace.num_ops.sum()),
-                busy[place],
-                1 - busy[place] / ideal if ideal else 0.0,
-                traffic(trace),
-            )
-            for place, trace in enumerate(traces)
-        ),
-    ), workload
+        stages=stages,
+    )
 
 
 def traffic(trace: Trace) -> tuple[Traffic, ...]:
@@ -119,35 +183,12 @@ def traffic(trace: Trace) -> tuple[Traffic, ...]:
 
 def _ideal(plan: Plan, traces: Sequence[Trace]) -> tuple[int, list[int]]:
     """How long the passes take one after the other, each after those that it needs; busy time by place."""
-    shape = Shape(plan.pipeline, plan.micro_batches, plan.chunks)
-    of_place = schedule(plan.schedule, shape)
-    orders = [list(of_place(place)) for place in range(plan.pipeline)]
+    orders = passes_by_place(plan)
     lengths = [_lengths(trace, orders[place], plan.chunks) for place, trace in enumerate(traces)]
-    done: dict[tuple[Direction, int, int], int] = {}  # by direction, micro-batch and piece
-    clock, at = [0] * plan.pipeline, [0] * plan.pipeline
-    left = sum(len(order) for order in orders)
-    while left:
-        for place, order in enumerate(orders):
-            while at[place] < len(order):
-                one = order[at[place]]
-                ready = _ready(one, one.chunk * plan.pipeline + place, plan.parts, done)
-                if ready is None:
-                    break
-                clock[place] = max(clock[place], ready) + lengths[place][one]
-                done[one.direction, one.micro_batch, one.chunk * plan.pipeline + place] = clock[place]
-                at[place] += 1
-                left -= 1
+    ends = ends_of_passes(plan, orders, lengths, lengths)
     busy = [int(_nanos(trace).sum()) for trace in traces]
     rest = [whole - sum(by_pass.values()) for whole, by_pass in zip(busy, lengths, strict=True)]
-    return max(end + more for end, more in zip(clock, rest, strict=True)), busy
-
-
-def _ready(one: Pass, piece: int, parts: int, done: dict[tuple[Direction, int, int], int]) -> int | None:
-    """When what a pass needs of other stages is there; None: not yet known."""
-    if one.direction is Direction.WEIGHTS:
-        return 0
-    before = piece - 1 if one.direction is Direction.FORWARD else piece + 1
-    return done.get((one.direction, one.micro_batch, before)) if 0 <= before < parts else 0
+    return max(end + more for end, more in zip(ends, rest, strict=True)), busy
 
 
 def _nanos(trace: Trace) -> Any:

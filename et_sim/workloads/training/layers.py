@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from et_sim.workloads.models.model import Experts, FeedForward, Model
 from et_sim.workloads.training.attention import Core
+from et_sim.workloads.training.overlap import overlapped
 from et_sim.workloads.training.parts import ElementWise, Enter, Leave, Part, Product, ToExperts
 from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.skew import tokens_of_experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Layers:
 
     model: Model
     plan: Plan
-    _known: dict[bool, tuple[Part, ...]] = field(default_factory=dict)
+    place: int = 0  # among the ranks that the experts are spread over, if experts are uneven
+    _known: dict[tuple[bool, int], tuple[Part, ...]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -57,6 +60,7 @@ class Layers:
         rows: int | None = None,
         copies: int = 1,
         gathers: int = 0,
+        groups: tuple[int, ...] = (),
     ) -> Product:
         return Product(
             name,
@@ -66,6 +70,7 @@ class Layers:
             self.plan.value_bytes,
             copies,
             gathers,
+            groups,
         )
 
     def _enter(self, name: str) -> Enter:
@@ -81,14 +86,14 @@ class Layers:
 
     def layer(self, layer: int) -> tuple[Part, ...]:
         """The parts of a layer, in the order of the forward pass."""
-        has_experts = self.model.has_experts(layer)
-        if has_experts not in self._known:
+        has_experts, window = self.model.has_experts(layer), self.model.window(layer)
+        if (has_experts, window) not in self._known:
             experts = self.model.experts if has_experts else None
             last = self._experts(experts) if experts else self._dense(self.model.feed_forward, "feed-forward")
-            self._known[has_experts] = (*self._attention(), *last)
-        return self._known[has_experts]
+            self._known[has_experts, window] = self._overlapped((*self._attention(window), *last))
+        return self._known[has_experts, window]
 
-    def _attention(self) -> tuple[Part, ...]:
+    def _attention(self, window: int) -> tuple[Part, ...]:
         model, tensor = self.model, self.plan.tensor
         attention = model.attention
         parts: list[Part] = [self._norm("attention norm"), self._enter("attention")]
@@ -99,7 +104,7 @@ class Layers:
             again = 0 if inputs == model.hidden else again
         rows = attention.heads * attention.value_size // tensor
         parts += [
-            Core.of(model, self.plan),
+            Core.of(model, self.plan, window),
             self._product("attention output", model.hidden, rows),
             self._leave("attention"),
         ]
@@ -125,7 +130,11 @@ class Layers:
         hidden, tokens = self.model.hidden, self.kept_tokens
         local, sent = experts.count // self.plan.expert, tokens * experts.chosen
         each = -(-sent // local)  # tokens of an expert, if all get as many
-        size = sent * hidden * self.plan.value_bytes
+        size, value = sent * hidden * self.plan.value_bytes, hidden * self.plan.value_bytes
+        groups = self.tokens_here(experts)
+        got = sum(groups) if groups else each * local
+        there = tuple(own * value for own in self.tokens_sent(experts))
+        back = there[self.place : self.place + 1] * self.plan.expert
         shared: tuple[Part, ...] = ()
         if experts.shared:
             whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
@@ -133,12 +142,32 @@ class Layers:
         return (
             *(shared or (self._norm("expert norm"),)),
             self._product("router", experts.count, hidden, rows=tokens),
-            ToExperts("to experts", size),
-            self._product("experts up", experts.expert.inner, hidden, rows=each, copies=local),
-            self._activation("experts", experts.expert, each * local * experts.expert.width),
-            self._product("experts down", hidden, experts.expert.width, rows=each, copies=local),
-            ToExperts("from experts", size),
+            ToExperts("to experts", size, there, back),
+            self._product("experts up", experts.expert.inner, hidden, rows=each, copies=local, groups=groups),
+            self._activation("experts", experts.expert, max(got, 1) * experts.expert.width),
+            self._product(
+                "experts down", hidden, experts.expert.width, rows=each, copies=local, groups=groups
+            ),
+            ToExperts("from experts", size, back, there),
         )
+
+    def tokens_of_experts(self, experts: Experts) -> tuple[int, ...]:
+        """What each expert gets of a rank's tokens, if experts are uneven."""
+        plan, tokens = self.plan, self.kept_tokens
+        if not plan.expert_skew:
+            return ()
+        return tokens_of_experts(plan.expert_skew, plan.expert_seed, experts.count, experts.chosen, tokens)
+
+    def tokens_sent(self, experts: Experts) -> tuple[int, ...]:
+        """To each place along the expert axis."""
+        found, local = self.tokens_of_experts(experts), experts.count // self.plan.expert
+        return tuple(sum(found[at : at + local]) for at in range(0, len(found), local))
+
+    def tokens_here(self, experts: Experts) -> tuple[int, ...]:
+        """What each expert of the rank gets from all ranks together; (): all get as many."""
+        local = experts.count // self.plan.expert
+        here = self.tokens_of_experts(experts)[self.place * local : (self.place + 1) * local]
+        return tuple(own * self.plan.expert for own in here)
 
     def embedding(self) -> tuple[Part, ...]:
         """Rows of the tokens; a rank that lacks a token's row gives zeros."""
@@ -150,13 +179,17 @@ class Layers:
     def head(self) -> tuple[Part, ...]:
         """Scores of all words, and the loss."""
         hidden = self.model.hidden
-        return (
+        parts = (
             self._norm("head norm"),
             self._enter("head"),
             self._product("head", self.vocabulary, hidden, gathers=self._again),
             self._element_wise("loss", self.tokens * self.vocabulary, 5, 2),
             Leave("loss", self.tokens * 4, is_scattered=False),
         )
+        return self._overlapped(parts)
+
+    def _overlapped(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return overlapped(parts, self.plan.tensor_overlap) if self.plan.tensor_overlap > 1 else parts
 
     def dense_weights(self, layer: int) -> int:
         """Of a layer, on a rank, without experts that are spread."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from et_sim.workloads.kernels import Kernel, element_wise, product
+from et_sim.workloads.kernels import Kernel, element_wise, grouped_product, product
 from et_sim.workloads.rank import MAIN
+from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import EXPERT, TENSOR
 from et_sim.workloads.training.work import Work
 
@@ -62,18 +63,33 @@ class Product:
     value_bytes: int
     copies: int = 1
     gathers: int = 0  # bytes of its inputs on each tensor-parallel rank, if they are to be gathered again
+    groups: tuple[int, ...] = ()  # rows of each of several experts, if they differ
 
     def _product(self, name: str, rows: int, columns: int, inner: int) -> Kernel:
+        if self.groups:
+            return grouped_product(name, self.groups, columns, inner, self.value_bytes)
         return product(name, rows, columns, inner, self.value_bytes, self.copies)
 
+    def forward_kernel(self, chunks: int = 1) -> Kernel:
+        """Of one of several equal chunks of the tokens."""
+        return self._product(self.name, self.rows // chunks, self.columns, self.inner)
+
+    def inputs_kernel(self, chunks: int = 1) -> Kernel:
+        """The same for gradients of inputs."""
+        return self._product(f"{self.name} inputs", self.rows // chunks, self.inner, self.columns)
+
     def forward(self, work: Work) -> None:
-        work.then(self._product(self.name, self.rows, self.columns, self.inner))
+        work.then(self.forward_kernel())
 
     def backward(self, work: Work) -> None:
-        work.later(partial(self._weights, work, work.where, work.at))
-        work.then(self._product(f"{self.name} inputs", self.rows, self.inner, self.columns))
+        self.put_off_weights(work)
+        work.then(self.inputs_kernel())
 
-    def _weights(self, work: Work, where: str, gradients: tuple[int, ...]) -> None:
+    def put_off_weights(self, work: Work, gradients: Nodes | None = None) -> None:
+        """Those of weights come later, from gradients of outputs."""
+        work.later(partial(self._weights, work, work.where, work.at if gradients is None else gradients))
+
+    def _weights(self, work: Work, where: str, gradients: Nodes) -> None:
         """From gradients of outputs, and inputs, of which each rank may have kept a share only."""
         name, now = f"{self.name} weights", work.where
         work.where = where
@@ -86,7 +102,10 @@ class Product:
                 after=gradients,
                 stream=TENSOR_STREAM if work.plan.overlap_tensor else MAIN,
             )
-        work.compute(self._product(name, self.inner, self.columns, self.rows), gradients)
+        sizes = (self.inner, self.columns, self.rows)
+        if self.groups:  # as much as forward: rows are summed over
+            sizes = (self.rows, self.columns, self.inner)
+        work.compute(self._product(name, *sizes), gradients)
         work.where = now
 
 
@@ -134,10 +153,19 @@ class ToExperts:
 
     name: str
     bytes: int  # of what each rank sends, to all ranks together
+    splits: tuple[int, ...] = ()  # to each rank, if they differ
+    back: tuple[int, ...] = ()  # and in the backward pass
 
     def forward(self, work: Work) -> None:
-        if work.plan.expert > 1:
-            work.exchange("all_to_all", self.bytes, EXPERT, self.name)
+        self._exchange(work, self.splits)
 
     def backward(self, work: Work) -> None:
-        self.forward(work)
+        self._exchange(work, self.back)
+
+    def _exchange(self, work: Work, splits: tuple[int, ...]) -> None:
+        if work.plan.expert == 1:
+            return
+        if splits:
+            work.exchange("all_to_all", sum(splits), EXPERT, self.name, splits=splits)
+        else:
+            work.exchange("all_to_all", self.bytes, EXPERT, self.name)

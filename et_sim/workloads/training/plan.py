@@ -1,7 +1,7 @@
 """A plan of training: how a model is spread over ranks, and in which order they work.
 
-Ranks are counted along the axes in the order of `order`, the first one innermost. Experts are spread over the
-ranks of tensor, context and data together, which are then `expert` x `expert-data` ranks.
+Ranks are counted along the axes in the order of `order`, the first one innermost, as Megatron does. Experts
+are spread over the ranks of tensor, context and data together, which are then `expert` x `expert-data` ranks.
 
 Not here: how much memory and traffic that makes (`figures`).
 """
@@ -9,11 +9,13 @@ Not here: how much memory and traffic that makes (`figures`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from et_sim.errors import UsageError, did_you_mean
 from et_sim.units import plural
 from et_sim.workloads.pipeline import SCHEDULES, Shape, schedule
+from et_sim.workloads.training.skew import is_zipf
 
 if TYPE_CHECKING:
     from et_sim.workloads.axes import Axes
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 TENSOR, CONTEXT, DATA, PIPELINE = "tensor", "context", "data", "pipeline"
 EXPERT, EXPERT_DATA = "expert", "expert-data"
 SHARD, REPLICA = "shard", "replica"
-ORDER = "tensor-context-data-pipeline"
+ORDER = "tp-cp-ep-dp-pp"
+AXIS_OF = {"tp": TENSOR, "cp": CONTEXT, "ep": EXPERT, "dp": DATA, "pp": PIPELINE}
 RECOMPUTATION = ("none", "selective", "full")  # selective: the core of attention
 CONTEXT_ATTENTION = ("ring", "all-to-all")
 MOST = 10**9
@@ -57,7 +60,11 @@ class Plan:
     data: int = _option(1, "--dp", "replicas of the model (data parallelism)")
     pipeline: int = _option(1, "--pp", "stages of the pipeline")
     expert: int = _option(1, "--ep", "ranks that the experts are spread over, among those of tp x cp x dp")
-    order: str = _option(ORDER, "--order", "how ranks are counted, the innermost axis first")
+    expert_skew: str = _option(
+        "", "--expert-skew", "how uneven experts are: zipf:S, or a JSON list of their loads (default: even)"
+    )
+    expert_seed: int = _option(0, "--expert-seed", "which experts are busy, with zipf", 0)
+    order: str = _option(ORDER, "--order", f"how ranks are counted, the innermost axis first: {ORDER}")
     schedule: str = _option("1f1b", "--schedule", f"of the pipeline: {', '.join(SCHEDULES)}")
     chunks: int = _option(1, "--chunks", "parts of the model on each rank, for the schedule interleaved")
     micro_batches: int = _option(8, "--micro-batches", "micro-batches of a step, in every replica")
@@ -82,6 +89,9 @@ class Plan:
     bucket: int = _option(25 << 20, "--bucket", "bytes of gradients that are reduced together")
     overlap_tensor: bool = _option(
         True, "--no-overlap-tensor", "exchange gradients of inputs before those of weights are computed"
+    )
+    tensor_overlap: int = _option(
+        1, "--tensor-overlap", "chunks in which products overlap with their own exchange (async TP)"
     )
     causal: bool = _option(True, "--full-attention", "count masked scores, too")
     fused_attention: bool = _option(
@@ -122,15 +132,26 @@ class Plan:
                 raise UsageError(f"{name} is {value!r}", remedy=remedy)
         if self.zero > 3:
             raise UsageError(f"zero is {self.zero}", remedy="give 0, 1, 2 or 3")
+        if self.expert_seed and not is_zipf(self.expert_skew):
+            raise UsageError(
+                "expert_seed is given, and which experts are busy follows from no zipf",
+                remedy="give expert_skew, as in zipf:1.2, or leave expert_seed out",
+            )
         self._check_order()
         self._check_shares()
 
     def _check_order(self) -> None:
-        named = self.order.split("-")
-        wanted = ORDER.split("-")
-        if sorted(named) != sorted(wanted):
+        named = [AXIS_OF.get(word, word) for word in self.order.split("-")]
+        left_out = [name for name in AXIS_OF.values() if name not in named and name != EXPERT]
+        if len(set(named)) < len(named) or not set(named) <= set(AXIS_OF.values()):
             raise UsageError(
-                f"order is {self.order!r}", remedy=f"name each of {', '.join(wanted)} once, as in {ORDER}"
+                f"order is {self.order!r}",
+                remedy=f"name each of {', '.join(AXIS_OF)} at most once, as in {ORDER}",
+            )
+        if any(getattr(self, name) > 1 for name in left_out):
+            raise UsageError(
+                f"order is {self.order!r}, which lacks {', '.join(left_out)}",
+                remedy=f"name each axis with more than one place, as in {ORDER}",
             )
 
     def _check_shares(self) -> None:
@@ -141,10 +162,14 @@ class Plan:
                 f" {inner} of tensor x context x data",
                 remedy="give a divisor of their product",
             )
-        if self.expert > 1 and self.order.split("-")[-1] != PIPELINE and self.pipeline > 1:
+        if self.expert > 1 and any(
+            prod(self.size(name) for name in dense) != prod(self.size(name) for name in experts)
+            for dense, experts in self._sides
+        ):
             raise UsageError(
-                f"order {self.order} has the pipeline among the axes that experts are spread over",
-                remedy="put pipeline last",
+                f"order {self.order} parts the ranks that experts are spread over by the pipeline: stages of"
+                " experts would be others than those of the ranks around them",
+                remedy="put pp last",
             )
         if self.shard and self.data % self.shard:
             raise UsageError(
@@ -153,11 +178,19 @@ class Plan:
             )
         if self.shard and not self.zero:
             raise UsageError("shard is given, and nothing is shared", remedy="give zero, 1 to 3, too")
+        self._check_tensor()
+        schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
+
+    def _check_tensor(self) -> None:
         if self.sequence_parallel and self.tensor == 1:
             raise UsageError(
                 "sequence_parallel needs tensor parallelism", remedy="give tensor, 2 or more, or leave it out"
             )
-        schedule(self.schedule, Shape(self.pipeline, self.micro_batches, self.chunks))
+        if self.tensor_overlap > 1 and not (self.sequence_parallel and self.overlap_tensor):
+            raise UsageError(
+                f"tensor_overlap is {self.tensor_overlap}, and tokens are not exchanged beside products",
+                remedy="give sequence_parallel, and leave no_overlap_tensor out",
+            )
 
     @property
     def ranks(self) -> int:
@@ -165,15 +198,43 @@ class Plan:
         return self.tensor * self.context * self.data * self.pipeline
 
     @property
+    def _counted(self) -> list[str]:
+        """All axes, the innermost first; experts before replicas and others last, if the order lacks them."""
+        named = [AXIS_OF.get(word, word) for word in self.order.split("-")]
+        named += [name for name in AXIS_OF.values() if name not in named and name != EXPERT]
+        if EXPERT not in named:
+            named.insert(named.index(DATA), EXPERT)
+        return named
+
+    @property
+    def _sides(self) -> list[tuple[list[str], list[str]]]:
+        """Axes within a stage of the pipeline, and around it: those of all ranks, and those of experts."""
+        counted = self._counted
+        within = counted.index(PIPELINE) if self.pipeline > 1 else len(counted)
+        return [
+            (
+                [name for name in side if name in (TENSOR, CONTEXT, DATA)],
+                [EXPERT_DATA if name == DATA else name for name in side if name in (EXPERT, DATA)],
+            )
+            for side in (counted[:within], counted[within:])
+        ]
+
+    def size(self, name: str) -> int:
+        """How many places an axis has."""
+        if name == EXPERT_DATA:
+            return self.tensor * self.context * self.data // self.expert
+        return int(getattr(self, name))
+
+    @property
     def axes(self) -> Axes:
         """The ranks by their places."""
         from et_sim.workloads.axes import Axes
 
-        found = Axes(**{name: getattr(self, name) for name in self.order.split("-")})
-        inner = [name for name in self.order.split("-") if name != PIPELINE]
+        found = Axes(**{name: self.size(name) for name in self._counted if name != EXPERT})
         if self.expert > 1:
-            total = self.tensor * self.context * self.data
-            found = found.split(*inner, **{EXPERT: self.expert, EXPERT_DATA: total // self.expert})
+            for dense, experts in self._sides:
+                if dense:
+                    found = found.split(*dense, **{name: self.size(name) for name in experts})
         if self.shard:
             found = found.split(DATA, **{SHARD: self.shard, REPLICA: self.data // self.shard})
         return found

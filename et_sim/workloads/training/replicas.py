@@ -10,54 +10,18 @@ With `shard`, so many replicas share, and the groups of them all-reduce what the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from et_sim.workloads.kernels import optimizer
 from et_sim.workloads.rank import MAIN
 from et_sim.workloads.recording import Nodes
-from et_sim.workloads.training.plan import (
-    CONTEXT,
-    DATA,
-    EXPERT_DATA,
-    REPLICA,
-    SHARD,
-    Plan,
-)
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.states import SORTS, Sharing, States, Weights
+from et_sim.workloads.training.work import NOTHING, Work
 
 GRADIENT_STREAM, WEIGHT_STREAM = "gradients", "weights"
 LOSS_BYTES = 4
-
-
-class Weights(NamedTuple):
-    """Some weights of a rank that become ready together."""
-
-    name: str
-    dense: int  # that all replicas have
-    expert: int  # that only ranks with the same experts have
-
-
-class Sharing(NamedTuple):
-    """Over which axes weights of a sort are shared, and over which the shares are equal."""
-
-    shares: tuple[str, ...]
-    equal: tuple[str, ...]
-
-
-def sharing(plan: Plan) -> tuple[Sharing, Sharing]:
-    """Of dense weights, and of experts."""
-    axes = plan.axes
-    dense = axes.sorted(name for name in (CONTEXT, DATA) if axes.size(name) > 1)
-    expert = (EXPERT_DATA,) if plan.expert > 1 else dense
-    if not plan.zero:
-        return Sharing((), dense), Sharing((), expert)
-    if not plan.shard:
-        return Sharing(dense, ()), Sharing(expert, ())
-    equal = axes.sorted(name for name in (CONTEXT, REPLICA) if axes.size(name) > 1)
-    of_dense = Sharing((SHARD,), equal)
-    return of_dense, Sharing(expert, ()) if plan.expert > 1 else of_dense
 
 
 @dataclass(slots=True)
@@ -68,6 +32,10 @@ class Replicas:
     waiting: list[tuple[Weights, Nodes]] = field(default_factory=list)
     reduced: Nodes = ()
     updated: list[Weights] = field(default_factory=list)
+    states: States = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.states = States.of(self._plan)
 
     @property
     def _plan(self) -> Plan:
@@ -76,25 +44,33 @@ class Replicas:
     def gather(self, weights: Weights, after: Nodes) -> Nodes:
         """All weights of a layer, before it needs them."""
         found: Nodes = ()
-        for count, (shares, _), sort in self._sorts((weights,)):
-            size = self._plan.axes.size(*shares) if shares else 1
+        kept = {} if self._plan.zero == 3 else self.states.weights(weights)
+        for (count, sharing, size, sort), whole in zip(
+            self._sorts((weights,)), self.states.gathered(weights), strict=True
+        ):
             if count and size > 1:
-                found += self.work.rank.collective(
+                nodes = self.work.rank.collective(
                     "all_gather",
                     -(-count * self._plan.value_bytes // size),
-                    shares,
+                    sharing.shares,
                     name=f"{self.work.during} {weights.name} {sort}weights all-gather",
                     after=after,
                     stream=WEIGHT_STREAM,
                 )
+                self.work.name_tensors(nodes, kept, whole)
+                found += nodes
         return found
 
-    def ready(self, weights: Weights, after: Nodes, *, is_last: bool) -> None:
-        """The gradients of a micro-batch are there; `is_last`: they are complete."""
+    def ready(self, weights: Weights, since: int, *, is_last: bool) -> None:
+        """The gradients of a micro-batch are there, of kernels since a node; `is_last`: they are complete."""
+        after = self.work.rank.last(MAIN)
+        self.work.end(self.states.gradients(weights))
         if not is_last and self._plan.zero < 2:
             return
         if is_last:
             self.updated.append(weights)
+        for whole in self.states.unreduced(weights):
+            self.work.begin(since, writes=whole)
         self.waiting.append((weights, after))
         size = sum(one.dense + one.expert for one, _ in self.waiting) * self._plan.gradient_bytes
         if size >= self._plan.bucket or self._plan.zero == 3:
@@ -106,12 +82,14 @@ class Replicas:
             return
         first = self.waiting[0][0].name
         after = tuple(dict.fromkeys(node for _, nodes in self.waiting for node in nodes))
-        for count, (shares, equal), sort in self._sorts([weights for weights, _ in self.waiting]):
+        units = [weights for weights, _ in self.waiting]
+        for number, (count, (shares, equal), parts, sort) in enumerate(self._sorts(units)):
             size = count * self._plan.gradient_bytes
             if not size:
                 continue
             done = self._reduce("reduce_scatter", size, shares, f"{first} {sort}gradients", after)
-            parts = self._plan.axes.size(*shares) if shares else 1
+            for unit in units:
+                self.work.name_tensors(done, self.states.unreduced(unit)[number], NOTHING)
             done = self._reduce("all_reduce", -(-size // parts), equal, f"{first} {sort}gradients", done)
             self.reduced += tuple(node for node in done if node not in self.reduced)
         self.waiting = []
@@ -122,25 +100,25 @@ class Replicas:
         text = f"{name} {kind.replace('_', '-')}"
         return self.work.rank.collective(kind, size, axes, name=text, after=after, stream=GRADIENT_STREAM)
 
-    def _sorts(self, of: Sequence[Weights]) -> tuple[tuple[int, Sharing, str], ...]:
-        dense, expert = sharing(self._plan)
-        return (
-            (sum(one.dense for one in of), dense, ""),
-            (sum(one.expert for one in of), expert, "expert "),
-        )
+    def _sorts(self, of: Sequence[Weights]) -> Iterator[tuple[int, Sharing, int, str]]:
+        """Dense weights and experts: how many, over which axes, in how many shares, and their name."""
+        counts = (sum(one.dense for one in of), sum(one.expert for one in of))
+        return zip(counts, self.states.shared, self.states.shares, SORTS, strict=True)
 
     def update(self) -> None:
         """The optimizer; then shares of updated weights are gathered, where they are shared no longer."""
         self.flush()
         plan, work = self._plan, self.work
-        values = 0
-        for count, (shares, _), _ in self._sorts(self.updated):
-            values += -(-count // (plan.axes.size(*shares) if shares else 1))
+        values = sum(-(-count // size) for count, _, size, _ in self._sorts(self.updated))
         passes = plan.gradient_bytes + 2 * plan.master_bytes + plan.value_bytes
         work.during = "step"
         if values:
             after = (*work.rank.last(MAIN), *self.reduced)
             work.at = work.compute(optimizer(values, passes), after)
+            states = [
+                keep(unit) for unit in self.updated for keep in (self.states.weights, self.states.gradients)
+            ]
+            work.end(self.states.optimizer(values), *states)
         if plan.zero in (1, 2):
             for weights in reversed(self.updated):
                 self.gather(weights, work.at)

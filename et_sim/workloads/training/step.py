@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from et_sim.trace.workload import Workload
-from et_sim.workloads.job import make_workload
+from et_sim.workloads.job import Program, make_workload
 from et_sim.workloads.models.model import Model
 from et_sim.workloads.pipeline import Direction, Pass, Shape, pass_label, schedule
 from et_sim.workloads.rank import MAIN, Rank
@@ -14,17 +15,25 @@ from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.checks import check
 from et_sim.workloads.training.layers import Layers
 from et_sim.workloads.training.parts import Enter, Part
-from et_sim.workloads.training.plan import CONTEXT, DATA, PIPELINE, Plan
+from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT, PIPELINE, Plan
 from et_sim.workloads.training.plan import Part as Piece
-from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas, Weights
-from et_sim.workloads.training.work import Work
+from et_sim.workloads.training.replicas import LOSS_BYTES, Replicas
+from et_sim.workloads.training.units import Unit, units_of
+from et_sim.workloads.training.work import NOTHING, Work
 
 
 def make_training(model: Model, plan: Plan) -> Workload:
     """The workload of one step."""
+    return make_workload(plan.axes, training_program(model, plan), source=f"<{model.name}>")
+
+
+def training_program(model: Model, plan: Plan) -> Program:
+    """What each rank does in the step."""
     check(model, plan)
     layers = Layers(model, plan)
-    return make_workload(plan.axes, lambda rank: _Step(layers, rank).run(), source=f"<{model.name}>")
+    if plan.expert_skew and plan.expert > 1:
+        return lambda rank: _Step(Layers(model, plan, rank.place(EXPERT)), rank).run()
+    return lambda rank: _Step(layers, rank).run()
 
 
 @dataclass(slots=True)
@@ -38,6 +47,7 @@ class _Step:
     outputs: dict[tuple[int, int], Nodes] = field(default_factory=dict)  # micro-batch, chunk
     put_off: dict[tuple[int, int], list[Callable[[], None]]] = field(default_factory=dict)
     gathered: dict[str, Nodes] = field(default_factory=dict)
+    units: dict[int, tuple[Unit, ...]] = field(default_factory=dict)  # by chunk
 
     def __post_init__(self) -> None:
         self.work = Work(self.rank, self.plan)
@@ -89,18 +99,17 @@ class _Step:
     def _forward(self, one: Pass, piece: Piece) -> None:
         work = self.work
         work.at = ()
-        if piece.has_embedding:
-            self._need(piece, self._embedding_weights, 1)
-            self._through(self.layers.embedding(), "embedding")
-        else:
+        if not piece.has_embedding:
             self._receive(one, -1)
-        for layer in piece.all_layers:
-            self._need(piece, self._layer_weights(layer), 1)
-            self._through(self.layers.layer(layer), f"layer {layer}")
-        if piece.has_head:
-            self._need(piece, self._head_weights, 1)
-            self._through(self.layers.head(), "")
-        else:
+        units = self._units(one, piece)
+        for unit in units:
+            self._need(units, unit)
+            since = len(work.kernels)
+            self._through(unit.parts, unit.label)
+            reads = self.replicas.states.weights(unit.weights)
+            work.begin(since, reads=reads, writes=unit.left(one.micro_batch))
+            work.end(*self.replicas.states.gathered(unit.weights))
+        if not piece.has_head:
             self._send(one, 1)
         self.outputs[one.micro_batch, one.chunk] = work.at
 
@@ -114,96 +123,86 @@ class _Step:
         work = self.work
         kept = self.outputs.pop((one.micro_batch, one.chunk))
         work.at = kept
-        if piece.has_head:
-            self._need(piece, self._head_weights, -1)
-            self._back(self.layers.head(), "", self._head_weights, one)
-        else:
+        if not piece.has_head:
             self._receive(one, 1)
             work.at += kept
-        for layer in reversed(piece.all_layers):
-            self._need(piece, self._layer_weights(layer), -1)
-            if self.plan.recompute == "full":
-                self._again(layer)
-            self._back(self.layers.layer(layer), f"layer {layer}", self._layer_weights(layer), one)
-        if piece.has_embedding:
-            self._need(piece, self._embedding_weights, -1)
-            self._back(self.layers.embedding(), "embedding", self._embedding_weights, one)
-        else:
+        units = self._units(one, piece)[::-1]
+        for unit in units:
+            self._need(units, unit)
+            since = len(work.kernels)
+            if unit.is_repeated:
+                self._again(unit)
+            self._back(unit, one)
+            work.begin(since, writes=unit.again(one.micro_batch))
+        if not piece.has_embedding:
             self._send(one, -1)
         self.replicas.flush()  # buckets hold gradients of one pass
 
-    def _again(self, layer: int) -> None:
+    def _again(self, unit: Unit) -> None:
         """The forward pass of a layer, whose results were not kept, before gradients need them."""
         work, gradients = self.work, self.work.at
-        work.where = f"layer {layer} again"
-        for part in self.layers.layer(layer):
-            part.forward(work)
+        self._through(unit.parts, f"{unit.label} again")
         work.at = (*work.at, *(node for node in gradients if node not in work.at))
-        work.where = ""
 
-    def _back(self, parts: Sequence[Part], name: str, weights: Weights, one: Pass) -> None:
+    def _back(self, unit: Unit, one: Pass) -> None:
         """Backward through parts; gradients of weights come while others are exchanged, or later."""
-        work = self.work
+        work, since = self.work, len(self.work.kernels)
         is_split = one.direction is Direction.INPUTS
-        work.where = name
-        backward = list(reversed(parts))
+        work.where = unit.label
+        backward = unit.parts[::-1]
         for part, following in zip(backward, [*backward[1:], None], strict=True):
             part.backward(work)
             if not is_split and not isinstance(following, Enter):
                 work.catch_up()
         work.where = ""
+        again = NOTHING if unit.is_repeated else unit.again(one.micro_batch)
+        work.end(*self.replicas.states.gathered(unit.weights), again)
         if not is_split:
-            self._gradients(weights, one)
+            self._gradients(unit, one, since)
             return
-        key = one.micro_batch, one.chunk
-        self.put_off.setdefault(key, []).extend(work.put_off)
-        self.put_off[key].append(lambda: self._gradients(weights, one))
-        work.put_off = []
+        put_off, work.put_off = work.put_off, []
+        later = partial(self._gradients_later, unit, one, put_off)
+        self.put_off.setdefault((one.micro_batch, one.chunk), []).append(later)
 
     def _weights(self, one: Pass) -> None:
         for work in self.put_off.pop((one.micro_batch, one.chunk), ()):  # none of a stage without layers
             work()
         self.replicas.flush()
 
-    def _gradients(self, weights: Weights, one: Pass) -> None:
+    def _gradients_later(self, unit: Unit, one: Pass, put_off: Sequence[Callable[[], None]]) -> None:
+        since = len(self.work.kernels)
+        for work in put_off:
+            work()
+        self._gradients(unit, one, since)
+
+    def _gradients(self, unit: Unit, one: Pass, since: int) -> None:
+        """Those of a unit's weights are there, made by kernels since a node; what they needed may go."""
+        self.work.end(
+            unit.left(one.micro_batch), unit.again(one.micro_batch) if unit.is_repeated else NOTHING
+        )
         is_last = one.micro_batch == self.plan.micro_batches - 1
-        self.replicas.ready(weights, self.rank.last(MAIN), is_last=is_last)
+        self.replicas.ready(unit.weights, since, is_last=is_last)
 
     # Weights.
 
-    def _layer_weights(self, layer: int) -> Weights:
-        layers = self.layers
-        return Weights(f"layer {layer}", layers.dense_weights(layer), layers.expert_weights(layer))
+    def _units(self, one: Pass, piece: Piece) -> tuple[Unit, ...]:
+        """Of the piece that a pass goes through."""
+        if one.chunk not in self.units:
+            self.units[one.chunk] = units_of(self.layers, piece)
+        return self.units[one.chunk]
 
-    @property
-    def _embedding_weights(self) -> Weights:
-        return Weights("embedding", self.layers.embedding_weights, 0)
-
-    @property
-    def _head_weights(self) -> Weights:
-        return Weights("head", self.layers.head_weights, 0)
-
-    def _units(self, piece: Piece) -> list[Weights]:
-        """The weights of a piece, as they are gathered together."""
-        found = [self._layer_weights(layer) for layer in piece.all_layers]
-        if piece.has_embedding:
-            found.insert(0, self._embedding_weights)
-        if piece.has_head:
-            found.append(self._head_weights)
-        return found
-
-    def _need(self, piece: Piece, weights: Weights, way: int) -> None:
+    def _need(self, order: Sequence[Unit], unit: Unit) -> None:
         """Where weights are shared: gather these, and the next ones of the pass."""
         if self.plan.zero < 3:
             return
-        order = self._units(piece)[::way]
-        at = order.index(weights)
+        at = order.index(unit)
         if at == 0:
             self.gathered = {}
         for ahead in order[at : at + 1 + self.plan.prefetch]:
-            if ahead.name not in self.gathered:
-                self.gathered[ahead.name] = self.replicas.gather(ahead, self.rank.last(MAIN))
-        found = self.gathered[weights.name]
+            name = ahead.weights.name
+            if name not in self.gathered:
+                self.gathered[name] = self.replicas.gather(ahead.weights, self.rank.last(MAIN))
+        found = self.gathered[unit.weights.name]
         self.work.at += tuple(node for node in found if node not in self.work.at)
 
     # Between stages.

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from et_sim.workloads.kernels import Kernel
 from et_sim.workloads.rank import MAIN, Rank
 from et_sim.workloads.recording import Nodes
 from et_sim.workloads.training.plan import Plan
+from et_sim.workloads.training.states import Tensors
 
 FIRST_RING_TAG = 1 << 28
+NOTHING: Tensors = MappingProxyType({})
 DATATYPES = {1: "fp8", 2: "bf16", 4: "fp32"}  # by bytes
 
 
@@ -27,6 +30,7 @@ class Work:
     where: str = ""  # the layer, or what else the model has there
     at: Nodes = ()  # what the next computation needs
     put_off: list[Callable[[], None]] = field(default_factory=list)  # gradients of weights
+    kernels: list[int] = field(default_factory=list)  # their nodes
     _tag: int = FIRST_RING_TAG
 
     def name(self, what: str) -> str:
@@ -37,7 +41,7 @@ class Work:
         """A kernel in the main stream; a node says how long it takes where the machine does not."""
         operations, size = kernel.operations, kernel.bytes
         micros = max(operations / (self.plan.tflops * 1e6), size / (self.plan.memory_gbps * 1e3))
-        return self.rank.compute(
+        found = self.rank.compute(
             self.name(kernel.name),
             micros=max(round(micros), 1),
             num_ops=operations,
@@ -45,19 +49,44 @@ class Work:
             layer_shape=kernel.shape,
             dtype=DATATYPES.get(self.plan.value_bytes),
             after=self.at if after is None else after,
+            attributes={"cold": 1} if kernel.is_cold else {},
         )
+        self.kernels += found
+        return found
 
     def then(self, kernel: Kernel) -> None:
         """A kernel that the next one needs."""
         self.at = self.compute(kernel)
 
     def exchange(
-        self, kind: str, bytes: int, over: str | Sequence[str], name: str, stream: str = MAIN
+        self,
+        kind: str,
+        bytes: int,
+        over: str | Sequence[str],
+        name: str,
+        stream: str = MAIN,
+        splits: Sequence[int] | None = None,
     ) -> None:
         """A collective that the next kernel needs."""
-        if bytes:
-            name = self.name(name)
-            self.at = self.rank.collective(kind, bytes, over, name=name, after=self.at, stream=stream)
+        if bytes or splits:
+            self.at = self.rank.collective(
+                kind, bytes, over, name=self.name(name), after=self.at, stream=stream, splits=splits
+            )
+
+    def begin(self, since: int, *, reads: Tensors = NOTHING, writes: Tensors = NOTHING) -> None:
+        """Name tensors of the first kernel that came after so many others, or else of the last one."""
+        first = self.kernels[since : since + 1] or self.kernels[-1:]
+        self.name_tensors(tuple(first), reads, writes)
+
+    def end(self, *reads: Tensors) -> None:
+        """Name tensors that the last kernel reads."""
+        for tensors in reads:
+            self.name_tensors(tuple(self.kernels[-1:]), tensors, NOTHING)
+
+    def name_tensors(self, nodes: Nodes, reads: Tensors, writes: Tensors) -> None:
+        """Tensors that nodes read and write."""
+        for node in nodes if reads or writes else ():
+            self.rank.recording.name_tensors(node, reads, writes)
 
     def next_tag(self) -> int:
         """A tag that no other message of the rank has; its peers count the same."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,21 @@ def test_the_exit_status_tells_a_run_that_is_slower_by_more_than_the_threshold(
     options = [] if threshold is None else ["--threshold", threshold]
     assert main(["compare", str(a), str(b), *options]) == status
     assert main(["compare", str(b), str(a), *options]) == 0
+
+
+def test_the_exit_status_does_not_depend_on_who_reads(tmp_path: Path) -> None:
+    a, b = (_run(tmp_path / name, [_trace(m)] * 2) for name, m in (("a", 10), ("b", 20)))
+    for pair, status in (((a, b), 1), ((b, a), 0)):
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from et_sim.cli import main; sys.exit(main(sys.argv[1:]))",
+        ]
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([*command, "compare", *map(str, pair), "--threshold", "5%"], stdout=write)
+        os.close(write)
+        assert done.returncode == status
 
 
 def test_exactly_the_threshold_is_still_within_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import et_sim
 from et_sim.cli import main
 from et_sim.cli.show import IDEAL_NETWORK, IDEAL_SYSTEM
 from et_sim.timeline import OutputFilter
-from et_sim.trace import Workload, write_manifest
+from et_sim.trace import Workload, write_manifest, write_workload
 from et_sim.views import open_run
 from et_sim.views.report.page import report
 from et_sim.views.schedule.passes import DIRECTIONS, Pass, named_pass
@@ -162,6 +162,15 @@ def test_the_picture_is_svg_with_every_pass_named(tmp_path: Path, capsys: pytest
             assert sum(title.startswith(f"{way} {number}: ") for title in titles) == 2
 
 
+def test_the_picture_is_drawn_as_png_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("resvg_py")
+    files = tmp_path / "a.svg", tmp_path / "a.png"
+    job = transformer(pipeline=2, micro_batches=3)
+    out = shown(job, tmp_path, capsys, "--svg", str(files[0]), "--png", str(files[1]))
+    assert out == f"drawn into {files[0]} and {files[1]}\n"
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize("kind", ["workload", "run"])
 def test_what_has_no_passes_is_refused_in_one_sentence(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -182,6 +191,32 @@ def test_a_run_has_groups_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     assert main(["show", str(folder), "--groups", "x.json"]) == 2
     assert "--groups is not for a run" in capsys.readouterr().err
+
+
+def test_files_with_a_groups_file_are_shown_like_their_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = transformer(tensor=2, data=2, pipeline=2)
+    write_workload(workload, tmp_path / "files")
+    grid = shown(workload, tmp_path, capsys)
+    groups = str(tmp_path / "files.groups.json")
+    assert main(["show", str(tmp_path / "files"), "--groups", groups]) == 0
+    assert capsys.readouterr().out == grid
+    assert main(["show", str(tmp_path / "files")]) == 2
+    assert "pass the groups file with --groups" in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "files"), "--groups", str(tmp_path / "none.json")]) == 2
+    assert "the groups file does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.deep
+def test_a_million_ranks_are_a_row_for_each_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = shown(transformer(tensor=4, data=1 << 16, pipeline=4), tmp_path, capsys)
+    assert [line.split()[0] for line in grid.splitlines() if line[:1].isdecimal()] == [
+        "0-262143",
+        "262144-524287",
+        "524288-786431",
+        "786432-1048575",
+    ]
 
 
 def test_of_a_part_of_a_run_the_textbook_knows_nothing(

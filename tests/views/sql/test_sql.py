@@ -182,7 +182,7 @@ def test_an_answer_without_rows_is_still_an_answer(folder: Path, capsys: pytest.
         ("SELECT 1; SELECT 2", "these are 2 statements (ask one question, beginning with SELECT)"),
         ("DROP VIEW ranks", "a run is asked with SELECT, not DROP (ask one question, beginning with SELECT)"),
         ("SELECT * FROM '/etc/passwd'", "there is no table '/etc/passwd' (tables: "),
-        ("SELECT * FROM read_csv('/etc/passwd')", "a query reads the tables of the run and nothing else"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "a query reads these tables and nothing else"),
         ("SELECT name::INTEGER FROM timeline", "the query cannot be answered: "),
         ("SELECT frobnicate(1)", "the query cannot be answered: "),
         ("SELECT query FROM database", "there is no table 'database'"),

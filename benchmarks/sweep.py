@@ -1,0 +1,113 @@
+"""Sweeps: what a point costs beside its simulation, with one worker and with two, and a second time.
+
+    python benchmarks/sweep.py [POINTS]
+
+Each point is an all-reduce on a ring of eight ranks with another bandwidth. `simulate` is the same points one
+after the other in this process, as a script without sweeps would simulate them, machine files as dicts. What
+looks at a sweep looks at a table of 10,000 rows made of these.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+import et_sim
+from et_sim.sweeps.sweep import carry_out, plan_sweep
+from et_sim.views.report.sweep_page import sweep_report
+from et_sim.views.sweep.directory import open_sweep
+from et_sim.views.sweep.picture import sweep_picture
+from et_sim.views.sweep.summary import sweep_text
+from et_sim.workloads.microbenchmarks import make_microbenchmark
+
+AXIS = "network.bandwidth[0]"
+ROWS = 10_000  # of the table that is looked at
+RING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+SYSTEM: dict[str, Any] = {
+    "scheduling-policy": "LIFO",
+    "preferred-dataset-splits": 4,
+    "active-chunks-per-dimension": 1,
+    "collective-optimization": "localBWAware",
+    **{f"{one}-implementation": ["ring"] for one in RING},
+}
+NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
+
+
+def main(points: int) -> None:
+    """Print the table."""
+    spec = {
+        "base": {
+            "workload": {"make": "all_reduce", "ranks": 8, "bytes": 1 << 20},
+            "system": SYSTEM,
+            "network": NETWORK,
+        },
+        "axes": {AXIS: {"range": {"from": 25.0, "to": 400.0, "count": points}}},
+    }
+    workload = make_microbenchmark("all_reduce", ranks=8, size=1 << 20)
+
+    def simulate(bandwidth: float) -> None:
+        et_sim.simulate(workload, system=SYSTEM, network=dict(NETWORK, bandwidth=[bandwidth]))
+
+    few = range(min(points, 1000))
+
+    def simulate_all() -> None:
+        for one in few:
+            simulate(25.0 + one)
+
+    simulate(20.0)
+    plan = plan_sweep(spec, may_be_large=True)
+    _tell("simulate", _seconds(simulate_all), len(few))
+    _tell("reading and counting", _seconds(lambda: plan_sweep(spec, may_be_large=True)), points)
+    with TemporaryDirectory() as folder:
+        for what, workers, name in (
+            ("sweep, 1 worker", 1, "one"),
+            ("sweep, 2 workers", 2, "two"),
+            ("the same again", 2, "two"),
+        ):
+            seconds = _seconds(partial(carry_out, plan, Path(folder, name), workers=workers))
+            _tell(what, seconds, points)
+        large = _enlarged(Path(folder, "two"), Path(folder, "large"))
+        _tell("inspect", _seconds(lambda: sweep_text(open_sweep(large))), ROWS)
+        _tell("report", _seconds(lambda: sweep_report(open_sweep(large), {})), ROWS)
+        _tell("picture", _seconds(lambda: sweep_picture(open_sweep(large))), ROWS)
+
+
+def _enlarged(swept: Path, large: Path) -> Path:
+    """A sweep of many rows, made of one of few, each with another bandwidth, makespan and digest."""
+    table = open_sweep(swept).table
+    rows = [dict(row) for row in table.to_pylist()]
+    many = []
+    for number in range(ROWS):
+        row = rows[number % len(rows)]
+        makespan = row["makespan_ns"] + number
+        bandwidth = row[AXIS] + number / ROWS
+        changed = {"point": number, AXIS: bandwidth, "makespan_ns": makespan, "digest": f"{number:064x}"}
+        many.append(row | changed)
+    large.mkdir()
+    with pa.OSFile(str(large / "sweep.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+        out.write_table(pa.Table.from_pylist(many, schema=table.schema))
+    return large
+
+
+def _seconds(call: Callable[[], object]) -> tuple[float, float]:
+    """On the clock, and of processors: of this process and of its workers."""
+    begin, before = time.perf_counter(), sum(os.times()[:4])
+    call()
+    return time.perf_counter() - begin, sum(os.times()[:4]) - before
+
+
+def _tell(what: str, seconds: tuple[float, float], points: int) -> None:
+    each = " ".join(f"{1000 * one / points:8.2f} ms" for one in seconds)
+    print(f"{what:<22} {seconds[0]:7.2f} s; a point: {each} of processors")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

@@ -1,0 +1,240 @@
+"""A plan of parallelism before and after: along which axes groups lie, and who is in them when axes grow.
+
+Axes have Megatron's names, and ranks are counted along them in Megatron's order unless another one is said.
+Experts are spread over the ranks of tensor, context and data anew: over `etp` x `ep` x the rest. A group lies
+along the axes in which its members differ. Where an axis grows, so do the groups that lie along it, and all
+others are copied.
+
+Not here: the records of traces (`scaling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from converters.editing.growth import Step
+from et_sim.errors import TraceError, UsageError, did_you_mean
+from et_sim.trace import GroupRule
+
+ORDER = "tp-cp-ep-dp-pp"
+NAMES = ("tp", "cp", "ep", "dp", "pp")
+EXPERT_TENSOR, EXPERT_DATA = "etp", "edp"
+_FORM = "name axes and their sizes, as in tp=2,pp=2,dp=8"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Places along an axis, which are so many ranks apart, before and after it grows."""
+
+    name: str
+    size: int
+    stride: int
+    new_size: int
+    new_stride: int
+
+    @property
+    def step(self) -> Step:
+        """How ranks are copied so that it grows."""
+        rule = GroupRule(self.size, self.stride)
+        return Step(self.size * self.stride, self.new_size // self.size, self.name, rule)
+
+
+View = tuple[Axis, ...]  # all ranks by their places, the innermost axis first
+
+
+class PlanChange:
+    """What a group of the old plan is in the new one."""
+
+    def __init__(self, old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str]) -> None:
+        expert = {**old, "tp": old[EXPERT_TENSOR], "dp": old[EXPERT_DATA], "cp": 1}
+        grown = {**new, "tp": new[EXPERT_TENSOR], "dp": new[EXPERT_DATA], "cp": 1}
+        called = {"tp": EXPERT_TENSOR, "dp": EXPERT_DATA}
+        dense = _view({**old, "ep": 1}, {**new, "ep": 1}, order, {})
+        self.views = [dense, _view(expert, grown, order, called)] if old["ep"] > 1 else [dense]
+        self.ranks = prod(axis.size for axis in dense)
+        self.order = "-".join(order)
+        if len(self.views) > 1 and _steps(self.views[1], by_place=True) != _steps(dense, by_place=True):
+            raise UsageError(
+                f"in the order {self.order}, experts and replicas would grow in different places",
+                remedy=f"scale a job whose ranks are counted in the order {ORDER}",
+            )
+
+    @property
+    def steps(self) -> list[Step]:
+        """Outer axes first, so that blocks of inner ones are still where they were."""
+        return _steps(self.views[0])
+
+    @property
+    def all_ranks(self) -> str:
+        """What the group of all ranks lies along, if an axis grows along which it had no members; or ""."""
+        view = self.views[0]
+        if all(axis.size > 1 for axis in view if axis.new_size != axis.size):
+            return ""
+        return _called(axis.name for axis in view if axis.size > 1)
+
+    @property
+    def patterns(self) -> list[int]:
+        """After how many ranks groups may begin anew."""
+        return sorted({axis.size * axis.stride for view in self.views for axis in view})
+
+    def name_of(self, rule: GroupRule, what: str) -> str:
+        """The axes along which groups lie that follow a rule."""
+        return self.grown(rule, what)[0]
+
+    def grown(self, rule: GroupRule, what: str) -> tuple[str, GroupRule]:
+        """The axes of groups that follow a rule, and their rule in the new plan."""
+        found = [one for view in self.views if (one := _along(view, rule, self.ranks))]
+        if not found:
+            plan = ", ".join(f"{axis.name} {axis.size}" for axis in self.views[0] if axis.size > 1)
+            raise UsageError(
+                f"{what} ({rule.count} members {rule.apart}) does not lie along axes of the plan {plan}",
+                remedy=f"--from and --order must say how the ranks are numbered (order is {self.order})",
+            )
+        if any(new != found[0][1] for _, new in found):
+            raise UsageError(
+                f"{what} ({rule.count} members {rule.apart}) is one of {found[0][0]} or of {found[1][0]},"
+                " which have the same members, and only one of them grows",
+                remedy="scale with --replicas, or a job that tells them apart",
+            )
+        return found[0]
+
+
+def read_change(old_text: str, new_text: str, order_text: str) -> PlanChange:
+    """The change that `--from`, `--to` and `--order` say."""
+    order = _order(order_text)
+    old = _complete(_sizes("--from", old_text), "--from")
+    given = _sizes("--to", new_text)
+    new = {**old, **given}
+    for name in (*NAMES, EXPERT_TENSOR):
+        if new[name] == old[name]:
+            continue
+        if name in ("pp", "ep", EXPERT_TENSOR):
+            raise UsageError(
+                f"--to has {name} {new[name]}, and --from {name} {old[name]}: {_FIXED[name]}",
+                remedy="keep its size, or make such a job with et-sim make transformer",
+            )
+        if old["ep"] > 1 and name != "dp":
+            raise UsageError(
+                f"--to has {name} {new[name]}, and --from {name} {old[name]}: {_FIXED['ep']}",
+                remedy="let dp grow: with experts, nothing else can",
+            )
+        if new[name] % old[name]:
+            raise UsageError(
+                f"--to has {name} {new[name]}, which is no multiple of {old[name]} in --from",
+                remedy=f"give a multiple, such as {max(1, new[name] // old[name]) * old[name]}",
+            )
+    new[EXPERT_DATA] = old[EXPERT_DATA] * (new["dp"] // old["dp"])
+    return PlanChange(old, new, order)
+
+
+_FIXED = {
+    "pp": "stages hold other layers and work in another order if there are more of them",
+    "ep": "experts would be spread otherwise",
+    EXPERT_TENSOR: "experts would be spread otherwise",
+}
+
+
+def _sizes(option: str, text: str) -> dict[str, int]:
+    """The sizes of "tp=2,dp=8"."""
+    sizes: dict[str, int] = {}
+    for piece in text.split(","):
+        name, _, size = (part.strip() for part in piece.partition("="))
+        if name not in (*NAMES, EXPERT_TENSOR):
+            known = (*NAMES, EXPERT_TENSOR)
+            remedy = did_you_mean(name, known) or f"axes are {', '.join(known)}: {_FORM}"
+            raise UsageError(
+                f"{option} has no axis {name!r}" if name else f"{option} is {text!r}", remedy=remedy
+            )
+        if not (size.isascii() and size.isdecimal() and 0 < len(size) < 10 and int(size)):
+            raise UsageError(f"{option} has {piece.strip()!r}", remedy=f"give a number from 1 up: {_FORM}")
+        if name in sizes:
+            raise UsageError(f"{option} has {name} twice", remedy="give it once")
+        sizes[name] = int(size)
+    return sizes
+
+
+def _complete(sizes: dict[str, int], option: str) -> dict[str, int]:
+    """Axes that are not named have one place; experts have the tensor parallelism of the rest."""
+    if EXPERT_TENSOR in sizes and sizes.get("ep", 1) == 1:
+        raise UsageError(f"{option} has {EXPERT_TENSOR} without ep", remedy="give ep, or leave it out")
+    full = {**dict.fromkeys(NAMES, 1), EXPERT_TENSOR: sizes.get("tp", 1), **sizes}
+    inner, experts = full["tp"] * full["cp"] * full["dp"], full[EXPERT_TENSOR] * full["ep"]
+    if full["ep"] > 1 and inner % experts:
+        raise UsageError(
+            f"{option} spreads experts over {full[EXPERT_TENSOR]} x {full['ep']} ranks,"
+            f" which do not divide the {inner} of tp x cp x dp",
+            remedy=f"give a divisor, or {EXPERT_TENSOR} if it is not tp",
+        )
+    return {**full, EXPERT_DATA: inner // experts if full["ep"] > 1 else 1}
+
+
+def _order(text: str) -> tuple[str, ...]:
+    named = text.split("-")
+    if sorted(set(named)) != sorted(named) or not set(named) <= set(NAMES):
+        raise UsageError(f"--order is {text!r}", remedy=f"name axes once, the innermost first, as in {ORDER}")
+    return (*named, *(name for name in NAMES if name not in named))
+
+
+def _view(
+    old: Mapping[str, int], new: Mapping[str, int], order: Sequence[str], called: Mapping[str, str]
+) -> View:
+    axes, stride, new_stride = [], 1, 1
+    for name in order:
+        axes.append(Axis(called.get(name, name), old[name], stride, new[name], new_stride))
+        stride, new_stride = stride * old[name], new_stride * new[name]
+    return tuple(axes)
+
+
+def _steps(view: View, *, by_place: bool = False) -> list[Any]:
+    steps = [axis.step for axis in reversed(view) if axis.new_size != axis.size]
+    return [(step.block, step.factor) for step in steps] if by_place else steps
+
+
+def _along(view: View, rule: GroupRule, ranks: int) -> tuple[str, GroupRule] | None:
+    """The axes along which the groups of a rule lie, and the rule of these axes; None: they lie otherwise."""
+    if ranks % rule.every:
+        return None
+    members = rule.groups(ranks)[0]
+    sizes = [len(np.unique(members // axis.stride % axis.size)) for axis in view]
+    parts = [(axis, size) for axis, size in zip(view, sizes, strict=True) if size > 1]
+    apart = {axis.name: _apart(members // axis.stride % axis.size) for axis, _ in parts}
+    if None in apart.values() or any(size < axis.size and axis.new_size != axis.size for axis, size in parts):
+        return None
+    try:
+        if _rule(parts, apart, is_new=False) != rule:
+            return None
+        return _called(axis.name for axis, _ in parts), _rule(parts, apart, is_new=True)
+    except TraceError:  # there is no rule for such groups
+        return None
+
+
+def _called(names: Iterable[str]) -> str:
+    return "-".join(names) or "alone"
+
+
+def _apart(places: Any) -> int | None:
+    """How far apart members are along an axis; None: not equally far."""
+    steps = np.unique(np.diff(np.unique(places)))
+    return int(steps[0]) if len(steps) == 1 else None
+
+
+def _rule(parts: Sequence[tuple[Axis, int]], apart: Mapping[str, int | None], *, is_new: bool) -> GroupRule:
+    """Members along axes; of one that only some places are of, the pattern ends with the axis."""
+
+    def place(axis: Axis) -> tuple[int, int]:
+        return (axis.new_size, axis.new_stride) if is_new else (axis.size, axis.stride)
+
+    def pieces() -> Iterator[tuple[int, int]]:
+        for axis, size in parts:
+            yield place(axis)[0] if size == axis.size else size, place(axis)[1] * (apart[axis.name] or 1)
+
+    if not parts:
+        return GroupRule(1)
+    sizes, strides = zip(*pieces(), strict=True)
+    end = prod(place(parts[-1][0]))
+    return GroupRule(sizes, strides, end if end < sizes[-1] * strides[-1] else 0)

@@ -1,0 +1,247 @@
+"""`et-sim serve`: requests that arrive over time, on replicas of a language model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from et_sim.cli import inference, training
+from et_sim.cli.options import add_run_options, run_options
+from et_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from et_sim.run_options import RunOptions
+    from et_sim.serving.results import Serving
+    from et_sim.serving.serve import Setup
+
+_RUN_OPTIONS = ("system", "network", "machine", "model", "profile", "fold")
+_NETWORK_MODEL = "--network-model"
+_CHANGES = ("--layers", "--sequence", "--vocabulary")
+
+
+def add_parser(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "serve",
+        help="serve requests that arrive over time: time to first token, time per token, throughput",
+        description="Serve requests with replicas of a language model, batch by batch. Every distinct forward"
+        " pass, and every transfer of a cache, is simulated on the machine.",
+    )
+    parser.add_argument(
+        "requests",
+        metavar="REQUESTS",
+        help="CSV file with the columns arrival_s, prompt_tokens, output_tokens; or"
+        " poisson:RATE,COUNT,PROMPT,OUTPUT",
+    )
+    parser.add_argument("--seed", type=int, help="of poisson (default: 0)")
+    _add_model(parser)
+    _add_serving(parser)
+    machine = parser.add_argument_group("the machine")
+    add_run_options(machine, "system", "network", "machine", "profile", "fold")
+    machine.add_argument(
+        _NETWORK_MODEL, default="analytical", help="as --model of et-sim run (default: analytical)"
+    )
+    parser.add_argument("--out", type=Path, help="directory to write (default: ./NAME.serve)")
+    parser.add_argument("--json", action="store_true", help="print the content of summary.json")
+    parser.set_defaults(run=run)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    from et_sim.workloads.training.plan import Plan
+
+    group = parser.add_argument_group("the model, and a replica of it")
+    group.add_argument(
+        "--model", required=True, help="one that et-sim knows, such as llama3-8b, or a config.json"
+    )
+    for option, text in (
+        ("--layers", "layers of the model"),
+        ("--sequence", "tokens of the longest sequence"),
+        ("--vocabulary", "words that the model knows"),
+    ):
+        group.add_argument(option, type=int, help=text)
+    for one in fields(Plan):
+        option = one.metadata["flag"]
+        if option not in inference.SPREAD:
+            continue
+        kind: Any = training.whole_numbers if isinstance(one.default, tuple) else type(one.default)
+        shown = f" (default: {one.default})" if one.default else ""
+        group.add_argument(option, type=kind, help=one.metadata["help"] + shown)
+
+
+def _add_serving(parser: argparse.ArgumentParser) -> None:
+    from et_sim.serving.policy import POLICIES
+
+    group = parser.add_argument_group("how requests are served")
+    group.add_argument("--replicas", type=int, help="replicas that do both, prompts and tokens (default: 1)")
+    group.add_argument("--prefill-replicas", type=int, help="replicas that only work on prompts")
+    group.add_argument(
+        "--decode-replicas", type=int, help="replicas that get their caches, for further tokens"
+    )
+    group.add_argument("--decode-tp", type=int, help="of the latter (default: --tp)")
+    group.add_argument("--policy", default="chunked", help=f"{' or '.join(POLICIES)} (default: chunked)")
+    for option, default, text in (
+        ("--max-batch", 256, "sequences that run at a time on a replica"),
+        ("--token-budget", 2048, "tokens of a batch; with prefill-first, of its prompts"),
+        ("--block", 16, "tokens whose cache is allocated together"),
+        ("--context-step", 64, "round cached contexts up to so many tokens; 1: exact"),
+    ):
+        group.add_argument(option, type=int, default=default, help=f"{text} (default: {default})")
+    group.add_argument("--capacity", help="memory of an NPU, such as 80GiB (default: what the machine says)")
+    group.add_argument(
+        "--memory-share", type=float, default=0.9, help="of it, for weights and caches (default: 0.9)"
+    )
+    group.add_argument("--ttft", help="the longest time to first token of a good request, such as 200ms")
+    group.add_argument("--tpot", help="the longest time per output token of a good request, such as 20ms")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve, write the directory, and print the summary."""
+    from et_sim.cli.progress import Progress
+    from et_sim.cli.serve_text import summary_lines
+    from et_sim.serving.serve import serve
+    from et_sim.timeline import check_target
+
+    target = options.out or Path(f"{_name(options.requests)}.serve")
+    check_target(target)
+    model, setup, machine = _read(options)
+    with Progress() as progress:
+        progress.stage("serving")
+        found = serve(options.requests, model, setup, machine, progress.serving)
+        progress.stage("adding up and writing")
+        found.write(target)
+    _warn(found)
+    summary = found.summary()
+    if options.json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        return 0
+    print("\n".join(summary_lines(summary)))
+    print(f'\nwritten to {target}; look closer with: et-sim sql {target} "SELECT * FROM requests"')
+    return 0
+
+
+def _name(requests: str) -> str:
+    return requests.partition(":")[0] if ":" in requests else Path(requests).stem
+
+
+def _read(options: argparse.Namespace) -> tuple[Any, Setup, RunOptions]:
+    """The model, how it is served, and the machine."""
+    from et_sim.serving.policy import Policy
+    from et_sim.serving.results import Objectives
+    from et_sim.serving.serve import Setup
+    from et_sim.workloads.training.plan import Plan
+
+    model, plan = _model(options), _plan(options)
+    policy = Policy(options.policy, options.max_batch, options.token_budget, options.block)
+    replicas, prefill = _replicas(options)
+    decode_plan: Plan | None = None
+    if options.decode_tp is not None:
+        decode_plan = replace(plan, tensor=options.decode_tp)
+    setup = Setup(
+        plan=plan,
+        replicas=replicas,
+        prefill_replicas=prefill,
+        decode_plan=decode_plan,
+        policy=policy,
+        context_step=options.context_step,
+        memory_share=options.memory_share,
+        capacity_bytes=_capacity(options),
+        seed=options.seed,
+        objectives=Objectives(_limit(options, "ttft"), _limit(options, "tpot")),
+    )
+    return model, setup, _machine(options)
+
+
+def _machine(options: argparse.Namespace) -> RunOptions:
+    given = {name: vars(options)[name] for name in _RUN_OPTIONS if name != "model"}
+    words = argparse.Namespace(**given, model=options.network_model)
+    for name in ("memory", "groups", "alone", "isolated", "detail"):
+        setattr(words, name, None)
+    return run_options(words)
+
+
+def _plan(options: argparse.Namespace) -> Any:
+    from et_sim.workloads.training.plan import Plan
+
+    chosen = {}
+    for one in fields(Plan):
+        if one.metadata["flag"] in inference.SPREAD:
+            value = training.value_of(options, one.metadata["flag"])
+            if value is not None:
+                chosen[one.name] = value
+    return Plan(**chosen)
+
+
+def _model(options: argparse.Namespace) -> Any:
+    from et_sim.workloads.models.configuration import read_model
+
+    changes = {}
+    for option in _CHANGES:
+        value = training.value_of(options, option)
+        if value is None:
+            continue
+        if value < 1:
+            raise UsageError(f"{option} is {value}", remedy="give a number from 1 up")
+        changes[option.lstrip("-")] = value
+    return replace(read_model(options.model), **changes)
+
+
+def _replicas(options: argparse.Namespace) -> tuple[int, int]:
+    """How many replicas, the last ones if there are several pools; and how many only for prompts."""
+    prefill, decode, both = options.prefill_replicas, options.decode_replicas, options.replicas
+    for option, value in (
+        ("--replicas", both),
+        ("--prefill-replicas", prefill),
+        ("--decode-replicas", decode),
+    ):
+        if value is not None and value < 1:
+            raise UsageError(f"{option} is {value}", remedy="give a number from 1 up")
+    if prefill is None and decode is None:
+        if options.decode_tp is not None:
+            raise UsageError(
+                "--decode-tp is about replicas of their own", remedy="give --decode-replicas, too"
+            )
+        return both or 1, 0
+    if both is not None:
+        raise UsageError(
+            "--replicas do both, and others are given that do one",
+            remedy="leave out --replicas, or --prefill-replicas and --decode-replicas",
+        )
+    if prefill is None or decode is None:
+        raise UsageError(
+            "replicas for prompts need others for further tokens, and they them",
+            remedy="give both --prefill-replicas and --decode-replicas",
+        )
+    return decode, prefill
+
+
+def _capacity(options: argparse.Namespace) -> int:
+    from et_sim.units import parse_bytes
+
+    if options.capacity is None:
+        return 0
+    found = parse_bytes(options.capacity)
+    if found < 1:
+        raise UsageError(f"--capacity is {options.capacity}", remedy="give a size such as 80GiB")
+    return found
+
+
+def _limit(options: argparse.Namespace, name: str) -> int:
+    from et_sim.units import parse_time_ns
+
+    text = vars(options)[name]
+    if text is None:
+        return 0
+    found = int(parse_time_ns(text))
+    if found < 1:
+        raise UsageError(f"--{name} is {text}", remedy="give a time such as 200ms")
+    return found
+
+
+def _warn(found: Serving) -> None:
+    for notice in found.manifest["warnings"]:
+        place = f"{notice['place']}: " if notice["place"] else ""
+        print(f"et-sim: warning: {place}{notice['text']}", file=sys.stderr)

@@ -1,0 +1,82 @@
+"""The summary of a serving for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.text import aligned
+
+_TIMES = (
+    ("ttft_ns", "time to first token"),
+    ("tpot_ns", "time per output token"),
+    ("e2e_ns", "whole request"),
+    ("transfer_ns", "cache on its way"),
+)
+_COLUMNS = ("mean", "p50", "p90", "p99", "max")
+_WORKS = {"both": "prompts and tokens", "prefill": "prompts", "decode": "further tokens"}
+
+
+def summary_lines(summary: dict[str, Any]) -> list[str]:
+    """As they are printed."""
+    requests = plural(summary["requests"], "request")
+    lines = [
+        f"served       {requests} in {format_ns(summary['duration_ns'])}, from first arrival to last token",
+        f"throughput   {summary['requests_per_s']:,.2f} requests/s,"
+        f" {summary['output_tokens_per_s']:,.1f} output tokens/s",
+    ]
+    if good := summary["goodput"]:
+        lines.append(
+            f"goodput      {good['requests_per_s']:,.2f} requests/s: {good['share']:.1%} keep {_limits(good)}"
+        )
+    rows = [
+        (text, *(format_ns(summary[name][column]) for column in _COLUMNS))
+        for name, text in _TIMES
+        if summary[name] is not None
+    ]
+    lines += ["", *aligned([("", *_COLUMNS), *rows], "<" + ">" * len(_COLUMNS)), ""]
+    return lines + _how(summary)
+
+
+def _limits(good: dict[str, Any]) -> str:
+    words = (("ttft_limit_ns", "a first token within"), ("tpot_limit_ns", "a token within"))
+    return " and ".join(f"{text} {format_ns(good[key])}" for key, text in words if key in good)
+
+
+def _how(summary: dict[str, Any]) -> list[str]:
+    policy, step = summary["policy"], summary["context_step"]
+    lines = []
+    for pool in summary["pools"]:
+        axes = [f"{axis} {pool[axis]}" for axis in ("tensor", "pipeline") if pool[axis] > 1]
+        spread = " x ".join(axes) or "whole"
+        if pool["expert"] > 1:
+            spread += f", experts over {pool['expert']}"
+        lines.append(
+            f"replicas     {pool['replicas']} for {_WORKS[pool['work']]}, each {summary['model']} on"
+            f" {plural(pool['ranks_of_replica'], 'NPU')} ({spread}), with a cache of"
+            f" {pool['cache_tokens']:,} tokens"
+        )
+    used = sum(pool["replicas"] * pool["ranks_of_replica"] for pool in summary["pools"])
+    if used < summary["npus"]:
+        lines.append(
+            f"idle         {summary['npus'] - used} of the machine's {plural(summary['npus'], 'NPU')}"
+        )
+    lost = (
+        f"; {plural(summary['preemptions'], 'cache')} lost for want of blocks"
+        if summary["preemptions"]
+        else ""
+    )
+    rounding = "exact contexts" if step == 1 else f"contexts rounded up to {step} tokens"
+    passes = plural(summary["passes"], "pass", "passes")
+    transfers = summary["simulated_transfers"]
+    lines += [
+        f"batches      {passes} ({policy['name']}), of {summary['mean_sequences']:.1f} sequences on average;"
+        f" replicas are busy {summary['busy_share']:.0%} of the time{lost}",
+        f"cache        {format_bytes(summary['peak_cache_bytes'])} of an NPU at most",
+        f"simulated    {plural(summary['simulated_passes'], 'distinct pass', 'distinct passes')}"
+        + (f" and {plural(transfers, 'distinct transfer')}" if transfers else "")
+        + f", {summary['network_model']} network, {rounding}; passes and transfers do not slow each other",
+    ]
+    if summary["kernels"] != "machine":
+        lines.append("kernels      as --tflops and --memory-gbps say: the machine does not time them")
+    return lines

@@ -1,0 +1,225 @@
+"""Which tensors of a program wait in remote memory, so that what is alive never exceeds a capacity.
+
+The program is gone through in an order that fits its dependencies. Where a node's tensors do not fit,
+others are evicted: those whose next use comes last; of these the largest, and of these the one named
+first. One that has changed since it was loaded, or never was, is stored, after the last use before. What
+was evicted is loaded before the next node that reads it. Tensors that are there from the start are in
+local memory as far as they fit, in the order of their first use; the others lie in remote memory.
+
+Nodes need not run in that order. What keeps the bound in any other: memory is handed on like a token. A
+node or load that takes bytes comes after the uses or the store that freed them; bytes that are free for
+longest are taken first. And nodes that use one tensor come in the order of the program, but for those that
+only read, so that it is alive from and until the same nodes in any run.
+
+Not here: the trace with the moves (`et_sim.plan.spilled`), and what they cost (`et_sim.memory.model`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from et_sim.trace.tensors import TensorUses
+
+NEVER = 1 << 62  # of a next use
+NOBODY = -1
+# Of memory that so many nodes gave free and several take, the later takers wait for the first one instead.
+MANY = 16
+
+
+@dataclass(slots=True)
+class Spills:
+    """Stores and loads to be added to a program; move k is its row `rows` + k."""
+
+    rows: int
+    tensors: list[int] = field(default_factory=list)  # of the moves
+    is_store: list[bool] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)  # of dependencies to be added; the order is no promise
+    children: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # by tensor
+    too_large: tuple[int, int] | None = None  # the first row whose tensors alone do not fit, and their bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A tensor at a node."""
+
+    tensor: int
+    reads: bool
+    writes: bool
+    next: int  # place of the node that uses it next, or NEVER
+    next_reads: bool
+
+
+def spills(uses: TensorUses, order: Sequence[int], capacity: int) -> Spills:
+    """What has to move so that a program fits; `order` has all of its rows."""
+    planner = _Planner(uses, order, capacity)
+    for place, (row, of_row) in enumerate(planner.steps):
+        planner.run(place, row, of_row)
+    return planner.found
+
+
+class _Planner:
+    """The state of local memory between two nodes of the program."""
+
+    def __init__(self, uses: TensorUses, order: Sequence[int], capacity: int) -> None:
+        count = len(uses.names)
+        largest = np.zeros(count, np.int64)  # of sizes that differ, the bound must hold for any
+        np.maximum.at(largest, uses.tensor, uses.bytes)
+        self.size: list[int] = largest.tolist()
+        self.found = Spills(len(order), sizes=self.size)
+        self.steps = list(_steps(uses, order))
+        self.free: deque[tuple[int, tuple[int, ...]]] = deque([(capacity, ())])  # bytes, and who frees them
+        self.free_bytes = capacity
+        self.is_local = [False] * count
+        self.has_copy = [False] * count  # in remote memory, as it is now
+        self.due = [NEVER] * count  # place of the next use
+        self.writer = [NOBODY] * count  # the last node that wrote or loaded it
+        self.readers: list[list[int]] = [[] for _ in range(count)]  # since then; a store is one
+        self.candidates: list[tuple[int, int, int]] = []  # a heap: last due, largest, first named
+        self._start()
+
+    def _start(self) -> None:
+        seen: set[int] = set()
+        for place, (_, of_row) in enumerate(self.steps):
+            for use in of_row:
+                tensor = use.tensor
+                is_first = tensor not in seen
+                seen.add(tensor)
+                if not is_first or not use.reads:
+                    continue
+                if self.size[tensor] <= self.free_bytes:
+                    self._take(NOBODY, self.size[tensor])
+                    self._keep(tensor, place)
+                else:
+                    self.has_copy[tensor] = True
+
+    def run(self, place: int, row: int, of_row: list[_Use]) -> None:
+        """The next node: make room, load what it reads, and see what lives on."""
+        missing = sum(self.size[use.tensor] for use in of_row if not self.is_local[use.tensor])
+        self._make_room(missing, place, row, of_row)
+        for use in of_row:
+            if use.reads and not self.is_local[use.tensor]:
+                self._load(use.tensor)
+        for use in of_row:
+            self._use(row, use)
+        for use in of_row:
+            if use.writes or use.next_reads:  # what is written lives until it is written again, read or not
+                self._keep(use.tensor, use.next)
+            else:
+                self._release(use.tensor, tuple(self.readers[use.tensor]))
+
+    def _make_room(self, missing: int, place: int, row: int, of_row: list[_Use]) -> None:
+        while self.free_bytes < missing:
+            if not self.candidates or -self.candidates[0][0] <= place:
+                if self.found.too_large is None:
+                    self.found.too_large = row, sum(self.size[use.tensor] for use in of_row)
+                self.free.append((missing - self.free_bytes, ()))
+                self.free_bytes = missing
+                return
+            due, _, tensor = heapq.heappop(self.candidates)
+            if self.is_local[tensor] and self.due[tensor] == -due:
+                self._evict(tensor)
+
+    def _evict(self, tensor: int) -> None:
+        if not self.has_copy[tensor]:
+            store = self._move(tensor, is_store=True)
+            before = self.readers[tensor] or [self.writer[tensor]]
+            for node in before:
+                self._after(node, store)
+            self.readers[tensor] = [store]
+            self.has_copy[tensor] = True
+        self._release(tensor, tuple(self.readers[tensor]))
+
+    def _load(self, tensor: int) -> None:
+        load = self._move(tensor, is_store=False)
+        self._take(load, self.size[tensor])
+        self._written(load, tensor)
+        self.is_local[tensor] = True
+
+    def _use(self, row: int, use: _Use) -> None:
+        tensor = use.tensor
+        if not self.is_local[tensor]:  # it is only written
+            self._take(row, self.size[tensor])
+            self.is_local[tensor] = True
+        if use.reads:
+            self._after(self.writer[tensor], row)
+        if use.writes:
+            self._written(row, tensor)
+            self.has_copy[tensor] = False
+        else:
+            self.readers[tensor].append(row)
+
+    def _written(self, node: int, tensor: int) -> None:
+        for reader in self.readers[tensor] or [self.writer[tensor]]:
+            self._after(reader, node)
+        self.writer[tensor] = node
+        self.readers[tensor] = []
+
+    def _keep(self, tensor: int, due: int) -> None:
+        self.is_local[tensor] = True
+        self.due[tensor] = due
+        heapq.heappush(self.candidates, (-due, -self.size[tensor], tensor))
+
+    def _release(self, tensor: int, after: tuple[int, ...]) -> None:
+        self.is_local[tensor] = False
+        self.free.append((self.size[tensor], after))
+        self.free_bytes += self.size[tensor]
+
+    def _take(self, node: int, size: int) -> None:
+        """Bytes for a tensor, those that are free for longest first; NOBODY: from the start."""
+        self.free_bytes -= size
+        while size:
+            there, after = self.free.popleft()
+            for one in after:
+                self._after(one, node)
+            if there > size:
+                self.free.appendleft((there - size, (node,) if len(after) > MANY else after))
+            size -= min(there, size)
+
+    def _move(self, tensor: int, *, is_store: bool) -> int:
+        self.found.tensors.append(tensor)
+        self.found.is_store.append(is_store)
+        return self.found.rows + len(self.found.tensors) - 1
+
+    def _after(self, parent: int, child: int) -> None:
+        if parent not in (NOBODY, child):
+            self.found.parents.append(parent)
+            self.found.children.append(child)
+
+
+def _steps(uses: TensorUses, order: Sequence[int]) -> Iterator[tuple[int, list[_Use]]]:
+    """The rows that name tensors, in order, each tensor once; places count these rows only."""
+    count = max(len(uses.names), 1)
+    pair, inverse = np.unique(uses.row.astype(np.int64) * count + uses.tensor, return_inverse=True)
+    reads, writes = (np.zeros(len(pair), np.bool_) for _ in range(2))
+    reads[inverse[~uses.is_write]] = True
+    writes[inverse[uses.is_write]] = True
+    rows, tensors = pair // count, pair % count
+    at = np.empty(len(order), np.int64)
+    at[np.asarray(order, np.int64)] = np.arange(len(order))
+    sequence = np.lexsort((tensors, at[rows]))
+    rows, tensors, reads, writes = rows[sequence], tensors[sequence], reads[sequence], writes[sequence]
+    is_first = np.concatenate((np.ones(min(len(rows), 1), np.bool_), rows[1:] != rows[:-1]))
+    place = np.cumsum(is_first) - 1
+    after, after_reads = _next_uses(tensors, place, reads)
+    columns = (tensors, reads, writes, after, after_reads)
+    every = [_Use(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+    for begin, end in pairwise([*np.flatnonzero(is_first).tolist(), len(every)]):
+        yield int(rows[begin]), every[begin:end]
+
+
+def _next_uses(tensors: Any, place: Any, reads: Any) -> tuple[Any, Any]:
+    """Of each use, the place of the tensor's next one, and whether that reads."""
+    order = np.lexsort((place, tensors))
+    is_same = tensors[order[1:]] == tensors[order[:-1]]
+    this, following = order[:-1][is_same], order[1:][is_same]
+    after, after_reads = np.full(len(tensors), NEVER), np.zeros(len(tensors), np.bool_)
+    after[this], after_reads[this] = place[following], reads[following]
+    return after, after_reads

@@ -1,0 +1,145 @@
+"""A workload whose ranks store tensors in remote memory, and load them again, where local memory is full.
+
+Every template is rewritten once. The moves are nodes of their own, behind the others, with dependencies.
+Besides, sends and collectives that take turns do so in the order of the program: what waits for other
+ranks must not hold a lane that something earlier needs, which a move may have delayed. All that is added
+points from earlier to later in each rank's program; so the run completes if the ranks would that do one
+node after the other.
+
+Not here: which tensors move when (`et_sim.memory.spilling`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from et_sim.errors import TraceError
+from et_sim.machine.model import LocalMemory, System, WhenFull
+from et_sim.memory.spilling import Spills, spills
+from et_sim.plan.lowering import Lowering
+from et_sim.plan.tables import UNLIMITED, Action
+from et_sim.trace.appending import appended
+from et_sim.trace.builder import TraceBuilder
+from et_sim.trace.builder_nodes import ID
+from et_sim.trace.columns import IntColumn, Trace
+from et_sim.trace.order import program_order
+from et_sim.trace.tensors import tensor_uses
+from et_sim.trace.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What is stored and loaded, on all ranks together."""
+
+    stores: int = 0
+    loads: int = 0
+    stored_bytes: int = 0
+    loaded_bytes: int = 0
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything moves."""
+        return self.stores + self.loads > 0
+
+    def with_moves(self, found: Spills, ranks: int) -> Moved:
+        """These and those of a program that so many ranks run."""
+        of_moves = list(zip(found.tensors, found.is_store, strict=True))
+        stored = [found.sizes[tensor] for tensor, is_store in of_moves if is_store]
+        loaded = [found.sizes[tensor] for tensor, is_store in of_moves if not is_store]
+        return Moved(
+            self.stores + ranks * len(stored),
+            self.loads + ranks * len(loaded),
+            self.stored_bytes + ranks * sum(stored),
+            self.loaded_bytes + ranks * sum(loaded),
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """For JSON files."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spilled:
+    """A workload with its moves."""
+
+    workload: Workload
+    moved: Moved
+    too_large: dict[int, tuple[int, int]]  # by template: the first row whose tensors do not fit, and bytes
+
+    def too_large_on(self, rank: int) -> tuple[int, str, int] | None:
+        """The first node of a rank that no spilling helps: its id, its name, and what it needs."""
+        template = int(self.workload.template_of_rank[rank])
+        if template not in self.too_large:
+            return None
+        row, size = self.too_large[template]
+        trace = self.workload.templates[template]
+        return int(trace.node_id[row]), trace.node_name(row), size
+
+
+def moved_in(system: System, moves: Spilled | None) -> Moved | None:
+    """What moves in a run; None: tensors never do on this machine."""
+    if system.local_memory is None or system.local_memory.when_full is not WhenFull.SPILL:
+        return None
+    return Moved() if moves is None else moves.moved
+
+
+def spilled(workload: Workload, lowering: Lowering, memory: LocalMemory) -> Spilled:
+    """The workload with moves; `lowering` is of it, without them."""
+    templates, too_large, moved = list(workload.templates), {}, Moved()
+    for template, ranks in enumerate(workload.ranks_per_template.tolist()):
+        if not ranks:
+            continue
+        trace = workload.templates[template]
+        rank = int(np.argmax(workload.template_of_rank == template))
+        order = program_order(trace)
+        found = spills(tensor_uses(trace, trace.source or workload.source), order, memory.capacity_bytes)
+        before, after = _turns(trace, lowering, rank, order)
+        templates[template] = _with_moves(trace, found, before, after)
+        if found.too_large is not None:
+            too_large[template] = found.too_large
+        moved = moved.with_moves(found, ranks)
+    return Spilled(replace(workload, templates=tuple(templates)), moved, too_large)
+
+
+def _turns(trace: Trace, lowering: Lowering, rank: int, order: list[int]) -> tuple[IntColumn, IntColumn]:
+    """Dependencies between communication nodes that share a lane: (before, after).
+
+    Where k nodes find room in it, each comes after the one that is k places before it.
+    """
+    template = lowering.templates[lowering.workload.template_of_rank[rank]]
+    nodes = lowering.nodes[template["node_first"] : template["node_first"] + len(trace)]
+    action = nodes["action"]
+    waits = (action == Action.SEND) | (action == Action.COLLECTIVE)
+    waits |= (action == Action.MEMORY) & trace.has("comm_type")
+    in_order = np.array(order, np.int64)
+    in_order = in_order[waits[in_order]]
+    before, after = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for lane in np.unique(nodes["lane"][in_order]).tolist():
+        room = int(lowering.streams.limits[lane])
+        rows = in_order[nodes["lane"][in_order] == lane]
+        if room < min(UNLIMITED, len(rows)):
+            before.append(rows[:-room])
+            after.append(rows[room:])
+    return np.concatenate(before), np.concatenate(after)
+
+
+def _with_moves(trace: Trace, found: Spills, before: IntColumn, after: IntColumn) -> Trace:
+    build = TraceBuilder(source=trace.source)
+    first = int(trace.node_id[-1]) + 1 if len(trace) else 0
+    if first + len(found.tensors) > ID[1]:
+        raise TraceError(
+            f"node ids go up to {first - 1}, which leaves none for stores and loads of tensors",
+            place=trace.source,
+            remedy='number the nodes anew, or set "when-full" to another value',
+        )
+    for number, (tensor, is_store) in enumerate(zip(found.tensors, found.is_store, strict=True)):
+        size, name = found.sizes[tensor], trace.tensors.texts[tensor]
+        if is_store:
+            build.store(size, name=f"store {name}", inputs={name: size}, node_id=first + number)
+        else:
+            build.load(size, name=f"load {name}", outputs={name: size}, node_id=first + number)
+    parents = np.concatenate((np.array(found.parents, np.int64), before))
+    children = np.concatenate((np.array(found.children, np.int64), after))
+    return appended(trace, build.build(), parents, children)

@@ -1,0 +1,221 @@
+"""Continuous batching on one replica: which sequences run, what each batch has, and who holds how much cache.
+
+A sequence knows its prompt and the tokens it was given so far. What of these is not cached is what it needs
+of the next pass: of a new one its prompt, of a running one the last token; of one that lost its cache all
+of them. A pass over all that is left gives it one token more.
+
+Cache is allocated in blocks: for all that a sequence knows when it begins to run, and then for each further
+token. If none is left, the sequence that arrived last loses its own and waits at the front (recomputation);
+nobody begins to run before another one has finished.
+
+Not here: time (`cluster`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from et_sim.serving.policy import Policy
+from et_sim.serving.requests import Request
+
+NEVER = -1
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request on its way."""
+
+    request: Request
+    produced: int = 0  # tokens
+    cached: int = 0  # tokens
+    blocks: int = 0
+    is_elsewhere: bool = False  # its cache is on another replica
+    replica: int = NEVER
+    decode_replica: int = NEVER
+    scheduled_ns: int = NEVER
+    first_token_ns: int = NEVER
+    finish_ns: int = NEVER
+    transfer_ns: int = NEVER
+    preemptions: int = 0
+
+    @property
+    def known(self) -> int:
+        """Tokens of the prompt, and those that followed."""
+        return self.request.prompt + self.produced
+
+    @property
+    def pending(self) -> int:
+        """Known tokens that are not cached."""
+        return self.known - self.cached
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has all the tokens it asked for."""
+        return self.produced == self.request.output
+
+    @property
+    def left(self) -> int:
+        """Tokens to be worked on, if the cache is never lost."""
+        return self.request.prompt + self.request.output - 1 - self.cached
+
+
+class Share(NamedTuple):
+    """What a batch has of a sequence."""
+
+    sequence: Sequence
+    tokens: int
+
+
+def blocks_for(tokens: int, block: int) -> int:
+    """How many blocks so many tokens need."""
+    return -(-tokens // block)
+
+
+@dataclass(slots=True)
+class Batcher:
+    """The sequences of one replica."""
+
+    policy: Policy
+    blocks: int  # in all
+    free: int = field(init=False)
+    waiting: deque[Sequence] = field(default_factory=deque)
+    running: list[Sequence] = field(default_factory=list)  # in the order of arrival
+    coming: list[Sequence] = field(default_factory=list)  # their cache is on its way here
+    preemptions: int = 0
+    left: int = 0  # tokens that are still to be worked on
+    _is_full: bool = False
+
+    def __post_init__(self) -> None:
+        self.free = self.blocks
+
+    @property
+    def used(self) -> int:
+        """Blocks."""
+        return self.blocks - self.free
+
+    def fits(self, tokens: int) -> bool:
+        """Whether a sequence with so many cached tokens could ever run."""
+        return blocks_for(tokens, self.policy.block) <= self.blocks
+
+    # Beginning and ending.
+
+    def enqueue(self, sequence: Sequence) -> None:
+        """It waits behind all others."""
+        self.waiting.append(sequence)
+        self.left += sequence.left
+
+    def admit_caches(self, begin: Callable[[Sequence], None]) -> None:
+        """Make room for sequences whose cache comes from another replica, as long as they are next."""
+        while self.waiting and self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
+            sequence = self._take()
+            self.coming.append(sequence)
+            begin(sequence)
+
+    def has_come(self, sequence: Sequence) -> None:
+        """Its cache is here."""
+        self.coming.remove(sequence)
+        sequence.is_elsewhere = False
+        self.running.append(sequence)
+
+    def release(self, blocks: int) -> None:
+        """Nobody needs them any longer."""
+        self.free += blocks
+
+    def _may_begin(self, sequence: Sequence) -> bool:
+        is_place = len(self.running) + len(self.coming) < self.policy.max_batch
+        needed = blocks_for(sequence.known, self.policy.block)
+        return is_place and not self._is_full and needed <= self.free
+
+    def _take(self) -> Sequence:
+        """The first that waits, with blocks for all that it knows."""
+        sequence = self.waiting.popleft()
+        sequence.blocks = blocks_for(sequence.known, self.policy.block)
+        self.free -= sequence.blocks
+        return sequence
+
+    # Batches.
+
+    def next_batch(self) -> list[Share]:
+        """What the next pass works on; empty if there is nothing to do."""
+        budget = self.policy.token_budget
+        if not self.policy.is_chunked:
+            return self._prompts(budget) or self._single_tokens()
+        batch = self._single_tokens()
+        budget -= len(batch)
+        for sequence in self.running:
+            if sequence.pending > 1 and budget:
+                batch.append(Share(sequence, min(sequence.pending, budget)))
+                budget -= batch[-1].tokens
+        return batch + self._prompts(budget)
+
+    def _prompts(self, budget: int) -> list[Share]:
+        """Sequences that begin to run, in the order of arrival, up to so many tokens."""
+        found: list[Share] = []
+        while self.waiting and not self.waiting[0].is_elsewhere and self._may_begin(self.waiting[0]):
+            pending = self.waiting[0].pending
+            tokens = min(pending, budget) if self.policy.is_chunked else pending
+            if not tokens or (tokens > budget and found):
+                break
+            found.append(Share(self._take(), tokens))
+            budget -= tokens
+            self.running.append(found[-1].sequence)
+        return found
+
+    def _single_tokens(self) -> list[Share]:
+        """A token of each sequence whose prompt is cached, as far as there are blocks."""
+        found: list[Share] = []
+        at = 0
+        while at < len(self.running):
+            sequence = self.running[at]
+            if sequence.pending == 1 and self._grow(sequence):
+                found.append(Share(sequence, 1))
+            at += 1
+        return found
+
+    def _grow(self, sequence: Sequence) -> bool:
+        """Have a block for one token more; false if the sequence had to give up its own instead."""
+        while blocks_for(sequence.known, self.policy.block) > sequence.blocks:
+            if self.free:
+                self.free -= 1
+                sequence.blocks += 1
+                continue
+            last = self.running.pop()
+            self._preempt(last)
+            if last is sequence:
+                return False
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.release(sequence.blocks)
+        self.left += sequence.cached
+        sequence.blocks = sequence.cached = 0
+        sequence.preemptions += 1
+        self.preemptions += 1
+        self.waiting.appendleft(sequence)
+        self._is_full = True
+
+    def complete(self, batch: list[Share]) -> list[Sequence]:
+        """The pass is over; returns the sequences that it gave a token."""
+        given = []
+        for sequence, tokens in batch:
+            sequence.cached += tokens
+            self.left -= tokens
+            if sequence.pending == 0:
+                sequence.produced += 1
+                given.append(sequence)
+        return given
+
+    def finish(self, sequence: Sequence) -> None:
+        """It has all its tokens."""
+        self.release(self.hand_over(sequence))
+
+    def hand_over(self, sequence: Sequence) -> int:
+        """It runs here no longer; its blocks, how many is returned, are still to be released."""
+        self.running.remove(sequence)
+        self.left -= sequence.left
+        self._is_full = False
+        blocks, sequence.blocks = sequence.blocks, 0
+        return blocks

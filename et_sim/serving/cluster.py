@@ -1,0 +1,193 @@
+"""Replicas over time: requests arrive, passes end, caches arrive, and whoever is idle begins its next pass.
+
+A request goes to the replica with the fewest tokens still to be worked on, the first one of several. With
+separate pools, that is a replica for prompts; the request's cache then goes to the replica for further
+tokens with the fewest left to do, which must have blocks for it. A replica sends one cache at a time, and
+gets one at a time, in the order in which blocks were allocated; its passes go on meanwhile.
+
+What happens at the same time happens in this order: arrivals, ends of passes, ends of transfers; then all
+that are idle begin.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from et_sim.errors import UsageError
+from et_sim.serving.batcher import Batcher, Share
+from et_sim.serving.batcher import Sequence as Served
+from et_sim.serving.policy import Policy
+from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool
+from et_sim.serving.requests import Request
+from et_sim.serving.timing import Times
+from et_sim.workloads.inference.batch import Batch, Segment
+
+PASS_ENDS, CACHE_ARRIVES = 0, 1
+
+
+class Iteration(NamedTuple):
+    """One pass of a replica."""
+
+    replica: int
+    start_ns: int
+    end_ns: int
+    sequences: int
+    prefill_tokens: int
+    decode_tokens: int
+    context_tokens: int  # that were cached before, as they are
+    used_blocks: int  # while it went on
+    waiting: int  # requests that wait for the replica
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica, and what it is at."""
+
+    number: int
+    pool: Pool
+    place: int  # in the pool
+    batcher: Batcher
+    is_busy: bool = False
+    sends_until_ns: int = 0
+    gets_until_ns: int = 0
+
+
+@dataclass(slots=True)
+class Cluster:
+    """All replicas, and what became of the requests."""
+
+    pools: tuple[Pool, ...]
+    policy: Policy
+    times: Times
+    context_step: int = 1
+    report: Callable[[int, int], None] = lambda *_: None  # time, and requests that are done
+    replicas: list[Replica] = field(default_factory=list)
+    iterations: list[Iteration] = field(default_factory=list)
+    served: list[Served] = field(default_factory=list)  # in the order of the requests' numbers
+    _events: list[tuple[Any, ...]] = field(default_factory=list)
+    _held: dict[int, tuple[Replica, int]] = field(
+        default_factory=dict
+    )  # blocks of caches to be sent, by request
+    _count: int = 0
+    _done: int = 0
+
+    def __post_init__(self) -> None:
+        for pool in self.pools:
+            for place in range(pool.replicas):
+                batcher = Batcher(self.policy, pool.blocks)
+                self.replicas.append(Replica(len(self.replicas), pool, place, batcher))
+
+    def serve(self, requests: Sequence[Request]) -> None:
+        """All of them, which are in the order of arrival, until each has its tokens."""
+        self._check(requests)
+        arriving = [Served(request) for request in requests]
+        self.served = sorted(arriving, key=lambda one: one.request.number)
+        at = 0
+        while at < len(arriving) or self._events:
+            arrivals = [one.request.arrival_ns for one in arriving[at : at + 1]]
+            now = min(arrivals + [event[0] for event in self._events[:1]])
+            while at < len(arriving) and arriving[at].request.arrival_ns == now:
+                self._arrive(arriving[at])
+                at += 1
+            while self._events and self._events[0][0] == now:
+                _, kind, _, *what = heapq.heappop(self._events)
+                if kind == PASS_ENDS:
+                    self._end_pass(now, *what)
+                else:
+                    self._end_transfer(*what)
+            self._begin(now)
+            self.report(now, self._done)
+
+    def _check(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            for replica in self.replicas:
+                further = 0 if replica.pool.work == PREFILL else request.output - 1
+                if not replica.batcher.fits(request.prompt + further):
+                    raise UsageError(
+                        f"request {request.number} needs a cache of {request.prompt + further:,} tokens, and"
+                        f" a replica has {replica.pool.blocks * self.policy.block:,}",
+                        remedy="give more ranks to a replica, or more memory, or shorten the request",
+                    )
+
+    # What happens.
+
+    def _least(self, *works: str) -> Replica:
+        """The replica of such a pool with the least left to do."""
+        able = (replica for replica in self.replicas if replica.pool.work in works)
+        return min(able, key=lambda replica: (replica.batcher.left, replica.number))
+
+    def _arrive(self, sequence: Served) -> None:
+        replica = self._least(BOTH, PREFILL)
+        sequence.replica = replica.number
+        replica.batcher.enqueue(sequence)
+
+    def _end_pass(self, now: int, replica: Replica, batch: list[Share]) -> None:
+        replica.is_busy = False
+        for sequence in replica.batcher.complete(batch):
+            if sequence.first_token_ns < 0:
+                sequence.first_token_ns = now
+            if sequence.is_done:
+                sequence.finish_ns = now
+                replica.batcher.finish(sequence)
+                self._done += 1
+            elif replica.pool.work == PREFILL:
+                self._hand_over(sequence, replica)
+
+    def _hand_over(self, sequence: Served, replica: Replica) -> None:
+        self._held[sequence.request.number] = replica, replica.batcher.hand_over(sequence)
+        other = self._least(DECODE)
+        sequence.decode_replica, sequence.is_elsewhere = other.number, True
+        other.batcher.enqueue(sequence)
+
+    def _end_transfer(self, sequence: Served, other: Replica) -> None:
+        source, blocks = self._held.pop(sequence.request.number)
+        source.batcher.release(blocks)
+        other.batcher.has_come(sequence)
+
+    # What begins.
+
+    def _begin(self, now: int) -> None:
+        for replica in self.replicas:
+            replica.batcher.admit_caches(partial(self._send, now, replica))
+        for replica in self.replicas:
+            if not replica.is_busy and (batch := replica.batcher.next_batch()):
+                self._run(now, replica, batch)
+
+    def _send(self, now: int, target: Replica, sequence: Served) -> None:
+        source, _ = self._held[sequence.request.number]
+        begin = max(now, source.sends_until_ns, target.gets_until_ns)
+        took = self.times.transfer_ns(source.pool, source.place, target.pool, target.place, sequence.cached)
+        source.sends_until_ns = target.gets_until_ns = begin + took
+        sequence.transfer_ns = took
+        self._push(begin + took, CACHE_ARRIVES, sequence, target)
+
+    def _run(self, now: int, replica: Replica, shares: list[Share]) -> None:
+        segments = [Segment(tokens, one.cached, tokens == one.pending) for one, tokens in shares]
+        batch = Batch.of(segments, self.context_step)
+        end = now + self.times.pass_ns(replica.pool, batch)
+        for sequence, _ in shares:
+            if sequence.scheduled_ns < 0:
+                sequence.scheduled_ns = now
+        self.iterations.append(
+            Iteration(
+                replica.number,
+                now,
+                end,
+                len(shares),
+                batch.prefill.tokens,
+                batch.decode.tokens,
+                sum(one.context for one in segments),
+                replica.batcher.used,
+                len(replica.batcher.waiting),
+            )
+        )
+        replica.is_busy = True
+        self._push(end, PASS_ENDS, replica, shares)
+
+    def _push(self, time_ns: int, kind: int, *what: Any) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (time_ns, kind, self._count, *what))

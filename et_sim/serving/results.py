@@ -1,0 +1,178 @@
+"""What became of the requests: tables, figures of all of them, and the directory that holds both.
+
+A percentile is the smallest value that so many of a hundred do not exceed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from et_sim.serving.batcher import Sequence as Served
+from et_sim.serving.cluster import Iteration
+from et_sim.serving.policy import Policy
+from et_sim.serving.pools import Pool
+from et_sim.tables.declaration import Table
+from et_sim.tables.registry import MANIFEST, SERVING_TABLES, SUMMARY
+from et_sim.timeline.content import Content, Texts, not_negative
+from et_sim.timeline.tables import FilledTable
+from et_sim.timeline.writer import new_folder, write_json, write_table
+
+PERCENTILES = (50, 90, 99)
+TTFT, TPOT, E2E = "ttft_ns", "tpot_ns", "e2e_ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """What a request must keep to count as good; 0: anything."""
+
+    ttft_ns: int = 0
+    tpot_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Serving:
+    """All that happened."""
+
+    served: Sequence[Served]
+    iterations: Sequence[Iteration]
+    pools: Sequence[Pool]
+    policy: Policy
+    objectives: Objectives
+    facts: dict[str, Any]  # of the summary: what was simulated, and how
+    manifest: dict[str, Any]
+
+    def requests(self) -> dict[str, Any]:
+        """Columns of the table of requests."""
+        columns = {
+            "request": [one.request.number for one in self.served],
+            "prompt_tokens": [one.request.prompt for one in self.served],
+            "output_tokens": [one.produced for one in self.served],
+            "arrival_ns": [one.request.arrival_ns for one in self.served],
+            **{
+                name: [getattr(one, name) for one in self.served]
+                for name in (
+                    *("scheduled_ns", "first_token_ns", "finish_ns", "replica", "decode_replica"),
+                    *("transfer_ns", "preemptions"),
+                )
+            },
+        }
+        found: dict[str, Any] = {name: np.array(values, np.int64) for name, values in columns.items()}
+        further = found["output_tokens"] - 1
+        found[TTFT] = found["first_token_ns"] - found["arrival_ns"]
+        found[E2E] = found["finish_ns"] - found["arrival_ns"]
+        each = (found["finish_ns"] - found["first_token_ns"]) // np.maximum(further, 1)
+        found[TPOT] = not_negative(np.where(further > 0, each, -1))
+        for name in ("decode_replica", "transfer_ns"):
+            found[name] = not_negative(found[name])
+        return found
+
+    def passes(self) -> dict[str, Any]:
+        """Columns of the table of passes."""
+        rows = np.array(self.iterations, np.int64).reshape(-1, len(Iteration._fields))
+        found: dict[str, Any] = dict(zip(Iteration._fields, rows.T, strict=True))
+        number = np.repeat(np.arange(len(self.pools)), [pool.replicas for pool in self.pools])
+        pool = number[found["replica"]]
+        sizes = np.array([one.token_bytes * self.policy.block for one in self.pools])
+        found["cache_bytes"] = found.pop("used_blocks") * sizes[pool]
+        found["pool"] = Texts(pool, tuple(one.work for one in self.pools))
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """The content of summary.json."""
+        of = self.requests()
+        first, last = int(of["arrival_ns"].min()), int(of["finish_ns"].max())
+        span = max(last - first, 1)
+        tokens = int(of["output_tokens"].sum())
+        rows = self.passes()
+        found = {
+            "requests": len(self.served),
+            "duration_ns": last - first,
+            "prompt_tokens": int(of["prompt_tokens"].sum()),
+            "output_tokens": tokens,
+            "requests_per_s": _per_second(len(self.served), span),
+            "output_tokens_per_s": _per_second(tokens, span),
+            **{name: _spread(of[name]) for name in (TTFT, TPOT, E2E)},
+            "goodput": self._goodput(of, span),
+            "passes": len(self.iterations),
+            "mean_sequences": round(float(rows["sequences"].mean()), 3),
+            "busy_share": round(float((rows["end_ns"] - rows["start_ns"]).sum()) / span / self._replicas, 4),
+            "preemptions": int(of["preemptions"].sum()),
+            "transfer_ns": _spread(of["transfer_ns"]),
+            "peak_cache_bytes": int(rows["cache_bytes"].max()),
+            "pools": [self._pool(pool) for pool in self.pools],
+            "policy": asdict(self.policy),
+        }
+        return {**found, **self.facts}
+
+    @property
+    def _replicas(self) -> int:
+        return sum(pool.replicas for pool in self.pools)
+
+    def _pool(self, pool: Pool) -> dict[str, Any]:
+        tokens = pool.blocks * self.policy.block
+        return {
+            "work": pool.work,
+            "replicas": pool.replicas,
+            "ranks_of_replica": pool.ranks,
+            "tensor": pool.plan.tensor,
+            "pipeline": pool.plan.pipeline,
+            "expert": pool.plan.expert,
+            "first_rank": pool.first_rank,
+            "cache_tokens": tokens,
+            "cache_bytes": tokens * pool.token_bytes,
+            "token_bytes": pool.token_bytes,
+        }
+
+    def _goodput(self, of: dict[str, Any], span: int) -> dict[str, Any] | None:
+        """Requests that kept the objectives, if there are any."""
+        good = np.ones(len(self.served), np.bool_)
+        limits = {TTFT: self.objectives.ttft_ns, TPOT: self.objectives.tpot_ns}
+        if not any(limits.values()):
+            return None
+        for name, limit in limits.items():
+            if limit:
+                good &= np.ma.filled(of[name] <= limit, True)
+        return {
+            "requests": int(good.sum()),
+            "share": round(float(good.mean()), 6),
+            "requests_per_s": _per_second(int(good.sum()), span),
+            **{f"{name.removesuffix('_ns')}_limit_ns": limit for name, limit in limits.items() if limit},
+        }
+
+    def write(self, target: Path) -> None:
+        """The directory: all of it, or nothing."""
+        text = json.dumps(self.manifest, ensure_ascii=False)
+        with new_folder(target) as (draft, _):
+            for table in SERVING_TABLES:
+                filled = FilledTable(table, content(table, self), text)
+                write_table(draft / table.file, filled.schema, filled.batches())
+            write_json(self.summary(), draft / SUMMARY)
+            write_json(self.manifest, draft / MANIFEST)
+
+
+def content(table: Table, serving: Serving) -> Content:
+    """The rows of a table."""
+    columns = serving.requests() if table.name == "requests" else serving.passes()
+    return Content(iter([columns]))
+
+
+def _per_second(count: int, span_ns: int) -> float:
+    return round(count / (span_ns / 1e9), 3)
+
+
+def _spread(values: Any) -> dict[str, int] | None:
+    """Mean, percentiles and the largest; None of nothing."""
+    known = np.sort(np.ma.compressed(np.ma.asarray(values)))
+    count = len(known)
+    if not count:
+        return None
+    found = {"mean": int(known.sum()) // count}
+    for percent in PERCENTILES:
+        found[f"p{percent}"] = int(known[-(-percent * count // 100) - 1])
+    return {**found, "max": int(known[-1])}

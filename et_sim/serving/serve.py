@@ -1,0 +1,142 @@
+"""Requests, a model, replicas and a machine: put together, and served.
+
+Not here: any work of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.machine import Machine, read_machine
+from et_sim.run_options import RunOptions
+from et_sim.serving.cluster import Cluster
+from et_sim.serving.policy import Policy
+from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool, check_pools, make_pool
+from et_sim.serving.requests import POISSON, Request, read_requests
+from et_sim.serving.results import Objectives, Serving
+from et_sim.serving.timing import SimulatedTimes
+from et_sim.version import __version__
+from et_sim.workloads.inference.checks import check, check_length
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.plan import Plan
+
+CONTEXT_STEP = 64
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How requests are served."""
+
+    plan: Plan  # of a replica
+    replicas: int = 1
+    prefill_replicas: int = 0  # 0: all replicas do both
+    decode_plan: Plan | None = None  # None: as those for prompts
+    policy: Policy = field(default_factory=Policy)
+    context_step: int = CONTEXT_STEP
+    memory_share: float = MEMORY_SHARE  # of each NPU, for weights and caches
+    capacity_bytes: int = 0  # of each NPU; 0: what the machine says
+    seed: int | None = None  # of requests made by a rule; None: 0
+    objectives: Objectives = field(default_factory=Objectives)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.memory_share <= 1:
+            raise UsageError(f"--memory-share is {self.memory_share}", remedy="give a part of 1, such as 0.9")
+        if not 1 <= self.context_step <= 10**9:
+            raise UsageError(
+                f"--context-step is {self.context_step}", remedy="give a number from 1 (exact) up"
+            )
+
+
+def serve(
+    given: str | Sequence[Request],
+    model: Model,
+    setup: Setup,
+    options: RunOptions,
+    report: Callable[[int, int, int, int], None] = lambda *_: None,
+) -> Serving:
+    """Serve the requests of a file, or given ones.
+
+    `report` gets the time, how many requests are done, how many there are, and how many distinct passes.
+    """
+    requests = read_requests(given, setup.seed) if isinstance(given, str) else tuple(given)
+    if not requests:
+        raise UsageError("there are no requests", remedy="give one at least")
+    check(model, setup.plan)
+    for request in requests:
+        check_length(model, request.prompt + request.output)
+    machine = read_machine(**options.parts, profile=options.profile)
+    npus = machine.network.ranks
+    pools = _pools(model, setup, machine)
+    check_pools(pools, npus)
+    times = SimulatedTimes(model, options, npus)
+
+    def told(now_ns: int, done: int) -> None:
+        report(now_ns, done, len(requests), len(times.passes))
+
+    cluster = Cluster(pools, setup.policy, times, setup.context_step, told)
+    cluster.serve(requests)
+    facts = {
+        "model": model.name,
+        "machine": options.machine,
+        "npus": npus,
+        "network_model": options.model,
+        "simulated_passes": len(times.passes),
+        "simulated_transfers": len(times.transfers),
+        "context_step": setup.context_step,
+        "kernels": "machine" if not times.replayed else "tflops and memory-gbps",
+    }
+    return Serving(
+        cluster.served,
+        cluster.iterations,
+        pools,
+        setup.policy,
+        setup.objectives,
+        facts,
+        _manifest(given, model, setup, times),
+    )
+
+
+def _pools(model: Model, setup: Setup, machine: Machine) -> tuple[Pool, ...]:
+    memory = machine.system.local_memory
+    whole = setup.capacity_bytes or (memory.capacity_bytes if memory else 0)
+    if not whole:
+        raise UsageError(
+            "nobody says how much memory an NPU has",
+            remedy="give --capacity, such as 80GiB, or a machine by name",
+        )
+    capacity = int(whole * setup.memory_share)
+    if not setup.prefill_replicas:
+        return (make_pool(model, setup.plan, BOTH, setup.replicas, 0, capacity, setup.policy),)
+    first = make_pool(model, setup.plan, PREFILL, setup.prefill_replicas, 0, capacity, setup.policy)
+    plan = setup.decode_plan or setup.plan
+    second = make_pool(model, plan, DECODE, setup.replicas, first.end, capacity, setup.policy)
+    return (first, second)
+
+
+def _manifest(
+    given: str | Sequence[Request], model: Model, setup: Setup, times: SimulatedTimes
+) -> dict[str, Any]:
+    """What went in: enough to repeat it, and nothing that depends on the host."""
+    inputs = list(times.manifest.get("inputs", []))
+    requests: Any = len(given)
+    if isinstance(given, str):
+        requests = given if given.startswith(POISSON) else Path(given).name
+        if not given.startswith(POISSON):
+            digest = hashlib.sha256(Path(given).read_bytes()).hexdigest()
+            inputs.append({"file": requests, "sha256": digest})
+    return {
+        "et_sim": __version__,
+        "serving": requests,
+        "model": asdict(model),
+        "setup": asdict(setup),
+        "network_model": times.options.model,
+        "machine": times.options.machine,
+        **{name: times.manifest.get(name, []) for name in ("profile", "warnings", "defaults")},
+        "inputs": inputs,
+    }

@@ -1,0 +1,4 @@
+"""Sweeps: one run with some of its fields varied, every point evaluated once, and a table of all of them.
+
+Not here: searches, which choose their points by what they have seen.
+"""

@@ -1,0 +1,132 @@
+"""What points of a sweep cannot do better than, known without simulating them: plans of language models.
+
+Not here: what that follows from (`et_sim.workloads.training.bounds`), and what becomes of it (`choosing`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.compute import ComputeModel, compute_model, recorded_ns
+from et_sim.errors import EtSimError, InputError
+from et_sim.machine import read_machine
+from et_sim.machine.model import System, WhenFull
+from et_sim.run_options import RunOptions
+from et_sim.sweeps.recipes import is_language_model, model_and_plan
+from et_sim.sweeps.sampling import Values
+from et_sim.sweeps.space import Inputs, Space
+from et_sim.trace.columns import Trace
+from et_sim.units import format_bytes
+from et_sim.workloads.profile import PROFILE
+from et_sim.workloads.training.bounds import bounds_of
+
+Bound = Mapping[str, float]  # of columns: no row has less
+_ROUNDED = 1 - 1e-11  # costs have twelve digits
+
+
+@dataclass(slots=True)
+class Bounder:
+    """Finds bounds; those of points that differ in their networks alone are found once."""
+
+    space: Space
+    _known: dict[Any, Bound]
+
+    def __init__(self, space: Space) -> None:
+        self.space, self._known = space, {}
+
+    def of(self, values: Values) -> Bound | None:
+        """The bounds of a point; None: nobody knows any. What cannot be simulated is refused."""
+        inputs = self.space.inputs(values)
+        if not isinstance(inputs.workload, Mapping) or not is_language_model(inputs.workload):
+            return None
+        system = inputs.parts.get("system")
+        key = (
+            json.dumps(inputs.workload, sort_keys=True),
+            None if system is None else (system.place, system.digest),
+            inputs.machine,
+            inputs.profile,
+        )
+        if key not in self._known:
+            self._known[key] = self._find(inputs)
+        return self._known[key]
+
+    def _find(self, inputs: Inputs) -> Bound:
+        assert isinstance(inputs.workload, Mapping)
+        model, plan = model_and_plan(inputs.workload, self.space.folder)
+        system = _system(inputs)
+        found = bounds_of(model, plan, _kernel_times(system, plan.ranks))
+        memory = found.memory_bytes
+        if system.local_memory is not None:
+            when_full = system.local_memory.when_full
+            if when_full is WhenFull.STOP and memory > system.local_memory.capacity_bytes:
+                raise InputError(
+                    f"a rank needs {format_bytes(memory)} or more, and has"
+                    f" {format_bytes(system.local_memory.capacity_bytes)}",
+                    remedy="divide the model among more ranks",
+                )
+            memory = 0 if when_full is WhenFull.SPILL else memory
+        columns = {"makespan_ns": found.time_ns, "peak_memory_bytes": memory, "ranks": plan.ranks}
+        return columns | _costs(system, found.time_ns * plan.ranks)
+
+
+def _system(inputs: Inputs) -> System:
+    """The system in the profile in which it is simulated."""
+    given: dict[str, Any] = dict(inputs.parts)
+    parts = RunOptions(machine=inputs.machine, **given).parts
+    machine = read_machine(**parts, profile=inputs.profile)
+    if inputs.profile is None and not machine.names_profile:
+        machine = read_machine(**parts, profile=PROFILE)
+    return machine.system
+
+
+def _kernel_times(system: System, ranks: int) -> Any:
+    """How long kernels take at least."""
+    model = compute_model(system)
+    # Where ranks differ, or nodes take other times than their kernels, nothing is said.
+    differs = system.stragglers or system.time_factors or system.overlap or system.replay_only
+    if differs or model.rank_classes(ranks) is not None:
+        return lambda trace, rows, rank: np.zeros(len(rows), np.int64)  # noqa: ARG005
+    return lambda trace, rows, rank: _times(model, trace, rows, rank)
+
+
+def _times(model: ComputeModel, trace: Trace, rows: Any, rank: int) -> Any:
+    lacks = np.zeros(len(trace), np.bool_)
+    for one in model.lacking(trace, rank).values():
+        lacks |= one
+    found = recorded_ns(trace)[rows]
+    described = ~lacks[rows]
+    found[described] = model.durations(trace, rows[described], rank).ns
+    return found
+
+
+def _costs(system: System, all_ns: int) -> dict[str, float]:
+    """Of all ranks together, in so much time of theirs."""
+    rates, found = system.costs, {}
+    if rates is not None and rates.busy_watts is not None and rates.idle_watts is not None:
+        least = min(rates.busy_watts, rates.idle_watts) + rates.network_watts
+        found["joules"] = all_ns * least / 1e9 * _ROUNDED
+    if rates is not None and rates.price_per_hour is not None:
+        found["price"] = all_ns * rates.price_per_hour / 3600e9 * _ROUNDED
+    return found
+
+
+def bounds_of_points(space: Space, points: Any, watch: Any) -> tuple[dict[int, Bound], dict[int, EtSimError]]:
+    """By their numbers: bounds, and why points cannot be simulated; a point may have neither."""
+    bounder = Bounder(space)
+    bounds: dict[int, Bound] = {}
+    refusals: dict[int, EtSimError] = {}
+    for point in points:
+        try:
+            found = bounder.of(point.values)
+        except EtSimError as error:
+            refusals[point.number] = error
+        else:
+            if found is not None:
+                bounds[point.number] = found
+        watch.add(1, 0)
+    return bounds, refusals

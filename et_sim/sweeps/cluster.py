@@ -1,0 +1,175 @@
+"""Workers of a Dask cluster: the design space goes to them once, results come back as they are done.
+
+Workers that run another et-sim are refused before anything begins. What a lost worker had, others do again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import EtSimError, UsageError
+from et_sim.paths import is_file
+from et_sim.sweeps.digests import program_digest
+from et_sim.sweeps.evaluate import Evaluator, Task
+from et_sim.sweeps.runners import MOST_ATTEMPTS, Done, Lost, attempt
+from et_sim.sweeps.space import Space
+from et_sim.version import __version__
+
+CONNECT_SECONDS = 10
+AT_ONCE = 8  # points of a batch: what they cost beside their simulations is shared
+AHEAD = 2  # batches of a thread, so that it never waits for the next one
+_ONE_AT_A_TIME = threading.Lock()  # of the threads of a worker
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A scheduler by its address, or by the file that it writes."""
+
+    space: Space
+    where: str
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        """As they are done."""
+        with _client(self.where) as client:
+            _check_versions(client)
+            yield from _run(client, self.space, tasks)
+
+
+def _run(client: Any, space: Space, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+    from distributed import as_completed
+
+    left = deque(_batches(tasks))
+    attempts: Counter[str] = Counter()
+    shared = client.scatter(space, broadcast=True, hash=False)
+    under_way: dict[Any, list[Task]] = {}  # by futures
+    arriving = as_completed([], loop=client.loop)
+
+    def submit() -> None:
+        batch = left.popleft()
+        future = client.submit(work, shared, batch, program_digest(), pure=False)
+        under_way[future] = batch
+        arriving.add(future)
+
+    try:
+        for _ in range(min(len(left), AHEAD * max(sum(client.nthreads().values()), 1))):
+            submit()
+        for future in arriving:
+            batch = under_way.pop(future)
+            if future.status == "finished":
+                found = future.result()
+                if isinstance(found, str):
+                    raise UsageError(found)
+                yield found
+            else:  # its workers died, or what was scattered died with them
+                lost = _again(batch, attempts, left, _reason(future))
+                shared = client.scatter(space, broadcast=True, hash=False) if left else shared
+                if lost:
+                    yield lost
+            if left:
+                submit()
+    finally:
+        client.cancel([*under_way], force=True)
+
+
+def _again(batch: list[Task], attempts: Counter[str], left: deque[list[Task]], reason: str) -> list[Lost]:
+    """Tasks without a result are done again, each by itself, but only so often."""
+    lost = []
+    for task in batch:
+        attempts[task.digest] += 1
+        if attempts[task.digest] > MOST_ATTEMPTS:
+            lost.append(Lost(task.digest, f"lost with its workers: {reason}"))
+        else:
+            left.append([task])
+    return lost
+
+
+def _batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    for first in range(0, len(tasks), AT_ONCE):
+        yield list(tasks[first : first + AT_ONCE])
+
+
+def _reason(future: Any) -> str:
+    error = future.exception() if future.status == "error" else None
+    return str(error).splitlines()[0] if error is not None and str(error) else future.status
+
+
+def work(space: Space, tasks: Sequence[Task], program: str) -> Sequence[Done] | str:
+    """What a worker does with a batch; a text is the refusal of it, and of all others."""
+    if program != program_digest():
+        return (
+            f"a worker runs another et-sim than this one: install {__version__} everywhere, and sweep again"
+        )
+    with _ONE_AT_A_TIME:
+        try:
+            return [attempt(_evaluator(space), task) for task in tasks]
+        except EtSimError as error:
+            return str(error)
+
+
+@lru_cache(1)
+def _evaluator(space: Space) -> Evaluator:
+    return Evaluator(space)
+
+
+def about_program() -> tuple[str, str]:
+    """The version and the digest of the program, of whoever is asked."""
+    return __version__, program_digest()
+
+
+def _check_versions(client: Any) -> None:
+    """Refuse a cluster without workers, or with workers that would compute something else."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        raise UsageError(
+            "the cluster has no workers", remedy="start some with: dask worker ADDRESS"
+        ) from None
+    told = client.run(about_program, on_error="return")
+    for worker, found in sorted(told.items()):
+        if isinstance(found, BaseException):
+            raise UsageError(
+                f"worker {worker} cannot run et-sim: {found}",
+                remedy="install et-sim[cluster] in the environment of the workers",
+            )
+        if tuple(found) != about_program():
+            version = found[0]
+            other = f"et-sim {version}" if version != __version__ else f"et-sim {version} with other sources"
+            raise UsageError(
+                f"worker {worker} runs {other}, and this is et-sim {__version__}",
+                remedy="install the same version everywhere",
+            )
+
+
+@contextmanager
+def _client(where: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError("--dask needs Dask", remedy="pip install 'et-sim[cluster]'") from None
+    try:
+        if is_file(Path(where)):
+            json.loads(Path(where).read_text(encoding="utf-8"))
+            client = Client(scheduler_file=where, timeout=CONNECT_SECONDS, set_as_default=False)
+        elif "://" in where:
+            client = Client(where, timeout=CONNECT_SECONDS, set_as_default=False)
+        else:
+            raise UsageError(
+                f"{where!r} is no address and no file", remedy="give tcp://HOST:PORT, or the scheduler's file"
+            )
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"there is no Dask scheduler at {where}: {str(error).partition(chr(10))[0] or 'no answer'}",
+            remedy="start one with: dask scheduler",
+        ) from None
+    try:
+        yield client
+    finally:
+        client.close()

@@ -1,0 +1,130 @@
+"""Digests of what decides a result: the program itself, and the files that inputs name.
+
+Not here: which inputs a point has (`space`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import InputError
+from et_sim.json_text import parse_json
+from et_sim.machine.texts import parse_yaml
+from et_sim.paths import is_file
+from et_sim.version import __version__
+
+PACKAGE = Path(__file__).parents[1]
+SOURCES = (".py", ".json", ".yml", ".desc", ".bin")
+LONGEST_NAME = 1000
+_READ_FOR_NAMES = (".json", ".yml", ".yaml")
+_LARGEST_READ = 1_000_000
+
+
+@functools.cache
+def program_digest() -> str:
+    """Of the version, and of the sources: a program that was changed computes anew."""
+    digest = hashlib.sha256(__version__.encode())
+    for folder, folders, names in os.walk(PACKAGE):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(SOURCES):
+                path = Path(folder, name)
+                content = path.read_bytes()
+                digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode())
+                digest.update(content)
+    return digest.hexdigest()
+
+
+def digest_of(content: Any) -> str:
+    """Of plain values."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def texts_in(content: Any) -> Iterator[str]:
+    """All texts in plain values; keys are none."""
+    left = [content]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+
+
+class NamedFiles:
+    """Contents of files that texts name, by themselves or as the prefix of traces; what these name, too."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._found: dict[str, list[tuple[str, str]]] = {}  # text: names and digests of files
+        self._read: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    def of(self, content: Any) -> list[tuple[str, str]]:
+        """Texts that name files, and digests of these."""
+        found: list[tuple[str, str]] = []
+        for text in sorted(set(texts_in(content))):
+            if text not in self._found:
+                self._found[text] = list(self._files_of(text))
+            found += self._found[text]
+        return found
+
+    def _files_of(self, text: str) -> Iterator[tuple[str, str]]:
+        left, seen = [(text, folder) for folder in self._folders], set[Path]()
+        while left:
+            name, folder = left.pop()
+            for path in _files_named(folder, name):
+                path = path.resolve()
+                if path in seen:
+                    continue
+                seen.add(path)
+                yield text, self._digest(path)
+                left += [(inner, path.parent) for inner in _texts_of_file(path)]
+
+    def _digest(self, path: Path) -> str:
+        status = path.stat()
+        stamp = status.st_mtime_ns, status.st_size
+        known = self._read.get(path)
+        if known is None or known[0] != stamp:
+            known = stamp, hashlib.sha256(path.read_bytes()).hexdigest()
+            self._read[path] = known
+        return known[1]
+
+
+def _files_named(folder: Path, name: str) -> list[Path]:
+    """A file, or the traces of a prefix."""
+    if not 0 < len(name) <= LONGEST_NAME or "\0" in name:
+        return []
+    path = folder / name
+    if is_file(path):
+        return [path]
+    prefix = path.name
+    try:
+        return sorted(
+            one
+            for one in path.parent.iterdir()
+            if prefix and one.name.startswith(f"{prefix}.") and one.name.endswith((".et", ".et.gz", ".json"))
+        )
+    except OSError:
+        return []
+
+
+def _texts_of_file(path: Path) -> Iterator[str]:
+    """Texts in a file of keys and values."""
+    if path.suffix not in _READ_FOR_NAMES or path.stat().st_size > _LARGEST_READ:
+        return
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        is_json = path.suffix == ".json"
+        content = parse_json(text, str(path), InputError) if is_json else parse_yaml(text, str(path))
+    except (OSError, UnicodeDecodeError, InputError):
+        return
+    yield from texts_in(content)

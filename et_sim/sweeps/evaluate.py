@@ -1,0 +1,130 @@
+"""One point, simulated: from the design space and the values of its axes to the figures of a row.
+
+`evaluate` is the only way in, for sweeps as for searches, on this machine and on others; the same values give
+the same row. Not here: which points there are, and where rows go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from et_sim.errors import EtSimError, InputError
+from et_sim.sweeps.sampling import Values
+from et_sim.sweeps.space import Inputs, Space, Workshop
+from et_sim.timeline.bottleneck import bottleneck
+from et_sim.timeline.costs import costs
+
+if TYPE_CHECKING:
+    from et_sim.result import Result
+
+COMPLETE, REFUSED = "complete", "refused"
+# Parts of a rank's time, as they are called in a row.
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute_ns": "compute",
+        "exposed_comm_ns": "communication",
+        "exposed_memory_ns": "remote memory",
+        "waiting_ns": "waiting for ranks",
+        "host_ns": "host",
+        "idle_ns": "idle",
+        "early_ns": "finished early",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A point that is to be evaluated; `digest` is what its inputs must come to."""
+
+    digest: str
+    values: Values
+    model: str | None = None  # in place of the sweep's
+    save: str | None = None  # the directory that the whole run goes to
+
+
+class Evaluator:
+    """Evaluates points of one design space; keeps what neighbours share."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._workshop = Workshop(space.folder)
+        self._files = space.files()
+
+    def row(self, task: Task) -> dict[str, Any]:
+        """The figures of a task's row; refuses to work with other inputs than the task was given for."""
+        try:
+            inputs = self._space.inputs(task.values, task.model)
+        except EtSimError as error:
+            return refused(error)
+        if self._space.digest(inputs, self._files) != task.digest:
+            raise InputError(
+                "files that a point names are not what they were when the sweep began",
+                remedy="sweep again; on a cluster, every worker needs them under the same paths",
+            )
+        return evaluate(inputs, self._workshop, task.save)
+
+
+def evaluate(inputs: Inputs, workshop: Workshop, save: str | None = None) -> dict[str, Any]:
+    """The figures of a row, JSON's values; what cannot be simulated is a row with its reason.
+
+    `save`: the directory that the whole run is written to.
+    """
+    from et_sim.api import execute
+    from et_sim.run_options import RunOptions
+
+    try:
+        workload = workshop.workload(inputs)
+        parts: dict[str, Any] = dict(inputs.parts)
+        options = RunOptions(machine=inputs.machine, model=inputs.model, profile=inputs.profile, **parts)
+        result = execute(workload, options)
+    except EtSimError as error:
+        return refused(error)
+    if save is not None:
+        Path(save).parent.mkdir(parents=True, exist_ok=True)
+        result.save(save)
+    return figures(result)
+
+
+def refused(error: EtSimError) -> dict[str, Any]:
+    """The row of a point that cannot be simulated."""
+    return {"status": REFUSED, "error": str(error), "warnings": []}
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """The figures of a run; times of an incomplete one say nothing, and are left out."""
+    warnings = sorted({_sentence(notice) for notice in result.manifest["warnings"]})
+    row: dict[str, Any] = {"status": result.status, "ranks": result.workload.ranks, "warnings": warnings}
+    if not result.is_complete:
+        stall = result.stall
+        row["error"] = str(stall.as_error() if stall else result.why_stopped())
+        return row
+    busiest = bottleneck(result.outcome.load, result.measurement.actor_of_rank, result.makespan_ns)
+    peak = int(result.statistics.peak_memory_bytes.max())
+    row |= {
+        "makespan_ns": result.makespan_ns,
+        "exposed_comm_ns": int(result.statistics.exposed_comm_ns.max()),
+        **_longest_part(result),
+        "busiest_links": busiest and busiest["tier"],
+        "busiest_links_used": busiest and busiest["used"],
+        "peak_memory_bytes": None if peak < 0 else peak,
+    }
+    taken = costs(result.manifest["costs"], result.measurement, result.makespan_ns)
+    return row | ({"joules": taken["joules"], "price": taken["price"]} if taken else {})
+
+
+def _longest_part(result: Result) -> dict[str, Any]:
+    """What most of the time of all ranks goes to, and its share."""
+    weights = result.measurement.ranks_per_actor
+    spent = {what: int(getattr(result.statistics, name) @ weights) for name, what in PARTS.items()}
+    most = max(spent, key=lambda what: spent[what])
+    total = sum(spent.values())
+    return {"bottleneck": most, "bottleneck_share": round(spent[most] / total, 6) if total else None}
+
+
+def _sentence(notice: Mapping[str, str]) -> str:
+    key = f"key {notice['key']!r}: " if notice["key"] else ""
+    return f"{notice['place']}: {key}{notice['text']}" if notice["place"] else f"{key}{notice['text']}"

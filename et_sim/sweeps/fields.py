@@ -1,0 +1,137 @@
+"""Fields of a run's inputs by their address: `network.bandwidth[0]`, `workload.plan.tp`, `model`.
+
+Not here: which values they take (`axes`).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from et_sim.errors import InputError, did_you_mean
+from et_sim.machine.keys import Key, Kind
+from et_sim.machine.tables import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from et_sim.machine.version_1 import LEVEL_KEYS, SYSTEM_1_KEYS
+
+FILES = ("workload", "system", "network", "memory", "groups")
+WORDS = ("machine", "model", "profile")  # options of a run, without fields of their own
+ROOTS = (*FILES, *WORDS)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]", re.ASCII)
+_NAMES_SHOWN = 12
+_KEYS: dict[str, tuple[Key, ...]] = {
+    "system": (*SYSTEM_KEYS, *SYSTEM_1_KEYS),
+    "network": (*NETWORK_KEYS, *LEVEL_KEYS),
+    "memory": MEMORY_KEYS,
+}
+_WITH_NAMED_PARTS = (Kind.OBJECT, Kind.SWITCHES)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A whole input, or what keys and places lead to in it."""
+
+    root: str
+    path: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return "".join((self.root, *steps))
+
+    def holds(self, other: Field) -> bool:
+        """Whether changing this one changes the other, too."""
+        return self.root == other.root and other.path[: len(self.path)] == self.path
+
+
+def parse_field(text: str) -> Field:
+    """The field of an address."""
+    root = re.match(r"[^.\[]*", text)
+    assert root is not None
+    name, rest = root[0], text[root.end() :]
+    if name not in ROOTS:
+        remedy = did_you_mean(name, ROOTS) or f"an address begins with {', '.join(ROOTS)}"
+        raise InputError(f"{text!r} names no field", remedy=remedy)
+    path: list[str | int] = []
+    while rest:
+        step = _STEP.match(rest)
+        if step is None:
+            raise InputError(
+                f"{text!r} names no field: {rest!r} cannot be read",
+                remedy="write it as in network.bandwidth[0]",
+            )
+        path.append(int(step[2]) if step[1] is None else step[1])
+        rest = rest[step.end() :]
+    if path and name in WORDS:
+        raise InputError(f"{text!r} names no field: {name} has none", remedy=f"write {name} alone")
+    return Field(name, tuple(path))
+
+
+def check_field(field: Field, content: Any, more: Collection[str] = ()) -> None:
+    """Refuse a field that the content neither has nor could have; `more` are keys that it could have."""
+    at = content
+    for number, step in enumerate(field.path):
+        here = str(Field(field.root, field.path[:number]))
+        if isinstance(step, int):
+            _check_place(field, at, step, here)
+        elif not isinstance(at, Mapping):
+            raise InputError(f"{field} names no field: {here} is {_noun(at)}, which has no keys")
+        elif step not in at:
+            _check_missing(field, number, at, [*(key.name for key in _KEYS.get(field.root, ())), *more])
+            return
+        at = at[step]
+
+
+def _check_place(field: Field, at: Any, step: int, here: str) -> None:
+    if not isinstance(at, list):
+        raise InputError(f"{field} names no field: {here} is {_noun(at)}, no list", remedy=f"write {here}")
+    if step >= len(at):
+        places = f"[0] to [{len(at) - 1}]" if at else "none"
+        raise InputError(
+            f"{field} names no field: {here} has {len(at)} entries", remedy=f"there are {places}"
+        )
+
+
+def _check_missing(field: Field, number: int, at: Mapping[str, Any], known: Collection[str]) -> None:
+    """A key that is not there may be one that could be."""
+    step = field.path[number]
+    possible = list(dict.fromkeys([*at, *(known if number == 0 else _parts_of(field, number))]))
+    rest = field.path[number + 1 :]
+    if step in possible and not any(isinstance(one, int) for one in rest):
+        return
+    if step in possible:
+        raise InputError(
+            f"{field} names no field: there is no list {step!r} yet", remedy="add it to the file"
+        )
+    here = str(Field(field.root, field.path[:number]))
+    some = ", ".join(sorted(at)[:_NAMES_SHOWN])
+    remedy = did_you_mean(str(step), [str(one) for one in possible]) or f"{here} has {some or 'no keys'}"
+    raise InputError(f"{field} names no field: {here} has no key {str(step)!r}", remedy=remedy)
+
+
+def _parts_of(field: Field, number: int) -> tuple[str, ...]:
+    """What a key that holds named parts may hold, if that is declared."""
+    if number != 1:
+        return ()
+    keys = (key for key in _KEYS.get(field.root, ()) if key.name == field.path[0])
+    return next((key.choices for key in keys if key.kind in _WITH_NAMED_PARTS), ())
+
+
+def with_value(content: Any, path: tuple[str | int, ...], value: Any) -> Any:
+    """The content with another value in a place; what it was made of stays as it is."""
+    if not path:
+        return value
+    found = at = copy.copy(content)
+    for step in path[:-1]:
+        inner = at.get(step, {}) if isinstance(step, str) and isinstance(at, dict) else at[step]
+        at[step] = copy.copy(inner)
+        at = at[step]
+    at[path[-1]] = value
+    return found
+
+
+def _noun(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list) else "a text" if isinstance(value, str) else "a number"

@@ -1,0 +1,202 @@
+"""What a search looks for: columns that are to be small, conditions, and how much it may evaluate.
+
+A point dominates another one if no objective of it is larger, and one is smaller; of equal points, the one
+with the lower number counts. The best points, the Pareto front, are those that none dominates.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from et_sim.errors import EtSimError, InputError, did_you_mean
+from et_sim.network.registry import model_named
+from et_sim.sweeps.evaluate import COMPLETE
+from et_sim.sweeps.expressions import Condition, parse_condition
+from et_sim.sweeps.spec import SearchSpec, Sweep
+from et_sim.tables.of_sweeps import OBJECTIVES
+from et_sim.units import parse_bytes, parse_time_ns
+
+BOUNDS, OPTUNA = "bounds", "optuna"
+METHODS = (BOUNDS, OPTUNA)
+USUAL_KEEP = 8
+MOST_AT_ONCE, MOST_SEED = 10_000, 2**32 - 1
+_QUANTITY = re.compile(
+    r"(?<![\w.])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?([kKMGTP]i?B|B|ns|us|ms|s)(?!\w)", re.ASCII
+)
+Values = tuple[float, ...]  # of the objectives, in their order
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a description's section `search` says, checked."""
+
+    objectives: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    limits: Mapping[str, float]  # of columns, as far as conditions are that simple
+    budget: int | None  # points; None: as many as are needed
+    method: str | None  # None: bounds where there are any
+    seed: int
+    ladder: tuple[str | None, ...]  # network models, the cheapest first; None: that of the run
+    keep: int  # points that one model hands to the next
+    at_once: int
+
+    def values(self, point: Mapping[str, Any], row: Mapping[str, Any]) -> Values | None:
+        """The objectives of a point with these values of its axes; None: it is not what is looked for."""
+        if row["status"] != COMPLETE:
+            return None
+        known = {**dict.fromkeys(OBJECTIVES), **row, **point}
+        for condition in self.conditions:
+            for name in condition.axes.values():
+                _refuse_unknown_figure(name, known)
+            if not condition.holds(known):
+                return None
+        for name in self.objectives:
+            _refuse_unknown_figure(name, known)
+        return tuple(known[name] for name in self.objectives)
+
+
+def _refuse_unknown_figure(name: str, known: Mapping[str, Any]) -> None:
+    if known[name] is None:
+        raise InputError(
+            f"{name} is not known of these runs",
+            place="search",
+            remedy="leave it out, or have the machine say it: local memory, costs",
+        )
+
+
+def goal_of(sweep: Sweep) -> Goal:
+    """What the description of a sweep says about a search."""
+    spec = sweep.search
+    if spec is None:
+        raise InputError(
+            "does not say what to look for",
+            place=sweep.text.place,
+            remedy="add search, as in search: {minimise: [makespan_ns]}",
+        )
+    names = [axis.name for axis in sweep.axes]
+    at = "search"
+    try:
+        at = "minimise"
+        _check_objectives(spec)
+        at = "constraints"
+        conditions = tuple(_condition(text, names) for text in spec.constraints)
+        at = "ladder"
+        ladder = _ladder(spec, sweep)
+        at = "method"
+        if spec.method is not None and spec.method not in METHODS:
+            remedy = did_you_mean(spec.method, METHODS) or f"known: {', '.join(METHODS)}"
+            raise InputError(f"there is no method {spec.method!r}", remedy=remedy)
+        for at, value, least, most in (
+            ("budget", spec.budget, 1, None),
+            ("keep", spec.keep, 1, None),
+            ("seed", spec.seed, 0, MOST_SEED),
+            ("at-once", spec.at_once, 1, MOST_AT_ONCE),
+        ):
+            _check_number(at, value, least, most)
+        at = "keep"
+        if spec.keep is not None and len(ladder) == 1:
+            raise InputError("keep says what a ladder hands on, and there is none", remedy="leave it out")
+    except EtSimError as error:
+        place = sweep.text.at("search", at)
+        raise InputError(f"search: {error.cause}", place=place, remedy=error.remedy) from None
+    return Goal(
+        tuple(spec.minimise),
+        conditions,
+        _limits(conditions),
+        spec.budget,
+        spec.method,
+        spec.seed,
+        ladder,
+        1 if len(ladder) == 1 else USUAL_KEEP if spec.keep is None else spec.keep,
+        spec.at_once,
+    )
+
+
+def _check_objectives(spec: SearchSpec) -> None:
+    if not spec.minimise:
+        raise InputError("nothing is to be minimised", remedy="say what, as in minimise: [makespan_ns]")
+    for number, name in enumerate(spec.minimise):
+        if name not in OBJECTIVES:
+            remedy = did_you_mean(name, OBJECTIVES)
+            known = f"known: {', '.join(OBJECTIVES)}"
+            raise InputError(f"{name!r} is no objective", remedy=remedy or known)
+        if name in spec.minimise[:number]:
+            raise InputError(f"{name!r} is to be minimised twice", remedy="name it once")
+
+
+def _condition(text: str, axes: Sequence[str]) -> Condition:
+    """A condition on columns and axes, in which quantities may have units."""
+
+    def plain(found: re.Match[str]) -> str:
+        number, unit = found[1], found[2]
+        size = parse_bytes(number + unit) if unit.endswith("B") else parse_time_ns(number + unit)
+        return f"{size:g}" if isinstance(size, float) and not size.is_integer() else str(int(size))
+
+    return parse_condition(_QUANTITY.sub(plain, text), [*axes, *OBJECTIVES], "axis and no figure of a run")
+
+
+def _ladder(spec: SearchSpec, sweep: Sweep) -> tuple[str | None, ...]:
+    if not spec.ladder:
+        return (None,)
+    for name in spec.ladder:
+        model_named(name)
+    if len(set(spec.ladder)) < max(len(spec.ladder), 2):
+        raise InputError("a ladder has two network models or more, each once", remedy="the cheapest first")
+    if any(axis.field.root == "model" for axis in sweep.axes) or sweep.base.model is not None:
+        raise InputError(
+            "the ladder names network models, and so does the run", remedy="leave one of them out"
+        )
+    return tuple(spec.ladder)
+
+
+def _check_number(name: str, value: int | None, least: int, most: int | None) -> None:
+    if value is not None and (value < least or (most is not None and value > most)):
+        allowed = f"{least} or more" if most is None else f"{least} to {most:,}"
+        raise InputError(f"{name} is {value}", remedy=f"give {allowed}")
+
+
+def _limits(conditions: Sequence[Condition]) -> dict[str, float]:
+    """What columns must not exceed, from conditions such as `makespan_ns <= 5`."""
+    found: dict[str, float] = {}
+    for condition in conditions:
+        match condition.tree:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.LtE() | ast.Lt()], comparators=[ast.Constant(value=most)]
+            ) if isinstance(most, int | float) and name in condition.axes:
+                column = condition.axes[name]
+                found[column] = min(float(most), found.get(column, math.inf))
+    return found
+
+
+def dominators(values: Values, others: Any) -> int:
+    """How many of others, an array with a row for each, are in no objective larger."""
+    return int((others <= values).all(axis=1).sum()) if len(others) else 0
+
+
+def least_dominated(found: Mapping[int, Values], count: int) -> list[int]:
+    """Numbers of so many points, those that fewest others dominate first; equal ones as they are numbered."""
+    import numpy as np
+
+    numbers = sorted(found, key=lambda number: (found[number], number))
+    values = np.array([found[number] for number in numbers], np.float64).reshape(len(numbers), -1)
+    # In this order a point is dominated only by points before it.
+    ranks = [dominators(found[number], values[:place]) for place, number in enumerate(numbers)]
+    order = sorted(range(len(numbers)), key=lambda place: (ranks[place], place))
+    return [numbers[place] for place in order[:count]]
+
+
+def front_of(found: Mapping[int, Values]) -> list[int]:
+    """Numbers of the points that no other dominates, by their objectives, the first one first."""
+    best: list[int] = []
+    for number in sorted(found, key=lambda number: (found[number], number)):
+        values = found[number]
+        if not any(
+            all(one <= other for one, other in zip(found[before], values, strict=True)) for before in best
+        ):
+            best.append(number)
+    return best

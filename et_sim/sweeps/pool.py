@@ -1,0 +1,167 @@
+"""Worker processes on this machine: each evaluates many points, and is replaced when it ends or grows large.
+
+They are started as programs of their own, not forked, so that a script that sweeps needs no `__main__` guard.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from et_sim.compiled.orders import search_paths
+from et_sim.errors import UsageError
+from et_sim.sweeps.digests import PACKAGE
+from et_sim.sweeps.evaluate import Task
+from et_sim.sweeps.runners import MOST_ATTEMPTS, Done, Lost
+from et_sim.sweeps.space import Space
+
+PROGRAM = "et_sim.sweeps.worker"
+AHEAD = 2  # tasks that a worker has at once, so that it never waits for the next one
+LARGEST_BYTES = 2 << 30  # of a worker; one that is larger after a point is replaced
+MOST_STARTS = 3  # of workers in a row that end without having done anything
+ENDED = "its worker process ended, perhaps for want of memory"
+
+
+def usual_workers() -> int:
+    """One core is left to the rest of the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(cores - 1, 1)
+
+
+@dataclass(eq=False, slots=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    connection: Connection[Any, Any]
+    tasks: deque[Task] = field(default_factory=deque)  # the first one is under way
+    done: int = 0
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass(slots=True)
+class Pool:
+    """Some worker processes."""
+
+    space: Space
+    workers: int
+    _idle: list[_Worker] = field(default_factory=list)
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        """As they are done."""
+        left = deque(tasks)
+        attempts: Counter[str] = Counter()
+        working: dict[Any, _Worker] = {}
+        in_vain = 0
+        try:
+            while left or working:
+                self._engage(working, left)
+                done: list[Done] = []
+                for ready in wait(list(working)):
+                    one = working[ready]
+                    found = _received(one)
+                    if found is None:
+                        in_vain = 0 if one.done else in_vain + 1
+                        if in_vain == MOST_STARTS:
+                            raise UsageError(
+                                "worker processes end as soon as they begin", remedy="try --workers 1"
+                            )
+                        done += _given_back(one, left, attempts)
+                    else:
+                        result, memory = found
+                        one.tasks.popleft()
+                        one.done += 1
+                        done.append(result)
+                        if memory > LARGEST_BYTES:
+                            left.extendleft(reversed(one.tasks))
+                            one.tasks.clear()
+                        else:
+                            _feed(one, left)
+                    if found is None or not one.tasks:
+                        del working[ready]
+                        self._leave(one, may_stay=found is not None and memory <= LARGEST_BYTES)
+                if done:
+                    yield done
+        finally:
+            for one in working.values():
+                one.end()
+
+    def _engage(self, working: dict[Any, _Worker], left: deque[Task]) -> None:
+        """As many workers as there are to be, if there is work for them."""
+        while left and len(working) < self.workers:
+            one = self._idle.pop() if self._idle else self._start()
+            working[one.connection] = one
+            _feed(one, left)
+
+    def _leave(self, one: _Worker, *, may_stay: bool) -> None:
+        """A worker without tasks waits for those of the next call, if it is fit for them."""
+        if may_stay:
+            self._idle.append(one)
+        else:
+            one.end()
+
+    def close(self) -> None:
+        """End the workers that wait."""
+        while self._idle:
+            self._idle.pop().end()
+
+    def _start(self) -> _Worker:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            environment = {
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join((str(PACKAGE.parent), *search_paths())),
+            }
+            descriptor = theirs.fileno()
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", PROGRAM, str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(descriptor,),
+                env=environment,
+            )
+            connection: Connection[Any, Any] = Connection(ours.detach())
+        with suppress(ConnectionError):  # it has ended: noticed when it is asked for results
+            connection.send(self.space)
+        return _Worker(process, connection)
+
+
+def _feed(one: _Worker, left: deque[Task]) -> None:
+    while left and len(one.tasks) < AHEAD:
+        task = left.popleft()
+        one.tasks.append(task)
+        with suppress(ConnectionError):
+            one.connection.send(task)
+
+
+def _received(one: _Worker) -> tuple[Done, int] | None:
+    """A result and the worker's memory; None: it has ended."""
+    try:
+        found, memory = one.connection.recv()
+    except (EOFError, ConnectionError):
+        return None
+    if isinstance(found, str):
+        raise UsageError(found)
+    return found, memory
+
+
+def _given_back(one: _Worker, left: deque[Task], attempts: Counter[str]) -> list[Done]:
+    """Tasks of a worker that ended are done again, but what it was at only so often."""
+    lost: list[Done] = []
+    if one.tasks:
+        first = one.tasks[0]
+        attempts[first.digest] += 1
+        if attempts[first.digest] >= MOST_ATTEMPTS:
+            one.tasks.popleft()
+            lost.append(Lost(first.digest, ENDED))
+    left.extendleft(reversed(one.tasks))
+    return lost

@@ -1,0 +1,266 @@
+"""The design space of a sweep: the base run with all that it reads, and what the axes change in it.
+
+It is read once, and is all that a worker needs: a point's inputs follow from it and the values of the axes.
+Not here: simulating them (`evaluate`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import EtSimError, InputError
+from et_sim.layer_file_run import is_layer_file
+from et_sim.machine.presets import preset
+from et_sim.machine.recognise import Role
+from et_sim.machine.sources import Source, load
+from et_sim.network.registry import DEFAULT, model_named
+from et_sim.recognise import Kind, kind_of
+from et_sim.sweeps.axes import Axis
+from et_sim.sweeps.digests import NamedFiles, digest_of, program_digest
+from et_sim.sweeps.fields import Field, check_field, with_value
+from et_sim.sweeps.recipes import MAKE, PLAN, check_recipe, keys_of, make, plan_keys
+from et_sim.sweeps.sampling import Values
+from et_sim.sweeps.spec import Sweep
+from et_sim.trace import Workload, read_workload
+
+ROW_VERSION = 2  # of what a row holds: another one computes anew
+ROLES = {"system": Role.SYSTEM, "network": Role.NETWORK, "memory": Role.MEMORY, "groups": Role.GROUPS}
+_OF_PRESETS = ("system", "network")
+_MADE_AT_ONCE = 4  # workloads that are kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenWorkload:
+    """Traces that were read, or the path of a file whose ranks depend on the machine."""
+
+    content: Workload | str
+    digest: str
+
+
+Loaded = Source | GivenWorkload | dict[str, Any]  # the last: how a workload is made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """What one point simulates."""
+
+    workload: GivenWorkload | dict[str, Any]
+    parts: Mapping[str, Source]
+    machine: str | None
+    model: str
+    profile: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """A base, the axes, and everything that they name, in memory."""
+
+    folder: Path
+    base: Mapping[str, Loaded]
+    machine: str | None
+    model: str
+    profile: str | None
+    axes: tuple[Axis, ...]
+    loaded: Mapping[tuple[str, str], Loaded] = field(default_factory=dict)  # whole inputs that axes name
+
+    def inputs(self, values: Values, model: str | None = None) -> Inputs:
+        """The inputs of a point; `model` stands for what it says of the network model."""
+        parts: dict[str, Any] = dict(self.base)
+        words = {"machine": self.machine, "model": self.model, "profile": self.profile}
+        pairs = list(zip(self.axes, values, strict=True))
+        for axis, value in pairs:
+            if axis.field.root in words:
+                words[axis.field.root] = _word(axis, value)
+            elif not axis.field.path:
+                parts[axis.field.root] = self.loaded[axis.field.root, _key(value)]
+        for axis, value in pairs:
+            root = axis.field.root
+            if axis.field.path:
+                if root not in parts and words["machine"] is not None:
+                    parts[root] = preset_source(words["machine"], root)
+                parts[root] = _changed(parts[root], axis.field, value)
+        workload = parts.pop("workload")
+        chosen = model or words["model"] or DEFAULT
+        return Inputs(workload, parts, words["machine"], chosen, words["profile"])
+
+    def digest(self, inputs: Inputs, files: NamedFiles) -> str:
+        """What decides the row of a point, as one text."""
+        workload = inputs.workload
+        contents = {name: source.content for name, source in inputs.parts.items()}
+        imports = [digest for source in inputs.parts.values() for digest in _of_import(source)]
+        made = None if isinstance(workload, GivenWorkload) else workload
+        return digest_of(
+            {
+                "program": program_digest(),
+                "row": ROW_VERSION,
+                "workload": workload.digest if isinstance(workload, GivenWorkload) else made,
+                "parts": contents,
+                "texts": sorted(name for name, source in inputs.parts.items() if source.is_text),
+                "imports": imports,
+                "machine": inputs.machine,
+                "model": inputs.model,
+                "profile": inputs.profile,
+                "files": files.of([contents, made]),
+            }
+        )
+
+    def files(self) -> NamedFiles:
+        """A reader of the files that contents name."""
+        return NamedFiles((self.folder, Path()))
+
+
+def _of_import(source: Source) -> list[str]:
+    """The topology of another tool is no part of the content."""
+    if source.imported is None:
+        return []
+    return [digest for _, digest in source.imports] or [source.digest]
+
+
+def open_space(sweep: Sweep) -> Space:
+    """Read everything that a sweep names, and refuse axes that name no field."""
+    base: dict[str, Loaded] = {}
+    for name in ("workload", *ROLES):
+        given = getattr(sweep.base, name)
+        if given is not None:
+            base[name] = _load(name, given, sweep, ("base", name))
+    loaded: dict[tuple[str, str], Loaded] = {}
+    for axis in sweep.axes:
+        if axis.field.path or axis.field.root not in ("workload", *ROLES):
+            continue
+        for value in axis.values or ():
+            loaded[axis.field.root, _key(value)] = _load(axis.field.root, value, sweep, ("axes", axis.name))
+    model = sweep.base.model or DEFAULT
+    space = Space(
+        sweep.folder.absolute(), base, sweep.base.machine, model, sweep.base.profile, sweep.axes, loaded
+    )
+    _check_names(space, sweep)
+    for axis in sweep.axes:
+        if axis.field.path:
+            _check_axis(space, axis, sweep)
+    return space
+
+
+def _check_names(space: Space, sweep: Sweep) -> None:
+    """Names of base that every point would be refused for."""
+    varied = {axis.field.root for axis in sweep.axes}
+    for name, check in (("model", model_named), ("machine", preset)):
+        word = getattr(space, name)
+        if word is not None and name not in varied:
+            try:
+                check(word)
+            except EtSimError as error:
+                raise _placed(error, sweep.text.at("base", name)) from None
+
+
+def _check_axis(space: Space, axis: Axis, sweep: Sweep) -> None:
+    root, place = axis.field.root, sweep.text.at("axes", axis.name)
+    first = next((value for (name, _), value in space.loaded.items() if name == root), None)
+    try:
+        found = space.base.get(root) if first is None else first
+        if found is None:
+            machines = [one.values or () for one in space.axes if one.field.root == "machine"]
+            name = next((str(value) for values in machines for value in values), space.machine)
+            assert name is not None  # the spec was checked
+            found = preset_source(name, root)
+        if isinstance(found, GivenWorkload):
+            raise InputError(
+                f"{axis.field} names no field: the workload is given, not made",
+                remedy="make it, or vary the whole: workload: [one, another]",
+            )
+        if isinstance(found, Source):
+            check_field(axis.field, found.content)
+        else:
+            inner = axis.field.path[:1] == (PLAN,) and PLAN in keys_of(found)
+            known = plan_keys() if inner else keys_of(found)
+            at = Field("workload.plan", axis.field.path[1:]) if inner else axis.field
+            check_field(at, found.get(PLAN, {}) if inner else found, known)
+    except EtSimError as error:
+        raise _placed(error, place) from None
+
+
+def _load(name: str, given: Any, sweep: Sweep, path: tuple[str, ...]) -> Loaded:
+    """One whole input; a path is looked for beside the sweep's file."""
+    try:
+        if name == "workload":
+            return _load_workload(given, sweep.folder)
+        if not isinstance(given, str | dict):
+            raise InputError(f"the {name} is {given!r}", remedy="name a file, or write its keys here")
+        found = load(str(sweep.folder / given) if isinstance(given, str) else given, ROLES[name])
+        return replace(found, place=f"{name} of {sweep.text.place}") if isinstance(given, dict) else found
+    except EtSimError as error:
+        raise _placed(error, sweep.text.at(*path)) from None
+
+
+def _load_workload(given: Any, folder: Path) -> GivenWorkload | dict[str, Any]:
+    if isinstance(given, Workload):
+        raise InputError(
+            "a Workload cannot be part of a sweep", remedy="write it to files with write_workload"
+        )
+    if isinstance(given, dict) and MAKE in given:
+        check_recipe(given)
+        return given
+    if not isinstance(given, str):
+        raise InputError(f"the workload is {given!r}", remedy="name its files, or make it, as in make: llm")
+    path = folder / given
+    if is_layer_file(path) or kind_of(path) is Kind.JOBS:
+        files = NamedFiles((path.parent,)).of([path.name])
+        return GivenWorkload(str(path), digest_of([digest for _, digest in files]))
+    found = read_workload(path)
+    return GivenWorkload(found, digest_of([found.profile, *(digest for _, digest in found.inputs)]))
+
+
+def preset_source(machine: str, role: str) -> Source:
+    """A file that a machine's name stands for."""
+    if role not in _OF_PRESETS:
+        raise InputError(f"a machine by its name has no {role}", remedy=f'add "{role}" to base')
+    content: dict[str, Any] = getattr(preset(machine), role)
+    return Source(machine, content, digest_of(content))
+
+
+def _changed(found: Loaded, where: Field, value: Any) -> Loaded:
+    """The input with another value in a field."""
+    if isinstance(found, GivenWorkload):
+        raise InputError(f"{where} cannot be changed: the workload is given, not made")
+    try:
+        if isinstance(found, Source):
+            content = with_value(found.content, where.path, value)
+            return replace(found, content=content, digest=digest_of(content))
+        changed: dict[str, Any] = with_value(found, where.path, value)
+        return changed
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise InputError(f"there is no field {where} in this one") from None
+
+
+def _word(axis: Axis, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"axis {axis.name!r} has the value {value!r}", remedy="give names")
+    return value
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _placed(error: EtSimError, place: str) -> EtSimError:
+    """The same refusal, with where the sweep names what is refused."""
+    if error.place:
+        return InputError(f"{error.place}: {error.cause}", place=place, remedy=error.remedy)
+    return InputError(error.cause, place=place, remedy=error.remedy)
+
+
+class Workshop:
+    """Makes workloads, and keeps the latest: neighbours in a sweep often share one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._make = functools.lru_cache(_MADE_AT_ONCE)(lambda text: make(json.loads(text), folder))
+
+    def workload(self, inputs: Inputs) -> Workload | str:
+        """What is simulated: a workload, or the path of a file that makes one."""
+        if isinstance(inputs.workload, GivenWorkload):
+            return inputs.workload.content
+        return self._make(json.dumps(inputs.workload, sort_keys=True))

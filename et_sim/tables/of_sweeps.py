@@ -1,0 +1,44 @@
+"""The columns of a sweep's table besides its axes; the tables of runs are in `registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+ABOUT = "et-sim.sweep"  # metadata: the version, how many points there are, and the axes
+NUMBER = "point"
+TABLE, TIMES = "sweep", "times"
+FILES: Mapping[str, str] = MappingProxyType({TABLE: "sweep.arrow", TIMES: "times.arrow"})
+JOURNAL = "journal.jsonl"  # finished points, from which the tables are made
+RUNS = "runs"  # the folder of whole runs
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A column; kinds are names of Arrow types."""
+
+    name: str
+    kind: str
+    meaning: str
+
+
+SEARCH = "search"  # in the metadata: what was searched for, and which points are best
+OBJECTIVES = ("makespan_ns", "exposed_comm_ns", "peak_memory_bytes", "ranks", "joules", "price")
+
+FIGURES = (
+    Figure("status", "string", "complete, stalled, out of memory, or refused: the inputs cannot be used"),
+    Figure("makespan_ns", "int64", "when the last rank finished; null unless complete"),
+    Figure("exposed_comm_ns", "int64", "exposed communication of the rank that has most of it"),
+    Figure("bottleneck", "string", "what most of the time of all ranks goes to"),
+    Figure("bottleneck_share", "float64", "how much of their time that is"),
+    Figure("busiest_links", "string", "tier of the link with the most to carry for its bandwidth"),
+    Figure("busiest_links_used", "float64", "how much of that link's bandwidth is used over the run"),
+    Figure("peak_memory_bytes", "int64", "the most local memory in use on any rank; null unless tracked"),
+    Figure("ranks", "int64", "ranks of the workload"),
+    Figure("joules", "float64", "energy that the run takes; null where the machine does not say"),
+    Figure("price", "float64", "what the run costs; null where the machine does not say"),
+    Figure("error", "string", "why the point is not complete"),
+    Figure("warnings", "string", "what the run warns of"),
+    Figure("digest", "string", "of all inputs' contents and of the program"),
+)

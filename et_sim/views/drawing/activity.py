@@ -1,0 +1,100 @@
+"""Ranks x time as a picture: each pixel has the mean colour of what the ranks of its row do in its column.
+
+A row is as high as it has ranks, as far as there is room. Not here: the shares (`summary.activity`).
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from et_sim.views.drawing.svg import LEFT, PIXELS, TOP, axis, document, label, legend, sentences
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.activity import Activity, activity_of
+from et_sim.views.summary.parts import PARTS
+from et_sim.views.text import shortened
+
+MOST_ROWS = 256
+FULL_HEIGHT, LEAST_HEIGHT, ROW_HEIGHT = 512, 2, 18
+LABEL_DISTANCE = 13
+# Transfer is solid and waiting pale; both are told from the rest by their lightness, too.
+PART_COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute_ns": "#0072b2",
+        "exposed_comm_ns": "#e69f00",
+        "exposed_memory_ns": "#117733",
+        "waiting_ns": "#f4cfe2",
+        "host_ns": "#8d99a6",
+        "idle_ns": "#e3e7ec",
+        "early_ns": "#f7f8fa",
+    }
+)
+MEANING = "colours mix where ranks, or times, of one pixel differ"
+
+
+def activity_picture(run: RunDirectory, part: Selection = EVERYTHING) -> str:
+    """The SVG text."""
+    found = activity_of(run, part, PIXELS, min(part.top or MOST_ROWS, MOST_ROWS))
+    heights = _heights(found.counts)
+    tops = np.append(0, np.cumsum(heights)).tolist()
+    bottom = TOP + max(tops[-1], 1)
+    texts = [MEANING, *found.notes]
+    parts = [*axis(found.window, bottom + 4), _image(found, heights), *_labels(found, tops)]
+    used = [one for row, one in enumerate(PARTS) if found.shares[row].any()]
+    parts += legend([(PART_COLOURS[one.figure], one.text) for one in used], bottom + 24)
+    return document([*parts, *sentences(texts, bottom + 42)], bottom + 38 + 15 * len(texts))
+
+
+def colours_of(shares: Any) -> Any:
+    """Red, green and blue of every row and column: those of the parts, by their shares."""
+    rgb = np.array([[int(PART_COLOURS[one.figure][at : at + 2], 16) for at in (1, 3, 5)] for one in PARTS])
+    return np.rint(np.einsum("prc,pk->rck", shares, rgb)).clip(0, 255).astype(np.uint8)
+
+
+def _heights(counts: tuple[int, ...]) -> list[int]:
+    """In pixels: in proportion to the ranks of rows, but none too small to see."""
+    whole, total = min(ROW_HEIGHT * len(counts), FULL_HEIGHT), max(sum(counts), 1)
+    return [max(round(whole * count / total), LEAST_HEIGHT) for count in counts]
+
+
+def _image(found: Activity, heights: list[int]) -> str:
+    if not heights:
+        return ""
+    pixels = np.repeat(colours_of(found.shares), heights, axis=0)
+    content = base64.b64encode(_png(pixels)).decode()
+    place = f'x="{LEFT}" y="{TOP}" width="{PIXELS}" height="{len(pixels)}"'
+    style = 'preserveAspectRatio="none" image-rendering="optimizeSpeed"'
+    return f'<image {place} {style} href="data:image/png;base64,{content}"/>'
+
+
+def _png(pixels: Any) -> bytes:
+    """Rows of red, green and blue as a PNG file."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(name + content)
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
+
+    height, width, _ = pixels.shape
+    lines = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = zlib.compress(lines.tobytes(), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+def _labels(found: Activity, tops: list[int]) -> list[str]:
+    """The ranks of rows, as many as there is room for."""
+    parts, reached = [], -1.0 * LABEL_DISTANCE
+    for row, ranks in enumerate(found.ranks):
+        middle = (tops[row] + tops[row + 1]) / 2
+        if middle - reached >= LABEL_DISTANCE:
+            name = f"rank{'' if ranks.isdecimal() else 's'} {ranks}"
+            parts.append(label(shortened(name, 14), TOP + middle + 4))
+            reached = middle
+    return parts

@@ -1,0 +1,42 @@
+"""Which views of a run can be drawn, and writing a picture into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from et_sim.errors import UsageError
+from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.bandwidth import bandwidth_picture
+from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.waits import waits_picture
+from et_sim.views.files import new_file
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.selection import Selection
+
+PICTURES: Mapping[str, Callable[[RunDirectory, Selection], str]] = MappingProxyType(
+    {"picture": picture, "activity": activity_picture, "waits": waits_picture, "bandwidth": bandwidth_picture}
+)
+
+
+def write_pictures(run: RunDirectory, view: str, part: Selection, svg: Path | None, png: Path | None) -> None:
+    """Draw a view into the files that are named."""
+    write_picture(PICTURES[view](run, part), svg, png)
+
+
+def write_picture(drawn: str, svg: Path | None, png: Path | None) -> None:
+    """Write a picture into the files that are named: both, or none if the PNG is refused."""
+    if png is not None and png == svg:
+        raise UsageError("--svg and --png name one file", place=str(png), remedy="name two")
+    if png is not None:
+        from et_sim.views.drawing.png import png_of
+
+        _write(png, png_of(drawn))
+    if svg is not None:
+        _write(svg, drawn.encode("utf-8", "replace"))
+
+
+def _write(target: Path, content: bytes) -> None:
+    with new_file(target) as sink:
+        sink.write(content)

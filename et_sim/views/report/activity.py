@@ -1,0 +1,34 @@
+"""The parts of the page about what ranks do over time, and about waiting against transfer, as pictures."""
+
+from __future__ import annotations
+
+from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.views.drawing.activity import activity_picture
+from et_sim.views.drawing.waits import waits_picture
+from et_sim.views.report.markup import section, tag
+from et_sim.views.run.directory import RunDirectory
+
+ACTIVITY = (
+    "What ranks spend their time on; where several things are under way, the first of these counts. A row is "
+    "as high as it has ranks."
+)
+WAITS = (
+    "Waiting ends when the last of those that are needed has begun; in the rest of the time bytes move, or "
+    "queue for a link. A faster network shortens only that."
+)
+
+
+def activity_section(run: RunDirectory) -> str:
+    """Ranks over time; nothing of a run that takes none."""
+    if not run.summary["makespan_ns"]:
+        return ""
+    picture = tag("div", activity_picture(run), class_="picture")
+    return section("activity", "Ranks over time", tag("p", ACTIVITY, class_="note"), picture)
+
+
+def waits_section(run: RunDirectory) -> str:
+    """Waiting and transfer; nothing of a run without communication."""
+    if not set(run.summary["coverage"]["nodes_by_kind"]) - set(NOT_COMMUNICATION):
+        return ""
+    picture = tag("div", waits_picture(run), class_="picture")
+    return section("waits", "Waiting and transfer", tag("p", WAITS, class_="note"), picture)

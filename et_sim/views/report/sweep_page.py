@@ -1,0 +1,284 @@
+"""A sweep as one HTML page: charts in which points can be chosen, the best points, the fronts, what failed.
+
+Charts and tables need no script; it only chooses points (`sweep.js`). Not here: what charts show
+(`views.sweep`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from et_sim.tables.of_sweeps import NUMBER, RUNS
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.drawing.svg import LETTER
+from et_sim.views.report.markup import section, table, tag, text
+from et_sim.views.report.page import PAGE, POLICY, asset
+from et_sim.views.sweep.charts import COLOURS, OTHER, Box, lines
+from et_sim.views.sweep.content import Chart, Content
+from et_sim.views.sweep.directory import SweepDirectory
+from et_sim.views.sweep.picture import drawn
+from et_sim.views.sweep.scales import MAKESPAN, Quantity, Scale, shown
+from et_sim.views.sweep.summary import COMPLETE, counted, is_kept, run_name
+from et_sim.views.text import share
+
+MOST_BEST = 20  # points of the table, whose runs have pages if they were kept
+MOST_LINES = 2000  # of parallel coordinates
+MOST_FAILURES = 200
+BOX, AROUND = Box(76, 12, 360, 200), (480, 252)
+EXPOSED = Quantity("exposed_comm_ns", "exposed communication", format_ns)
+APART, TALL = 150, 260  # pixels between parallel axes, and their height
+
+
+def sweep_report(sweep: SweepDirectory, pages: Mapping[int, str]) -> str:
+    """The page as text; `pages` has the addresses of pages of kept runs, by point."""
+    content = Content(sweep)
+    name = sweep.path.resolve().name
+    best = format_ns(content.rows[0]["makespan_ns"]) if content.rows else "no complete point"
+    parts = [_headline(content)]
+    if content.rows:
+        parts += [_chosen(), _charts(content), _parallel(content), _fronts(content), _best(content, pages)]
+    parts.append(_failures(content))
+    parts.append(tag("script", _data(content, pages), type="application/json", id="points"))
+    return PAGE.format(
+        policy=POLICY,
+        title=text(f"{name}: {best}, et-sim"),
+        first="headline",
+        heading=text(name),
+        subtitle=text(f"a sweep over {', '.join(sweep.axes)}"),
+        style=asset("report.css") + asset("sweep.css"),
+        main="\n".join(filter(None, parts)),
+        version=text(sweep.version),
+        script=asset("sweep.js"),
+    )
+
+
+def _headline(content: Content) -> str:
+    said = tag("p", text(counted(content.sweep, content.every)), class_="note")
+    if not content.rows:
+        return section("headline", "Overview", said)
+    best, worst = content.rows[0], content.rows[-1]
+    makespan = f"<span>least makespan</span><b>{text(format_ns(best['makespan_ns']))}</b>"
+    tiles = [(axis, shown(best[axis])) for axis in content.sweep.axes]
+    tiles.append(("most time goes to", _longest(best)))
+    tiles.append(("the slowest point", format_ns(worst["makespan_ns"])))
+    cells = "".join(f"<div><dt>{text(name)}</dt><dd><b>{text(value)}</b></dd></div>" for name, value in tiles)
+    at = tag("p", f"at point {best[NUMBER]}:", class_="short")
+    return section(
+        "headline",
+        "Overview",
+        tag("p", makespan, class_="makespan"),
+        at,
+        tag("dl", cells, class_="tiles"),
+        said,
+    )
+
+
+def _chosen() -> str:
+    return tag("section", "", id="chosen", aria_live="polite", hidden="hidden")
+
+
+def _charts(content: Content) -> str:
+    used = dict.fromkeys(content.bottlenecks)
+    entries = [(COLOURS.get(name, OTHER), f"most time goes to {name}") for name in used]
+    entries += [("currentColor", "best of each value")] * any(one.has_line for one in content.charts())
+    legend = "".join(
+        f'<li><i style="background:{colour}"></i>{text(meaning)}</li>' for colour, meaning in entries
+    )
+    drawings = [
+        _svg(chart, content, number) for number, chart in enumerate(content.charts()) if not chart.front
+    ]
+    return section(
+        "axes",
+        "Makespan by axis",
+        tag("ul", legend, class_="legend"),
+        tag("div", "".join(drawings), class_="charts"),
+    )
+
+
+def _svg(chart: Chart, content: Content, number: int) -> str:
+    said = f"makespan over {chart.x.title}"
+    box = f"{BOX.left} {BOX.top} {BOX.width} {BOX.height}"
+    head = f'viewBox="0 0 {AROUND[0]} {AROUND[1]}" role="img" aria-label="{text(said)}"'
+    inner = "".join(drawn(BOX, chart, content.bottlenecks))
+    return f'<svg class="chart" {head} data-scale="{number + 1}" data-box="{box}">{inner}</svg>'
+
+
+def _parallel(content: Content) -> str:
+    """A line for every point across all axes, to its makespan."""
+    scales = [*content.axes, *(content.quantity(one) for one in content.resources), content.makespans]
+    box = Box(40, 30, APART * (len(scales) - 1), TALL)
+    rows = range(len(content.rows))
+    few = rows if len(rows) <= MOST_LINES else range(0, len(rows), -(-len(rows) // MOST_LINES))
+    tenth = -(-len(rows) // 10)
+    parts = [lines(box, scales, [row for row in few if row >= tenth], "others")]
+    parts.append(lines(box, scales, [row for row in few if row < tenth], "tenth"))
+    for place, scale in enumerate(scales):
+        parts += _upright(box.left + APART * place, box, scale)
+    across = box.left + box.width + 80
+    head = f'viewBox="0 0 {across} {TALL + 44}" role="img" aria-label="parallel coordinates"'
+    order = [*range(1, len(scales)), 0]
+    svg = (
+        f'<svg class="chart parallel" {head} style="min-width:{across}px" '
+        f'data-parallel="{" ".join(map(str, order))}" '
+        f'data-box="{box.left} {box.top} {box.width} {box.height}">{"".join(parts)}</svg>'
+    )
+    note = "The fastest tenth of the points is drawn in blue."
+    if len(few) < len(rows):
+        note += f" Of {len(rows):,} points, {len(few):,} are drawn, evenly from the fastest to the slowest."
+    return section(
+        "parallel", "All axes at once", tag("p", note, class_="note"), tag("div", svg, class_="scroll")
+    )
+
+
+def _upright(x: int, box: Box, scale: Scale) -> list[str]:
+    parts = [f'<path class="grid" d="M{x} {box.top}v{box.height}"/>']
+    parts.append(
+        f'<text x="{x}" y="16" text-anchor="middle" font-weight="bold">{text(scale.title[:20])}</text>'
+    )
+    written = float("inf")
+    for place, words in scale.marks:
+        y = box.y(place)
+        if y <= written - 12:
+            written = y
+            parts.append(f'<text x="{x + 5}" y="{y + 4:.1f}">{text(words[: APART // LETTER])}</text>')
+    return parts
+
+
+def _fronts(content: Content) -> str:
+    """Makespan against what it costs, and the points that no other one beats."""
+    if not content.resources:
+        said = (
+            "Points differ in makespan alone: all have the same number of ranks, and memory, energy and price"
+        )
+        return section(
+            "fronts", "Pareto fronts", tag("p", text(f"{said} are equal or not known."), class_="absent")
+        )
+    charts, first = content.charts(), len(content.axes)
+    parts = []
+    for number, one in enumerate(content.resources, first):
+        rows = (_front_row(content, row, one) for row in charts[number].front)
+        head = ["point", *map(text, content.sweep.axes), text(one.title), "makespan"]
+        caption = f"no other point has both less {text(one.title)} and a shorter makespan"
+        cells = table(caption, head, rows, "<" + "<" * first + ">>")
+        parts.append(tag("div", _svg(charts[number], content, number) + cells, class_="front"))
+    return section("fronts", "Pareto fronts", *parts)
+
+
+def _front_row(content: Content, row: int, one: Quantity) -> list[str]:
+    values = content.rows[row]
+    axes = (text(shown(values[axis])) for axis in content.sweep.axes)
+    return [_button(content, row), *axes, text(one.shown(values[one.column])), text(_makespan(values))]
+
+
+def _button(content: Content, row: int) -> str:
+    return tag("button", str(content.rows[row][NUMBER]), type="button", data_row=str(row))
+
+
+def _makespan(values: Mapping[str, Any]) -> str:
+    return format_ns(values["makespan_ns"])
+
+
+def _best(content: Content, pages: Mapping[int, str]) -> str:
+    least = content.rows[0]["makespan_ns"]
+    head = [
+        "point",
+        *map(text, content.sweep.axes),
+        "makespan",
+        "slower by",
+        "memory",
+        "most time goes to",
+        "run",
+    ]
+    cells = []
+    for row, values in enumerate(content.rows[:MOST_BEST]):
+        address = pages.get(values[NUMBER])
+        slower = values["makespan_ns"] - least
+        peak = values["peak_memory_bytes"]
+        cells.append(
+            [
+                _button(content, row),
+                *(text(shown(values[axis])) for axis in content.sweep.axes),
+                text(_makespan(values)),
+                share(slower, least) if slower else "",
+                "" if peak is None else text(format_bytes(peak)),
+                text(_longest(values)),
+                tag("a", "report", href=address) if address else "",
+            ]
+        )
+    several = table("", head, cells, "<" + "<" * len(content.axes) + ">>><<")
+    return section("best", "Best points", several)
+
+
+def _failures(content: Content) -> str:
+    failed = [row for row in content.every if row["status"] != COMPLETE]
+    if not failed:
+        return ""
+    head = ["point", *map(text, content.sweep.axes), "status", "reason"]
+    cells = (
+        [
+            str(row[NUMBER]),
+            *(text(shown(row[axis])) for axis in content.sweep.axes),
+            text(row["status"]),
+            text(row["error"] or ""),
+        ]
+        for row in failed[:MOST_FAILURES]
+    )
+    rest = len(failed) - MOST_FAILURES
+    more = f"… and {plural(rest, 'more point')}: column error of sweep.arrow" if rest > 0 else ""
+    parts = table("", head, cells, "<" * len(head)), tag("p", text(more), class_="note") if more else ""
+    return section("failures", f"Points that are not complete ({len(failed):,})", *parts)
+
+
+def _data(content: Content, pages: Mapping[int, str]) -> str:
+    """What the script needs: the scales' places, the texts of all values, and where runs are."""
+    sweep, rows = content.sweep, content.rows
+    scales = [content.makespans, *content.axes, *map(content.quantity, content.resources)] if rows else []
+    found = {
+        "scales": [one.places for one in scales],
+        "values": [[name, *_indexed(some)] for name, some in _texts(content)],
+        "pages": {number: pages[row[NUMBER]] for number, row in enumerate(rows) if row[NUMBER] in pages},
+        "runs": {
+            number: f"{sweep.path}/{RUNS}/{run_name(row)}"
+            for number, row in enumerate(rows)
+            if is_kept(sweep, row)
+        },
+        "sweep": str(sweep.path),
+    }
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _texts(content: Content) -> Iterator[tuple[str, list[str]]]:
+    """The values of every row, as people read them; empty where there is none."""
+    rows = content.rows
+    yield NUMBER, [str(row[NUMBER]) for row in rows]
+    for axis in content.sweep.axes:
+        yield axis, [shown(row[axis]) for row in rows]
+    for one in (MAKESPAN, *content.resources, EXPOSED):
+        values = (row[one.column] for row in rows)
+        yield one.title, ["" if value is None else one.shown(value) for value in values]
+    yield "most time goes to", [_longest(row) for row in rows]
+    yield "warnings", [row["warnings"] or "" for row in rows]
+
+
+def _longest(row: Mapping[str, Any]) -> str:
+    return f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}"
+
+
+def _indexed(texts: list[str]) -> tuple[list[str], list[int]]:
+    """Different texts, and which of them every row has."""
+    places: dict[str, int] = {}
+    rows = [places.setdefault(one, len(places)) for one in texts]
+    return list(places), rows
+
+
+def write_sweep_report(sweep: SweepDirectory, target: Path, pages: Mapping[int, str]) -> int:
+    """Write the page; how many bytes it has."""
+    from et_sim.views.files import new_file
+
+    content = sweep_report(sweep, pages).encode("utf-8", "replace")
+    with new_file(target) as sink:
+        sink.write(content)
+    return len(content)

@@ -1,0 +1,174 @@
+"""What every rank does over time: in each column of time, the share of every part that time is split into.
+
+Ranks that were simulated together are one row; of more rows than asked for, neighbours are averaged.
+
+Not here: whole runs (`rank_table`), and single nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.intervals import (
+    COMPUTE,
+    COPY,
+    HOST,
+    MEMORY,
+    SORTS,
+    TRANSFER,
+    WAITING,
+    Intervals,
+    Unions,
+    filling,
+    levels,
+    together,
+    waits_apart,
+)
+from et_sim.units import format_ns, parse_ranks, plural
+from et_sim.views.run.alike import together as ranks_together
+from et_sim.views.run.columns import integers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_actors, recorded_part
+from et_sim.views.run.selection import EVERYTHING, Selection, Window
+from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.rank_times import spans_of
+from et_sim.views.text import shortened
+
+# The part of each sort, by its figure.
+OF_SORT = {
+    COMPUTE: "compute_ns",
+    COPY: "compute_ns",
+    TRANSFER: "exposed_comm_ns",
+    MEMORY: "exposed_memory_ns",
+    WAITING: "waiting_ns",
+    HOST: "host_ns",
+}
+FIGURES = tuple(part.figure for part in PARTS)
+MOST_LINES, DATA_ROWS, DATA_COLUMNS = 32, 256, 100
+LABEL = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """A row for ranks that do the same, or for neighbours, by their lowest rank."""
+
+    window: Window
+    ranks: tuple[str, ...]
+    counts: tuple[int, ...]
+    shares: Any  # by part (as in PARTS), row and column of time; those of a column add up to 1
+    notes: tuple[str, ...]
+
+
+def activity_of(run: RunDirectory, part: Selection, columns: int, most_rows: int) -> Activity:
+    """In a number of columns of time, and at most so many rows."""
+    weights = part.weights(run) * recorded_actors(run)
+    window, table = part.window_of(run), run.actors()
+    chosen = _by_rank(table["ranks"].to_pylist(), weights)
+    row_of, rows = _rows(weights, chosen, most_rows)
+    shares = _Shares(weights, row_of, (rows, columns), window[1] - window[0])
+    for spans in spans_of(run, part, window):
+        shares.add(*spans)
+    finish = integers(table["finish_ns"], missing=window[1])
+    names = [part.names(text) for text in table["ranks"].to_pylist()]
+    ranks = [ranks_together([names[actor] for actor in chosen[row_of[chosen] == row]]) for row in range(rows)]
+    kept = recorded_part(run)
+    notes = [f"of what was written: {kept}"] if kept else []
+    if rows < len(chosen):
+        notes.append(
+            f"a row is the mean of {len(chosen) / rows:.3g} actors, of {plural(len(chosen), 'actor')}"
+        )
+    counts = np.bincount(row_of[chosen], weights[chosen], rows).astype(np.int64)
+    found = shares.by_part(np.clip(finish, *window)[chosen] - window[0], chosen)
+    return Activity(window, tuple(ranks), tuple(counts.tolist()), found, tuple(notes))
+
+
+def _by_rank(ranks: list[str], weights: Any) -> Any:
+    """Actors that have selected ranks, by their lowest rank."""
+    chosen = np.flatnonzero(weights)
+    lowest = [parse_ranks(ranks[actor].partition(",")[0])[0].start for actor in chosen.tolist()]
+    return chosen[np.argsort(lowest, kind="stable")]
+
+
+def _rows(weights: Any, chosen: Any, most: int) -> tuple[Any, int]:
+    """The row of every actor: its own, or one shared with neighbours."""
+    row_of = np.zeros(len(weights), np.int64)
+    if len(chosen) <= most:
+        row_of[chosen] = np.arange(len(chosen))
+        return row_of, len(chosen)
+    row_of[chosen] = np.arange(len(chosen)) * most // len(chosen)
+    return row_of, most
+
+
+class _Shares:
+    """Adds up how full columns are with the first of the sorts that are under way."""
+
+    def __init__(self, weights: Any, row_of: Any, shape: tuple[int, int], span: int) -> None:
+        totals = np.bincount(row_of, weights, shape[0])
+        self._weight = weights / np.maximum(totals, 1)[row_of]
+        self._row_of, self._shape, self._span = row_of, shape, span
+        self._covered = [np.zeros((shape[0], shape[1] + 2)) for _ in SORTS]  # with this sort or one before
+        self._unions = Unions(len(SORTS), self._measure)
+
+    def add(self, *spans: Any) -> None:
+        """Take a piece, as `Unions` does."""
+        self._unions.add(*waits_apart(*spans))
+
+    def _measure(self, unions: list[Intervals]) -> None:
+        every = together(())
+        for sort, found in enumerate(unions):
+            every = together((every, found))
+            self._covered[sort] += self._filling(every.owner, every.start, every.end)
+
+    def _filling(self, owner: Any, start: Any, end: Any) -> Any:
+        return filling(self._row_of[owner], start, end, self._weight[owner], self._shape, self._span)
+
+    def by_part(self, finish: Any, actors: Any) -> Any:
+        """All parts; `finish` says when each of the actors is done."""
+        self._unions.close()
+        found, before = np.zeros((len(PARTS), *self._shape)), np.zeros(self._shape)
+        for sort in SORTS:
+            covered = levels(self._covered[sort])
+            found[FIGURES.index(OF_SORT[sort])] += covered - before
+            before = covered
+        early = levels(self._filling(actors, finish, np.full(len(actors), self._span)))
+        found[FIGURES.index("early_ns")] = early
+        found[FIGURES.index("idle_ns")] = 1 - before - early
+        return np.round(found, 9).clip(0, 1)  # sums of fractions leave dust
+
+
+def activity_lines(found: Activity) -> list[str]:
+    """In each column, the mark of what took most of it."""
+    shown = found.ranks
+    label = min(max(map(len, ("ranks", *shown))), LABEL)
+    marks = np.array([part.mark for part in PARTS])
+    most = marks[found.shares.argmax(axis=0)]
+    lines = [f"{'ranks':{label}}"] if shown else ["no rank of these was written"]
+    rows = zip(shown, most, strict=True)
+    lines += [f"{shortened(ranks, label):{label}} {''.join(row)}".rstrip() for ranks, row in rows]
+    first, last = found.window
+    column = format_ns((last - first) / found.shares.shape[2])
+    used = [part for row, part in enumerate(PARTS) if found.shares[row].any()]
+    legend = "   ".join(f"{part.mark.strip() or '(blank)'} {part.text}" for part in used)
+    return [*lines, "", legend, f"a column is {column}, and shows what takes most of it", *found.notes]
+
+
+def activity_data(run: RunDirectory, part: Selection = EVERYTHING) -> dict[str, Any]:
+    """For `--json`."""
+    found = activity_of(run, part, DATA_COLUMNS, part.top or DATA_ROWS)
+    rows = [
+        {
+            "ranks": ranks,
+            "rank_count": count,
+            "shares": {one.short: np.round(found.shares[n, row], 6).tolist() for n, one in enumerate(PARTS)},
+        }
+        for row, (ranks, count) in enumerate(zip(found.ranks, found.counts, strict=True))
+    ]
+    return {
+        "window_ns": list(found.window),
+        "columns": DATA_COLUMNS,
+        "rows": rows,
+        "notes": list(found.notes),
+    }

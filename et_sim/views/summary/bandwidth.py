@@ -1,0 +1,147 @@
+"""Bandwidth against message size: payload by transfer time of collectives and sends, and what links carry.
+
+Waiting and queueing behind other communication of the same rank are no transfer. A ring all-reduce of n ranks
+sends 2 (n - 1) / n times its payload, so over a single link it stays below what that carries.
+
+Not here: how busy links are (`links`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.run.columns import coded, integers, numbers
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.text import fitted
+
+COLUMNS = ("actor", "kind", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "bytes")
+NO_LINKS = (
+    "links have no bandwidth in this run: simulate with --model link (or flow, packet) and --detail links"
+)
+LEGEND = "bandwidth: payload by transfer time, over all of these; slowest and fastest: of a single one"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Collectives of a kind and group, or sends, of one size: over all selected ranks."""
+
+    kind: str
+    group: str | None
+    bytes: int
+    count: int
+    moving_ns: int
+    least_bytes_per_second: float
+    most_bytes_per_second: float
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Payload by transfer time."""
+        return self.bytes * self.count * 1e9 / self.moving_ns
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**asdict(self), "bytes_per_second": self.bytes_per_second}
+
+
+def rates(run: RunDirectory, part: Selection = EVERYTHING) -> list[Rate]:
+    """By kind, group and size; only what lies in the window from begin to end counts."""
+    groups = GroupCounts(run, part)
+    found: dict[tuple[str, str | None, int], list[Any]] = {}
+    for rows in run.batches("timeline", COLUMNS):
+        kinds = (*rows["kind"].dictionary.to_pylist(), None)
+        for (kind, counts, size), (nodes, moving, least, most) in _of_batch(rows, groups, kinds, part):
+            for group, ranks in groups.counts[counts]:
+                if ranks:
+                    one = found.setdefault((str(kinds[kind]), group, size), [0, 0, least, most])
+                    one[0] += ranks * nodes
+                    one[1] += ranks * moving
+                    one[2], one[3] = min(one[2], least), max(one[3], most)
+    every = [Rate(*key, *figures) for key, figures in found.items()]
+    return sorted(every, key=lambda one: (one.kind, one.group or "", one.bytes))
+
+
+def _of_batch(
+    rows: Any, groups: GroupCounts, kinds: Sequence[str | None], part: Selection
+) -> list[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    """Per kind, group and size of a block: how many nodes of one rank, their time, slowest and fastest."""
+    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=-1)
+    size = integers(rows["bytes"], missing=0)
+    before = integers(rows["queued_ns"], missing=0) + integers(rows["waiting_ns"], missing=0)
+    moving = end - start - before
+    counts = [kind is not None and kind not in (*NOT_COMMUNICATION, "receive") for kind in kinds]
+    first, last = part.window or (0, np.iinfo(np.int64).max)
+    is_inside = (start >= first) & (end <= last) & (end >= 0)
+    some = np.flatnonzero(np.array(counts)[coded(rows["kind"])] & is_inside & (size > 0) & (moving > 0))
+    if not len(some):
+        return []
+    columns = (coded(rows["kind"])[some], groups.of(rows)[some], size[some])
+    keys, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    which, rate = which.reshape(-1), size[some] * 1e9 / moving[some]
+    least, most = np.full(len(keys), np.inf), np.zeros(len(keys))
+    np.minimum.at(least, which, rate)
+    np.maximum.at(most, which, rate)
+    total = np.zeros(len(keys), np.int64)
+    np.add.at(total, which, moving[some])
+    figures = (np.bincount(which).tolist(), total.tolist(), least.tolist(), most.tolist())
+    return list(zip(map(tuple, keys.tolist()), zip(*figures, strict=True), strict=True))
+
+
+def link_ceilings(run: RunDirectory) -> dict[str, float]:
+    """Bytes per second of the fastest link of each tier; empty if the run does not say."""
+    table = run.table("resources", ("tier", "bytes_per_ns"))
+    if table is None:
+        return {}
+    found: dict[str, float] = {}
+    for tier, rate in zip(table["tier"].to_pylist(), table["bytes_per_ns"].to_pylist(), strict=True):
+        if rate is not None:
+            found[tier] = max(found.get(tier, 0.0), rate * 1e9)
+    return found
+
+
+def bandwidth_data(run: RunDirectory, part: Selection) -> dict[str, Any]:
+    """For `--json`."""
+    found = [one.as_dict() for one in part.cut(rates(run, part))]
+    return {"rates": found, "links_bytes_per_second": link_ceilings(run)}
+
+
+def bandwidth_lines(run: RunDirectory, part: Selection, width: int) -> list[str]:
+    """A line for each kind, group and size."""
+    every = rates(run, part)
+    if not every:
+        return ["no collective or send with a payload was simulated from begin to end"]
+    shown = part.cut(every)
+    rows = [
+        (
+            one.kind,
+            one.group or "",
+            format_bytes(one.bytes),
+            f"{one.count:,}",
+            format_ns(one.moving_ns / one.count),
+            *(f"{format_bytes(rate)}/s" for rate in (one.bytes_per_second, *_range(one))),
+        )
+        for one in shown
+    ]
+    head = ("kind", "group", "bytes", "count", "transfer", "bandwidth", "slowest", "fastest")
+    lines = fitted([head, *rows], "<<>>>>>>", width, shrink={1: 8, 0: 10}, drop=(3, 4), names=(1,))
+    if len(shown) < len(every):
+        lines.append(f"… and {plural(len(every) - len(shown), 'more line')}: --top")
+    return [*lines, LEGEND, ceiling_text(run)]
+
+
+def _range(one: Rate) -> tuple[float, float]:
+    return one.least_bytes_per_second, one.most_bytes_per_second
+
+
+def ceiling_text(run: RunDirectory) -> str:
+    """What links carry."""
+    found = link_ceilings(run)
+    said = ", ".join(f"{tier} {format_bytes(rate)}/s" for tier, rate in found.items())
+    return f"a link carries: {said}" if found else NO_LINKS

@@ -1,0 +1,121 @@
+"""A run in one sentence: what its makespan is mostly, whose it is, and what else could save.
+
+Of a run that recorded its critical path, the sentence is about that path: a faster network takes no more off
+it than what the network has of it, as long as everything is served in the same order. Of others, it says what
+the average rank's time goes to, and who is waited for.
+
+Not here: how far each single figure of the machine moves the makespan (`critical.sensitivity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from et_sim.units import format_ns
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.recorded_part import recorded_part
+from et_sim.views.summary.jobs import counts_with_jobs
+from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.rank_table import called
+from et_sim.views.text import share
+
+if TYPE_CHECKING:
+    from et_sim.views.critical.path import CriticalPath
+
+SMALL_BYTES = 16 << 20  # of the record of a path that is read for a sentence
+NETWORK = ("latency", "serialisation", "queueing", "contention", "switch", "window", "resending", "bus")
+SERVED_IN_TURN = ("queueing", "contention", "window", "resending", "bus")  # the path passes to others there
+LONGEST_RANKS = 24
+WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute": "computation",
+        "host": "operators of the host",
+        "gap": "gaps of the recording",
+        "contention": "kernels slowed by others",
+        "window": "windows of the transport",
+        "resending": "what was sent again",
+        "endpoint": "endpoint delays",
+        "reduction": "reductions",
+        "memory": "remote memory",
+        "bus": "the shared bus",
+        "switch": "switches",
+        "replayed": "communication as recorded",
+        "other": "other nodes",
+        "idle": "late starts",
+    }
+)
+
+
+def in_short(run: RunDirectory, path: CriticalPath | None) -> str:
+    """The sentence, without a full stop; empty of a run that did not complete, or takes no time."""
+    if run.summary["status"] != "complete" or not run.summary["makespan_ns"]:
+        return ""
+    return _of_parts(run) if path is None else _of_path(run, path)
+
+
+def small_path(run: RunDirectory) -> CriticalPath | None:
+    """The critical path, if it is recorded and quickly read."""
+    if not run.holds("path") or recorded_part(run) or run.table_path("path").stat().st_size > SMALL_BYTES:
+        return None
+    from et_sim.views.critical.path import CriticalPath
+    from et_sim.views.critical.record import PathRecord
+
+    return CriticalPath(PathRecord(run))
+
+
+def _of_path(run: RunDirectory, path: CriticalPath) -> str:
+    whole, causes = path.makespan_ns, path.by_cause()
+    (main, spent), *_ = sorted(causes.items(), key=lambda one: -one[1])
+    actor, on_it = _longest_on(path)
+    whose = called(run.actors()["ranks"][actor].as_py(), LONGEST_RANKS)
+    verb = "is" if whose.startswith("rank ") else "are"
+    text = f"{whose} {verb} on {share(on_it, whole)} of the critical path"
+    text += f", which is {share(spent, whole)} {WORDS.get(main, main)}"
+    if main in NETWORK:
+        text += _where(path)
+    other, of_other = (
+        ("kernels", causes.get("compute", 0)) if main in NETWORK else ("network", _network(causes))
+    )
+    subject = "faster kernels" if other == "kernels" else "a faster network"
+    if not path.record.is_exact or any(causes.get(name) for name in SERVED_IN_TURN):
+        return f"{text}; {share(of_other, whole) if of_other else 'nothing'} of it is {other}"
+    saved = f"{share(of_other, whole)} at most" if of_other else "nothing"
+    return f"{text}; {subject} would save {saved}, in the same order of service"
+
+
+def _network(causes: Mapping[str, int]) -> int:
+    return sum(causes.get(name, 0) for name in NETWORK)
+
+
+def _longest_on(path: CriticalPath) -> tuple[int, int]:
+    """The actor that the most of the path's time is on, and how much."""
+    actor = path.record.actor[path.rows]
+    spent = np.bincount(np.maximum(actor, 0), np.where(actor < 0, 0, path.spent_ns)).astype(np.int64)
+    return int(spent.argmax()), int(spent.max())
+
+
+def _where(path: CriticalPath) -> str:
+    """The class of links that has the most of it."""
+    links = [(sum(one[name] or 0 for name in one if name != "link"), one["link"]) for one in path.by_link()]
+    return f", most on {max(links)[1]}" if links else ""
+
+
+def _of_parts(run: RunDirectory) -> str:
+    summary: dict[str, Any] = run.summary
+    entries, slowest = summary["per_rank"], summary["slowest"]
+    counts = counts_with_jobs(run, entries)
+    sums = {
+        part.text: sum(count * entry[part.figure] for count, entry in zip(counts, entries, strict=True))
+        for part in PARTS
+    }
+    main = max(sums, key=lambda name: sums[name])
+    text = f"{main} is {share(sums[main], summary['makespan_ns'] * sum(counts))} of the average rank's time"
+    if slowest is None:
+        return text
+    cost = slowest["cost_ns"]
+    waits = f"the others wait for {called(slowest['ranks'], LONGEST_RANKS)}"
+    return f"{text}; {waits}, {format_ns(cost)} on average ({share(cost, summary['makespan_ns'])})"

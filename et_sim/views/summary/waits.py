@@ -1,0 +1,223 @@
+"""How much of communication is waiting, how much is transfer, and who is waited for: by rank and group.
+
+Waiting ends when the last of those that a node needs has begun; what then moves bytes, or queues for a link,
+is transfer. Who came last is an actor: where it stands for several ranks, one of them.
+
+Not here: how a rank's whole time is split (`rank_table`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from et_sim.tables.kinds import NOT_COMMUNICATION
+from et_sim.units import format_ns, plural
+from et_sim.views.run.alike import alike
+from et_sim.views.run.columns import coded, integers, numbers, words
+from et_sim.views.run.directory import RunDirectory
+from et_sim.views.run.groups import GroupCounts
+from et_sim.views.run.names import stems_of
+from et_sim.views.run.selection import EVERYTHING, Selection
+from et_sim.views.summary.operations import operations
+from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.text import bar, fitted, share
+
+COLUMNS = ("actor", "kind", "name", "group", "start_ns", "end_ns", "queued_ns", "waiting_ns", "waits_for")
+ALONE = "sends and receives"
+ROWS, BAR, NONE = 12, 16, -1
+LEGEND = (
+    "▒ transfer   ░ waiting for another rank",
+    "for: who nodes waited for longest, as a share of all that they waited; ranks: their own time, in which "
+    "what a kernel hides is no waiting; groups and operations: summed over nodes and ranks",
+)
+UNENDED = "groups and operations leave out nodes that never ended"
+Pairs = dict[Any, Counter[int]]  # what waits -> the actors that it waits for, and how long
+
+
+@dataclass(slots=True)
+class Waits:
+    """Communication of a rank (nanoseconds of its time), or of an operation (summed over nodes and ranks)."""
+
+    name: str
+    transfer_ns: int = 0
+    waiting_ns: int = 0
+    waits_for: str | None = None  # the ranks that were waited for longest
+    waits_for_ns: int = 0  # and how long nodes waited for these
+    nodes_waiting_ns: int = 0  # of all that nodes waited
+
+
+@dataclass(slots=True)
+class WaitTables:
+    """The same communication by what it is of, the longest waiting first."""
+
+    ranks: list[Waits] = field(default_factory=list)
+    groups: list[Waits] = field(default_factory=list)
+    operations: list[Waits] = field(default_factory=list)
+
+    def as_dict(self, top: int | None = None) -> dict[str, Any]:
+        """For `--json`."""
+        tables = {"ranks": self.ranks, "groups": self.groups, "operations": self.operations}
+        return {name: [asdict(one) for one in table[:top]] for name, table in tables.items()}
+
+
+def waits_of(run: RunDirectory, part: Selection = EVERYTHING) -> WaitTables:
+    """All three tables."""
+    by_actor, by_operation = _who_is_waited_for(run, part)
+    ranks = run.actors()["ranks"].to_pylist()
+    return WaitTables(_of_ranks(run, part, by_actor, ranks), *_of_operations(run, part, by_operation, ranks))
+
+
+def _named(one: Waits, whom: Counter[int], ranks: Sequence[str]) -> Waits:
+    one.nodes_waiting_ns = whom.total()
+    if one.nodes_waiting_ns:
+        actor = min(whom, key=lambda actor: (-whom[actor], actor))
+        one.waits_for, one.waits_for_ns = ranks[actor], whom[actor]
+    return one
+
+
+def _longest_first(found: list[Waits]) -> list[Waits]:
+    return sorted(found, key=lambda one: (-one.waiting_ns, -one.transfer_ns))
+
+
+def _of_ranks(run: RunDirectory, part: Selection, by_actor: Pairs, ranks: Sequence[str]) -> list[Waits]:
+    """Ranks with equal figures are one line; waiting that a kernel hides is none of the rank's."""
+    entries = rank_entries(run, part)
+    figures_of = _entry_of_actor(entries, ranks, part)
+    found = []
+    for actor, entry in figures_of.items():
+        one = Waits("", entry["exposed_comm_ns"] + entry["hidden_comm_ns"], entry["waiting_ns"])
+        _named(one, by_actor.get(actor, Counter()), ranks)
+        found.append((part.names(ranks[actor]), tuple(asdict(one).items())[1:]))
+    lines = [Waits(names, **dict(figures)) for names, figures in alike(found)]
+    return _longest_first([one for one in lines if one.transfer_ns or one.waiting_ns])
+
+
+def _entry_of_actor(
+    entries: Sequence[dict[str, Any]], ranks: Sequence[str], part: Selection
+) -> dict[int, dict[str, Any]]:
+    """The figures of each actor that has selected ranks; several actors may share an entry."""
+    firsts, which = [], []
+    for number, entry in enumerate(entries):
+        for span in entry["ranks"].split(","):
+            firsts.append(int(span.partition("-")[0]))
+            which.append(number)
+    order = np.argsort(firsts)
+    starts = np.array(firsts, np.int64)[order]
+    found = {}
+    for actor, text in enumerate(ranks):
+        if names := part.names(text):
+            first = int(names.partition("-")[0].partition(",")[0])
+            at = int(np.searchsorted(starts, first, side="right")) - 1
+            found[actor] = entries[which[int(order[at])]]
+    return found
+
+
+def _of_operations(
+    run: RunDirectory, part: Selection, by_operation: Pairs, ranks: Sequence[str]
+) -> tuple[list[Waits], list[Waits]]:
+    """By group, and one by one."""
+    groups: dict[str, tuple[Waits, Counter[int]]] = {}
+    found = []
+    for one in operations(run, part):
+        if one.kind in NOT_COMMUNICATION:
+            continue
+        whom = by_operation.get((one.kind, one.name, one.group), Counter())
+        moving = one.total_ns - one.queued_ns - one.waiting_ns
+        called = f"{one.name}, {one.kind}" + (f" in {one.group}" if one.group else "")
+        found.append(_named(Waits(called, moving, one.waiting_ns), whom, ranks))
+        name = one.group or ALONE
+        total, together = groups.setdefault(name, (Waits(name), Counter()))
+        total.transfer_ns += moving
+        total.waiting_ns += one.waiting_ns
+        together.update(whom)
+    of_groups = [_named(total, whom, ranks) for total, whom in groups.values()]
+    return _longest_first(of_groups), _longest_first(found)
+
+
+def _who_is_waited_for(run: RunDirectory, part: Selection) -> tuple[Pairs, Pairs]:
+    """How long the nodes of each actor (of one rank), and of each operation (of all ranks), wait for whom."""
+    groups, weights = GroupCounts(run, part), part.weights(run)
+    by_actor: Pairs = {}
+    by_operation: Pairs = {}
+    for rows in run.batches("timeline", COLUMNS):
+        whom, actor = integers(rows["waits_for"], missing=NONE), numbers(rows["actor"]).astype(np.int64)
+        waiting = _waiting(rows, part)
+        some = np.flatnonzero((whom != NONE) & (waiting > 0) & (weights[actor] > 0))
+        if not len(some):
+            continue
+        kinds, stems = words(rows["kind"]), stems_of(words(rows["name"]))
+        names = stems.codes[coded(rows["name"])[some]]
+        columns = (kinds.codes[some], names, groups.of(rows)[some], whom[some])
+        for (kind, stem, counts, one), ns in _sums(columns, waiting[some]):
+            for group, ranks in groups.counts[counts]:
+                key = (kinds.texts[kind], stems.texts[stem], group)
+                by_operation.setdefault(key, Counter())[one] += ranks * ns
+        for (own, one), ns in _sums((actor[some], whom[some]), waiting[some]):
+            by_actor.setdefault(own, Counter())[one] += ns
+    return by_actor, by_operation
+
+
+def _waiting(rows: Any, part: Selection) -> Any:
+    """How long each node that completed waits, in the window."""
+    start, end = numbers(rows["start_ns"]), integers(rows["end_ns"], missing=NONE)
+    end = np.maximum(end, start)
+    let_in = np.minimum(start + integers(rows["queued_ns"], missing=0), end)
+    moved = np.minimum(let_in + integers(rows["waiting_ns"], missing=0), end)
+    begin, until = part.clipped(let_in, moved)
+    return until - begin
+
+
+def _sums(columns: Sequence[Any], values: Any) -> list[tuple[tuple[int, ...], int]]:
+    """Distinct rows of some columns, and the sums of their values."""
+    distinct, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, which.reshape(-1), values)
+    return list(zip(map(tuple, distinct.tolist()), sums.tolist(), strict=True))
+
+
+def waits_lines(found: WaitTables, part: Selection, width: int) -> list[str]:
+    """Three tables."""
+    if not found.operations:
+        return ["there is no communication"]
+    lines: list[str] = []
+    for head, table in (("ranks", found.ranks), ("group", found.groups), ("operation", found.operations)):
+        lines += [*_table(head, table, part, width), ""]
+    return [*lines, *LEGEND]
+
+
+def _table(head: str, table: Sequence[Waits], part: Selection, width: int) -> list[str]:
+    shown = part.cut(table, ROWS)
+    whole = max((one.transfer_ns + one.waiting_ns for one in shown), default=1)
+    rows = [
+        (
+            one.name,
+            format_ns(one.transfer_ns),
+            format_ns(one.waiting_ns),
+            share(one.waiting_ns, one.transfer_ns + one.waiting_ns),
+            _for(one),
+            bar((("▒", one.transfer_ns), ("░", one.waiting_ns)), whole, BAR),
+        )
+        for one in shown
+    ]
+    lines = fitted(
+        [(head, "transfer", "waiting", "", "for", ""), *rows],
+        "<>>><<",
+        width,
+        shrink={0: 24, 4: 12},
+        drop=(5,),
+        names=(0,),
+    )
+    more = len(table) - len(shown)
+    return [*lines, *([f"… and {plural(more, 'line')} with less waiting: --top"] if more else [])]
+
+
+def _for(one: Waits) -> str:
+    if one.waits_for is None:
+        return ""
+    whose = "rank" if one.waits_for.isdecimal() else "ranks"
+    return f"{whose} {one.waits_for} {share(one.waits_for_ns, one.nodes_waiting_ns)}"

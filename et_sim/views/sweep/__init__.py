@@ -1,0 +1,1 @@
+"""Looking at a sweep: its table, what each axis does, where the bottleneck changes."""

@@ -1,0 +1,146 @@
+"""Two sweeps over the same axes: which points got slower or faster, by how much, and which failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.units import format_ns, plural
+from et_sim.views.compare.text import percent, signed
+from et_sim.views.sweep.directory import SweepDirectory
+from et_sim.views.sweep.scales import shown
+from et_sim.views.sweep.summary import COMPLETE, NARROWEST
+from et_sim.views.text import fitted
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A point that both sweeps have; times are None unless it is complete."""
+
+    values: Key
+    statuses: tuple[str, str]
+    a_ns: int | None
+    b_ns: int | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long B's makespan is; 1 unless both are known."""
+        return 1.0 if self.a_ns is None or self.b_ns is None else self.b_ns / max(self.a_ns, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepComparison:
+    """The points of both, the largest changes first, and how many only one of them has."""
+
+    axes: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    only_a: int
+    only_b: int
+
+    def exceeds(self, threshold: float) -> bool:
+        """Whether any point of B is slower than A's by more than a share, or complete no more."""
+        return any(
+            one.ratio > 1 + threshold or (one.a_ns is not None and one.b_ns is None) for one in self.pairs
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        points = [
+            {
+                "axes": dict(zip(self.axes, one.values, strict=True)),
+                "status": list(one.statuses),
+                "makespan_ns": [one.a_ns, one.b_ns],
+            }
+            for one in self.pairs
+        ]
+        return {"points": points, "only_a": self.only_a, "only_b": self.only_b}
+
+
+def compare_sweeps(a: SweepDirectory, b: SweepDirectory) -> SweepComparison:
+    """Find the points that both have."""
+    if set(a.axes) != set(b.axes):
+        others = sorted(set(a.axes) ^ set(b.axes))
+        raise UsageError(
+            f"only one of the two sweeps varies {', '.join(others)}",
+            place=str(b.path),
+            remedy="compare sweeps with axes of the same names",
+        )
+    before, after = _by_values(a, a.axes), _by_values(b, a.axes)
+    pairs = [_pair(key, row, after[key]) for key, row in before.items() if key in after]
+    if not pairs:
+        raise UsageError(
+            "the two sweeps have no point with equal values of all axes",
+            place=str(b.path),
+            remedy="compare sweeps that have points in common",
+        )
+    pairs.sort(key=lambda one: -max(one.ratio, 1 / one.ratio if one.ratio else 1.0))
+    return SweepComparison(a.axes, tuple(pairs), len(before) - len(pairs), len(after) - len(pairs))
+
+
+def _by_values(sweep: SweepDirectory, axes: tuple[str, ...]) -> dict[Key, Mapping[str, Any]]:
+    return {tuple(row[axis] for axis in axes): row for row in sweep.table.to_pylist()}
+
+
+def _pair(key: Key, a: Mapping[str, Any], b: Mapping[str, Any]) -> Pair:
+    return Pair(key, (a["status"], b["status"]), a["makespan_ns"], b["makespan_ns"])
+
+
+def sweep_comparison_lines(found: SweepComparison, width: int, top: int) -> list[str]:
+    """What changed, at most `top` points of each kind."""
+    known = [one for one in found.pairs if one.a_ns is not None and one.b_ns is not None]
+    changed = [one for one in known if one.a_ns != one.b_ns]
+    lines = [f"points       {_counted(found)}"]
+    if known:
+        slower = sum(one.ratio > 1 for one in changed)
+        same = len(known) - len(changed)
+        lines.append(f"makespan     {slower:,} slower, {len(changed) - slower:,} faster, {same:,} as before")
+        lines.append(f"best         {_best(known)}")
+    if changed:
+        lines += ["", *_table(found.axes, changed, width, top)]
+    return lines + _statuses(found, top)
+
+
+def _counted(found: SweepComparison) -> str:
+    text = f"{len(found.pairs):,} in both"
+    for count, whose in ((found.only_a, "A"), (found.only_b, "B")):
+        text += f", {count:,} only in {whose}" if count else ""
+    return text
+
+
+def _best(known: list[Pair]) -> str:
+    """Of the points that both completed."""
+    before, after = min(one.a_ns or 0 for one in known), min(one.b_ns or 0 for one in known)
+    if before == after:
+        return f"{format_ns(before)} in both"
+    text = f"{format_ns(before)}, then {format_ns(after)}"
+    return f"{text}: {signed(after - before)} ({percent(before, after)})"
+
+
+def _table(axes: tuple[str, ...], changed: list[Pair], width: int, top: int) -> list[str]:
+    cells = [[*axes, "before", "after", "difference", ""]]
+    for one in changed[:top]:
+        before, after = one.a_ns or 0, one.b_ns or 0
+        times = [format_ns(before), format_ns(after), signed(after - before), percent(before, after)]
+        cells.append([*map(shown, one.values), *times])
+    places = range(len(axes))
+    shrink = dict.fromkeys(places, NARROWEST)
+    lines = fitted(cells, "<" * len(axes) + ">>>>", width, shrink=shrink, drop=(len(axes),), names=places)
+    if len(changed) > top:
+        lines.append(f"… and {plural(len(changed) - top, 'smaller change')}: --top, or --json")
+    return lines
+
+
+def _statuses(found: SweepComparison, top: int) -> list[str]:
+    """Points that became complete, or are so no more."""
+    other = [one for one in found.pairs if COMPLETE in one.statuses and len(set(one.statuses)) > 1]
+    lines = [""] * bool(other)
+    for one in other[:top]:
+        values = ", ".join(f"{axis} {shown(v)}" for axis, v in zip(found.axes, one.values, strict=True))
+        lines.append(f"{values}: {one.statuses[0]}, then {one.statuses[1]}")
+    if len(other) > top:
+        lines.append(f"… and {plural(len(other) - top, 'point')} more: --top, or --json")
+    return lines

@@ -1,0 +1,99 @@
+"""What the picture and the page of a sweep show: its complete points, the fastest first, as charts.
+
+Not here: pixels (`charts`), words (`picture`, `page`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from et_sim.views.sweep.directory import SweepDirectory
+from et_sim.views.sweep.front import front_of
+from et_sim.views.sweep.scales import MAKESPAN, RESOURCES, Quantity, Scale, axis_scale, quantity_scale
+from et_sim.views.sweep.summary import complete
+
+MOST_JOINED = 16  # values whose best points a line joins; always, where there is one axis
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Makespans over an axis or another figure."""
+
+    x: Scale
+    y: Scale
+    has_line: bool = False
+    front: tuple[int, ...] = ()  # rows
+
+
+class Content:
+    """A sweep, opened for drawing."""
+
+    def __init__(self, sweep: SweepDirectory) -> None:
+        self.sweep = sweep
+        self.every: Sequence[Mapping[str, Any]] = sweep.table.to_pylist()
+        self.rows = complete(self.every)
+
+    @cached_property
+    def bottlenecks(self) -> tuple[str, ...]:
+        """Of every row."""
+        return tuple(row["bottleneck"] or "" for row in self.rows)
+
+    @cached_property
+    def makespans(self) -> Scale:
+        """Where the makespans stand."""
+        return self.quantity(MAKESPAN)
+
+    @cached_property
+    def axes(self) -> tuple[Scale, ...]:
+        """Where the values of the axes stand, as the sweep lists them."""
+        in_order = sorted(range(len(self.rows)), key=lambda row: self.rows[row]["point"])
+        found = []
+        for axis in self.sweep.axes:
+            scale = axis_scale(axis, [self.rows[row][axis] for row in in_order])
+            places: list[int | None] = [None] * len(self.rows)
+            for row, place in zip(in_order, scale.places, strict=True):
+                places[row] = place
+            found.append(Scale(scale.title, tuple(places), scale.marks))
+        return tuple(found)
+
+    @cached_property
+    def resources(self) -> tuple[Quantity, ...]:
+        """Figures besides the makespan that cost something, and differ between points."""
+        columns = set(self.sweep.table.column_names)
+        return tuple(
+            one
+            for one in RESOURCES
+            if one.column in columns
+            and len({row[one.column] for row in self.rows} - {None}) > 1
+            and one.column not in self.sweep.axes
+        )
+
+    def quantity(self, one: Quantity) -> Scale:
+        """Where a figure of every row stands."""
+        return quantity_scale(one, [row[one.column] for row in self.rows])
+
+    def front(self, one: Quantity) -> tuple[int, ...]:
+        """The rows that no other one beats in this figure and in makespan, by rising figure."""
+        known = [row for row in range(len(self.rows)) if self.rows[row][one.column] is not None]
+        costs = [self.rows[row][one.column] for row in known]
+        found = front_of(costs, [self.rows[row][MAKESPAN.column] for row in known])
+        return tuple(known[place] for place in found)
+
+    def charts(self) -> list[Chart]:
+        """One for every axis, and one for every resource."""
+        alone = len(self.axes) == 1
+        of_axes = [
+            Chart(scale, self.makespans, len(set(scale.places)) > 1 and (alone or _are_few(scale)))
+            for scale in self.axes
+        ]
+        of_resources = [
+            Chart(self.quantity(one), self.makespans, front=self.front(one)) for one in self.resources
+        ]
+        return of_axes + of_resources
+
+
+def _are_few(scale: Scale) -> bool:
+    return len(set(scale.places)) <= MOST_JOINED

@@ -1,0 +1,80 @@
+"""Open the directory of a sweep, or say precisely why it is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.paths import is_file
+from et_sim.tables.of_sweeps import ABOUT, FIGURES, FILES, NUMBER, OBJECTIVES, SEARCH, TABLE
+
+AGAIN = "sweep again with et-sim sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDirectory:
+    """A sweep's table in memory, and what it says of itself."""
+
+    path: Path
+    table: Any
+    axes: tuple[str, ...]
+    points: int  # of the sweep; the table has those that are finished
+    version: str = ""  # of et-sim that wrote it
+    search: Mapping[str, Any] | None = None  # what a search found, if it was one
+
+    def table_of(self, name: str) -> Any:
+        """One of the tables by its name."""
+        return self.table if name == TABLE else _read(self.path / FILES[name])
+
+
+def is_sweep(path: str | Path) -> bool:
+    """Whether a directory holds the table of a sweep."""
+    return is_file(Path(path) / FILES[TABLE])
+
+
+def open_sweep(path: str | Path) -> SweepDirectory:
+    """Open a sweep's directory; every refusal is a `UsageError`."""
+    folder = Path(path)
+    table = _read(folder / FILES[TABLE])
+    try:
+        about = json.loads((table.schema.metadata or {})[ABOUT.encode()])
+        axes, points = tuple(str(axis["name"]) for axis in about["axes"]), int(about["points"])
+        search = _checked(about.get(SEARCH))
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(
+            "does not say what was swept", place=str(folder / FILES[TABLE]), remedy=AGAIN
+        ) from None
+    missing = {NUMBER, *axes, *(figure.name for figure in FIGURES)} - set(table.column_names)
+    if missing:
+        raise UsageError(
+            f"column {sorted(missing)[0]!r} is missing", place=str(folder / FILES[TABLE]), remedy=AGAIN
+        )
+    return SweepDirectory(folder, table, axes, points, str(about.get("et_sim", "")), search)
+
+
+def _checked(search: Any) -> Mapping[str, Any] | None:
+    """What a search says of itself; an error if it is not that."""
+    if search is None:
+        return None
+    numbers = {name: int(search[name]) for name in ("evaluated", "impossible", "ruled_out", "left")}
+    objectives = [str(name) for name in search["minimise"]]
+    if not objectives or not set(objectives) <= set(OBJECTIVES):
+        raise ValueError("no objectives")
+    return {**search, **numbers, "minimise": objectives, "front": list(map(int, search["front"]))}
+
+
+def _read(path: Path) -> Any:
+    import pyarrow as pa
+
+    try:
+        with pa.OSFile(str(path)) as source:
+            found = pa.ipc.open_file(source).read_all()
+            found.validate(full=True)
+            return found
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"cannot be read: {reason}", place=str(path), remedy=AGAIN) from None

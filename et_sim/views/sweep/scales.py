@@ -1,0 +1,161 @@
+"""Where the values of a column stand along an axis of a chart, and which of them are written there.
+
+Places are whole numbers from 0 to 1000. Not here: pixels (`charts`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from et_sim.units import format_bytes, format_joules, format_ns
+from et_sim.views.text import distinct
+
+LAST = 1000
+MOST_WRITTEN = 10  # values that are written one by one
+TICKS = 5
+MOST_LETTERS, LEAST_LETTERS, LETTERS = 14, 6, 40  # of a word; of all words along an axis
+LEAST_SIZE, MOST_SIZE = 1e-100, 1e100
+WIDE = 50  # times the least is the most from which on equal factors are equally far apart
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A column's name, the place of the value in every row, and the marks along the axis."""
+
+    title: str
+    places: tuple[int | None, ...]
+    marks: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A figure's column that has a unit: how it is called, written, and counted in ticks."""
+
+    column: str
+    title: str
+    shown: Callable[[Any], str]
+    base: int = 1000  # powers of which its units are apart
+
+
+MAKESPAN = Quantity("makespan_ns", "makespan", format_ns)
+EXPOSED = Quantity("exposed_comm_ns", "exposed communication", format_ns)
+RESOURCES = (
+    Quantity("ranks", "NPUs", lambda value: f"{value:,.0f}"),
+    Quantity("peak_memory_bytes", "peak memory", format_bytes, 1024),
+    Quantity("joules", "energy", format_joules),
+    Quantity("price", "price", lambda value: f"{value:.6g}"),
+)
+
+
+def are_numbers(rows: Sequence[Mapping[str, Any]], axis: str) -> bool:
+    """Whether all values of an axis are numbers."""
+    return all(isinstance(row[axis], int | float) and not isinstance(row[axis], bool) for row in rows)
+
+
+def shown(value: Any) -> str:
+    """A value of an axis, as people read it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None else str(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value can be placed by its size: differences and factors of such numbers are numbers, too."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value == 0 or LEAST_SIZE < abs(value) < MOST_SIZE
+
+
+def axis_scale(name: str, values: Sequence[Any]) -> Scale:
+    """Of an axis of the sweep: numbers by their size, or by factors where that parts them better; others as
+    they are listed."""
+    different = list(dict.fromkeys(values))
+    if not all(is_number(value) for value in different):
+        return _listed(name, values, different)
+    different.sort()
+    place = _logarithmic if _are_factors(different) else _linear
+    at = {value: place(value, different[0], different[-1]) for value in different}
+    if len(different) <= MOST_WRITTEN:
+        marks = [(at[value], shown(value)) for value in different]
+    elif place is _linear:
+        marks = _round_marks(different[0], different[-1], shown, 1000)
+    else:
+        marks = _factor_marks(different[0], different[-1], shown, 1000)
+    return Scale(name, tuple(at[value] for value in values), tuple(marks))
+
+
+def quantity_scale(quantity: Quantity, values: Sequence[Any]) -> Scale:
+    """Of a figure: from 0 on where that leaves room to see differences; rows without it have no place."""
+    known = [value for value in values if value is not None]
+    least, most = min(known), max(known)
+    if least > 0 and most > WIDE * least:
+        place, marks = _logarithmic, _factor_marks(least, most, quantity.shown, quantity.base)
+    else:
+        least = 0 if 2 * least <= most or most == least else least - (most - least) / 20
+        place, marks = _linear, _round_marks(least, most, quantity.shown, quantity.base)
+    at = {value: place(value, least, most) for value in set(known)}
+    places = tuple(None if value is None else at[value] for value in values)
+    return Scale(quantity.title, places, tuple(marks))
+
+
+def _listed(name: str, values: Sequence[Any], different: Sequence[Any]) -> Scale:
+    parts = max(len(different) - 1, 1)
+    at = {value: LAST * number // parts for number, value in enumerate(different)}
+    letters = max(LEAST_LETTERS, min(MOST_LETTERS, LETTERS // len(different)))
+    words = distinct([shown(value) for value in different], letters)
+    marks = tuple((at[value], word) for value, word in zip(different, words, strict=True))
+    return Scale(name, tuple(at[value] for value in values), marks)
+
+
+def _are_factors(different: Sequence[float]) -> bool:
+    """Whether numbers in order are spread more evenly by their factors than by their differences."""
+    if len(different) < 3 or different[0] <= 0:
+        return False
+    pairs = list(pairwise(different))
+    apart = max(after - before for before, after in pairs) / (different[-1] - different[0])
+    factor = max(math.log(after / before) for before, after in pairs)
+    return factor / math.log(different[-1] / different[0]) < apart
+
+
+def _linear(value: float, least: float, most: float) -> int:
+    return LAST // 2 if most == least else round(LAST * (value - least) / (most - least))
+
+
+def _logarithmic(value: float, least: float, most: float) -> int:
+    return round(LAST * math.log(value / least) / math.log(most / least))
+
+
+def _round_marks(least: float, most: float, said: Callable[[Any], str], base: int) -> list[tuple[int, str]]:
+    """At round numbers of the largest unit that fits."""
+    if most == least:
+        return [(LAST // 2, said(least))]
+    unit = _unit(max(abs(least), abs(most)), base)
+    step = _round_step((most - least) / unit / TICKS) * unit
+    numbers = range(math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9) + 1)
+    return [(_linear(number * step, least, most), said(number * step)) for number in numbers]
+
+
+def _factor_marks(least: float, most: float, said: Callable[[Any], str], base: int) -> list[tuple[int, str]]:
+    """At 1, 2, 5, 10, … of a unit, or the powers of ten alone where these are many."""
+    unit = _unit(least, base)
+    first, last = math.floor(math.log10(least / unit)), math.ceil(math.log10(most / unit))
+    digits = (1, 2, 5) if last - first <= 2 else (1,)
+    numbers = [digit * 10.0**power * unit for power in range(first, last + 1) for digit in digits]
+    return [(_logarithmic(one, least, most), said(one)) for one in numbers if least <= one <= most]
+
+
+def _unit(size: float, base: int) -> float:
+    power = 0 if size < base else math.floor(math.log(size, base))
+    return float(base**power)
+
+
+def _round_step(span: float) -> float:
+    """The least of 1, 2, 5 times a power of ten that is not below `span`."""
+    power = 10.0 ** math.floor(math.log10(span))
+    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= span * (1 - 1e-9))

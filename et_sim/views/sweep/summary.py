@@ -1,0 +1,190 @@
+"""A sweep on one screen: the best points, the effect of each axis, turns of the bottleneck, what failed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from et_sim.errors import UsageError
+from et_sim.tables.of_sweeps import FILES, NUMBER, RUNS
+from et_sim.units import format_bytes, format_ns, plural
+from et_sim.views.sweep.directory import SweepDirectory
+from et_sim.views.sweep.effects import Effect, effects_of, turns_of
+from et_sim.views.sweep.scales import are_numbers, shown
+from et_sim.views.sweep.searched import search_lines
+from et_sim.views.text import fitted, share, terminal_width
+
+USUAL_TOP = 5
+MOST_TURNS = 12
+COMPLETE = "complete"
+NARROWEST = 8
+Row = Mapping[str, Any]
+
+
+def sweep_text(sweep: SweepDirectory, top: int | None = None) -> str:
+    """What a sweep found."""
+    rows = sweep.table.to_pylist()
+    done = complete(rows)
+    most, width = _top(top), terminal_width()
+    lines = [counted(sweep, rows)]
+    if sweep.search is not None:
+        lines = search_lines(sweep, rows, most, width)
+    elif done:
+        in_order = _in_order(done)
+        lines += ["", *_best(sweep, done, most, width), "", *_effects(sweep, in_order, width)]
+        lines += _turns(sweep, in_order, width)
+    lines += _failures(rows, most, width)
+    return "\n".join(lines)
+
+
+def sweep_json(sweep: SweepDirectory, top: int | None = None) -> str:
+    """The same for programs; without `top`, all points."""
+    rows = sweep.table.to_pylist()
+    done = complete(rows)
+    best, in_order = done if top is None else done[: _top(top)], _in_order(done)
+    found = {
+        "points": sweep.points,
+        "evaluated": len(rows),
+        "status": dict(Counter(row["status"] for row in rows)),
+        "axes": list(sweep.axes),
+        **({} if sweep.search is None else {"search": sweep.search}),
+        "best": [{name: value for name, value in row.items() if value is not None} for row in best],
+        "effects": [one.as_dict() for axis in sweep.axes for one in effects_of(in_order, axis)],
+        "turns": [one.as_dict() for axis in sweep.axes for one in turns_of(in_order, sweep.axes, axis)],
+        "failures": [
+            {NUMBER: row[NUMBER], "status": row["status"], "error": row["error"]}
+            for row in rows
+            if row["status"] != COMPLETE
+        ],
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _top(top: int | None) -> int:
+    if top is not None and top < 1:
+        raise UsageError(f"cannot show {top} lines", place="--top", remedy="give a number from 1")
+    return USUAL_TOP if top is None else top
+
+
+def complete(rows: Sequence[Row]) -> list[Row]:
+    """The fastest first; of equal ones, in the order of points."""
+    done = [row for row in rows if row["status"] == COMPLETE]
+    return sorted(done, key=lambda row: (row["makespan_ns"], row[NUMBER]))
+
+
+def _in_order(rows: Sequence[Row]) -> list[Row]:
+    """As points are numbered: words that are values of axes stand as the sweep lists them."""
+    return sorted(rows, key=lambda row: row[NUMBER])
+
+
+def counted(sweep: SweepDirectory, rows: Sequence[Row]) -> str:
+    """How many points there are, and what became of them."""
+    counts = Counter(row["status"] for row in rows)
+    told = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
+    left = sweep.points - len(rows)
+    more = f"; {left:,} not evaluated yet" if left else ""
+    return f"points       {sweep.points:,}: {told or 'none evaluated'}{more}"
+
+
+def run_name(row: Row) -> str:
+    """What the directory of a point's run is called."""
+    return str(row["digest"][:12])
+
+
+def is_kept(sweep: SweepDirectory, row: Row) -> bool:
+    """Whether that directory is there."""
+    return (sweep.path / RUNS / run_name(row)).is_dir()
+
+
+def _best(sweep: SweepDirectory, done: Sequence[Row], most: int, width: int) -> list[str]:
+    has_memory = any(row["peak_memory_bytes"] is not None for row in done)
+    head = ["best", *sweep.axes, "makespan", "slower by", "memory", "most time goes to", "run"]
+    least = done[0]["makespan_ns"]
+    cells = [head]
+    for row in done[:most]:
+        peak = row["peak_memory_bytes"]
+        cells.append(
+            [
+                str(row[NUMBER]),
+                *(shown(row[axis]) for axis in sweep.axes),
+                format_ns(row["makespan_ns"]),
+                share(row["makespan_ns"] - least, least) if row["makespan_ns"] > least else "",
+                "" if peak is None else format_bytes(peak),
+                f"{row['bottleneck']} {share(row['bottleneck_share'] or 0, 1)}",
+                f"{RUNS}/{run_name(row)}" if is_kept(sweep, row) else "",
+            ]
+        )
+    axes = range(1, 1 + len(sweep.axes))
+    alignment = "<" + "".join(">" if are_numbers(done, axis) else "<" for axis in sweep.axes) + ">>><<"
+    empty = [place for place in range(len(head)) if not any(row[place] for row in cells[1:])]
+    kept = [
+        place for place in range(len(head)) if place not in empty or (head[place] == "memory" and has_memory)
+    ]
+    visible = [[row[place] for place in kept] for row in cells]
+    texts = [at for at, place in enumerate(kept) if place in axes and alignment[place] == "<"]
+    drop = [at for at, place in enumerate(kept) if head[place] in ("memory", "slower by")][::-1]
+    return fitted(
+        visible,
+        "".join(alignment[place] for place in kept),
+        width,
+        shrink=dict.fromkeys(texts, NARROWEST),
+        drop=drop,
+        names=texts,
+    )
+
+
+def _effects(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
+    cells = [["axis", "value", "points", "best", "mean", ""]]
+    for axis in sweep.axes:
+        found = effects_of(done, axis)
+        least = min(one.mean_ns for one in found)
+        for number, one in enumerate(found):
+            slower = share(one.mean_ns - least, least) if one.mean_ns > least else ""
+            cells.append(
+                [
+                    axis if number == 0 else "",
+                    _span(one),
+                    f"{one.points:,}",
+                    format_ns(one.least_ns),
+                    format_ns(one.mean_ns),
+                    f"+{slower}" if slower[:1].isdecimal() else slower,
+                ]
+            )
+    return fitted(cells, "<>>>>>", width, shrink={0: 16, 1: NARROWEST}, names=(0, 1))
+
+
+def _span(one: Effect) -> str:
+    return shown(one.value) if one.value == one.until else f"{shown(one.value)} to {shown(one.until)}"
+
+
+def _turns(sweep: SweepDirectory, done: Sequence[Row], width: int) -> list[str]:
+    """Where the bottleneck changes, all other axes being equal."""
+    if len({row["bottleneck"] for row in done}) < 2:
+        return ["", *wrap(f"Most time goes to {done[0]['bottleneck']} at every point.", width)]
+    found = [one for axis in sweep.axes for one in turns_of(done, sweep.axes, axis)]
+    if not found:
+        return []
+    cells = [["where most time goes to something else", "from", "to", "pairs of points"]]
+    for one in found[:MOST_TURNS]:
+        at = f"{one.axis}: {shown(one.value)} -> {shown(one.to)}"
+        cells.append([at, one.bottleneck, one.becomes, f"{one.times:,} of {one.of:,}"])
+    lines = ["", *fitted(cells, "<<<>", width, shrink={0: 24}, names=(0,))]
+    hidden = len(found) - MOST_TURNS
+    return [*lines, f"… and {plural(hidden, 'more change')}: --json has all"] if hidden > 0 else lines
+
+
+def _failures(rows: Sequence[Row], most: int, width: int) -> list[str]:
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        if row["status"] != COMPLETE:
+            reasons.setdefault((row["status"], row["error"] or ""), []).append(row[NUMBER])
+    lines: list[str] = []
+    for (status, reason), numbers in list(reasons.items())[:most]:
+        others = f" and {plural(len(numbers) - 1, 'other')}" if len(numbers) > 1 else ""
+        lines += ["", *wrap(f"point {numbers[0]}{others} {status}: {reason}", width)]
+    if len(reasons) > most:
+        lines += ["", f"… and {plural(len(reasons) - most, 'more reason')}: column error of {FILES['sweep']}"]
+    return lines

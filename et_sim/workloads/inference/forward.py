@@ -1,0 +1,203 @@
+"""Forward passes of a model, one after the other: what every rank computes and exchanges.
+
+Tensor-parallel ranks have a share of every layer and of the vocabulary, and all-reduce what they have after
+attention, after the feed-forward part and after the embedding. The scores of the next tokens are gathered by
+all of them. Experts are shared in the same way; or, with an expert axis, each is whole on a rank, and every
+rank of the tensor axis sends a share of the tokens to those that have their experts, gets them back, and
+gathers the others.
+
+Weights, and what is cached, come from the largest memory (`cold`): a pass has no use for them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from et_sim.errors import UsageError
+from et_sim.trace.workload import Workload
+from et_sim.workloads.axes import Axes
+from et_sim.workloads.inference.attention import attention_kernels
+from et_sim.workloads.inference.batch import Batch
+from et_sim.workloads.inference.checks import check
+from et_sim.workloads.job import make_workload
+from et_sim.workloads.kernels import Kernel, element_wise, product
+from et_sim.workloads.models.model import Experts, FeedForward, Model
+from et_sim.workloads.pipeline import Direction
+from et_sim.workloads.rank import Rank
+from et_sim.workloads.training.plan import EXPERT, PIPELINE, TENSOR, Plan
+from et_sim.workloads.training.work import Work
+
+TOKEN_BYTES = 8  # of a token's number
+REPLICA = "replica"
+
+
+def make_inference(model: Model, plan: Plan, batches: Sequence[Batch]) -> Workload:
+    """Forward passes over these batches, each after the one before, in every replica alike."""
+    check(model, plan)
+    check_batches(batches)
+    return make_workload(
+        plan.axes, lambda rank: run_passes(Work(rank, plan), model, batches), source=f"<{model.name}>"
+    )
+
+
+def make_replica(model: Model, plan: Plan, batch: Batch, *, first: int, ranks: int) -> Workload:
+    """A pass of one replica, whose ranks begin with number `first`; the other ones of `ranks` do nothing."""
+    check(model, plan)
+    check_batches((batch,))
+    each = plan.tensor * plan.pipeline
+    number, offset = divmod(first, each)
+    if offset or ranks % each:
+        raise UsageError(
+            f"a replica of {each} ranks cannot begin at rank {first} of {ranks}",
+            remedy=f"replicas of this size begin at multiples of {each}, and divide the NPUs of the machine",
+        )
+    axes = Axes(**{TENSOR: plan.tensor, PIPELINE: plan.pipeline, REPLICA: ranks // each})
+    if plan.expert > 1:
+        axes = axes.split(TENSOR, **{EXPERT: plan.expert, "expert-data": plan.tensor // plan.expert})
+
+    def program(rank: Rank) -> None:
+        if rank.place(REPLICA) == number:
+            run_passes(Work(rank, plan), model, (batch,))
+
+    return make_workload(axes, program, source=f"<{model.name}>")
+
+
+def check_batches(batches: Iterable[Batch]) -> None:
+    """Refuse passes over nothing."""
+    for batch in batches:
+        if batch.tokens < 1:
+            raise UsageError("a forward pass has no tokens", remedy="give a segment with a token at least")
+
+
+def run_passes(work: Work, model: Model, batches: Sequence[Batch]) -> None:
+    """The program of a rank."""
+    place = work.rank.place(PIPELINE)
+    for number, batch in enumerate(batches):
+        work.during = f"{Direction.FORWARD} {number}"
+        _Pass(work, model, batch, place, number).run()
+
+
+class _Pass:
+    """One batch through the part of the model that a rank has."""
+
+    def __init__(self, work: Work, model: Model, batch: Batch, place: int, number: int) -> None:
+        self.work, self.plan, self.model, self.batch = work, work.plan, model, batch
+        self.place, self.number = place, number
+        self.part = self.plan.part(model, place, 0)
+        self.dense = tuple(self._dense(model.feed_forward, "feed-forward"))
+        self.attention = tuple(attention_kernels(model, self.plan, batch))
+
+    def run(self) -> None:
+        """From tokens, or activations of the stage before, to the next tokens."""
+        work = self.work
+        if self.part.has_embedding:
+            work.where = "embedding"
+            self._element_wise("embedding", self.batch.tokens * self.model.hidden, 1, 2)
+            self._all_reduce("embedding")
+        else:
+            self._receive(-1, self._activations, 2 * self.number)
+        for layer in self.part.all_layers:
+            work.where = f"layer {layer}"
+            self._layer(layer)
+        work.where = ""
+        if self.part.has_head:
+            self._head()
+        else:
+            self._send(1, self._activations, 2 * self.number)
+        self._return_tokens()
+
+    @property
+    def _activations(self) -> int:
+        """Bytes of what a layer hands to the next one."""
+        return self.batch.tokens * self.model.hidden * self.plan.value_bytes
+
+    def _layer(self, layer: int) -> None:
+        self._element_wise("attention norm", self.batch.tokens * self.model.hidden, 5, 2)
+        self._all(self.attention)
+        self._all_reduce("attention")
+        self._element_wise("feed-forward norm", self.batch.tokens * self.model.hidden, 5, 2)
+        experts = self.model.experts
+        if experts is None or not self.model.has_experts(layer):
+            self._all(self.dense)
+            self._all_reduce("feed-forward")
+        else:
+            self._experts(experts)
+
+    def _all(self, kernels: Iterable[Kernel]) -> None:
+        for kernel in kernels:
+            self.work.then(kernel)
+
+    def _element_wise(self, name: str, values: int, operations: int, passes: int) -> None:
+        self.work.then(element_wise(name, values, operations, passes, self.plan.value_bytes))
+
+    def _all_reduce(self, name: str) -> None:
+        self.work.exchange("all_reduce", self._activations, TENSOR, f"{name} all-reduce")
+
+    def _dense(
+        self, part: FeedForward, name: str, *, rows: int | None = None, copies: int = 1, shares: int = 0
+    ) -> Iterable[Kernel]:
+        """Two products and what is between them; `copies`: of several experts."""
+        hidden, size, shares = self.model.hidden, self.plan.value_bytes, shares or self.plan.tensor
+        rows = self.batch.tokens if rows is None else rows
+        width, inner = part.width // shares, part.inner // shares
+        passes = 3 if part.is_gated else 2
+        yield product(f"{name} up", rows, inner, hidden, size, copies).cold()
+        yield element_wise(f"{name} activation", rows * copies * width, 8, passes, size)
+        yield product(f"{name} down", rows, hidden, width, size, copies).cold()
+
+    def _experts(self, experts: Experts) -> None:
+        """Tokens take experts as evenly as they can: as many experts have work as there are choices."""
+        plan, hidden = self.plan, self.model.hidden
+        is_spread = plan.expert > 1
+        tokens = -(-self.batch.tokens // plan.tensor) if is_spread else self.batch.tokens
+        chosen = (
+            tokens * experts.chosen * plan.expert
+        )  # by the tokens of all ranks that the experts are spread over
+        busy = min(experts.count, chosen)
+        local, rows = -(-busy // plan.expert), -(-chosen // busy)
+        self.work.then(product("router", tokens, experts.count, hidden, plan.value_bytes).cold())
+        if experts.shared:
+            whole = FeedForward(experts.expert.width * experts.shared, experts.expert.is_gated)
+            self._all(self._dense(whole, "shared expert"))
+        size = tokens * experts.chosen * hidden * plan.value_bytes
+        if is_spread:
+            self.work.exchange("all_to_all", size, EXPERT, "to experts")
+        shares = 1 if is_spread else plan.tensor
+        self._all(self._dense(experts.expert, "experts", rows=rows, copies=local, shares=shares))
+        if not is_spread:
+            self._all_reduce("experts")
+            return
+        self.work.exchange("all_to_all", size, EXPERT, "from experts")
+        self.work.exchange("all_gather", tokens * hidden * plan.value_bytes, TENSOR, "experts all-gather")
+        if experts.shared:
+            self._all_reduce("shared expert")
+
+    def _head(self) -> None:
+        """Scores of all words for the sequences that get a token, and the choice of it."""
+        model, plan, sampled = self.model, self.plan, self.batch.sampled
+        if not sampled:
+            return
+        vocabulary = -(-model.vocabulary // plan.tensor)
+        self._element_wise("head norm", sampled * model.hidden, 5, 2)
+        self.work.then(product("head", sampled, vocabulary, model.hidden, plan.value_bytes).cold())
+        self.work.exchange("all_gather", sampled * vocabulary * plan.value_bytes, TENSOR, "scores all-gather")
+        self._element_wise("sampling", sampled * model.vocabulary, 5, 2)
+
+    def _return_tokens(self) -> None:
+        """From the last stage to the first one, which begins with them."""
+        stages, size = self.plan.pipeline, self.batch.sampled * TOKEN_BYTES
+        if stages == 1 or not size:
+            return
+        if self.part.has_head:
+            self._send(1 - stages, size, 2 * self.number + 1)
+        elif self.part.has_embedding:
+            self._receive(stages - 1, size, 2 * self.number + 1)
+
+    def _receive(self, distance: int, size: int, tag: int) -> None:
+        source = self.work.rank.next(PIPELINE, distance)
+        name, after = self.work.name("receive"), self.work.at
+        self.work.at = self.work.rank.receive(source, size, tag, name=name, after=after)
+
+    def _send(self, distance: int, size: int, tag: int) -> None:
+        to = self.work.rank.next(PIPELINE, distance)
+        self.work.rank.send(to, size, tag, name=self.work.name("send"), after=self.work.at)

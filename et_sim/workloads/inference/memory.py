@@ -1,0 +1,20 @@
+"""Weights that a rank holds for inference.
+
+Not here: what kernels need while they run.
+"""
+
+from __future__ import annotations
+
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.plan import Plan
+
+
+def weight_bytes_of_stage(model: Model, plan: Plan, place: int) -> int:
+    """Of a rank at a place along the pipeline."""
+    layers, part = Layers(model, plan), plan.part(model, place, 0)
+    found = layers.embedding_weights * part.has_embedding + layers.head_weights * part.has_head
+    shares = plan.tensor if plan.expert == 1 else 1  # of every expert
+    for layer in part.all_layers:
+        found += layers.dense_weights(layer) + -(-layers.expert_weights(layer) // shares)
+    return found * plan.value_bytes

@@ -1,0 +1,146 @@
+"""What a plan of training cannot do better than, whatever the network: its time, and its memory.
+
+Kernels of a rank run one after the other, passes in the order of the schedule, and a stage begins with what
+another one has worked out. So the kernels alone, on a network that takes no time, bound the step from below.
+Micro-batches are alike: the kernels of one say those of all. The memory that a rank has at least is that of
+its states, all of which the optimizer needs, and the activations that wait for their way back between passes.
+
+Not here: how long a kernel takes (the machine says), and the step itself (`step`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from et_sim.trace.columns import NodeKind, Trace
+from et_sim.workloads.models.model import Model
+from et_sim.workloads.pipeline import Direction, Pass, pass_label
+from et_sim.workloads.rank import Rank
+from et_sim.workloads.training.ideal import Lengths, ends_of_passes, passes_by_place
+from et_sim.workloads.training.layers import Layers
+from et_sim.workloads.training.plan import PIPELINE, Plan
+from et_sim.workloads.training.states import States
+from et_sim.workloads.training.step import training_program
+from et_sim.workloads.training.units import Unit, units_of
+
+# How long the kernels at some rows of a rank's trace take, in nanoseconds.
+KernelTimes = Callable[[Trace, Any, int], Any]
+
+
+class Bounds(NamedTuple):
+    """No run of the plan is shorter, and in none does the rank with most memory have less."""
+
+    time_ns: int
+    memory_bytes: int
+
+
+def bounds_of(model: Model, plan: Plan, kernel_ns: KernelTimes) -> Bounds:
+    """Those of a plan; one that does not fit the model is refused."""
+    orders = passes_by_place(plan)
+    least = replace(plan, micro_batches=plan.pipeline if plan.chunks > 1 else 1)
+    program, layers = training_program(model, least), Layers(model, plan)
+    places = plan.axes.place(PIPELINE, np.arange(plan.ranks))
+    known: dict[Hashable, _Kernels] = {}
+    kernels, memory = [], 0
+    for place in range(plan.pipeline):
+        units = [units_of(layers, plan.part(model, place, chunk)) for chunk in range(plan.chunks)]
+        memory = max(memory, _memory(plan, units, orders[place]))
+        alike = tuple(tuple((unit.parts, *unit.weights[1:]) for unit in chunk) for chunk in units)
+        if alike not in known:
+            rank = int(np.argmax(places == place))
+            recorder = Rank(least.axes, rank, {}, "<bounds>")
+            program(recorder)
+            known[alike] = _kernels(recorder.recording.trace(), rank, kernel_ns)
+        kernels.append(known[alike])
+    lengths = [one.lengths(order, plan.chunks) for one, order in zip(kernels, orders, strict=True)]
+    sent = [one.until_sent(order, plan.chunks) for one, order in zip(kernels, orders, strict=True)]
+    ends = ends_of_passes(plan, orders, lengths, sent)
+    return Bounds(max(end + one.rest_ns for end, one in zip(ends, kernels, strict=True)), memory)
+
+
+class _Kernels(NamedTuple):
+    """Of one place, by what the names of its first micro-batch begin with."""
+
+    pass_ns: dict[str, int]
+    sent_ns: dict[str, int]  # until what the pass sends is there
+    rest_ns: int  # behind all passes
+
+    def lengths(self, order: Sequence[Pass], chunks: int) -> Lengths:
+        """How long each pass computes."""
+        return {one: self.pass_ns.get(_of_first(one, chunks), 0) for one in order}
+
+    def until_sent(self, order: Sequence[Pass], chunks: int) -> Lengths:
+        """How long each pass computes before it sends, if it does."""
+        return {one: self.sent_ns.get(_of_first(one, chunks), 0) for one in order}
+
+
+def _of_first(one: Pass, chunks: int) -> str:
+    """The same pass of the first micro-batch."""
+    return pass_label(one._replace(micro_batch=0), chunks)
+
+
+def _kernels(trace: Trace, rank: int, kernel_ns: KernelTimes) -> _Kernels:
+    nanos = np.zeros(len(trace), np.int64)
+    rows = np.flatnonzero(trace.kind == NodeKind.COMP)
+    nanos[rows] = kernel_ns(trace, rows, rank)
+    needed = _kernels_needed(trace)
+    passes: dict[str, int] = {}
+    sent: dict[str, int] = {}
+    rest = 0
+    names = [_label(trace, row) for row in range(len(trace))]
+    for row in rows.tolist():
+        if names[row]:
+            passes[names[row]] = passes.get(names[row], 0) + int(nanos[row])
+        else:
+            rest += int(nanos[row])
+    for row in np.flatnonzero(trace.kind == NodeKind.SEND).tolist():
+        if trace.names[int(trace.name[row])] == f"{names[row]} send":  # others are within the stage
+            before = rows[rows <= needed[row]].tolist()
+            sent[names[row]] = sum(int(nanos[one]) for one in before if names[one] == names[row])
+    return _Kernels(passes, sent, rest)
+
+
+def _label(trace: Trace, row: int) -> str:
+    """The pass of a node, as its name has it; empty: it is of none."""
+    words = trace.names[int(trace.name[row])].split(" ")
+    if words[0] not in tuple(Direction) or len(words) < 2:
+        return ""
+    return " ".join(words[: 4 if words[2:3] == ["chunk"] else 2])
+
+
+def _kernels_needed(trace: Trace) -> list[int]:
+    """Of each node, the last kernel that it waits for; all kernels before that one come before it."""
+    is_kernel = (trace.kind == NodeKind.COMP).tolist()
+    lists = [
+        (start.tolist(), rows.tolist())
+        for start, rows in ((trace.data_start, trace.data_deps), (trace.ctrl_start, trace.ctrl_deps))
+    ]
+    found = [-1] * len(trace)
+    for row in range(len(trace)):
+        for start, rows in lists:
+            for other in rows[start[row] : start[row + 1]]:
+                found[row] = max(found[row], other if is_kernel[other] else found[other])
+    return found
+
+
+def _memory(plan: Plan, chunks: Sequence[Sequence[Unit]], order: Sequence[Pass]) -> int:
+    """What a rank of a place has at least."""
+    states = States.of(plan)
+    units = [unit for chunk in chunks for unit in chunk]
+    kept = [some for unit in units for some in (states.weights(unit.weights), states.gradients(unit.weights))]
+    dense, expert = (sum(one.weights.dense for one in units), sum(one.weights.expert for one in units))
+    shares = states.shares
+    kept.append(states.optimizer(-(-dense // shares[0]) + -(-expert // shares[1])))
+    left = [sum(size for unit in chunk for size in unit.left(0).values()) for chunk in chunks]
+    waiting = most = 0
+    for one in order:
+        if one.direction is Direction.FORWARD:
+            waiting += left[one.chunk]
+            most = max(most, waiting)
+        elif one.direction in (Direction.BACKWARD, Direction.WEIGHTS):
+            waiting -= left[one.chunk]
+    return sum(size for some in kept for size in some.values()) + most

@@ -1,0 +1,99 @@
+"""States of weights on a rank: the weights themselves, their gradients, and what the optimizer keeps of them.
+
+Weights that are ready together are a unit, such as a layer. Gradients are in buffers that stay from step to
+step. What is there for a while only counts as temporary: gathered weights, and gradients that are not yet
+reduced, where replicas share them.
+
+Not here: when they are exchanged (`replicas`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from et_sim.workloads.training.plan import CONTEXT, DATA, EXPERT_DATA, REPLICA, SHARD, Plan
+
+Tensors = Mapping[str, int]  # name -> bytes
+SORTS = ("", "expert ")
+
+
+class Weights(NamedTuple):
+    """Some weights of a rank that become ready together."""
+
+    name: str
+    dense: int  # that all replicas have
+    expert: int  # that only ranks with the same experts have
+
+
+class Sharing(NamedTuple):
+    """Over which axes weights of a sort are shared, and over which the shares are equal."""
+
+    shares: tuple[str, ...]
+    equal: tuple[str, ...]
+
+
+def sharing(plan: Plan) -> tuple[Sharing, Sharing]:
+    """Of dense weights, and of experts."""
+    axes = plan.axes
+    dense = axes.sorted(name for name in (CONTEXT, DATA) if axes.size(name) > 1)
+    expert = (EXPERT_DATA,) if plan.expert > 1 else dense
+    if not plan.zero:
+        return Sharing((), dense), Sharing((), expert)
+    if not plan.shard:
+        return Sharing(dense, ()), Sharing(expert, ())
+    equal = axes.sorted(name for name in (CONTEXT, REPLICA) if axes.size(name) > 1)
+    of_dense = Sharing((SHARD,), equal)
+    return of_dense, Sharing(expert, ()) if plan.expert > 1 else of_dense
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Tensors of a rank, by units of weights."""
+
+    plan: Plan
+    shared: tuple[Sharing, Sharing]
+    shares: tuple[int, int]  # into how many parts dense weights and experts are cut, where they are shared
+
+    @staticmethod
+    def of(plan: Plan) -> States:
+        """Those of a plan."""
+        shared, axes = sharing(plan), plan.axes
+        dense, expert = (axes.size(*one.shares) if one.shares else 1 for one in shared)
+        return States(plan, shared, (dense, expert))
+
+    def _values(self, unit: Weights, first: int) -> int:
+        """Of a unit, on a rank, if shares begin with that level of `zero`."""
+        shares = self.shares if self.plan.zero >= first else (1, 1)
+        return -(-unit.dense // shares[0]) + -(-unit.expert // shares[1])
+
+    def weights(self, unit: Weights) -> Tensors:
+        """What the rank always has of them."""
+        return {f"weights:{unit.name}": self._values(unit, 3) * self.plan.value_bytes}
+
+    def gradients(self, unit: Weights) -> Tensors:
+        """Sums over micro-batches."""
+        return {f"gradients:{unit.name}": self._values(unit, 2) * self.plan.gradient_bytes}
+
+    def optimizer(self, values: int) -> Tensors:
+        """Of all weights that the rank updates."""
+        return {"optimizer:states": values * self.plan.master_bytes}
+
+    def gathered(self, unit: Weights) -> tuple[Tensors, Tensors]:
+        """All dense weights, and all of the rank's experts, where it has a share of them only."""
+        return self._whole(unit, 3, "weights", self.plan.value_bytes)
+
+    def unreduced(self, unit: Weights) -> tuple[Tensors, Tensors]:
+        """Their gradients in one micro-batch, where the rank keeps a share only."""
+        return self._whole(unit, 2, "gradients", self.plan.gradient_bytes)
+
+    def _whole(self, unit: Weights, first: int, what: str, each: int) -> tuple[Tensors, Tensors]:
+        dense, expert = (
+            {f"temporary:{unit.name} {sort}{what}": count * each} if self._is_cut(count, share, first) else {}
+            for sort, count, share in zip(SORTS, unit[1:], self.shares, strict=True)
+        )
+        return dense, expert
+
+    def _is_cut(self, count: int, share: int, first: int) -> bool:
+        return count > 0 and share > 1 and self.plan.zero >= first

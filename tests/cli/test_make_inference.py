@@ -1,0 +1,59 @@
+"""`et-sim make prefill` and `make decode`: what they write, and what they refuse in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from et_sim.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_steps_of_decode_are_passes_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    model = ["make", "decode", "--model", "gpt2", "--layers", "2"]
+    assert main([*model, "--context", "10,20", "--batch", "3", "--steps", "4", "-o", "d", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokens"] == [6] * 4
+    assert found["ranks"] == 1
+    assert Path(found["manifest"]).is_file()
+
+
+def test_a_prefill_is_a_pass_over_all_prompts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["make", "prefill", "--model", "gpt2", "--tp", "2", "--dp", "2", "--prompt", "10,20", "-o", "p"])
+        == 0
+    )
+    assert capsys.readouterr().out.startswith("gpt2, tensor 2 x data 2, 2 prompts of 30 tokens: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("llm --model llama3-8b --prompt 3", "--prompt is not for llm (only prefill has it)"),
+        ("all_reduce --ranks 2 --bytes 3 --steps 3", "--steps is not for all_reduce (only decode has it)"),
+        ("prefill --model llama3-8b", "prefill needs --prompt (add it, as in --prompt 2048)"),
+        ("prefill --model llama3-8b --prompt 3 --context 3", "--context is not for prefill"),
+        ("decode --model llama3-8b", "decode needs --context"),
+        ("prefill --prompt 3", "inference needs a model"),
+        ("prefill --model lama3-8b --prompt 3", "did you mean 'llama3-8b'?"),
+        ("prefill --model llama3-8b --prompt 0", "--prompt has the length 0 (give tokens from 1 up)"),
+        ("decode --model llama3-8b --context 8192", "a sequence of 8,193 tokens is longer than the 8,192"),
+        ("decode --model llama3-8b --context 8 --steps 0", "--steps is 0"),
+        ("decode --model llama3-8b --context 8 --zero 1", "--zero is not for inference"),
+        ("decode --model bert-base --context 8", "bert-base is an encoder"),
+        ("decode --model llama3-8b --tp 3 --context 8", "heads: 32, which 3 tensor-parallel ranks"),
+        ("decode --model llama3-8b --tp 2 --ranks 4 --context 8", "--ranks is 4"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["make", *words.split(), "-o", "x"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not list(Path().iterdir())

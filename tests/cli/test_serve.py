@@ -1,0 +1,117 @@
+"""`et-sim serve`: what it prints and writes, and what it refuses in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from et_sim.cli import main
+
+USUAL = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:2"]
+FILES = ["iterations.arrow", "requests.arrow", "run.json", "summary.json"]
+
+
+@pytest.fixture(autouse=True)
+def _requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "arrival_s,prompt_tokens,output_tokens\n0,100,4\n0.001,50,3\n"
+    Path("r.csv").write_text(text, encoding="utf-8")
+
+
+def rows(name: str) -> list[dict[str, object]]:
+    with pa.OSFile(name) as source:
+        found: list[dict[str, object]] = pa.ipc.open_file(source).read_all().to_pylist()
+    return found
+
+
+def test_it_writes_all_that_it_found_and_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "r.csv", *USUAL, "--ttft", "1s", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert sorted(path.name for path in Path("r.serve").iterdir()) == FILES
+    assert printed == Path("r.serve/summary.json").read_text(encoding="utf-8")
+    summary, requests = json.loads(printed), rows("r.serve/requests.arrow")
+    assert summary["goodput"]["share"] == 1.0
+    assert [row["output_tokens"] for row in requests] == [4, 3]
+    assert [row["decode_replica"] for row in requests] == [None, None]
+    passes = rows("r.serve/iterations.arrow")
+    assert len(passes) == summary["passes"]
+    assert sum(int(str(row["prefill_tokens"])) for row in passes) == 150
+
+
+def test_the_same_requests_give_the_same_files() -> None:
+    for name in ("a", "b"):
+        assert main(["serve", "r.csv", *USUAL, "--out", name]) == 0
+    assert [Path("a", name).read_bytes() for name in FILES] == [
+        Path("b", name).read_bytes() for name in FILES
+    ]
+    assert main(["serve", "r.csv", *USUAL, "--out", "a"]) == 0  # in place of the earlier one
+
+
+def test_people_are_told_what_was_simulated_and_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "poisson:100,5,20,8", *USUAL]) == 0
+    printed = capsys.readouterr().out
+    assert "contexts rounded up to 64 tokens" in printed
+    assert "5 requests in" in printed
+    assert main(["serve", "poisson:100,5,20,8", *USUAL, "--context-step", "1"]) == 0
+    assert "exact contexts" in capsys.readouterr().out
+
+
+def test_its_tables_are_asked_in_sql_and_shown_as_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "r.csv", *USUAL]) == 0
+    capsys.readouterr()
+    assert main(["sql", "r.serve", "SELECT count(*) AS n FROM requests", "--csv"]) == 0
+    assert capsys.readouterr().out.split() == ["n", "2"]
+    assert main(["inspect", "r.serve"]) == 2
+    assert "ask it with et-sim sql" in capsys.readouterr().err
+    Path("r.serve/requests.arrow").unlink()
+    assert main(["sql", "r.serve", "SELECT 1"]) == 2
+    assert "is incomplete: requests.arrow missing (serve again)" in capsys.readouterr().err
+
+
+def test_replicas_for_prompts_and_for_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "gpt2", "--layers", "2", "--tp", "2", "--machine", "h100-dgx:8"]
+    apart = ["--prefill-replicas", "2", "--decode-replicas", "1", "--decode-tp", "4"]
+    assert main(["serve", "r.csv", *words, *apart, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert [(pool["work"], pool["replicas"], pool["first_rank"]) for pool in summary["pools"]] == [
+        ("prefill", 2, 0),
+        ("decode", 1, 4),
+    ]
+    assert summary["transfer_ns"]["max"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.csv", *USUAL], "none.csv: there is no such file of requests"),
+        (["r.csv", *USUAL, "--model", "lama3-8b"], "there is no model 'lama3-8b' (did you mean"),
+        (["r.csv", *USUAL, "--tp", "5"], "heads: 12, which 5 tensor-parallel ranks do not divide"),
+        (["r.csv", *USUAL, "--pp", "2"], "the replicas need 4 NPUs, and the machine has 2"),
+        (["r.csv", *USUAL, "--capacity", "1MB"], "the weights of gpt2 take"),
+        (["r.csv", *USUAL, "--capacity", "0"], "--capacity is 0"),
+        (["r.csv", *USUAL, "--sequence", "60"], "a sequence of 104 tokens is longer than the 60"),
+        (["r.csv", *USUAL, "--seed", "1"], "--seed is given, and the requests are those of a file"),
+        (["poisson:1,2,3,4", *USUAL, "--seed", "-1"], "--seed is -1 (give a number from 0 up)"),
+        (["r.csv", *USUAL[2:], "--model", "bert-base"], "bert-base is an encoder"),
+        (["r.csv", *USUAL, "--policy", "prefil"], "there is no policy 'prefil'"),
+        (["r.csv", *USUAL, "--replicas", "0"], "--replicas is 0"),
+        (["r.csv", *USUAL, "--prefill-replicas", "1"], "give both --prefill-replicas and --decode-replicas"),
+        (["r.csv", *USUAL, "--decode-tp", "1"], "--decode-tp is about replicas of their own"),
+        (["r.csv", *USUAL, "--ttft", "soon"], "soon"),
+        (["r.csv", *USUAL, "--out", "."], "it is the current directory"),
+        (["r.csv", *USUAL, "--network-model", "analytica"], "analytica"),
+        (["r.csv", "--model", "gpt2"], "the machine is not described"),
+        (["poisson:1,2", *USUAL], "poisson:RATE,COUNT,PROMPT,OUTPUT"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert [path.name for path in Path().iterdir()] == ["r.csv"]

@@ -1,0 +1,223 @@
+"""Which tensors wait in remote memory: the bound holds in any order, and nothing is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import et_sim
+from et_sim.memory import Accesses, changes, lifetimes, peaks
+from et_sim.memory.spilling import Spills, spills
+from et_sim.trace.order import program_order
+from et_sim.trace.tensors import tensor_uses
+
+Node = tuple[dict[str, int], dict[str, int], list[int]]  # reads, writes, comes after
+
+
+def planned(nodes: list[Node], capacity: int) -> tuple[et_sim.Trace, Spills]:
+    build = et_sim.TraceBuilder()
+    for reads, writes, after in nodes:
+        build.compute("n", nanos=1, inputs=reads, outputs=writes, after=after)
+    trace = build.build()
+    return trace, spills(tensor_uses(trace, ""), program_order(trace), capacity)
+
+
+def moves(nodes: list[Node], capacity: int) -> list[str]:
+    trace, found = planned(nodes, capacity)
+    return [
+        f"{'store' if is_store else 'load'} {trace.tensors.texts[tensor]}"
+        for tensor, is_store in zip(found.tensors, found.is_store, strict=True)
+    ]
+
+
+def chain(*steps: tuple[str, str]) -> list[Node]:
+    """Nodes one after the other; a tensor's size is the number behind its letter."""
+    sizes = [tuple({name: int(name[1:] or 1) for name in names.split()} for names in step) for step in steps]
+    return [(reads, writes, [at - 1] if at else []) for at, (reads, writes) in enumerate(sizes)]
+
+
+def test_what_fits_stays() -> None:
+    assert moves(chain(("", "a4"), ("", "b4"), ("a4 b4", "c4")), 12) == []
+
+
+def test_the_tensor_whose_next_use_comes_last_goes_and_comes_back() -> None:
+    steps = chain(("", "a4"), ("", "b4"), ("", "c4"), ("b4", ""), ("a4 c4", ""))
+    assert moves(steps, 8) == ["store a4", "load a4"]
+
+
+def test_of_those_used_next_together_the_largest_goes_and_then_the_first_named() -> None:
+    steps = chain(("", "a2 b3 c3"), ("", "d1"), ("d1 a2 b3 c3", ""))
+    assert moves(steps, 8)[0] == "store b3"
+
+
+def test_what_is_never_read_goes_first_and_never_comes_back() -> None:
+    assert moves(chain(("", "g4"), ("", "a4"), ("", "b4"), ("a4 b4", "")), 8) == ["store g4"]
+
+
+def test_what_was_only_read_since_it_came_back_is_not_stored_again() -> None:
+    steps = chain(("", "a4"), ("", "b8"), ("b8", ""), ("a4", ""), ("", "c8"), ("c8", ""), ("a4", ""))
+    assert moves(steps, 8) == ["store a4", "load a4", "load a4"]
+    steps[3] = (steps[3][0], {"a4": 4}, steps[3][2])
+    assert moves(steps, 8) == ["store a4", "load a4", "store a4", "load a4"]
+
+
+def test_what_is_there_from_the_start_and_does_not_fit_lies_in_remote_memory() -> None:
+    steps = chain(("w4", ""), ("v4", ""), ("u4", ""))
+    assert moves(steps, 4) == ["load v4", "load u4"]
+
+
+def test_what_is_overwritten_before_it_is_read_is_not_loaded() -> None:
+    steps = chain(("", "a4"), ("", "b8"), ("b8", ""), ("", "a4"), ("a4", ""))
+    assert moves(steps, 8) == ["store a4"]
+
+
+def test_a_node_that_alone_needs_more_is_named() -> None:
+    trace, found = planned(chain(("", "a4"), ("", "b4"), ("a4 b4", "c4"), ("c4", "")), 8)
+    assert found.too_large == (2, 12)
+    assert trace.node_id[2] == 2
+
+
+def test_receives_come_as_late_as_possible() -> None:
+    build = et_sim.TraceBuilder()
+    answer = build.receive(1, 8)
+    work = build.compute("work")
+    sent = build.send(1, 8, after=[work])
+    last = build.compute("last", after=[answer])
+    unread = build.receive(1, 8, tag=1)
+    assert program_order(build.build()) == [work, sent, answer, last, unread]
+
+
+def test_the_order_fits_dependencies_on_higher_ids() -> None:
+    build = et_sim.TraceBuilder()
+    for number in range(5):
+        build.compute("n", after=[number + 1] if number < 4 else [])
+    assert program_order(build.build()) == [4, 3, 2, 1, 0]
+
+
+tensors = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9), max_size=3)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[Node]:
+    count = draw(st.integers(1, 12))
+    places = draw(st.permutations(range(count)))  # ids need not be in the order of dependencies
+    nodes: list[Any] = [None] * count
+    for at, number in enumerate(places):
+        after = draw(st.lists(st.sampled_from(places[:at]), max_size=2, unique=True)) if at else []
+        nodes[number] = (draw(tensors), draw(tensors), after)
+    return nodes
+
+
+def scheduled(trace: et_sim.Trace, found: Spills, durations: list[int]) -> tuple[list[int], list[int]]:
+    """When nodes and moves start and end, each as soon as it may; moves are rows behind the others."""
+    count = found.rows + len(found.tensors)
+    parents: list[set[int]] = [
+        set(trace.parents(row).tolist()) if row < found.rows else set() for row in range(count)
+    ]
+    for parent, child in zip(found.parents, found.children, strict=True):
+        parents[child].add(parent)
+    start, end = [-1] * count, [-1] * count
+    left = set(range(count))
+    while left:
+        ready = [row for row in left if all(end[parent] >= 0 for parent in parents[row])]
+        assert ready, "a circle"
+        for row in ready:
+            start[row] = max((end[parent] for parent in parents[row]), default=0)
+            end[row] = start[row] + durations[row % len(durations)]
+        left -= set(ready)
+    return start, end
+
+
+def accesses(trace: et_sim.Trace, found: Spills, start: list[int], end: list[int]) -> Accesses:
+    uses = tensor_uses(trace, "")
+    rows = [*uses.row.tolist(), *range(found.rows, found.rows + len(found.tensors))]
+    of_moves = [found.sizes[tensor] for tensor in found.tensors]
+    return Accesses(
+        owner=np.zeros(len(rows), np.int64),
+        tensor=np.array([*uses.tensor.tolist(), *found.tensors], np.int64),
+        bytes=np.array([*uses.bytes.tolist(), *of_moves], np.int64),
+        is_write=np.array([*uses.is_write.tolist(), *(not one for one in found.is_store)], np.bool_),
+        node=np.array(rows, np.int64),
+        start_ns=np.array([start[row] for row in rows], np.int64),
+        end_ns=np.array([end[row] for row in rows], np.int64),
+    )
+
+
+@given(programs(), st.integers(1, 60), st.lists(st.integers(1, 9), min_size=1, max_size=20))
+def test_what_is_alive_fits_whatever_nodes_last(
+    nodes: list[Node], capacity: int, durations: list[int]
+) -> None:
+    trace, found = planned(nodes, capacity)
+    start, end = scheduled(trace, found, durations)
+    recount = changes(lifetimes(accesses(trace, found, start, end)))
+    if found.too_large is None:
+        assert int(peaks(recount, 1)[0]) <= capacity
+    uses = tensor_uses(trace, "")
+    size: dict[int, int] = {}
+    for tensor, count in zip(uses.tensor.tolist(), uses.bytes.tolist(), strict=True):
+        size[tensor] = max(count, size.get(tensor, 0))
+    needs = [
+        (sum(size[tensor] for tensor in set(uses.tensor[uses.row == row].tolist())), row)
+        for row in program_order(trace)
+    ]
+    expected = next(((row, need) for need, row in needs if need > capacity), None)
+    assert found.too_large == expected
+
+
+@given(programs(), st.integers(1, 60))
+def test_loads_bring_back_what_was_stored_or_lay_there(nodes: list[Node], capacity: int) -> None:
+    trace, found = planned(nodes, capacity)
+    stored: set[int] = set()
+    for tensor, is_store in zip(found.tensors, found.is_store, strict=True):
+        if not is_store and tensor not in stored:
+            uses = tensor_uses(trace, "")
+            at = {row: place for place, row in enumerate(program_order(trace))}
+            first = min(
+                (at[row], is_write)
+                for row, is_write, of in zip(
+                    uses.row.tolist(), uses.is_write.tolist(), uses.tensor.tolist(), strict=True
+                )
+                if of == tensor
+            )
+            assert not first[1]  # it is there from the start
+        stored.add(tensor)
+
+
+def test_many_readers_and_many_takers_do_not_multiply() -> None:
+    readers = 300
+    nodes: list[Node] = [({"w": 1000}, {}, []) for _ in range(readers)]
+    nodes += [({}, {f"t{number}": 1}, []) for number in range(1000)]
+    _, found = planned(nodes, 1000)
+    assert len(found.parents) < 3 * (readers + 1000)
+
+
+def test_columns_of_both_traces_are_kept() -> None:
+    from et_sim.trace.appending import appended
+
+    build = et_sim.TraceBuilder()
+    first = build.compute("load x", nanos=5, inputs={"x": 3}, layer_shape="gemm 1 2 3", dtype="bf16")
+    build.collective("all_reduce", 64, "5", after=[first], priority=3)
+    trace = build.build()
+    more = et_sim.TraceBuilder()
+    more.load(7, name="load x", outputs={"x": 7}, node_id=9)
+    found = appended(trace, more.build(), np.array([0, 0, 2]), np.array([1, 2, 1]))
+    assert [found.describe(row) for row in range(3)] == [
+        'node 0 "load x"',
+        'node 1 "all_reduce"',
+        'node 9 "load x"',
+    ]
+    assert [found.parents(row).tolist() for row in range(3)] == [[], [0, 2], [0]]
+    assert found.group_names == ("", "5")
+    assert found.group.tolist() == [0, 1, 0]
+    assert found.tensor_bytes.tolist() == [0, 0, 7]
+    assert found.has("inputs").tolist() == [True, False, False]
+    uses = tensor_uses(found, "")
+    assert [
+        (uses.names[t], r, w, b)
+        for t, r, w, b in zip(uses.tensor, uses.row, uses.is_write, uses.bytes, strict=True)
+    ] == [("x", 0, False, 3), ("x", 2, True, 7)]
+    assert replace(found, names=found.names).names == ("load x", "all_reduce")

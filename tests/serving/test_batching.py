@@ -1,0 +1,238 @@
+"""Continuous batching with passes of known times: nobody is lost, overtaken, or given what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from et_sim.errors import UsageError
+from et_sim.serving.cluster import Cluster
+from et_sim.serving.policy import CHUNKED, POLICIES, PREFILL_FIRST, Policy
+from et_sim.serving.pools import BOTH, DECODE, PREFILL, Pool
+from et_sim.serving.requests import Request
+from et_sim.workloads import Batch, Plan
+
+PASS_NS, TOKEN_NS, TRANSFER_NS = 1000, 10, 300
+
+
+@dataclass
+class KnownTimes:
+    """A pass takes a constant, and something for every token; a cache something for every token."""
+
+    token_ns: int = TOKEN_NS
+    batches: list[Batch] = field(default_factory=list)
+
+    def pass_ns(self, pool: Pool, batch: Batch) -> int:  # noqa: ARG002
+        self.batches.append(batch)
+        return PASS_NS + self.token_ns * batch.tokens
+
+    def transfer_ns(self, source: Pool, replica: int, target: Pool, other: int, tokens: int) -> int:  # noqa: ARG002
+        return TRANSFER_NS * tokens
+
+
+def pool(work: str = BOTH, replicas: int = 1, blocks: int = 1000, first: int = 0) -> Pool:
+    return Pool(work, Plan(), replicas, first, blocks, 1)
+
+
+def served(
+    requests: Sequence[tuple[int, int, int]],
+    policy: Policy = Policy(PREFILL_FIRST),  # noqa: B008
+    *pools: Pool,
+    token_ns: int = TOKEN_NS,
+) -> Cluster:
+    """What becomes of (arrival, prompt, output)."""
+    cluster = Cluster(pools or (pool(),), policy, KnownTimes(token_ns))
+    given = [Request(number, *one) for number, one in enumerate(requests)]
+    cluster.serve(sorted(given, key=lambda request: (request.arrival_ns, request.number)))
+    return cluster
+
+
+def test_a_request_alone_has_its_prompt_and_then_its_tokens() -> None:
+    for name in POLICIES:
+        (one,) = served([(50, 100, 5)], Policy(name)).served
+        assert one.scheduled_ns == 50
+        assert one.first_token_ns == 50 + PASS_NS + 100 * TOKEN_NS
+        assert one.finish_ns == one.first_token_ns + 4 * (PASS_NS + TOKEN_NS)
+
+
+def test_requests_far_apart_do_not_know_of_each_other() -> None:
+    far = 10**9
+    found = served([(0, 100, 5), (far, 100, 5), (2 * far, 100, 5)]).served
+    assert {
+        (one.first_token_ns - one.request.arrival_ns, one.finish_ns - one.first_token_ns) for one in found
+    } == {(PASS_NS + 100 * TOKEN_NS, 4 * (PASS_NS + TOKEN_NS))}
+
+
+def test_a_full_batch_gives_a_token_of_each_in_every_pass() -> None:
+    cluster = served([(0, 1, 1001)] * 8, Policy(PREFILL_FIRST, max_batch=8), token_ns=0)
+    assert [one.sequences for one in cluster.iterations] == [8] * 1001
+    assert cluster.served[0].finish_ns == 1001 * PASS_NS
+
+
+def test_prompts_come_before_further_tokens_of_others_or_beside_them() -> None:
+    requests = [(0, 10, 50), (1500, 100, 2)]
+    first = served(requests, Policy(PREFILL_FIRST)).iterations
+    assert [(one.prefill_tokens, one.decode_tokens) for one in first[:4]] == [
+        (10, 0),
+        (0, 1),
+        (100, 0),
+        (0, 2),
+    ]
+    beside = served(requests, Policy(CHUNKED, max_batch=4, token_budget=64)).iterations
+    assert [(one.prefill_tokens, one.decode_tokens) for one in beside[:5]] == [
+        (10, 0),
+        (0, 1),
+        (63, 1),
+        (37, 1),
+        (0, 2),
+    ]
+
+
+def test_a_sequence_that_loses_its_cache_is_worked_on_anew_and_finishes() -> None:
+    """Two of 8 + 8 tokens need 4 blocks of 4 each, and there are 6."""
+    cluster = served([(0, 8, 9), (0, 8, 9)], Policy(PREFILL_FIRST, block=4), pool(blocks=6))
+    first, second = cluster.served
+    assert (first.preemptions, second.preemptions) == (0, 1)
+    again = [one for one in cluster.iterations if one.prefill_tokens][1]
+    assert again.start_ns == first.finish_ns
+    assert again.prefill_tokens == 8 + 5  # it had 5 tokens when 3 blocks no longer sufficed
+    assert second.produced == 9
+
+
+def test_requests_go_to_the_replica_with_the_least_to_do_and_the_first_of_several() -> None:
+    requests = [(0, 100, 10), (0, 10, 10), (0, 10, 10), (0, 10, 10), (0, 200, 10)]
+    found = served(requests, Policy(), pool(replicas=2)).served
+    assert [one.replica for one in found] == [0, 1, 1, 1, 1]
+
+
+def test_a_cache_goes_from_its_prompt_to_further_tokens() -> None:
+    pools = (pool(PREFILL), pool(DECODE, first=1))
+    cluster = served([(0, 100, 3)], Policy(PREFILL_FIRST), *pools)
+    (one,) = cluster.served
+    assert (one.replica, one.decode_replica, one.transfer_ns) == (0, 1, 100 * TRANSFER_NS)
+    assert one.first_token_ns == PASS_NS + 100 * TOKEN_NS
+    assert one.finish_ns == one.first_token_ns + one.transfer_ns + 2 * (PASS_NS + TOKEN_NS)
+    assert [replica.batcher.used for replica in cluster.replicas] == [0, 0]
+
+
+def test_caches_leave_a_replica_one_after_the_other() -> None:
+    pools = (pool(PREFILL), pool(DECODE, replicas=2, first=1))
+    found = served([(0, 10, 2), (0, 10, 2)], Policy(PREFILL_FIRST), *pools).served
+    assert [one.decode_replica for one in found] == [1, 2]
+    first, second = (one.finish_ns - one.first_token_ns for one in found)
+    assert second == first + 10 * TRANSFER_NS
+
+
+def test_a_request_that_asks_for_one_token_stays() -> None:
+    (one,) = served([(0, 10, 1)], Policy(), pool(PREFILL), pool(DECODE, first=1)).served
+    assert one.decode_replica < 0
+    assert one.finish_ns == one.first_token_ns
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]]:
+    """Few blocks, so that caches are lost."""
+    block = draw(st.integers(1, 5))
+    size = st.integers(1, 20)
+    requests = draw(st.lists(st.tuples(st.integers(0, 30_000), size, size), min_size=1, max_size=12))
+    blocks = -(-40 // block) + draw(st.integers(0, 10))
+    most = draw(st.integers(1, 6))
+    policy = Policy(draw(st.sampled_from(POLICIES)), most, most + draw(st.integers(0, 30)), block)
+    count = draw(st.integers(1, 3))
+    if draw(st.booleans()):
+        return requests, policy, (pool(replicas=count, blocks=blocks),)
+    second = pool(DECODE, draw(st.integers(1, 2)), blocks, first=count)
+    return requests, policy, (pool(PREFILL, count, blocks), second)
+
+
+@given(cases())
+def test_every_request_is_served_once_and_no_sooner_than_possible(
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+) -> None:
+    requests, policy, pools = case
+    cluster = served(requests, policy, *pools)
+    assert [one.request.number for one in cluster.served] == list(range(len(requests)))
+    for one in cluster.served:
+        arrival, prompt, output = requests[one.request.number]
+        assert one.produced == output
+        assert one.request.arrival_ns == arrival <= one.scheduled_ns
+        assert one.first_token_ns - one.scheduled_ns >= PASS_NS + prompt * TOKEN_NS
+        assert one.finish_ns - one.first_token_ns >= (output - 1) * (PASS_NS + TOKEN_NS)
+
+
+@given(cases())
+def test_blocks_are_never_more_than_there_are_and_all_come_back(
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+) -> None:
+    requests, policy, pools = case
+    cluster = served(requests, policy, *pools)
+    limits = [replica.pool.blocks for replica in cluster.replicas]
+    for one in cluster.iterations:
+        assert 0 < one.used_blocks <= limits[one.replica]
+        assert one.sequences <= policy.max_batch
+        if policy.is_chunked:
+            assert one.prefill_tokens + one.decode_tokens <= policy.token_budget
+    for replica in cluster.replicas:
+        batcher = replica.batcher
+        assert (batcher.used, batcher.left, len(batcher.running), len(batcher.waiting)) == (0, 0, 0, 0)
+
+
+@given(cases())
+def test_nobody_is_idle_while_work_waits_and_passes_do_not_overlap(
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+) -> None:
+    requests, policy, pools = case
+    cluster = served(requests, policy, *pools)
+    for replica in cluster.replicas:
+        of_replica = [one for one in cluster.iterations if one.replica == replica.number]
+        for before, after in pairwise(of_replica):
+            assert before.end_ns <= after.start_ns
+            if replica.pool.work == BOTH and after.start_ns > before.end_ns:
+                began = [one.request.arrival_ns for one in cluster.served if one.replica == replica.number]
+                assert after.start_ns in began  # only because there was nothing to do
+                assert before.waiting == 0
+
+
+@given(cases())
+def test_requests_begin_in_the_order_in_which_they_arrive(
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+) -> None:
+    requests, policy, pools = case
+    cluster = served(requests, policy, *pools)
+    for replica in cluster.replicas:
+        of_replica = [one for one in cluster.served if one.replica == replica.number]
+        of_replica.sort(key=lambda one: (one.request.arrival_ns, one.request.number))
+        begun = [one.scheduled_ns for one in of_replica]
+        assert begun == sorted(begun)
+
+
+@given(cases())
+def test_the_same_requests_are_served_in_the_same_way(
+    case: tuple[list[tuple[int, int, int]], Policy, tuple[Pool, ...]],
+) -> None:
+    requests, policy, pools = case
+    assert served(requests, policy, *pools).iterations == served(requests, policy, *pools).iterations
+
+
+def test_a_request_that_never_fits_is_refused() -> None:
+    with pytest.raises(UsageError, match="request 1 needs a cache of 19 tokens, and a replica has 16"):
+        served([(0, 4, 4), (0, 10, 10)], Policy(block=4), pool(blocks=4))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"name": "prefil-first"}, "did you mean 'prefill-first'"),
+        ({"max_batch": 0}, "--max-batch is 0"),
+        ({"block": 0}, "--block is 0"),
+        ({"max_batch": 10, "token_budget": 9}, "less than 10 sequences"),
+    ],
+)
+def test_a_policy_that_means_nothing_is_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Policy(**options)  # type: ignore[arg-type]

@@ -1,0 +1,49 @@
+"""Small sweeps for the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+SYSTEM: dict[str, Any] = {
+    "scheduling-policy": "LIFO",
+    "preferred-dataset-splits": 1,
+    "active-chunks-per-dimension": 1,
+    "collective-optimization": "localBWAware",
+    **{
+        f"{one}-implementation": ["ring"]
+        for one in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    },
+}
+NETWORK: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+WORKLOAD: dict[str, Any] = {"make": "all_reduce", "ranks": 4, "bytes": 65536}
+AXES: dict[str, Any] = {
+    "bandwidth": {"field": "network.bandwidth[0]", "values": [25, 50, 100]},
+    "splits": {"field": "system.preferred-dataset-splits", "values": [1, 2, 4]},
+}
+TEXT = """\
+base:
+  workload: {make: all_reduce, ranks: 4, bytes: 64KiB}
+  system: system.json
+  network: network.yml
+axes:
+  bandwidth: {field: "network.bandwidth[0]", values: [25, 50, 100]}
+  splits: {field: system.preferred-dataset-splits, values: [1, 2, 4]}
+"""
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """Nine points of an all-reduce."""
+    base = {"workload": WORKLOAD, "system": SYSTEM, "network": NETWORK}
+    return {"base": base, "axes": AXES, **changes}
+
+
+def write(folder: Path, text: str = TEXT) -> Path:
+    """The same as files; returns the sweep's."""
+    import json
+
+    (folder / "system.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
+    (folder / "network.yml").write_text(json.dumps(NETWORK), encoding="utf-8")
+    path = folder / "rings.yml"
+    path.write_text(text, encoding="utf-8")
+    return path

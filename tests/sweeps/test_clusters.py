@@ -1,0 +1,159 @@
+"""A sweep on a Dask cluster gives the same bytes, whatever happens to workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_sweeps import TEXT, write
+
+from et_sim.errors import UsageError
+from et_sim.sweeps import cluster
+from et_sim.sweeps.sweep import carry_out, plan_sweep
+from et_sim.tables.of_sweeps import JOURNAL
+from et_sim.version import __version__
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+pytest.importorskip("distributed")
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+def test_one_dask_worker_and_this_process_give_the_same_bytes(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    plan = plan_sweep(write(tmp_path))
+    options: dict[str, Any] = {"dashboard_address": None, "processes": False}
+    with LocalCluster(n_workers=1, threads_per_worker=2, **options) as local:
+        report = carry_out(plan, tmp_path / "dask", dask=local.scheduler_address)
+    carry_out(plan, tmp_path / "here", workers=1)
+    assert report.complete == len(plan.points)
+    assert _bytes(tmp_path / "dask") == _bytes(tmp_path / "here")
+
+
+def test_a_sweep_that_ends_early_leaves_no_task_on_the_cluster(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    class Stop:
+        def begin(self, _what: str, _total: int) -> None: ...
+        def add(self, _done: int, _failed: int) -> None:
+            raise KeyboardInterrupt
+
+    text = TEXT.replace("values: [25, 50, 100]", "range: {from: 25.0, to: 100.0, count: 60}")
+    plan = plan_sweep(write(tmp_path, text))
+    options: dict[str, Any] = {"dashboard_address": None, "processes": False}
+    with LocalCluster(n_workers=1, threads_per_worker=1, **options) as local:
+        with pytest.raises(KeyboardInterrupt):
+            carry_out(plan, tmp_path / "out", dask=local.scheduler_address, watch=Stop())
+        for _ in range(200):
+            if not local.scheduler.tasks:
+                break
+            time.sleep(0.05)
+        assert not local.scheduler.tasks
+    assert 0 < (tmp_path / "out" / JOURNAL).read_bytes().count(b"\n") < 180
+
+
+class _Workers:
+    """What a client says of workers."""
+
+    def __init__(self, *told: Any) -> None:
+        self._told = told
+
+    def wait_for_workers(self, *_: Any, **__: Any) -> None:
+        if not self._told:
+            raise TimeoutError
+
+    def run(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {f"tcp://{number}": told for number, told in enumerate(self._told)}
+
+
+@pytest.mark.parametrize(
+    ("workers", "sentence"),
+    [
+        ([], "the cluster has no workers"),
+        ([cluster.about_program(), ("9.9", "x")], "worker tcp://1 runs et-sim 9.9, and this is et-sim"),
+        ([(__version__, "x")], "with other sources, and this is"),
+        ([ModuleNotFoundError("No module named 'et_sim'")], "cannot run et-sim: No module named 'et_sim'"),
+    ],
+)
+def test_a_cluster_that_would_compute_something_else_is_refused(workers: list[Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        cluster._check_versions(_Workers(*workers))
+
+
+def test_a_worker_that_joins_with_another_version_is_refused(tmp_path: Path) -> None:
+    plan = plan_sweep(write(tmp_path))
+    assert cluster.work(plan.space, [], "another") == (
+        f"a worker runs another et-sim than this one: install {__version__} everywhere, and sweep again"
+    )
+
+
+@pytest.mark.parametrize("where", ["nowhere", "tcp://127.0.0.1:1", "rings.yml"])
+def test_a_scheduler_that_is_not_there_is_one_sentence(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.2)
+    plan = plan_sweep(write(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as refusal:
+        carry_out(plan, tmp_path / "out", dask=where)
+    assert "\n" not in str(refusal.value)
+    assert where in str(refusal.value)
+
+
+def _bytes(folder: Path) -> bytes:
+    return (folder / "sweep.arrow").read_bytes()
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
+    """A scheduler's file, and the processes: the scheduler and two workers."""
+    file = tmp_path / "scheduler.json"
+    dask = [sys.executable, "-m", "dask"]
+    common = ["--scheduler-file", str(file), "--no-dashboard"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    options: dict[str, Any] = {"env": environment, "cwd": tmp_path, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen([*dask, "scheduler", *common, "--port", "0"], **options)]
+    while not file.exists():
+        time.sleep(0.05)
+    worker = [*dask, "worker", *common, "--no-nanny", "--nthreads", "1"]
+    processes += [subprocess.Popen(worker, **options) for _ in range(2)]
+    yield file, processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.deep
+def test_a_worker_killed_in_the_middle_changes_no_byte(
+    scheduler: tuple[Path, list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    file, processes = scheduler
+    text = TEXT.replace("values: [25, 50, 100]", "range: {from: 25.0, to: 100.0, count: 60}")
+    plan = plan_sweep(write(tmp_path, text))
+
+    class Killer:
+        done = 0
+
+        def begin(self, _what: str, _total: int) -> None: ...
+        def add(self, done: int, _failed: int) -> None:
+            self.done += done
+            if self.done >= 40:
+                processes[-1].kill()
+
+    report = carry_out(plan, tmp_path / "dask", dask=str(file), watch=Killer())
+    assert processes[-1].wait() != 0
+    assert (report.complete, len(plan.points)) == (180, 180)
+    carry_out(plan, tmp_path / "one", workers=1)
+    carry_out(plan, tmp_path / "two", workers=2)
+    assert _bytes(tmp_path / "dask") == _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+    assert (tmp_path / "dask" / JOURNAL).read_bytes().count(b"\n") == 180

@@ -1,0 +1,393 @@
+"""Sweeps: every point once, the same bytes whoever evaluates them, nothing lost when killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from small_sweeps import NETWORK, SYSTEM, TEXT, WORKLOAD, spec, write
+
+import et_sim
+from et_sim.errors import EtSimError, UsageError
+from et_sim.sweeps import journal, runners, sweep
+from et_sim.sweeps.evaluate import Evaluator, Task
+from et_sim.sweeps.journal import Journal
+from et_sim.sweeps.pool import ENDED, Pool
+from et_sim.sweeps.runners import Alone, Done, Finished
+from et_sim.sweeps.sweep import Plan, carry_out, parse_keep, plan_sweep
+from et_sim.tables.of_sweeps import JOURNAL
+from et_sim.views.run.directory import open_run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAM = "import sys; from et_sim.cli import main; sys.exit(main(sys.argv[1:]))"
+POINTS = 9
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+def _bytes(folder: Path) -> bytes:
+    return (folder / "sweep.arrow").read_bytes()
+
+
+def _lines(folder: Path) -> int:
+    path = folder / JOURNAL
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Swept in one go by this process."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ET_SIM_COMPILE", "never")
+        carry_out(plan_sweep(write(folder)), folder / "out", workers=1)
+    return folder / "out"
+
+
+def test_every_row_is_what_a_run_says(undisturbed: Path) -> None:
+    table = pa.ipc.open_file(undisturbed / "sweep.arrow").read_all().to_pylist()
+    assert [row["point"] for row in table] == list(range(POINTS))
+    for row in table:
+        network = dict(NETWORK, bandwidth=[row["bandwidth"]])
+        system = dict(SYSTEM, **{"preferred-dataset-splits": row["splits"]})
+        workload = et_sim.sweeps.recipes.make(WORKLOAD, Path())  # type: ignore[attr-defined]
+        run = et_sim.simulate(workload, system=system, network=network)
+        assert row["makespan_ns"] == run.makespan_ns
+        assert row["exposed_comm_ns"] == run.exposed_comm_ns.max()
+        assert (row["status"], row["ranks"], row["error"]) == ("complete", 4, None)
+        assert (row["bottleneck"], row["bottleneck_share"]) == ("communication", 1.0)
+
+
+def test_worker_processes_give_the_same_bytes(undisturbed: Path, tmp_path: Path) -> None:
+    report = carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=2)
+    assert (report.points, report.known, report.complete) == (POINTS, 0, POINTS)
+    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+
+
+class _Other:
+    """A runner that does tasks in another order, in groups."""
+
+    def __init__(self, space: Any, seed: int, until: int = POINTS) -> None:
+        self._space, self._seed, self._until = space, seed, until
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        order = random.Random(self._seed).sample(list(tasks), len(tasks))
+        evaluator = Evaluator(self._space)
+        done = [runners.attempt(evaluator, task) for task in order[: self._until]]
+        yield done[:3]
+        yield done[3:]
+        if self._until < len(tasks):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_evaluation_changes_no_byte(
+    seed: int, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_local", lambda space, _: _Other(space, seed))
+    carry_out(plan_sweep(write(tmp_path)), tmp_path / "out")
+    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+
+
+def test_an_interrupted_sweep_leaves_a_table_and_goes_on(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_local", lambda space, _: _Other(space, 1, until=5))
+        with pytest.raises(KeyboardInterrupt):
+            carry_out(plan, out)
+    assert len(pa.ipc.open_file(out / "sweep.arrow").read_all()) == 5
+    report = carry_out(plan, out, workers=1)
+    assert report.known == 5
+    assert _bytes(out) == _bytes(undisturbed)
+
+
+class _Never:
+    def run(self, _tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        raise AssertionError("something was evaluated twice")
+
+
+def test_what_is_known_is_not_evaluated_again(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_local", lambda *_: _Never())
+    report = carry_out(plan_sweep(write(tmp_path)), undisturbed)
+    assert report.known == POINTS
+
+
+def test_more_values_evaluate_only_the_new_points(tmp_path: Path) -> None:
+    path, out = write(tmp_path), tmp_path / "out"
+    carry_out(plan_sweep(path), out, workers=1)
+    path.write_text(TEXT.replace("[1, 2, 4]", "[1, 2, 4, 8]"), encoding="utf-8")
+    assert carry_out(plan_sweep(path), out, workers=1).known == POINTS
+    assert _lines(out) == 12
+
+
+@pytest.mark.parametrize("torn", [1, 40, 10**6])
+def test_a_torn_line_is_cut_off_and_its_point_evaluated_again(
+    torn: int, undisturbed: Path, tmp_path: Path
+) -> None:
+    plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
+    out.mkdir()
+    whole = (undisturbed / JOURNAL).read_bytes()
+    (out / JOURNAL).write_bytes(whole[: max(len(whole) - torn, 5)])
+    carry_out(plan, out, workers=1)
+    assert _bytes(out) == _bytes(undisturbed)
+    assert _lines(out) == POINTS
+
+
+@pytest.mark.parametrize("figure", [{"makespan_ns": "fast"}, {"warnings": 5}, {"error": ["x"]}])
+def test_rows_whose_figures_are_of_another_kind_are_evaluated_again(
+    figure: dict[str, Any], undisturbed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    lines = [json.loads(line) for line in (undisturbed / JOURNAL).read_text().splitlines()]
+    spoilt = [json.dumps({**line, "row": line["row"] | figure}) for line in lines]
+    (tmp_path / "out" / JOURNAL).write_text("\n".join([*spoilt, ""]))
+    assert carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=1).known == 0
+    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+
+
+@pytest.mark.parametrize("damage", [b"\n", b"[]\n", b'{"digest": 1}\n', b"\xff\xfe\n", b"[" * 5000 + b"\n"])
+def test_a_damaged_line_is_no_result(damage: bytes, undisturbed: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / JOURNAL).write_bytes(damage + (undisturbed / JOURNAL).read_bytes())
+    carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=1)
+    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+
+
+def _start(path: Path, out: Path, workers: int = 2) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "sweep", str(path), "--out", str(out), "--workers", str(workers)],
+        cwd=REPOSITORY,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=_hears_ctrl_c,
+    )
+
+
+def _hears_ctrl_c() -> None:
+    """Whoever runs the tests in the background of a shell hands on that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_a_killed_sweep_goes_on_where_it_was(undisturbed: Path, tmp_path: Path) -> None:
+    path, out = write(tmp_path), tmp_path / "out"
+    process = _start(path, out, workers=1)
+    while _lines(out) < 3 and process.poll() is None:
+        time.sleep(0.002)
+    process.kill()
+    process.communicate()
+    before = _lines(out)
+    assert before >= 3
+    assert carry_out(plan_sweep(path), out, workers=1).known == before
+    assert _bytes(out) == _bytes(undisturbed)
+
+
+@pytest.mark.deep
+def test_a_sweep_killed_twenty_times_ends_like_one_that_was_left_alone(tmp_path: Path) -> None:
+    text = TEXT.replace("values: [25, 50, 100]", "range: {from: 25.0, to: 100.0, count: 80}")
+    path, moments = write(tmp_path, text), random.Random(5)
+    for _ in range(20):
+        until = _lines(tmp_path / "killed") + moments.randrange(12)
+        process = _start(path, tmp_path / "killed")
+        while _lines(tmp_path / "killed") < until and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0.0, 0.1))
+        process.kill()
+        process.communicate()
+    for name in ("killed", "alone"):
+        carry_out(plan_sweep(path), tmp_path / name, workers=2)
+    assert _bytes(tmp_path / "killed") == _bytes(tmp_path / "alone")
+    assert _lines(tmp_path / "killed") == 240
+
+
+def test_a_sweep_without_its_table_is_told_from_a_run_that_is_none(undisturbed: Path, tmp_path: Path) -> None:
+    shutil.copy(undisturbed / JOURNAL, tmp_path)
+    with pytest.raises(UsageError, match="give the same et-sim sweep again"):
+        open_run(tmp_path)
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    text = TEXT.replace("values: [25, 50, 100]", "range: {from: 25.0, to: 100.0, count: 200}")
+    path, out = write(tmp_path, text), tmp_path / "out"
+    process = _start(path, out, workers=1)
+    while _lines(out) < 1 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1].decode()
+    assert process.returncode == 130
+    assert f"what is finished is in {out}, and the same command goes on from there" in said
+    assert "Traceback" not in said
+    assert len(pa.ipc.open_file(out / "sweep.arrow").read_all()) == _lines(out)
+
+
+def test_failing_points_are_rows_with_their_reasons(tmp_path: Path) -> None:
+    axes = {
+        "bandwidth": {"field": "network.bandwidth[0]", "values": [50, -1, "fast"]},
+        "members": {"field": "workload.ranks", "values": [4, 5]},
+        "name": {"field": "profile", "values": ["corrected", 7]},
+    }
+    try:
+        carry_out(plan_sweep(spec(axes=axes)), tmp_path / "out", workers=1)
+    except EtSimError:
+        pytest.fail("one refused point stopped the others")
+    rows = pa.ipc.open_file(tmp_path / "out" / "sweep.arrow").read_all().to_pylist()
+    assert [row["status"] for row in rows] == ["complete", *["refused"] * 11]
+    assert all(row["error"] and row["makespan_ns"] is None for row in rows[1:])
+    assert "bandwidth" in rows[4]["error"]
+
+
+def test_a_stall_is_a_row(tmp_path: Path) -> None:
+    builders = [et_sim.TraceBuilder(), et_sim.TraceBuilder()]
+    builders[0].receive(1, 1024)
+    builders[1].compute("kernel", micros=5)
+    et_sim.write_workload(et_sim.Workload.of([one.build() for one in builders]), tmp_path / "stuck")
+    base = {"workload": str(tmp_path / "stuck"), "system": SYSTEM, "network": dict(NETWORK, npus_count=[2])}
+    report = carry_out(plan_sweep(spec(base=base, axes={"network.latency[0]": [1, 2]})), tmp_path / "out")
+    assert set(report.table["status"].to_pylist()) == {"stalled"}
+    assert report.complete == 0
+    assert all(report.table["error"].to_pylist())
+
+
+class _Broken(Alone):
+    def run(self, tasks: Sequence[Task]) -> Iterator[Sequence[Done]]:
+        yield [runners.Lost(tasks[0].digest, "for a reason of the machine")]
+        yield from super().run(tasks[1:])
+
+
+def test_a_point_that_the_machine_lost_is_a_row_and_tried_again(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_local", lambda space, _: _Broken(space))
+        table = carry_out(plan, out).table
+    assert table["status"].to_pylist() == ["failed", *["complete"] * 8]
+    assert table["error"][0].as_py() == "for a reason of the machine"
+    carry_out(plan, out, workers=1)
+    assert _bytes(out) == _bytes(undisturbed)
+
+
+@pytest.mark.deep
+def test_a_worker_that_dies_is_replaced_and_its_point_given_up_after_two_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_sweep(write(tmp_path))
+    deadly = plan.points[4].digest
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "from et_sim.sweeps.evaluate import Evaluator\n"
+        "row = Evaluator.row\n"
+        f"dies = lambda task: os._exit(9) if task.digest == {deadly!r} else task\n"
+        "Evaluator.row = lambda self, task: row(self, dies(task))\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    done = [one for some in Pool(plan.space, 1).run(_tasks(plan)) for one in some]
+    assert sorted(one.digest for one in done) == sorted(point.digest for point in plan.points)
+    assert [one for one in done if not isinstance(one, Finished)] == [runners.Lost(deadly, ENDED)]
+
+
+def _tasks(plan: Plan) -> list[Task]:
+    return [Task(point.digest, point.values) for point in plan.points]
+
+
+def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path) -> None:
+    with Journal(tmp_path / "out"), pytest.raises(UsageError) as refusal:
+        carry_out(plan_sweep(write(tmp_path)), tmp_path / "out")
+    assert f"another sweep is writing to this directory (process {os.getpid()})" in str(refusal.value)
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
+
+    def fill_up(_: int) -> None:
+        if _lines(out) >= 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "SECONDS_BETWEEN_SYNCS", 0.0)
+        patch.setattr(os, "fsync", fill_up)
+        with pytest.raises(UsageError) as refusal:
+            carry_out(plan, out, workers=1)
+    assert f"{out}: cannot be written: No space left on device (what is finished is kept" in str(
+        refusal.value
+    )
+    assert carry_out(plan, out, workers=1).known == 4
+    assert _bytes(out) == _bytes(undisturbed)
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(UsageError, match="does not hold a sweep"):
+        carry_out(plan_sweep(write(tmp_path / "..")), tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+
+
+def test_files_that_change_meanwhile_stop_the_sweep(tmp_path: Path) -> None:
+    programs = tmp_path / "all_reduce"
+    builder = et_sim.TraceBuilder()
+    builder.compute("kernel", micros=5)
+    et_sim.write_workload(et_sim.Workload.of([builder.build()] * 4), programs)
+    system = dict(SYSTEM, **{"all-reduce-implementation-custom": [str(programs)]})
+    plan = plan_sweep(spec(base={"workload": WORKLOAD, "system": system, "network": NETWORK}))
+    (tmp_path / "all_reduce.0.et").write_bytes(b"")
+    with pytest.raises(EtSimError, match="are not what they were when the sweep began"):
+        carry_out(plan, tmp_path / "out", workers=1)
+
+
+def test_whole_runs_are_kept_of_the_best(tmp_path: Path) -> None:
+    plan, out = plan_sweep(write(tmp_path)), tmp_path / "out"
+    table = carry_out(plan, out, workers=1, keep="best:2").table.sort_by("makespan_ns")
+    kept = {path.name for path in (out / "runs").iterdir()}
+    assert kept == {digest[:12] for digest in table["digest"].to_pylist()[:2]}
+    summaries = [json.loads((out / "runs" / name / "summary.json").read_text()) for name in kept]
+    assert {one["makespan_ns"] for one in summaries} == set(table["makespan_ns"].to_pylist()[:2])
+    assert _lines(out) == POINTS
+    carry_out(plan, out, workers=1, keep="0,3")
+    assert {plan.points[0].digest[:12], plan.points[3].digest[:12]} | kept == {
+        path.name for path in (out / "runs").iterdir()
+    }
+
+
+def test_all_runs_are_kept_while_they_are_simulated(tmp_path: Path, undisturbed: Path) -> None:
+    carry_out(plan_sweep(write(tmp_path)), tmp_path / "out", workers=1, keep="all")
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == POINTS
+    assert _bytes(tmp_path / "out") == _bytes(undisturbed)
+
+
+@pytest.mark.parametrize("text", ["best", "best:0", "best:x", "some", "0-9", "", "best:99999999999999"])
+def test_what_cannot_be_kept_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--keep"):
+        parse_keep(text, POINTS)
+
+
+def test_python_evaluates_when_the_table_is_asked_for(tmp_path: Path, undisturbed: Path) -> None:
+    found = et_sim.sweep(write(tmp_path), tmp_path / "out", workers=1, progress=False)
+    assert len(found) == POINTS
+    assert found.points[1] == {"bandwidth": 25, "splits": 2}
+    assert "not evaluated yet" in repr(found)
+    assert not (tmp_path / "out").exists()
+    assert found.table.equals(pa.ipc.open_file(undisturbed / "sweep.arrow").read_all())
+    assert found.to_pandas()["makespan_ns"].min() == min(found.table["makespan_ns"].to_pylist())
+    of_dict = et_sim.sweep(spec(), workers=1, progress=False).table
+    assert of_dict["makespan_ns"].equals(found.table["makespan_ns"])

@@ -1,0 +1,345 @@
+"""Every number of a picture is what the tables say; pictures become files of either form."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+import sys
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from pyarrow import feather
+from runs_to_show import pipeline, side_by_side, written
+
+import et_sim
+from et_sim.api import run as simulate
+from et_sim.cli import main
+from et_sim.engine.stall import explain_stall
+from et_sim.timeline import write_run
+from et_sim.units import format_bytes, format_ns, parse_ranks
+from et_sim.views import open_run
+from et_sim.views.drawing.activity import PART_COLOURS, activity_picture, colours_of
+from et_sim.views.drawing.bandwidth import bandwidth_picture
+from et_sim.views.drawing.picture import picture
+from et_sim.views.drawing.pictures import PICTURES
+from et_sim.views.drawing.svg import LEFT, PIXELS, axis
+from et_sim.views.drawing.waits import waits_picture
+from et_sim.views.run.selection import EVERYTHING, selection
+from et_sim.views.summary.activity import FIGURES, activity_data, activity_of
+from et_sim.views.summary.bandwidth import link_ceilings, rates
+from et_sim.views.summary.parts import PARTS
+from et_sim.views.summary.rank_times import rank_entries
+from et_sim.views.summary.waits import UNENDED, waits_of
+from et_sim.views.text import share
+
+pytestmark = pytest.mark.usefixtures("warm_engine")
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pipeline(tmp_path_factory.mktemp("pictures") / "folded")
+
+
+@pytest.fixture(scope="module")
+def unfolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pipeline(tmp_path_factory.mktemp("pictures") / "unfolded", fold=False)
+
+
+def _by_rank(entries: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {rank: entry for entry in entries for span in parse_ranks(entry["ranks"]) for rank in span}
+
+
+@pytest.mark.parametrize("window", [None, "5us:60us"])
+def test_shares_of_activity_add_up_to_one_and_to_the_parts_of_ranks(folded: Path, window: str | None) -> None:
+    run, part = open_run(folded), selection(window=window)
+    found = activity_of(run, part, 97, 64)
+    np.testing.assert_allclose(found.shares.sum(axis=0), 1, atol=1e-8)
+    of_rank = _by_rank(rank_entries(run, part))
+    length = found.window[1] - found.window[0]
+    for row, ranks in enumerate(found.ranks):
+        entry = of_rank[parse_ranks(ranks)[0].start]
+        for number, figure in enumerate(FIGURES):
+            took = found.shares[number, row].mean() * length
+            assert took == pytest.approx(entry[figure], abs=1e-6 * length)
+
+
+def test_activity_is_the_same_folded_or_not(folded: Path, unfolded: Path) -> None:
+    one, other = (activity_of(open_run(path), EVERYTHING, 50, 64) for path in (folded, unfolded))
+    rows = {rank: row for row, ranks in enumerate(other.ranks) for s in parse_ranks(ranks) for rank in s}
+    for row, ranks in enumerate(one.ranks):
+        for span in parse_ranks(ranks):
+            for rank in span:
+                np.testing.assert_allclose(one.shares[:, row], other.shares[:, rows[rank]], atol=1e-9)
+
+
+def test_of_more_actors_than_rows_neighbours_are_averaged(unfolded: Path) -> None:
+    run = open_run(unfolded)
+    every, few = (activity_of(run, EVERYTHING, 40, rows) for rows in (64, 4))
+    assert len(every.ranks) == 8
+    assert few.ranks == ("0-1", "2-3", "4-5", "6-7")
+    np.testing.assert_allclose(few.shares, every.shares.reshape(len(PARTS), 4, 2, 40).mean(axis=2), atol=1e-8)
+    assert any("8 actors" in note for note in few.notes)
+
+
+def _pixels(drawn: str) -> Any:
+    found = re.search(r"base64,([^\"]+)", drawn)
+    assert found
+    content = base64.b64decode(found[1])
+    width, height = struct.unpack(">II", content[16:24])
+    size = struct.unpack(">I", content[33:37])[0]
+    lines = np.frombuffer(zlib.decompress(content[41 : 41 + size]), np.uint8).reshape(height, 1 + 3 * width)
+    return lines[:, 1:].reshape(height, width, 3)
+
+
+def test_pixels_have_the_colours_of_the_parts(folded: Path) -> None:
+    run = open_run(folded)
+    drawn = _pixels(activity_picture(run))
+    found = activity_of(run, EVERYTHING, PIXELS, 256)
+    colours = colours_of(found.shares)
+    assert {tuple(row) for row in drawn[0]} == {tuple(row) for row in colours[0]}
+    pure = np.argwhere(found.shares[FIGURES.index("compute_ns")] > 1 - 1e-9)
+    blue = tuple(bytes.fromhex(PART_COLOURS["compute_ns"][1:]))
+    assert len(pure)
+    assert {tuple(colours[row, column]) for row, column in pure.tolist()} == {blue}
+
+
+def test_waiting_and_transfer_are_those_of_the_timeline(folded: Path) -> None:
+    run = open_run(folded)
+    found = waits_of(run)
+    rows = feather.read_table(folded / "timeline.arrow").to_pylist()
+    actors = feather.read_table(folded / "actors.arrow").to_pylist()
+    count = {one["actor"]: one["rank_count"] for one in actors}
+    moving: Counter[str] = Counter()
+    waiting: Counter[str] = Counter()
+    for row in rows:
+        if row["kind"] in ("send", "receive", "all_reduce", "all_gather", "reduce_scatter"):
+            name, lost = (
+                row["group"] or "sends and receives",
+                (row["queued_ns"] or 0) + (row["waiting_ns"] or 0),
+            )
+            moving[name] += count[row["actor"]] * (row["end_ns"] - row["start_ns"] - lost)
+            waiting[name] += count[row["actor"]] * (row["waiting_ns"] or 0)
+    assert sum(one.waiting_ns for one in found.groups) == waiting.total() > 0
+    assert sum(one.transfer_ns for one in found.groups) == moving.total()
+    assert sum(one.waiting_ns for one in found.operations) == waiting.total()
+    of_rank = _by_rank(run.summary["per_rank"])
+    for one in found.ranks:
+        entry = of_rank[parse_ranks(one.name)[0].start]
+        assert one.waiting_ns == entry["waiting_ns"]
+        assert one.transfer_ns == entry["exposed_comm_ns"] + entry["hidden_comm_ns"]
+    for actor in actors:
+        whom: Counter[int] = Counter()
+        for row in rows:
+            if row["actor"] == actor["actor"] and row["waits_for"] is not None:
+                whom[row["waits_for"]] += row["waiting_ns"]
+        if whom.total():
+            [one] = [one for one in found.ranks if set(actor["ranks"].split(",")) & set(one.name.split(","))]
+            assert one.nodes_waiting_ns == whom.total()
+            assert one.waits_for_ns == max(whom.values())
+
+
+def test_the_picture_of_waits_writes_the_figures_beside_its_bars(folded: Path) -> None:
+    run = open_run(folded)
+    drawn = waits_picture(run)
+    for table in (waits_of(run).ranks, waits_of(run).groups, waits_of(run).operations):
+        for one in table:
+            assert f"{format_ns(one.transfer_ns)} + {format_ns(one.waiting_ns)} waiting" in drawn
+            if one.waits_for:
+                assert f"{share(one.waits_for_ns, one.nodes_waiting_ns)} for rank" in drawn
+
+
+def test_what_waits_is_a_thin_line_as_long_as_it_waits(tmp_path: Path) -> None:
+    late, early = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    first = late.compute("busy", micros=500)
+    late.send(1, 1 << 20, after=[first])
+    early.receive(0, 1 << 20)
+    run = open_run(written(et_sim.Workload.of([late.build(), early.build()]), tmp_path / "run"))
+    [receive] = [
+        r for r in feather.read_table(run.path / "timeline.arrow").to_pylist() if r["kind"] == "receive"
+    ]
+    thin = re.findall(r"M\d+ \d+h(\d+)v3h", picture(run))
+    assert [int(width) for width in thin] == [
+        pytest.approx(receive["waiting_ns"] * PIXELS / run.summary["makespan_ns"], abs=1)
+    ]
+
+
+def test_a_lane_that_is_seldom_busy_is_pale(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    node = build.compute("first", nanos=10)
+    for _ in range(2000):
+        node = build.compute("operator", nanos=990, after=[node], cpu=True)
+        node = build.compute("kernel", nanos=10, after=[node])
+    run = open_run(written(et_sim.Workload.of([build.build()] * 2), tmp_path / "run"))
+    [kernels] = re.findall(r'<path fill="#0072b2"( fill-opacity="[^"]+")?', picture(run))
+    assert kernels == ' fill-opacity="0.25"'
+
+
+@pytest.mark.parametrize("view", sorted(PICTURES))
+@pytest.mark.parametrize("cuts", [(), ("--ranks", "0-2"), ("--window", "10us:40us")])
+def test_every_picture_is_well_formed_and_cut_as_asked(
+    folded: Path, tmp_path: Path, view: str, cuts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "x.svg"
+    assert main(["inspect", str(folded), view, "--svg", str(target), *cuts]) == 0
+    assert capsys.readouterr().out == ""
+    drawn = target.read_text(encoding="utf-8")
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+    assert "var(" not in drawn  # what reads SVG need not know style sheets
+    if "--ranks" in cuts:
+        assert "0-7" not in drawn
+
+
+@pytest.mark.parametrize("view", sorted(PICTURES))
+def test_every_picture_becomes_a_png_with_its_texts(folded: Path, tmp_path: Path, view: str) -> None:
+    resvg = pytest.importorskip("resvg_py")
+    target = tmp_path / "x.png"
+    assert main(["inspect", str(folded), view, "--png", str(target)]) == 0
+    content = target.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    drawn = PICTURES[view](open_run(folded), EVERYTHING)
+    without = re.sub(r"<text.*?</text>", "", drawn)
+    assert bytes(resvg.svg_to_bytes(svg_string=without, zoom=2)) != content
+
+
+def test_without_resvg_a_png_is_refused_in_a_sentence(
+    folded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    assert main(["inspect", str(folded), "picture", "--png", str(tmp_path / "x.png")]) == 2
+    assert "pip install 'et-sim[png]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ops", "--svg", "x.svg"],
+        ["waits", "--png", "x.png", "--json"],
+        ["picture"],
+        ["picture", "--svg", "."],
+        ["picture", "--svg", ""],
+        ["picture", "--svg", "x", "--png", "x"],
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    folded: Path,
+    arguments: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(folded), *arguments]) == 2
+    assert capsys.readouterr().err.startswith("et-sim")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def on_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pipeline(tmp_path_factory.mktemp("pictures") / "links", model="link", detail="links")
+
+
+def test_bandwidths_are_payload_by_transfer_time(on_links: Path) -> None:
+    rows = feather.read_table(on_links / "timeline.arrow").to_pylist()
+    actors = feather.read_table(on_links / "actors.arrow").to_pylist()
+    count = {one["actor"]: one["rank_count"] for one in actors}
+    nodes: Counter[tuple[str, int]] = Counter()
+    moving: Counter[tuple[str, int]] = Counter()
+    for row in rows:
+        if row["kind"] in ("send", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+            lost = (row["queued_ns"] or 0) + (row["waiting_ns"] or 0)
+            nodes[row["kind"], row["bytes"]] += count[row["actor"]]
+            moving[row["kind"], row["bytes"]] += count[row["actor"]] * (
+                row["end_ns"] - row["start_ns"] - lost
+            )
+    found = rates(open_run(on_links))
+    assert sum(one.count for one in found) == nodes.total()
+    for kind, size in nodes:
+        same = [one for one in found if (one.kind, one.bytes) == (kind, size)]
+        assert sum(one.moving_ns for one in same) == moving[kind, size]
+        for one in same:
+            assert one.least_bytes_per_second <= one.bytes_per_second * (1 + 1e-9)
+            assert one.bytes_per_second <= one.most_bytes_per_second * (1 + 1e-9)
+
+
+def test_the_ceiling_is_the_bandwidth_of_links(on_links: Path, folded: Path) -> None:
+    assert link_ceilings(open_run(on_links)) == {"dimension 0": pytest.approx(50e9)}
+    assert link_ceilings(open_run(folded)) == {}
+    assert f"one link of dimension 0: {format_bytes(50e9)}/s" in bandwidth_picture(open_run(on_links))
+
+
+def test_circles_stand_at_their_size_and_bandwidth(on_links: Path) -> None:
+    drawn = bandwidth_picture(open_run(on_links))
+    found = rates(open_run(on_links))
+    places = [(float(x), float(y)) for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', drawn)]
+    assert len(places) == len(found)
+    by_size, by_speed = (
+        sorted(found, key=lambda one: one.bytes),
+        sorted(found, key=lambda one: one.bytes_per_second),
+    )
+    spans = [np.log2([one.bytes for one in by_size]), np.log2([one.bytes_per_second for one in by_speed])]
+    for span, place in zip(spans, (sorted(x for x, _ in places), sorted(-y for _, y in places)), strict=True):
+        if np.ptp(span):
+            np.testing.assert_allclose(
+                (span - span[0]) / np.ptp(span), (np.array(place) - place[0]) / np.ptp(place), atol=1e-3
+            )
+
+
+def test_no_circle_stands_at_an_edge(tmp_path: Path) -> None:
+    build = et_sim.TraceBuilder()
+    build.collective("all_reduce", 1 << 26)
+    run = written(et_sim.Workload.of([build.build()] * 4), tmp_path / "run")
+    drawn = bandwidth_picture(open_run(run))
+    [at] = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
+    assert at == LEFT + PIXELS / 2
+
+
+def test_times_of_a_short_window_differ_in_their_texts() -> None:
+    texts = re.findall(r">([^<]+)</text>", "".join(axis((40_000_100, 40_000_400), 100)))
+    assert texts[:2] == ["40.0001 ms", "40.00015 ms"]
+    assert len(set(texts)) == len(texts)
+
+
+def test_waits_of_a_stalled_run_say_what_they_leave_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build, idle = et_sim.TraceBuilder(), et_sim.TraceBuilder()
+    build.receive(1, 64, tag=7)
+    idle.compute("work", micros=1)
+    workload = et_sim.Workload.of([build.build(), idle.build()])
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": ["50GB/s"], "latency": [500]}
+    result = simulate(workload, system={"scheduling-policy": "FIFO"}, network=network)
+    write_run(result, tmp_path / "run", explain_stall(result.outcome, workload).as_dict())
+    assert UNENDED in waits_picture(open_run(tmp_path / "run"))
+    assert main(["inspect", str(tmp_path / "run"), "waits"]) == 0
+    assert UNENDED in capsys.readouterr().out
+
+
+def test_a_run_without_communication_has_no_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = et_sim.TraceBuilder()
+    build.compute("alone", micros=3)
+    run = written(et_sim.Workload.of([build.build()] * 2), tmp_path / "run")
+    assert main(["inspect", str(run), "waits"]) == 0
+    assert "no communication" in capsys.readouterr().out
+    ElementTree.fromstring(waits_picture(open_run(run)))
+
+
+def test_data_of_activity_is_what_is_drawn(folded: Path) -> None:
+    data = activity_data(open_run(folded))
+    for row in data["rows"]:
+        total = np.sum([row["shares"][part.short] for part in PARTS], axis=0)
+        np.testing.assert_allclose(total, 1, atol=1e-5)
+
+
+def test_text_shows_what_takes_most_of_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = side_by_side(tmp_path / "run")
+    assert main(["inspect", str(run), "activity"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("ranks")
+    assert "█ compute" in out

@@ -1,0 +1,116 @@
+"""What a plan cannot do better than: no run is shorter, and none needs less memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import network, system
+from training_jobs import decoder, with_experts
+
+from et_sim.api import run
+from et_sim.compute import recorded_ns
+from et_sim.trace.columns import Trace
+from et_sim.workloads import Model, Plan, make_training
+from et_sim.workloads.training.bounds import Bounds, bounds_of
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_SIM_COMPILE", "never")
+
+
+def _recorded(trace: Trace, rows: Any, _: int) -> Any:
+    return recorded_ns(trace)[rows]
+
+
+def _bounds(model: Model, plan: Plan) -> Bounds:
+    return bounds_of(model, plan, _recorded)
+
+
+def _check(model: Model, plan: Plan, **of_system: Any) -> tuple[Bounds, Any]:
+    machine = system(**{"track-local-mem": 1, "profile": "corrected", **of_system})
+    done = run(make_training(model, plan), system=machine, network=network(["Switch"], [plan.ranks]))
+    found = _bounds(model, plan)
+    assert 0 < found.time_ns <= done.makespan_ns
+    assert 0 < found.memory_bytes <= done.statistics.peak_memory_bytes.max()
+    return found, done
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Any that the small decoder can be spread by."""
+    pipeline = draw(st.sampled_from([1, 2, 4]))
+    name = draw(st.sampled_from(["gpipe", "1f1b", "zero-bubble"] + ["interleaved"] * (pipeline == 2)))
+    tensor, data = draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 4))
+    is_sequence = tensor > 1 and draw(st.booleans())
+    zero = draw(st.integers(0, 3))
+    layers = draw(st.permutations([0, 0, 1, 3])) if pipeline == 4 and draw(st.booleans()) else ()
+    return Plan(
+        tensor=tensor,
+        context=draw(st.sampled_from([1, 2])),
+        data=data,
+        pipeline=pipeline,
+        schedule=name,
+        chunks=2 if name == "interleaved" else 1,
+        stage_layers=tuple(layers),
+        micro_batches=pipeline * draw(st.integers(1, 3)),
+        batch=draw(st.integers(1, 2)),
+        sequence_parallel=is_sequence,
+        tensor_overlap=draw(st.sampled_from([1, 2])) if is_sequence else 1,
+        overlap_tensor=True,
+        context_attention=draw(st.sampled_from(["ring", "all-to-all"])),
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        zero=zero,
+        shard=data if zero and draw(st.booleans()) else 0,
+        tflops=draw(st.sampled_from([0.001, 0.1, 200.0])),
+    )
+
+
+@settings(max_examples=4)
+@given(plans())
+def test_no_run_is_shorter_and_none_needs_less_memory(plan: Plan) -> None:
+    _check(decoder(), plan)
+
+
+@pytest.mark.deep
+@settings(max_examples=80)
+@given(plans(), st.booleans())
+def test_of_many_plans_no_run_is_shorter(plan: Plan, is_reference: bool) -> None:
+    _check(decoder(layers=4), plan, profile="reference" if is_reference else "corrected")
+
+
+@pytest.mark.deep
+@settings(max_examples=20)
+@given(plans(), st.sampled_from([1, 2, 4]))
+def test_nor_of_plans_with_experts(plan: Plan, expert: int) -> None:
+    inner = plan.tensor * plan.context * plan.data
+    how = {"expert": expert if inner % expert == 0 else 1, "sequence_parallel": plan.tensor > 1}
+    _check(with_experts(), replace(plan, **how))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"pipeline": 4},
+        {"pipeline": 4, "schedule": "gpipe"},
+        {"pipeline": 2, "schedule": "interleaved", "chunks": 2},
+        {"pipeline": 4, "schedule": "zero-bubble", "micro_batches": 8},
+        {"pipeline": 2, "recompute": "full", "micro_batches": 7},
+    ],
+)
+def test_slow_kernels_take_what_the_bound_says_and_memory_is_exact(how: dict[str, Any]) -> None:
+    plan = Plan(**{"micro_batches": 4, "tflops": 1e-5, **how})
+    found, done = _check(decoder(), plan)
+    assert done.makespan_ns <= found.time_ns * 1.001
+    assert done.statistics.peak_memory_bytes.max() <= found.memory_bytes * 1.2
+
+
+def test_the_kernels_of_one_micro_batch_say_those_of_all() -> None:
+    model = decoder()
+    one, two, nine = (_bounds(model, Plan(micro_batches=count)).time_ns for count in (1, 2, 9))
+    assert nine - one == 8 * (two - one)
