@@ -111,7 +111,7 @@ def carry_out(options: argparse.Namespace) -> int:
     refuse_misplaced(vars(options), SIMULATOR)
     try:
         status: int = options.run(options)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
         from et_sim.views.run.soundness import explain_damage
 
         runs = [vars(options)[name] for name in ("directory", "a", "b") if name in vars(options)]

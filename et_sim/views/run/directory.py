@@ -97,8 +97,14 @@ class RunDirectory:
         return self.table("actors")
 
     def rank_counts(self) -> Any:
-        """How many ranks every actor stands for."""
-        return integers(self.actors()["rank_count"], missing=0)
+        """How many ranks every actor stands for; together they are those of the run."""
+        counts, ranks = integers(self.actors()["rank_count"], missing=0), self.summary["ranks"]
+        if not all(0 < count <= ranks for count in counts.tolist()) or counts.sum() != ranks:
+            place = str(self.table_path("actors"))
+            raise UsageError(
+                f"is damaged: its actors do not have the run's {ranks} ranks", place=place, remedy=AGAIN
+            )
+        return counts
 
     def actor_of(self, rank: int) -> int:
         """The actor that stands for a rank."""

@@ -54,6 +54,9 @@ def _folded(path: Path) -> Path:
     table = table.set_column(column, table.schema.field(column), pa.array(counts))
     with pa.OSFile(str(path / "actors.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
         out.write_table(table)
+    summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+    summary["ranks"] += 1_000_000
+    (path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     return path
 
 
